@@ -4,12 +4,12 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from antiphon.chat_types import ChatRequest, ChatSampling, Message
-from antiphon.picture_types import DiffusionParameters, ImageRequest, VideoRequest
-from antiphon.types import AudioChunk, Sampling, SpeechRequest, Voice
+from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message
+from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest, VideoRequest
+from antiphon.contracts.types import AudioChunk, Sampling, SpeechRequest, Voice
 
 if TYPE_CHECKING:
-    from antiphon.models.prepared import PreparedVoice
+    from antiphon.contracts.prepared_voice import PreparedVoice
     from antiphon.offline import Antiphon, Audio
 
 __version__ = "0.1.0"
@@ -46,7 +46,7 @@ for _name, _value in NO_USAGE_STATISTICS.items():
 _HEAVY = {
     "Antiphon": "antiphon.offline",
     "Audio": "antiphon.offline",
-    "PreparedVoice": "antiphon.models.prepared",
+    "PreparedVoice": "antiphon.contracts.prepared_voice",
 }
 
 

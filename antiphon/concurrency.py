@@ -1,17 +1,21 @@
-"""The interpreter's pauses, worker threads, calls between event loops, streams with producers."""
+"""Interpreter pauses, worker threads, single-flight caches, calls between loops, producers."""
 
 import asyncio
 import contextvars
 import gc
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import aclosing
 from functools import partial
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _FULL_COLLECTION_RATIO = 100
 """Collections of the middle generation for each full one; Python's default is 10."""
@@ -248,3 +252,40 @@ def num_usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
+
+
+class SingleFlightLRU(Generic[K, V]):
+    """Results by key, the least recently used forgotten first; safe for threads."""
+
+    def __init__(self, max_entries: int) -> None:
+        self._max_entries = max_entries
+        self._entries: OrderedDict[K, Future[V]] = OrderedDict()
+        self._lock = Lock()
+
+    def __contains__(self, key: K) -> bool:
+        """Whether there is a result of this key, or somebody is making it."""
+        with self._lock:
+            return key in self._entries
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """Return the result of ``make()``, or the one that it gave for this key before.
+
+        While it is being made, others who ask for it wait; if it fails, so do they, and the next
+        one tries again.
+        """
+        made: Future[V] = Future()
+        with self._lock:
+            entry = self._entries.setdefault(key, made)
+            self._entries.move_to_end(key)
+            if len(self._entries) > self._max_entries:
+                self._entries.popitem(last=False)
+        if entry is made:
+            try:
+                made.set_result(make())
+            except BaseException as error:
+                with self._lock:
+                    if self._entries.get(key) is made:
+                        del self._entries[key]
+                made.set_exception(error)
+                raise
+        return entry.result()

@@ -17,17 +17,24 @@ from antiphon.audio.media_type import media_type_of
 from antiphon.audio.recording import Recording, file_content, read_recording
 from antiphon.audio.sound_check import check_sound
 from antiphon.audio.utterance import Audio, collect
-from antiphon.chat_types import ChatAnswer, ChatEvent, ChatRequest, Message
 from antiphon.concurrency import LoopCalls
 from antiphon.config.sources import load_settings
+from antiphon.contracts.chat import CHAT_VOICE
+from antiphon.contracts.chat_types import ChatAnswer, ChatEvent, ChatRequest, Message
+from antiphon.contracts.picture_types import ImageRequest, VideoRequest
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.prompt import VoicePreparing
+from antiphon.contracts.types import (
+    AudioChunk,
+    LoadProgress,
+    Samples,
+    SpeechRequest,
+    Voice,
+)
+from antiphon.contracts.well_formed import check_members
 from antiphon.errors import InvalidRequestError
+from antiphon.families.registry import SpeechTasks
 from antiphon.media.results import ImageResult, VideoResult
-from antiphon.models.base import VoicePreparing
-from antiphon.models.chat_spec import CHAT_VOICE
-from antiphon.models.prepared import PreparedVoice
-from antiphon.models.registry import SpeechTasks
-from antiphon.models.well_formed import check_members
-from antiphon.picture_types import ImageRequest, VideoRequest
 from antiphon.pipeline.chat import CHAT, Chats
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.model_loading import load_all_tasks
@@ -41,13 +48,6 @@ from antiphon.pipeline.whole_results import (
     WholeResults,
     chat_request,
     speech_request,
-)
-from antiphon.types import (
-    AudioChunk,
-    LoadProgress,
-    Samples,
-    SpeechRequest,
-    Voice,
 )
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice

@@ -6,7 +6,7 @@ from typing import Any
 
 import soxr
 
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 RECOGNISER_RATE_HZ = 16_000
 

@@ -42,7 +42,7 @@ vars(httpx_transports)["create_ssl_context"] = cache(create_ssl_context)
 
 LONGEST_FIRST = (
     "tests/nn/kernels/test_full_size",
-    "tests/models/",
+    "tests/families/",
     "tests/fabric/",
     "tests/cli/",
     "tests/quality/",
@@ -141,7 +141,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, str],
     def make(size: Any, task: str) -> Path:
         import torch
 
-        from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
+        from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
 
         torch.set_num_threads(1)  # tiny products are slower on several cores
         path = tmp_path_factory.mktemp(f"{size}-{task}")
@@ -162,7 +162,7 @@ def drawing_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[...
     def make(name: str, task: str | None = None) -> Path:
         import torch
 
-        from antiphon.models.registry import family
+        from antiphon.families.registry import family
 
         torch.set_num_threads(1)  # tiny products are slower on several cores
         path = tmp_path_factory.mktemp(f"{name}-{task}")

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.picture_types import Image, ImageRequest
+from antiphon.contracts.prompt import Prompt, StageGenerator
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.flow_denoiser import FlowDenoiser, FlowState
-from antiphon.models.base import Prompt, StageGenerator
-from antiphon.models.registry import family
-from antiphon.models.spec import LoadContext
-from antiphon.picture_types import Image, ImageRequest
-from antiphon.types import Latents
+from antiphon.families.registry import family
 
 
 class Stages:

@@ -10,10 +10,7 @@ from enum import StrEnum
 import numpy as np
 import pytest
 
-from antiphon.errors import EngineError
-from antiphon.models.base import Prompt
-from antiphon.models.registry import FAMILIES
-from antiphon.models.spec import (
+from antiphon.contracts.family import (
     Family,
     ItemKind,
     LoadContext,
@@ -23,7 +20,10 @@ from antiphon.models.spec import (
     StageSpec,
     Task,
 )
-from antiphon.types import AudioChunk, Samples, SpeechRequest, Voice
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, Samples, SpeechRequest, Voice
+from antiphon.errors import EngineError
+from antiphon.families.registry import FAMILIES
 
 SAMPLE_RATE_HZ = 24_000
 CHUNK_SAMPLES = 12_000

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.config import ModelSettings, Settings
-from antiphon.models.chat_spec import CHAT_VOICE
-from antiphon.models.registry import families
+from antiphon.contracts.chat import CHAT_VOICE
+from antiphon.families.registry import families
 from tests.servers import DEADLINE_S, RunningServer, start_server, wait_until
 
 VOICES = ["Chelsie", "Ethan"]

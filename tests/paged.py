@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from antiphon.contracts.family import Family, LoadContext, Ref
+from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import CacheShape, Start, StepPlan
 from antiphon.engine.runner import Done
-from antiphon.models.base import Prompt
-from antiphon.models.registry import FAMILIES
-from antiphon.models.spec import Family, LoadContext, Ref
-from antiphon.models.toy import FAMILY as TOY
-from antiphon.models.toy.talker import ToyRunner
+from antiphon.families.registry import FAMILIES
+from antiphon.families.toy import FAMILY as TOY
+from antiphon.families.toy.talker import ToyRunner
 
 SHAPE = CacheShape(num_blocks=24, block_positions=4, max_positions=96)
 

@@ -14,7 +14,7 @@ from antiphon.api.schemas.images import ImageBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.config import Settings
 from antiphon.errors import AntiphonError, ModelLoadError, SettingsError
-from antiphon.models.registry import FAMILIES
+from antiphon.families.registry import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

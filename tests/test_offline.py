@@ -8,9 +8,9 @@ import pytest
 import soundfile
 
 from antiphon import Antiphon, ChatRequest, ChatSampling, Message, SpeechRequest
-from antiphon.chat_types import TextDelta
+from antiphon.contracts.chat_types import TextDelta
+from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError, ModelLoadError, SettingsError
-from antiphon.types import Ended
 from tests.decoding import told_length
 
 REQUEST = SpeechRequest("Hello there.", seed=3)

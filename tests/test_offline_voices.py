@@ -9,9 +9,9 @@ import pytest
 
 from antiphon import Antiphon, SpeechRequest
 from antiphon.config import DataSettings
+from antiphon.contracts.types import Sampling
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.storage.voice_database import VoiceDatabase
-from antiphon.types import Sampling
 from antiphon.voices.store import VoiceStore
 from tests.recordings import RECORDING
 

@@ -15,7 +15,7 @@ from antiphon.api.app import create_app
 from antiphon.api.schemas.field_rules import field_classes
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.config import Settings
-from antiphon.models.registry import FAMILIES
+from antiphon.families.registry import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 DEADLINE_S = 240

@@ -27,7 +27,7 @@ import yaml
 
 from antiphon.cli.main import app
 from antiphon.config import ModelSettings, ModelsSettings, Settings
-from antiphon.models.registry import family
+from antiphon.families.registry import family
 from tests.servers import RunningServer, start_server
 
 ROOT = Path(__file__).parents[1]

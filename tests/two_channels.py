@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.models.base import Prompt
-from antiphon.models.registry import FAMILIES
-from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
-from antiphon.models.toy import FAMILY as TOY
-from antiphon.models.toy.codec import ToneCodec, ToneState
-from antiphon.models.toy.prompt import ToyPrompter
-from antiphon.types import AudioChunk, Samples
+from antiphon.contracts.family import ItemKind, LoadContext, Ref, StageKind, StageSpec
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, Samples
+from antiphon.families.registry import FAMILIES
+from antiphon.families.toy import FAMILY as TOY
+from antiphon.families.toy.codec import ToneCodec, ToneState
+from antiphon.families.toy.prompt import ToyPrompter
 
 RATE_HZ = 24_000
 

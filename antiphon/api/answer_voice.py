@@ -5,12 +5,12 @@ from typing import Self
 
 from antiphon.api.schemas.speakable import Speakable
 from antiphon.api.state import ServerState
-from antiphon.chat_types import ChatRequest
+from antiphon.contracts.chat_types import ChatRequest
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import UnknownModelError, UnservedTaskError
 from antiphon.pipeline.own_voice import ChatVoiceModel, OwnVoice, OwnVoiceChat
 from antiphon.pipeline.speakable.text import SpeakableText
 from antiphon.pipeline.spoken_chat import SpokenChat
-from antiphon.types import SpeechRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,7 @@ from antiphon.api.storage_watch import StorageWatch
 from antiphon.api.video_jobs import start_video_jobs
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
+from antiphon.contracts.types import LoadProgress
 from antiphon.fabric.replica_fabric import ReplicaFabric
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
@@ -76,7 +77,6 @@ from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.videos import Videos
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import LoadProgress
 from antiphon.voices.recordings import Recordings
 
 logger = logging.getLogger(__name__)

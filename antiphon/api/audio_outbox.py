@@ -17,9 +17,9 @@ from antiphon.api.middleware import memory_budget
 from antiphon.api.sockets import Socket
 from antiphon.api.state import ServerState
 from antiphon.audio.encode import AudioFormat, with_header
+from antiphon.contracts.types import Ended, SpeechRequest
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
-from antiphon.types import Ended, SpeechRequest
 
 MAX_WAITING = 1024
 """Things that one client may have waiting to be played: files, and actions after them."""

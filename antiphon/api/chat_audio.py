@@ -22,11 +22,11 @@ from antiphon.api.schemas.chat import ChatAudio, ChatBody
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.audio.encode import with_header
-from antiphon.chat_types import ChatEvent, TextDelta
 from antiphon.concurrency import merged
+from antiphon.contracts.chat_types import ChatEvent, TextDelta
+from antiphon.contracts.types import Ended, FinishReason, Usage
 from antiphon.errors import InvalidRequestError
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import Ended, FinishReason, Usage
 
 _TEXT, _AUDIO = 0, 1
 

@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any
 
-from antiphon.types import Usage
+from antiphon.contracts.types import Usage
 
 STREAM_END = b"data: [DONE]\n\n"
 

@@ -23,9 +23,9 @@ from antiphon.api.schemas.chat_images import ImageChatBody
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.validation import validated
-from antiphon.picture_types import Image, Progress
+from antiphon.contracts.picture_types import Image, Progress
+from antiphon.contracts.types import Caller, Ended, Usage
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import Caller, Ended, Usage
 
 
 async def image_response(

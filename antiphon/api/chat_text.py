@@ -15,9 +15,9 @@ from antiphon.api.options import ignored_headers
 from antiphon.api.schemas.chat import ChatBody
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
-from antiphon.chat_types import ChatStreams, TextDelta, TokenLogprob
+from antiphon.contracts.chat_types import ChatStreams, TextDelta, TokenLogprob
+from antiphon.contracts.types import Ended, FinishReason, Usage
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import Ended, FinishReason, Usage
 
 
 def text_response(body: ChatBody, server: ServerState, id: str) -> Response:

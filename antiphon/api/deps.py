@@ -7,8 +7,8 @@ from starlette.requests import HTTPConnection
 
 from antiphon.api.middleware.base import CALLER
 from antiphon.api.state import ServerState
+from antiphon.contracts.types import Caller, random_hex
 from antiphon.telemetry import logs
-from antiphon.types import Caller, random_hex
 
 
 async def caller(connection: HTTPConnection) -> Caller:

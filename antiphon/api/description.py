@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from antiphon.api.middleware.connection_limits import PROBES
 from antiphon.api.schemas.nullable import allow_null
-from antiphon.models.spec import Task
+from antiphon.contracts.family import Task
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -15,9 +15,9 @@ import numpy as np
 from antiphon.api.middleware import memory_budget
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder, with_header
 from antiphon.concurrency import Workers, cancel_and_wait
+from antiphon.contracts.types import AudioChunk, Ended, Samples, SpeechEvent, SpeechStream
 from antiphon.errors import UnavailableError
 from antiphon.telemetry.logs import audio_format
-from antiphon.types import AudioChunk, Ended, Samples, SpeechEvent, SpeechStream
 
 EncodedStream: TypeAlias = AsyncGenerator[bytes | Ended, None]
 """Pieces of a file, never empty, then one `Ended`; its opener closes it."""

@@ -21,8 +21,8 @@ from antiphon.api.middleware.body import FORMS
 from antiphon.api.middleware.json_limits import MAX_ESCAPES
 from antiphon.api.validation import NOT_AN_OBJECT
 from antiphon.audio.media_type import media_type_of
+from antiphon.contracts.well_formed import check_members
 from antiphon.errors import InvalidRequestError
-from antiphon.models.well_formed import check_members
 
 MAX_PARTS = 100
 SLICE_BYTES = 64 * 1024

@@ -18,11 +18,11 @@ from antiphon.api.schemas.images import (
     Quality,
 )
 from antiphon.api.state import ServerState
+from antiphon.contracts.picture_types import Image, ImageRequest, Progress
+from antiphon.contracts.types import Caller, Ended, Usage
 from antiphon.errors import UnavailableError
 from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, encode_image
-from antiphon.picture_types import Image, ImageRequest, Progress
 from antiphon.pipeline.images import ImageItem
-from antiphon.types import Caller, Ended, Usage
 
 Drawing: TypeAlias = AsyncGenerator[tuple[int, ImageItem], None]
 """Items of several images, each with its image's number; see `Images.several`."""

@@ -25,9 +25,9 @@ from antiphon.api.schemas.images import ImageBody, ImagesAnswer
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.validation import validated
+from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.media.image_codec import Pixels
-from antiphon.picture_types import DiffusionParameters, ImageRequest
 from antiphon.pipeline.pictures import ImageModel
 from antiphon.telemetry.tracing import until_first
 

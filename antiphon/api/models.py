@@ -11,9 +11,9 @@ from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
 from antiphon.api.adapters.errors import ELEVENLABS_KEY
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
-from antiphon.models.chat_spec import CHAT_VOICE, AnswerVoiceCapabilities, ChatCapabilities
-from antiphon.models.picture_spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
-from antiphon.models.spec import SpeechCapabilities
+from antiphon.contracts.chat import CHAT_VOICE, AnswerVoiceCapabilities, ChatCapabilities
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, VideoCapabilities
 from antiphon.pipeline.chat import CHAT, ChatModel
 from antiphon.pipeline.own_voice import ChatVoiceModel
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel

@@ -17,11 +17,11 @@ from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
 from antiphon.api.validation import invalid_request
 from antiphon.config import SpeechSettings
+from antiphon.contracts.family import Task
+from antiphon.contracts.types import SpeechRequest, SpeechStream
 from antiphon.errors import MAX_LISTED, MAX_SHOWN_CHARACTERS, InvalidRequestError, shortened
-from antiphon.models.spec import Task
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
-from antiphon.types import SpeechRequest, SpeechStream
 from antiphon.voices.recordings import Recordings
 
 IGNORED_HEADER = "X-Ignored-Fields"

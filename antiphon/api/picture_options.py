@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from antiphon.api.schemas.pictures import PictureBody
-from antiphon.models.spec import Task
+from antiphon.contracts.family import Task
 
 
 def family_options(

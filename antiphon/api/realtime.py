@@ -40,6 +40,7 @@ from antiphon.api.schemas.realtime import (
 from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import (
     InputTooLongError,
     InvalidRequestError,
@@ -48,7 +49,6 @@ from antiphon.errors import (
 )
 from antiphon.pipeline.chat import ChatModel
 from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.types import SpeechRequest
 
 router = APIRouter()
 

@@ -45,8 +45,8 @@ from antiphon.api.schemas.speakable import Speakable
 from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, new_speech_id
 from antiphon.api.state import ServerState
-from antiphon.chat_types import ChatRequest, ChatSampling
 from antiphon.concurrency import cancel_and_wait, merged
+from antiphon.contracts.chat_types import ChatRequest, ChatSampling
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.chat import ChatModel
 from antiphon.pipeline.talk_history import TalkHistory, TalkItem

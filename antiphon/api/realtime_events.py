@@ -12,14 +12,14 @@ from antiphon.api.schemas.realtime import Output, OutputFormat
 from antiphon.api.sockets import Socket
 from antiphon.api.state import ServerState
 from antiphon.api.wire_format import WireFormat
+from antiphon.contracts.types import Ended, Usage, random_hex
+from antiphon.contracts.well_formed import is_encodable
 from antiphon.errors import (
     InvalidRequestError,
     UnknownModelError,
     UnservedTaskError,
     shortened,
 )
-from antiphon.models.well_formed import is_encodable
-from antiphon.types import Ended, Usage, random_hex
 
 _OBJECTS_OF_JSON = 20
 """Memory of small objects, by the length of their JSON."""

@@ -11,9 +11,9 @@ from antiphon.api.errors import WireError
 from antiphon.api.realtime_events import event, new_id
 from antiphon.api.sockets import Socket
 from antiphon.api.wire_format import WireFormat
-from antiphon.chat_types import TextDelta
+from antiphon.contracts.chat_types import TextDelta
+from antiphon.contracts.types import Ended, Usage
 from antiphon.pipeline.talk_history import ROOT, TalkHistory, TalkItem
-from antiphon.types import Ended, Usage
 
 REPLY_TEXT = 0
 

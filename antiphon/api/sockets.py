@@ -18,9 +18,9 @@ from antiphon.api.middleware import json_limits, memory_budget
 from antiphon.api.middleware.keys import KEY_SUBPROTOCOL
 from antiphon.api.streaming import ended
 from antiphon.concurrency import cancel_and_wait
+from antiphon.contracts.types import random_hex
 from antiphon.errors import IdleError, InvalidRequestError
 from antiphon.telemetry import logs
-from antiphon.types import random_hex
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 COPIES_OF_MESSAGE = 3

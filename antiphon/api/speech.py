@@ -23,8 +23,8 @@ from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.unspoken import UnspokenCollector, unspoken_headers, unspoken_member
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
+from antiphon.contracts.types import Ended
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import Ended
 
 router = APIRouter(tags=["speech"], route_class=FormRoute)
 

@@ -27,6 +27,7 @@ from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.tagged_speech import tagged_turns
 from antiphon.config import Settings
+from antiphon.contracts.types import Caller, SpeechRequest, new_seed
 from antiphon.errors import InvalidRequestError, UnavailableError
 from antiphon.pipeline.jobs import JobRunner, job_media
 from antiphon.pipeline.speech.job_plan import Chapter, ChapterPart, JobPlan
@@ -36,7 +37,6 @@ from antiphon.storage.errors import StorageError, UnknownJobError
 from antiphon.storage.job import Job, JobLimits
 from antiphon.storage.job_database import UNREADABLE
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.types import Caller, SpeechRequest, new_seed
 
 PATH = "/v1/audio/speech/jobs"
 MAX_SEED = 2**63 - 1

@@ -30,10 +30,10 @@ from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.speech_ws_output import SpeechFileOutput, error_message
 from antiphon.api.state import ServerState
 from antiphon.api.voice_tags import Speaker, TagSplitter
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.segmenter import Lengths, Part, SentenceSegmenter, pieces_of
 from antiphon.pipeline.speech.text_stream import Utterance
-from antiphon.types import SpeechRequest
 
 router = APIRouter()
 

@@ -9,7 +9,7 @@ from antiphon.api.schemas.speech_ws import SessionConfig
 from antiphon.api.sockets import Socket
 from antiphon.api.unspoken import unspoken_member
 from antiphon.api.word_timestamps import WordTimestampCollector
-from antiphon.types import Ended
+from antiphon.contracts.types import Ended
 
 MAX_FRAME_BYTES = 512 * 1024
 """What is sent at once; many clients take messages of up to 1 MiB."""

@@ -10,9 +10,10 @@ from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
+from antiphon.contracts.family import Task
+from antiphon.contracts.types import Caller
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
-from antiphon.models.spec import Task
 from antiphon.pipeline.chat import Chats
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.media_files import MediaFiles
@@ -23,7 +24,6 @@ from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.videos import Videos
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Caller
 from antiphon.voices.recordings import Recordings
 
 

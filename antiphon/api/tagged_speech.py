@@ -8,9 +8,9 @@ from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
 from antiphon.api.voice_tags import split_turns
+from antiphon.contracts.types import SpeechRequest, SpeechStream
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.dialogue import Dialogue
-from antiphon.types import SpeechRequest, SpeechStream
 
 
 def open_tagged(body: SpeechBody, request: SpeechRequest, server: ServerState) -> SpeechStream:

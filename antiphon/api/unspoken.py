@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from antiphon.types import AudioChunk
+from antiphon.contracts.types import AudioChunk
 
 HEADER = "X-Unspoken-Text"
 OMITTED_HEADER = "X-Unspoken-Text-Omitted"

@@ -22,9 +22,10 @@ from antiphon.api.schemas.videos import (
 )
 from antiphon.api.speech_jobs import job_limits
 from antiphon.api.state import ServerState
+from antiphon.contracts.picture_types import VideoRequest
+from antiphon.contracts.types import random_hex
 from antiphon.errors import VideoFailedError, VideoNotReadyError
 from antiphon.media.image_codec import Pixels
-from antiphon.picture_types import VideoRequest
 from antiphon.pipeline.jobs import JobRunner, job_media
 from antiphon.pipeline.video_jobs import VideoJobWork
 from antiphon.pipeline.videos import INPUT_REFERENCE
@@ -32,7 +33,6 @@ from antiphon.storage.errors import StorageError, UnknownJobError
 from antiphon.storage.job import Job, JobKind, JobState
 from antiphon.storage.job_database import UNREADABLE
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.types import random_hex
 
 PATH = "/v1/videos"
 

@@ -31,11 +31,11 @@ from antiphon.api.schemas.videos import (
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
 from antiphon.api.video_jobs import PATH, VideoJobs, create_job, first_frame
+from antiphon.contracts.picture_types import VideoRequest
+from antiphon.contracts.types import Caller, random_hex
 from antiphon.media.references import image_use
 from antiphon.media.video_codec import MEDIA_TYPE, SUFFIX, encode_video
-from antiphon.picture_types import VideoRequest
 from antiphon.pipeline.videos import INPUT_REFERENCE, collect_video
-from antiphon.types import Caller, random_hex
 
 _ERRORS = (400, 401, 404, 429)
 

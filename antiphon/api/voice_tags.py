@@ -7,10 +7,10 @@ between two tags joins what is before it, or else after it, so that its pauses a
 import re
 from dataclasses import dataclass, replace
 
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.pauses import PauseSplitter, split_pauses
 from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
-from antiphon.types import SpeechRequest
 
 MAX_TAGS = 200
 

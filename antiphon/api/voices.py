@@ -14,9 +14,9 @@ from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.voices import new_voice, openai_voice, uploaded_voice
 from antiphon.api.state import ServerState
+from antiphon.contracts.types import Voice
 from antiphon.errors import InvalidRequestError, listed
 from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.types import Voice
 from antiphon.voices.names import MAX_NAME_CHARACTERS
 from antiphon.voices.store import NewVoice, StoredVoice
 

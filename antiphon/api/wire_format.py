@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from antiphon.audio.companding import alaw, mulaw
 from antiphon.audio.encode import AudioFormat
-from antiphon.models.spec import SpeechCapabilities
-from antiphon.types import Ended
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.types import Ended
 
 TELEPHONE_HZ = 8000
 

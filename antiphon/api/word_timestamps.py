@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from antiphon.types import AudioChunk, WordTime
+from antiphon.contracts.types import AudioChunk, WordTime
 
 HEADER = "X-Word-Timestamps"
 OMITTED_HEADER = "X-Word-Timestamps-Omitted"

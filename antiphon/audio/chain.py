@@ -8,7 +8,7 @@ from antiphon.audio.loudness import Limiter
 from antiphon.audio.resample import Resampler
 from antiphon.audio.stretch import Stretcher
 from antiphon.audio.wav import silence
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 
 class Transform(Protocol):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from antiphon.audio.resample import Resampler
 from antiphon.audio.wav import clipped, int16, silence
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 
 def _no_options() -> Mapping[str, str]:

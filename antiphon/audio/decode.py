@@ -18,8 +18,8 @@ from av.container import InputContainer
 from numpy.typing import NDArray
 
 from antiphon.audio.resample import Resampler
+from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Samples
 
 _FORMATS = ("wav", "aiff", "mp3", "ogg", "flac", "aac", "mov", "matroska")  # mov: MP4
 _PCM = ("u8", "s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be", "alaw", "mulaw")

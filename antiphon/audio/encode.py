@@ -5,7 +5,7 @@ from typing import Protocol
 
 from antiphon.audio.compressed import AAC, FLAC, MP3, OPUS, CompressedEncoder
 from antiphon.audio.wav import num_channels, pcm16, wav_header
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 
 class AudioFormat(StrEnum):

@@ -7,7 +7,7 @@ out before the next. What is alone leaves as it came, sample for sample.
 import numpy as np
 
 from antiphon.audio.wav import silence
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 _FADE_MS = 5
 _AUDIBLE = 10 ** (-50 / 20)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.audio.wav import silence
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 _CEILING = 10 ** (-1.5 / 20)
 _RISE_SHARE = 0.5  # of a sample's change, for peaks between samples: keeps them below -1 dBTP

@@ -21,7 +21,7 @@ from antiphon.audio.decode import (
     mean_of_channels,
 )
 from antiphon.audio.resample import resampled
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 _RIFF = struct.Struct("<4sI4s")
 _CHUNK = struct.Struct("<4sI")

@@ -16,8 +16,8 @@ from antiphon.audio.decode import (
     too_short,
 )
 from antiphon.audio.resample import resampled
+from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Samples
 
 Recording: TypeAlias = str | PathLike[str] | bytes | tuple[NDArray[Any], int]
 """A file's path, its content, or samples (``[num_samples]`` or ``[num_samples, num_channels]``,

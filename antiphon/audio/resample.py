@@ -4,7 +4,7 @@ import numpy as np
 import soxr
 
 from antiphon.audio.wav import silence
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 
 def resampled(samples: Samples, source_hz: int, target_hz: int) -> Samples:

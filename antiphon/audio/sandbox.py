@@ -4,9 +4,9 @@ import numpy as np
 
 from antiphon.audio.decode import decode_audio, refusal
 from antiphon.audio.wav import pcm16, wav_header
+from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
 from antiphon.sandbox.process import Sandbox
-from antiphon.types import Samples
 
 
 class DecodeSandbox:

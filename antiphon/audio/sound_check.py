@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Samples
 
 _FRAME_S = 0.04
 _SILENCE_DBFS = -75.0

@@ -10,7 +10,7 @@ from av.filter import Graph
 from av.filter.context import FilterContext
 
 from antiphon.audio.wav import silence
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.audio.encode import AudioFormat, whole_file
+from antiphon.contracts.types import AudioChunk, Ended, FinishReason, Samples, SpeechStream, Usage
 from antiphon.errors import InvalidRequestError
-from antiphon.types import AudioChunk, Ended, FinishReason, Samples, SpeechStream, Usage
 
 
 @dataclass(frozen=True, slots=True)

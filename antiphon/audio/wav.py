@@ -5,8 +5,8 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.types import Samples
 from antiphon.errors import EngineError
-from antiphon.types import Samples
 
 BYTES_PER_SAMPLE = 2
 

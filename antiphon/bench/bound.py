@@ -7,7 +7,7 @@ no engine is faster than its products alone, and none reads weights faster than 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from antiphon.models.measuring import Product
+from antiphon.contracts.family import Product
 
 if TYPE_CHECKING:
     import torch

@@ -12,13 +12,13 @@ from antiphon.bench.engine import UNBOUNDED, bound_of
 from antiphon.bench.host import HostTime, host_seconds, host_times
 from antiphon.bench.machine import provenance
 from antiphon.bench.summary import Percentiles
-from antiphon.chat_types import ChatRequest, Message
 from antiphon.config import ModelSettings
+from antiphon.contracts.chat_types import ChatRequest, Message
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import FrameReady, new_request_id
 from antiphon.errors import EngineError
-from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Prompt
 from antiphon.pipeline.chat import CHAT, ChatModel
-from antiphon.types import FrameReady, new_request_id
+from antiphon.stages.base import StageRequest
 
 QUESTION = "What did the harbour look like on the evening before the storm? Leave nothing out."
 _WARM_UP_TOKENS = 32

@@ -17,12 +17,12 @@ from antiphon.bench.playback import underrun_s
 from antiphon.bench.random_model import CHARACTERS_PER_TOKEN
 from antiphon.bench.summary import Percentiles, PlaybackSummary
 from antiphon.config import ModelSettings
-from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Prompt
-from antiphon.models.measuring import Product
-from antiphon.models.registry import resolve
+from antiphon.contracts.family import Product
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, new_request_id
+from antiphon.families.registry import resolve
 from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.types import AudioChunk, new_request_id
+from antiphon.stages.base import StageRequest
 
 TEXT = (
     "The rain had stopped before dawn. Someone in the next street was singing, and after each "

@@ -17,11 +17,12 @@ from antiphon.bench.machine import provenance
 from antiphon.bench.paced_stage import BUILDER, SPEC, Pace, age_s, stage_cpu_s
 from antiphon.bench.summary import Percentiles
 from antiphon.config.sources import load_settings
-from antiphon.fabric.base import Placement, StageRequest, StageStream
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, new_request_id
+from antiphon.fabric.base import Placement
 from antiphon.fabric.choice import open_fabric
-from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext
-from antiphon.types import AudioChunk, new_request_id
+from antiphon.stages.base import StageRequest, StageStream
 
 Open: TypeAlias = Callable[[StageRequest], StageStream]
 

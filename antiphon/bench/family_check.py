@@ -22,13 +22,13 @@ from antiphon.bench.family_subject import (
 )
 from antiphon.bench.host_reads import HostReads
 from antiphon.config import SpeechSettings
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.types import Samples
 from antiphon.errors import AntiphonError
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool
-from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.types import Samples
 
 SILENT = 1e-4
 """Audio below this everywhere is silence: -80 dB of full scale."""

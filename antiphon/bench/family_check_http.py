@@ -15,9 +15,9 @@ from antiphon.bench.family_subject import FamilyCheckPlan, Finding, OnFinding
 from antiphon.bench.playback import underrun_s
 from antiphon.bench.record import Record
 from antiphon.bench.serve import target_of
-from antiphon.models.prepared import PreparedVoice
-from antiphon.models.spec import SpeechCapabilities
-from antiphon.types import Samples
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.types import Samples
 
 HALT_S = 0.001
 """Shorter halts are nobody's: a sample is 42 microseconds."""

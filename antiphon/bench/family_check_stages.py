@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from antiphon.bench.family_subject import Found, StageOutput, Subject, same
-from antiphon.models.spec import StageKind
-from antiphon.types import Sampling
+from antiphon.contracts.family import StageKind
+from antiphon.contracts.types import Sampling
 
 _MAX_S = 60.0
 """Audio of the sample request's few words, after which speech does not end by itself."""

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from antiphon.bench.family_subject import Found, Subject
-from antiphon.types import Sampling, new_request_id
+from antiphon.contracts.types import Sampling, new_request_id
 
 _NUM_ROUNDS = 4  # the first one fills caches and is not counted
 _ROUND_REQUESTS = 15

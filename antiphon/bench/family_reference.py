@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.bench.family_subject import Found, Subject
+from antiphon.contracts.types import Sampling
 from antiphon.errors import SettingsError
-from antiphon.types import Sampling
 
 _REQUIRED = ("text", "seed")
 _OUTPUTS = ("codes", "samples")

@@ -11,11 +11,8 @@ import numpy as np
 from antiphon.bench.host_reads import HostReads
 from antiphon.bench.texts import TEXTS
 from antiphon.config import ModelSettings
-from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Prompt
-from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.pipeline.speech.service import Speech
-from antiphon.types import (
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import (
     AudioChunk,
     Ended,
     FinishReason,
@@ -24,6 +21,9 @@ from antiphon.types import (
     SpeechRequest,
     new_request_id,
 )
+from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.speech.service import Speech
+from antiphon.stages.base import StageRequest
 
 Found = tuple[bool, str]
 """Whether a check passes, and a detail for people."""

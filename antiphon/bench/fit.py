@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from antiphon.bench.cards import Card
 from antiphon.config import ModelSettings
-from antiphon.models.gpu_share import gpu_share
-from antiphon.models.inspection import Footprint
+from antiphon.contracts.inspection import Footprint
+from antiphon.families.kit.gpu_share import gpu_share
 
 GIB = 2**30
 REACHED_BANDWIDTH = 0.75

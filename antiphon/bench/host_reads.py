@@ -13,9 +13,9 @@ from types import FrameType
 from typing import Any
 
 from antiphon.codec.protocol import ElasticDecoder
-from antiphon.fabric.base import Stage
-from antiphon.models.spec import LoadContext, Ref, StageKind, StageSpec
-from antiphon.pipeline.stage import build_stage
+from antiphon.contracts.family import LoadContext, Ref, StageKind, StageSpec
+from antiphon.stages.base import Stage
+from antiphon.stages.build import build_stage
 from antiphon.telemetry.stage_status import Publish
 
 _CONVERSIONS = ("__bool__", "__int__", "__float__", "__index__", "__complex__")
@@ -97,7 +97,7 @@ class HostReads:
         for frame, module in modules:
             if module == __name__ or module.partition(".")[0] in ("torch", "contextlib"):
                 continue
-            if module.startswith("antiphon.") and not module.startswith("antiphon.models."):
+            if module.startswith("antiphon.") and not module.startswith("antiphon.families."):
                 return
             is_captured = any(name.startswith(_MODEL_RUNNER) for _, name in modules)
             if operation in _TO_NUMPY and not is_captured:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from antiphon.bench.random_model import measured_family, random_checkpoint
-from antiphon.types import LoadProgress
+from antiphon.contracts.types import LoadProgress
 
 
 def kept_checkpoint(

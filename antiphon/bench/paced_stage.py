@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.models.base import Piece
-from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
+from antiphon.contracts.family import ItemKind, LoadContext, Ref, StageKind, StageSpec
+from antiphon.contracts.prompt import Piece
+from antiphon.contracts.types import AudioChunk, Ended
+from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
-from antiphon.types import AudioChunk, Ended
 
 NUM_SAMPLES = 7680
 """Of a chunk: four frames of 80 ms at 24 kHz."""

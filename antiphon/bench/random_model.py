@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from antiphon.contracts.family import Family, Measuring
+from antiphon.contracts.types import LoadProgress
 from antiphon.errors import ModelLoadError
-from antiphon.models.measuring import Measuring
-from antiphon.models.registry import families, family
-from antiphon.models.spec import Family
-from antiphon.types import LoadProgress
+from antiphon.families.registry import families, family
 
 CHARACTERS_PER_TOKEN = 5
 """Of English in a published tokenizer, about; random checkpoints have one token a byte."""

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import SettingsError
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.types import AudioChunk, SpeechRequest
 
 TEXT = "The kettle is on, the bread is almost done, and somebody is knocking at the door."
 

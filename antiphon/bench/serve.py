@@ -13,8 +13,8 @@ from antiphon.bench.redaction import plain_address
 from antiphon.bench.summary import HttpResult, summarize
 from antiphon.bench.texts import TEXTS
 from antiphon.concurrency import num_usable_cores
+from antiphon.contracts.types import LoadProgress
 from antiphon.errors import SettingsError
-from antiphon.types import LoadProgress
 
 _PORTS = {"http": 80, "https": 443}
 _MOST_PROCESSES = 4

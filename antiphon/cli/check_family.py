@@ -124,7 +124,7 @@ def _checkpoint_of(
         ModelLoadError: there is no such family, it does not speak, or what it needs is missing.
     """
     from antiphon.errors import ModelLoadError
-    from antiphon.models.registry import family
+    from antiphon.families.registry import family
     from antiphon.pipeline.speech.model import SPEECH
 
     found = family(name)

@@ -12,7 +12,7 @@ from antiphon.cli.flags import add_command
 from antiphon.cli.new_family import new_family
 
 if TYPE_CHECKING:
-    from antiphon.models.spec import Family
+    from antiphon.contracts.family import Family
 
 dev = typer.Typer(no_args_is_help=True)
 
@@ -73,7 +73,7 @@ def _maker(name: str | None) -> "Family":
     """Return the family of this name, or the one that is measured where none is named."""
     from antiphon.bench.random_model import measured_family
     from antiphon.errors import ModelLoadError
-    from antiphon.models.registry import family
+    from antiphon.families.registry import family
 
     if name is not None:
         found = family(name)

@@ -13,6 +13,12 @@ from antiphon.cli.picture_flags import ImageFlags, VideoFlags
 from antiphon.cli.progress import shown_progress
 from antiphon.cli.speak import STDOUT, loaded, opened
 from antiphon.config.sources import load_settings
+from antiphon.contracts.picture_types import (
+    DiffusionParameters,
+    ImageRequest,
+    Progress,
+    VideoRequest,
+)
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, decode_image, opaque
 from antiphon.media.results import (
@@ -22,7 +28,6 @@ from antiphon.media.results import (
     image_format,
 )
 from antiphon.offline import Antiphon
-from antiphon.picture_types import DiffusionParameters, ImageRequest, Progress, VideoRequest
 from antiphon.pipeline.whole_results import StepProgress
 
 R = TypeVar("R", ImageResult, VideoResult)

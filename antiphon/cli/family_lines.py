@@ -45,7 +45,7 @@ def family_lines(
 
 def family_sizes() -> Iterator[FamilySize]:
     """Count every family in the registry."""
-    from antiphon.models.registry import FAMILIES, family
+    from antiphon.families.registry import FAMILIES, family
 
     for name, target in FAMILIES.items():
         found = find_spec(target.partition(":")[0])

@@ -56,7 +56,7 @@ def fit(
     """
     from antiphon.bench.fit import fit as estimate
     from antiphon.errors import ModelLoadError
-    from antiphon.models.registry import checkpoint_family
+    from antiphon.families.registry import checkpoint_family
 
     chosen = _card(card, device_memory_gib, bandwidth_gbs, tflops)
     if not path.is_dir():

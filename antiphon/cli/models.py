@@ -10,8 +10,8 @@ from antiphon.cli.fit import fit
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
-    from antiphon.models.inspection import Inspection, Table
-    from antiphon.models.spec import Family
+    from antiphon.contracts.family import Family
+    from antiphon.contracts.inspection import Inspection, Table
 
 models = typer.Typer(invoke_without_command=True)
 models.command()(fit)
@@ -24,7 +24,7 @@ def _list(context: typer.Context, as_json: Annotated[bool, _JSON] = False) -> No
     """List the kinds of model that can be served, or inspect a checkpoint."""
     if context.invoked_subcommand is not None:
         return
-    from antiphon.models.registry import families
+    from antiphon.families.registry import families
 
     found = families()
     records = [
@@ -50,9 +50,9 @@ def inspect(
 
     The exit status is 1 if it cannot be served.
     """
+    from antiphon.contracts.inspection import Inspection
     from antiphon.errors import ModelLoadError
-    from antiphon.models.inspection import Inspection
-    from antiphon.models.registry import checkpoint_family
+    from antiphon.families.registry import checkpoint_family
 
     if not path.is_dir():
         raise ModelLoadError(f"There is no directory '{path}'.")

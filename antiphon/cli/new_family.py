@@ -17,7 +17,7 @@ import typer
 _PACKAGE = Path(__file__).parents[1]
 _TEMPLATES = Path(__file__).parent / "family_templates"
 _SUFFIX = ".template"
-_LINE = re.compile(r'^    "(\w+)": "antiphon\.models\.\w+:FAMILY",\n', re.MULTILINE)
+_LINE = re.compile(r'^    "(\w+)": "antiphon\.families\.\w+:FAMILY",\n', re.MULTILINE)
 _MAX_NAME_LENGTH = 24
 """Longer ones would make lines of the templates too long."""
 
@@ -69,7 +69,7 @@ def new_family(
     typer.echo(
         "Now:\n"
         f"  antiphon dev check-family {name}\n"
-        f"  scripts/test tests/models/{name} tests/models/test_conformance.py -k {name}\n"
+        f"  scripts/test tests/families/{name} tests/families/test_conformance.py -k {name}\n"
         "then README.md's and CHANGELOG.md's lines, and CONTRIBUTING.md's steps."
     )
 
@@ -82,15 +82,15 @@ def scaffold(name: str, kind: FamilyKind, checkout: Path) -> list[Path]:
     """
     from antiphon.errors import SettingsError
 
-    registry = checkout / "antiphon" / "models" / "registry.py"
-    if not registry.exists() or not (checkout / "tests" / "models").is_dir():
+    registry = checkout / "antiphon" / "families" / "registry.py"
+    if not registry.exists() or not (checkout / "tests" / "families").is_dir():
         raise SettingsError(f"'{checkout}' is no checkout of Antiphon: --root names one.")
     if problem := name_problem(name, checkout):
         raise SettingsError(problem)
     values = {"name": name, "Name": "".join(part.title() for part in name.split("_"))}
     folders = {
         "package": registry.parent / name,
-        "tests": checkout / "tests" / "models" / name,
+        "tests": checkout / "tests" / "families" / name,
     }
     written = []
     for part, folder in folders.items():
@@ -114,8 +114,8 @@ def name_problem(name: str, checkout: Path) -> str | None:
         )
     if len(name) > _MAX_NAME_LENGTH:
         return f"'{name}' is too long: at most {_MAX_NAME_LENGTH} characters."
-    models = checkout / "antiphon" / "models"
-    for taken in (models / name, models / f"{name}.py", checkout / "tests" / "models" / name):
+    folder = checkout / "antiphon" / "families"
+    for taken in (folder / name, folder / f"{name}.py", checkout / "tests" / "families" / name):
         if taken.exists():
             return f"'{name}' is taken: there is {taken.relative_to(checkout)}."
     for path in sorted((checkout / "antiphon").rglob("*.py")):
@@ -132,7 +132,7 @@ def with_line(registry: str, name: str) -> str:
     lines = [*_LINE.finditer(registry)]
     after = [line for line in lines if line[1] < name]
     at = after[-1].end() if after else lines[0].start()
-    return f'{registry[:at]}    "{name}": "antiphon.models.{name}:FAMILY",\n{registry[at:]}'
+    return f'{registry[:at]}    "{name}": "antiphon.families.{name}:FAMILY",\n{registry[at:]}'
 
 
 def _templates(kind: FamilyKind, part: str) -> Iterator[Path]:

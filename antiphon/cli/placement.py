@@ -11,7 +11,7 @@ from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
     from antiphon.config import Settings
-    from antiphon.models.spec import StageKind
+    from antiphon.contracts.family import StageKind
     from antiphon.placement.check import EngineRow
 
 placement = typer.Typer(no_args_is_help=True, help="Check and show what runs where.")
@@ -140,7 +140,7 @@ def with_stage_configs(settings: "Settings") -> "Settings":
 def _translated(file: Path, model: str | None) -> dict[str, Any]:
     """Return what stage configs say as a placement, and print what became of each entry."""
     from antiphon.errors import SettingsError
-    from antiphon.models.registry import resolve
+    from antiphon.families.registry import resolve
     from antiphon.pipeline.speech.model import SPEECH
     from antiphon.placement.stage_configs import translate
 
@@ -161,12 +161,12 @@ def engine_rows(settings: "Settings") -> "tuple[list[EngineRow], Mapping[str, St
         SettingsError: the placement does not fit the stages.
         ModelLoadError: a model cannot be found, or makes nothing of what is to be served.
     """
-    from antiphon.models.registry import resolve
-    from antiphon.models.spec import LoadContext, StageSpec
+    from antiphon.contracts.family import LoadContext, StageSpec
+    from antiphon.families.registry import resolve
     from antiphon.pipeline.model_loading import served_tasks
-    from antiphon.pipeline.stage import engine_groups, shared_engines
     from antiphon.placement.check import engine_row
     from antiphon.placement.settings_placement import ServerPlacement
+    from antiphon.stages.build import engine_groups, shared_engines
 
     server = ServerPlacement.of(settings)
     models = [(server.of_model(each), *resolve(each.source)) for each in settings.served()]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from antiphon.types import LoadProgress
+from antiphon.contracts.types import LoadProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
 _FEWEST_BYTES = 10_000

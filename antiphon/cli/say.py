@@ -40,7 +40,7 @@ def say(flags: SayFlags) -> None:
     text = sys.stdin.read() if flags.text == "-" else flags.text
 
     from antiphon.cli.speak import speak
-    from antiphon.types import SpeechRequest
+    from antiphon.contracts.types import SpeechRequest
 
     request = SpeechRequest(
         input=text,

@@ -152,7 +152,7 @@ def serve(flags: ServeFlags) -> None:
     """
     from antiphon.cli.placement import with_stage_configs
     from antiphon.config.sources import load_settings, set_library_defaults
-    from antiphon.models.registry import resolve
+    from antiphon.families.registry import resolve
     from antiphon.pipeline.acceleration_check import check_accelerations
     from antiphon.placement.settings_placement import resolved
 

@@ -15,9 +15,9 @@ from rich.console import Console
 from antiphon.audio.encode import AudioFormat, open_encoder
 from antiphon.audio.wav import num_channels
 from antiphon.cli.progress import shown_progress
+from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.offline import Antiphon
-from antiphon.types import AudioChunk, SpeechRequest
 
 if sys.platform != "win32":
     import fcntl

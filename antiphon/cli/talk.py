@@ -7,12 +7,12 @@ from contextlib import closing, suppress
 import typer
 from rich.console import Console
 
-from antiphon.chat_types import ChatRequest, ChatSampling, Message, TextDelta
 from antiphon.cli.chat_flags import ChatFlags
 from antiphon.cli.speak import loaded
+from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message, TextDelta
+from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
 from antiphon.offline import Antiphon
-from antiphon.types import Ended
 
 _EXITS = ("/exit", "/quit")
 _CLEAR = "/clear"

@@ -28,11 +28,11 @@ from antiphon.cli.progress import shown_progress
 from antiphon.cli.watchdog import Watchdog
 from antiphon.concurrency import set_interpreter_for_streams, settle_heap
 from antiphon.config import Settings
+from antiphon.contracts.types import LoadProgress
 from antiphon.errors import UnavailableError
 from antiphon.pipeline.jobs import JobRunner
 from antiphon.telemetry import tracing
 from antiphon.telemetry.logs import configure_logging
-from antiphon.types import LoadProgress
 from antiphon.web.routes import page_routes
 
 logger = logging.getLogger(__name__)

@@ -42,9 +42,9 @@ def _own(
     if context.invoked_subcommand is not None:
         return
     from antiphon.config.sources import load_settings
-    from antiphon.models.base import Prompter
-    from antiphon.models.registry import resolve
-    from antiphon.models.spec import LoadContext
+    from antiphon.contracts.family import LoadContext
+    from antiphon.contracts.prompt import Prompter
+    from antiphon.families.registry import resolve
 
     family, path = resolve(load_settings({"model.source": model}).model.source)
     prompter: Prompter = family.tasks["speech"].prompter.resolve()(LoadContext(path))

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from antiphon.codec.fused_runner import FusedRunner
 from antiphon.codec.protocol import BoundedDecoder, StreamingDecoder
+from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.engine.plan import CodecShape
 from antiphon.engine.runner import HostRunner
-from antiphon.models.base import Piece, Prompt
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import frame_buckets
 from antiphon.nn.codec_layers.frame_table import empty_table, fill
@@ -26,7 +27,6 @@ from antiphon.nn.codec_layers.state import DoubleBufferedState
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download, Staging, upload
 from antiphon.nn.weights import Progress
-from antiphon.types import Samples
 
 _MAX_CHUNK_FRAMES = 16
 _MAX_PASS_FRAMES = 512

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.codec.rows import RowDecoder
+from antiphon.contracts.types import Samples
 from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.host_device import upload
-from antiphon.types import Samples
 
 _FIRST_GROUP, _GROUP = 1, 4
 

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import row_buckets
 from antiphon.nn.codec_layers.state import DecoderState
@@ -23,7 +24,6 @@ from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.weights import Progress
-from antiphon.types import Samples
 
 
 class FrameNetwork(Protocol):

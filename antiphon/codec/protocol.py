@@ -6,8 +6,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
+from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
-from antiphon.types import Samples
 
 
 class PendingAudio(Protocol):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
-from antiphon.types import Samples
 
 
 @dataclass(frozen=True, slots=True)

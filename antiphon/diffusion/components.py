@@ -13,11 +13,11 @@ import torch
 import transformers
 from torch import nn
 
+from antiphon.contracts.family import LoadContext
 from antiphon.diffusion.acceleration import NetworkAccelerator
 from antiphon.diffusion.loading_faults import read_folder
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.errors import ModelLoadError
-from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device, resolve_dtype
 from antiphon.nn.safetensors_index import some
 

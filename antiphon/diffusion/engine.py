@@ -11,17 +11,17 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from antiphon.config import ModelSettings
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.picture_types import Progress
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Ended, Latents
 from antiphon.diffusion.outbox import Outbox
 from antiphon.diffusion.protocol import Denoiser, DenoisingWork
 from antiphon.diffusion.scheduler import DenoisingRequest, DiffusionScheduler
-from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.faults import fault_of
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError
-from antiphon.models.base import Prompt
-from antiphon.picture_types import Progress
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
-from antiphon.types import Ended, Latents
 
 logger = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ import torch
 from diffusers.utils.torch_utils import randn_tensor
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.arrays import to_array
 from antiphon.diffusion.components import ComponentLoader, free_memory
 from antiphon.diffusion.protocol import DenoisingWork
-from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext
-from antiphon.types import Latents
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,11 +6,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
+from antiphon.contracts.pictures import ImageCapabilities
+from antiphon.contracts.prompt import Prompt
 from antiphon.diffusion.protocol import DenoisingWork, preview_steps
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
-from antiphon.models.picture_spec import ImageCapabilities
-from antiphon.picture_types import DiffusionParameters, ImageRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

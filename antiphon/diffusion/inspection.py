@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from antiphon.contracts.inspection import Inspection, Table
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.errors import ModelLoadError
-from antiphon.models.inspection import Inspection, Table
 from antiphon.nn.safetensors_index import TensorHeader, read_tensor_headers, tensor_files
 
 _STEMS = ("diffusion_pytorch_model", "model")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from antiphon.contracts.config_file import ConfigSection
 from antiphon.errors import ModelLoadError
-from antiphon.models.config_file import ConfigSection
 
 MODEL_INDEX = "model_index.json"
 

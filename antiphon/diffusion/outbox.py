@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from typing import Generic, TypeVar
 
-from antiphon.picture_types import Progress
+from antiphon.contracts.picture_types import Progress
 
 Item = TypeVar("Item")
 

@@ -7,6 +7,8 @@ from copy import deepcopy
 from diffusers import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
 
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.arrays import to_tensors
 from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.flow_denoiser import FlowDenoiser, FlowState
@@ -14,8 +16,6 @@ from antiphon.diffusion.image_prompt import ImagePrompt, image_work
 from antiphon.diffusion.packed_config import PATCH, PackedConfig
 from antiphon.diffusion.packed_latents import dynamic_shift, even_sigmas, pack, unpack
 from antiphon.diffusion.protocol import DenoisingWork
-from antiphon.models.base import Prompt
-from antiphon.types import Latents
 
 _WIDTHS_HELD = 16
 """Activations of a position in a block, about: streams, queries, keys, values, and four times as

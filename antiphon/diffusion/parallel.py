@@ -17,12 +17,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from antiphon.contracts.family import LoadContext, Ref
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.protocol import DenoisingWork
 from antiphon.diffusion.rank import RankPlan, run_rank
 from antiphon.errors import AntiphonError, EngineFailedError, ModelLoadError
-from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext, Ref
-from antiphon.types import Latents
 
 logger = logging.getLogger(__name__)
 

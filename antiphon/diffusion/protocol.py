@@ -4,8 +4,8 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from antiphon.models.base import Prompt
-from antiphon.types import Latents
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from antiphon.diffusion.model_index import MODEL_INDEX
 from antiphon.errors import ModelLoadError
-from antiphon.models.random_weights import (
+from antiphon.nn.random_weights import (
     Dtype,
     RandomTensor,
     Written,

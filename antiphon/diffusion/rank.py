@@ -14,13 +14,13 @@ import torch
 
 from antiphon.config.diffusion import devices_of_ranks
 from antiphon.config.sources import set_library_defaults
+from antiphon.contracts.family import LoadContext, Ref
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.protocol import Denoiser
 from antiphon.engine.faults import fault_of
 from antiphon.errors import AntiphonError, EngineError, SettingsError
-from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext, Ref
 from antiphon.nn.device import find_device
-from antiphon.types import Latents
 
 logger = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 
+from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.diffusion.cost_model import StepCostModel
 from antiphon.diffusion.protocol import DenoisingWork
-from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import InvalidRequestError
 
 _MAX_KEYS = 4  # of batches that take turns; each more makes all of them slower

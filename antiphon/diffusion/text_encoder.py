@@ -7,11 +7,11 @@ from threading import Lock
 import torch
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.arrays import to_arrays
 from antiphon.diffusion.components import ComponentLoader, free_memory
-from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext
-from antiphon.types import Latents
 
 
 class TextEncoder(ABC):

@@ -7,12 +7,12 @@ from threading import Lock
 import torch
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.picture_types import Image, Video
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.arrays import to_pixels, to_tensor
 from antiphon.diffusion.components import ComponentLoader, free_memory
-from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext
-from antiphon.picture_types import Image, Video
-from antiphon.types import Latents
 
 
 class VaeDecoder(ABC):

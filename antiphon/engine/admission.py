@@ -8,19 +8,15 @@ from math import exp, inf
 from statistics import fmean
 from threading import Lock
 
-from antiphon.config import ModelSettings
+from antiphon.contracts.engine_limits import MIN_RETRY_AFTER_S, STREAMS_ARE_MANY, AdmissionLimits
+from antiphon.contracts.prompt import Prompt
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import CodecShape
 from antiphon.engine.request import EngineRequest
 from antiphon.errors import OverloadedError
-from antiphon.models.base import Prompt
 
-_DEFAULTS = ModelSettings()
 _LENGTH_WEIGHT = 0.05
 _MIN_FRAMES_LEFT = 8  # of a request that has made more than expected
-_MIN_RETRY_AFTER_S = 1.0
-_FEW_STREAMS = 2  # with no more, a slot is free so rarely that listeners may wait longer for it
-_FEW_STREAMS_PATIENCE = 10.0
 _STANDING_SHARE = 0.01  # of the longest wait, which a line that stands may cost a listener
 _STANDING_STEPS = 1.0  # that such a line may last beside it
 _MIN_STANDING_LINE = 4
@@ -30,7 +26,6 @@ _MIN_TURNOVER_S = 4.0  # in shorter ones arrivals vary too much
 _RATE_S = 1.0  # for which a rate counts
 _MAX_STEP_S = 0.25  # between two looks at the line; beyond it nobody looked
 _MAX_RETURNS = 2  # for each slot: callers who do not wait shall not make others wait for long
-_STREAMS_ARE_MANY = "The server is speaking as many streams as it can without gaps."
 
 
 class Places:
@@ -70,72 +65,6 @@ class Places:
         """Note that a request has ended."""
         with self._lock:
             self._left.pop(request_id, None)
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionLimits:
-    """How much is admitted.
-
-    Attributes:
-        max_waiting: live requests that may wait for a slot.
-        max_waiting_offline: offline requests that may.
-        max_wait_s: predicted wait of a live request for a slot, after a burst; a hundredth of it
-            if more requests arrive than can be served, see `StandingLine`.
-        max_load: share of real time that all streams together may need.
-        max_retry_after_s: longest time after which a refused request is asked to return.
-    """
-
-    max_waiting: int = _DEFAULTS.max_waiting
-    max_waiting_offline: int = 16_384
-    max_wait_s: float = _DEFAULTS.max_wait_s
-    max_load: float = _DEFAULTS.max_load
-    max_retry_after_s: float = inf
-
-    def check(
-        self,
-        num_ahead: int,
-        wait_s: float,
-        *,
-        is_live: bool,
-        num_streams: int | None = None,
-        message: str = _STREAMS_ARE_MANY,
-    ) -> None:
-        """Let a request wait.
-
-        Args:
-            num_ahead: requests of its priority that wait already.
-            wait_s: that is predicted.
-            is_live: its priority.
-            num_streams: capacity in live streams, see `is_met`.
-            message: of the refusal.
-
-        Raises:
-            OverloadedError: it would have to wait for too long; says when to retry.
-        """
-        if not self.is_met(num_ahead, wait_s, is_live=is_live, num_streams=num_streams):
-            raise OverloadedError(message, retry_after_s=self.retry_after_s(wait_s))
-
-    def is_met(
-        self, num_ahead: int, wait_s: float, *, is_live: bool, num_streams: int | None = None
-    ) -> bool:
-        """Whether a request may wait; see `check`.
-
-        Args:
-            num_ahead: requests of its priority that wait already.
-            wait_s: predicted wait.
-            is_live: its priority.
-            num_streams: live streams that there is capacity for, as far as it is known. With one
-                or two, the wait for one of them to end may be ten times as long.
-        """
-        max_waiting = self.max_waiting if is_live else self.max_waiting_offline
-        max_wait_s = self.max_wait_s
-        if num_streams is not None and num_streams <= _FEW_STREAMS:
-            max_wait_s *= _FEW_STREAMS_PATIENCE
-        return num_ahead < max_waiting and not (is_live and wait_s > max_wait_s)
-
-    def retry_after_s(self, wait_s: float) -> float:
-        """Return when a refused request should come back, by its predicted wait."""
-        return min(max(wait_s, _MIN_RETRY_AFTER_S), self.max_retry_after_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +211,12 @@ class Admission:
             num_too_many = self.line.num_in_line - self._max_standing_line(forecast)
             if num_too_many >= 0:
                 retry_after_s = self._retry_after_s(num_too_many, now_s)
-                raise OverloadedError(_STREAMS_ARE_MANY, retry_after_s=retry_after_s)
+                raise OverloadedError(STREAMS_ARE_MANY, retry_after_s=retry_after_s)
         wait_s = max(forecast.end_s(num_ahead) - now_s, 0.0)
         num_streams = forecast.num_streams
         if not self._limits.is_met(num_ahead, wait_s, is_live=is_live, num_streams=num_streams):
             retry_after_s = self._retry_after_s(num_ahead, now_s)
-            raise OverloadedError(_STREAMS_ARE_MANY, retry_after_s=retry_after_s)
+            raise OverloadedError(STREAMS_ARE_MANY, retry_after_s=retry_after_s)
 
     def _max_standing_line(self, forecast: Forecast) -> float:
         """Return how many may wait while the line stands: what begins in its longest wait."""
@@ -303,7 +232,7 @@ class Admission:
             while self._returns_s and self._returns_s[0] <= now_s:
                 self._returns_s.popleft()
             end_s = self.forecast.end_s(int(num_before) + len(self._returns_s))
-            return_s = max(end_s, now_s + _MIN_RETRY_AFTER_S)
+            return_s = max(end_s, now_s + MIN_RETRY_AFTER_S)
             if self._returns_s:
                 return_s = max(return_s, self._returns_s[-1])
             self._returns_s.append(return_s)

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.prompt import Admitted, Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Latents
 from antiphon.engine.core import EngineCore
 from antiphon.engine.faults import fault_of
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import PendingStep, Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.engine.step_waiter import StepWaiter
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError, InvalidRequestError
-from antiphon.models.base import Admitted, Piece, Prompt
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
-from antiphon.types import AudioChunk, Ended, FrameReady, Latents
 
 _Item: TypeAlias = EngineEvent | AntiphonError
 _Command: TypeAlias = Callable[[], object] | None

@@ -3,11 +3,11 @@
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import BlockCopy, CacheShape
 from antiphon.engine.prefix_hashes import prefix_hashes
 from antiphon.engine.request import BlockTable, EngineRequest
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
 from antiphon.telemetry.engine_stats import EngineStats
 
 

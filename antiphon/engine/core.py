@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.runner import PendingStep, Runner
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy
 
 _MAX_IN_FLIGHT = 1
 _STALL_S = 0.01  # after an empty plan, until the next try without a command

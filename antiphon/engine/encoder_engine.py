@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.prompt import BatchEncoder, EncodingBatch
+from antiphon.contracts.types import Latents
 from antiphon.engine.faults import fault_of
 from antiphon.errors import EngineFailedError
-from antiphon.models.base import BatchEncoder, EncodingBatch
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
-from antiphon.types import Latents
 
 logger = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ from collections.abc import AsyncGenerator, Generator
 
 from antiphon.concurrency import num_usable_cores
 from antiphon.config import ModelSettings
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.prompt import Admitted, GeneratorItem, Prompt, StageGenerator
+from antiphon.contracts.types import AudioChunk, Ended, FinishReason
 from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
 from antiphon.errors import EngineFailedError
-from antiphon.models.base import Admitted, GeneratorItem, Prompt, StageGenerator
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
-from antiphon.types import AudioChunk, Ended, FinishReason
 
 logger = logging.getLogger(__name__)
 

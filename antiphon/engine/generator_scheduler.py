@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import inf
 
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.engine.generator_cost_model import GeneratorCostModel, GeneratorWork
 from antiphon.engine.request import PlaybackClock
-from antiphon.engine.scheduling_policy import PlaybackPolicy
 
 _OFFLINE_PATIENCE_S = 5.0
 

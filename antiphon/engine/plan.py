@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from antiphon.models.base import Piece, Prompt
-from antiphon.types import PositionStates, Samples
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import PositionStates, Samples
 
 FRAME_STORE_FRAMES = 64
 """Frames of a slot kept for its decoder on the device: frame k is at ``k % FRAME_STORE_FRAMES``."""

@@ -41,7 +41,7 @@ def prefix_hashes(
     where they end: parted elsewhere, the same positions may differ by rounding.
 
     Args:
-        position_keys: see `antiphon.models.base.Prompt`.
+        position_keys: see `antiphon.contracts.prompt.Prompt`.
         block_positions: positions in a block.
         num_common: positions whose keys and values may be copied; see `Prompt`.
     """

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import FinishReason, Samples
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.engine.prefix_hashes import PrefixHashes
-from antiphon.models.base import Piece, Prompt
-from antiphon.types import FinishReason, Samples
 
 
 class Status(Enum):

@@ -9,8 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, CodecShape, StepOutput, StepPlan
-from antiphon.models.base import Piece, Prompt
 
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _ROW_BUCKET_STEP = 128  # beyond the last

@@ -8,23 +8,18 @@ from itertools import chain
 from math import inf
 from typing import TypeAlias
 
-from antiphon.engine.admission import (
-    Admission,
-    AdmissionLimits,
-    LengthEstimator,
-    forecast,
-    live_capacity,
-)
+from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Ended, FinishReason, FrameReady, Latents
+from antiphon.engine.admission import Admission, LengthEstimator, forecast, live_capacity
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import Append, CacheShape, CodecShape, StepOutput, StepPlan
 from antiphon.engine.prefill import PrefillPolicy, plan_prefills
 from antiphon.engine.request import EngineRequest, Status
-from antiphon.engine.scheduling_policy import ChunkPlanner, PlaybackPolicy
+from antiphon.engine.scheduling_policy import ChunkPlanner
 from antiphon.engine.slot_allocator import SlotAllocator
 from antiphon.engine.step_plan_builder import InFlightStep, StepPlanBuilder
-from antiphon.models.base import Piece, Prompt
 from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.types import AudioChunk, Ended, FinishReason, FrameReady, Latents
 
 EngineEvent: TypeAlias = FrameReady | AudioChunk | Latents | Ended
 Events: TypeAlias = list[tuple[str, EngineEvent]]

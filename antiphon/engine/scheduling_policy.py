@@ -1,68 +1,16 @@
 """The playback clock: which frames are decoded in a step, by the audio each listener has left."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import inf
 
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.types import AudioChunk, Samples
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import CodecChunk, CodecReplay, CodecShape
 from antiphon.engine.request import EngineRequest, slot_of
-from antiphon.types import AudioChunk, Samples
 
 _REPLAY_SHARE = 0.5  # of a step, that replays may take
 _PATIENT_FRAMES = 3  # of slack beyond the margin: who has them can wait for another step
-
-
-@dataclass(frozen=True, slots=True)
-class PlaybackPolicy:
-    """How slack decides the sizes of codec chunks, and which of them a step decodes.
-
-    A listener's deadline is when all of its audio will have been played; its slack is the time
-    until then. Offline requests, and those of a runner without a codec, have no deadline.
-
-    The first chunk is as small as it can be without a gap after it. Each following one may be up to
-    ``spacing`` times as large if making it takes no more than ``1 / growth`` of the slack and
-    leaves ``margin_s``. What an elastic decoder makes of a chunk is known afterwards: chunks stay
-    small until there is sound, and the first sound is held back until it lasts until the next.
-
-    A step decodes hardly more frames than it makes, those with the earliest deadlines first;
-    otherwise streams that began together would be decoded together from then on, and the steps
-    between would have nothing to decode. But a GPU decodes a few dozen in little more time than
-    one, so that fewer are not worth a pass more, and a step that makes none has nothing else to do.
-    Streams with less slack than ``comfort_s`` are exempt, and
-    those in danger get the frames there are, if that is less than a chunk.
-
-    Where a pass of the codec takes hardly longer for the frames of two steps than for those of one,
-    every other step leaves its chunks to the next, one frame more each, unless somebody waits for a
-    first sound or is near silence.
-
-    Attributes:
-        start: duration of a first chunk, in steps of the longer kind; of a first sound that is
-            followed by chunks of several frames, besides the steps that make them.
-        growth: how much faster than played a larger chunk must be made.
-        margin_s: slack below which a stream is in danger.
-        comfort_s: slack above which a stream can wait.
-        spacing: how many times as large as the one before a chunk may be.
-        spread: frames that a step decodes, in proportion to those it makes; the last chunk may
-            exceed it.
-        least: that a step may decode however few it makes, in times that a frame alone takes.
-        idle_s: likewise if it makes none, in seconds.
-        worth: share of the codec's time that leaving chunks to the next step must save.
-        first_frames: of a first chunk, unless its request says otherwise.
-        largest_frames: of any chunk, though not below the codec's smallest; ``None``: no limit.
-    """
-
-    start: float = 1.75
-    growth: float = 2.0
-    margin_s: float = 0.06
-    comfort_s: float = 0.5
-    spacing: int = 4
-    spread: float = 1.1
-    least: float = 2.0
-    idle_s: float = 0.02
-    first_frames: int = 1
-    worth: float = 0.15
-    largest_frames: int | None = None
 
 
 class ChunkPlanner:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from math import inf
 from random import Random
 
-from antiphon.models.base import Prompt
+from antiphon.contracts.prompt import Prompt
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
 

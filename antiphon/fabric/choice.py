@@ -8,13 +8,13 @@ from pathlib import Path
 from antiphon.concurrency import cancel_and_wait
 from antiphon.config import ServerSettings, Settings
 from antiphon.config.sources import cluster_token, process_environment, use_cluster_token
+from antiphon.contracts.family import Ref
+from antiphon.contracts.types import LoadProgress
 from antiphon.errors import SettingsError, how_to_install
 from antiphon.fabric.base import Fabric
 from antiphon.fabric.cluster import Cluster, OwnCluster
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.sockets import WireTls
-from antiphon.models.spec import Ref
-from antiphon.types import LoadProgress
 
 
 async def open_fabric(

@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.autoscaler import AutoscalerLimits
 from antiphon.fabric.base import Placement
-from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.telemetry.process_state import ProcessState
 from antiphon.telemetry.stage_status import StageStatus
 

@@ -14,12 +14,12 @@ from functools import partial
 from math import isinf
 from typing import Any, Self
 
+from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import OwnCluster, Replica
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, connect
-from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.telemetry.process_state import ProcessState
 
 logger = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from antiphon.fabric.base import StageItem, StageRequest
-from antiphon.picture_types import Progress
-from antiphon.types import AudioChunk, Ended, FrameReady
+from antiphon.contracts.picture_types import Progress
+from antiphon.contracts.types import AudioChunk, Ended, FrameReady
+from antiphon.stages.base import StageItem, StageRequest
 
 
 @dataclass(slots=True)

@@ -4,9 +4,9 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
-from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.telemetry.stage_status import StageStatus
 
 

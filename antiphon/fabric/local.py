@@ -6,16 +6,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from antiphon.fabric.base import (
-    Placement,
-    Stage,
-    StageBuilder,
-    StageHandle,
-    StageRequest,
-    StageStream,
-)
-from antiphon.models.base import Piece
-from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.contracts.family import LoadContext, StageSpec
+from antiphon.contracts.prompt import Piece
+from antiphon.fabric.base import Placement
+from antiphon.stages.base import Stage, StageBuilder, StageHandle, StageRequest, StageStream
 from antiphon.telemetry.stage_status import StageStatus
 
 

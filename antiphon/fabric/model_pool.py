@@ -11,9 +11,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.errors import ModelLoadingError
-from antiphon.fabric.base import Fabric, Placement, StageHandle
-from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.fabric.base import Fabric, Placement
+from antiphon.stages.base import StageHandle
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from antiphon.contracts.family import LoadContext, Ref, StageSpec
+from antiphon.contracts.types import LoadProgress
 from antiphon.errors import AntiphonError, ModelLoadError
 from antiphon.fabric.autoscaler import AutoscalerLimits
 from antiphon.fabric.base import Placement
@@ -18,9 +20,7 @@ from antiphon.fabric.cluster import Replica, StageSummary, check_number, unknown
 from antiphon.fabric.restarted_process import RestartedProcess
 from antiphon.fabric.stage_process import StageProcessPlan
 from antiphon.fabric.wire.stage_client import StageConnection
-from antiphon.models.spec import LoadContext, Ref, StageSpec
 from antiphon.telemetry.process_state import ProcessState
-from antiphon.types import LoadProgress
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import ray
 
 from antiphon.concurrency import cancel_and_wait
+from antiphon.contracts.family import LoadContext, Ref, StageSpec
 from antiphon.errors import ModelLoadError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
@@ -25,7 +26,6 @@ from antiphon.fabric.ray_control import (
 )
 from antiphon.fabric.ray_controller import ControllerPlan, RayController
 from antiphon.fabric.wire.sockets import WireTls
-from antiphon.models.spec import LoadContext, Ref, StageSpec
 from antiphon.telemetry.process_state import ProcessState
 
 logger = logging.getLogger(__name__)

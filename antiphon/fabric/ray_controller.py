@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import ray
 from ray.exceptions import RayError
 
+from antiphon.contracts.family import Ref
 from antiphon.fabric.cluster import StageSummary
 from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.cluster_state import ClusterState
@@ -24,7 +25,6 @@ from antiphon.fabric.ray_control import end_with_raylet
 from antiphon.fabric.ray_placement import actor_options, alive_nodes, choose_node, lack
 from antiphon.fabric.ray_replica import RayReplica, ReplicaTask
 from antiphon.fabric.wire.sockets import WireTls
-from antiphon.models.spec import Ref
 
 logger = logging.getLogger(__name__)
 

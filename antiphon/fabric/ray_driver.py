@@ -10,6 +10,7 @@ from typing import Self
 
 from antiphon.concurrency import cancel_and_wait
 from antiphon.config.sources import process_environment
+from antiphon.contracts.family import LoadContext, Ref, StageSpec
 from antiphon.errors import AntiphonError, ReplicaLostError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.child_process import ChildProcess
@@ -19,7 +20,6 @@ from antiphon.fabric.cluster_service import ClusterClient
 from antiphon.fabric.restarted_process import STOP_S, RestartPauses
 from antiphon.fabric.wire.rpc import RpcPeer
 from antiphon.fabric.wire.sockets import WireTls, connect
-from antiphon.models.spec import LoadContext, Ref, StageSpec
 from antiphon.telemetry.process_state import ProcessState
 
 logger = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from typing import Any
 import ray
 from ray._private.state import available_resources_per_node
 
+from antiphon.contracts.family import LoadContext, StageKind
 from antiphon.fabric.hosting import Hosting
-from antiphon.models.spec import LoadContext, StageKind
 
 NODE_LABEL = "ray.io/node-id"
 """A label that Ray gives every node."""

@@ -16,8 +16,9 @@ import ray
 from ray.exceptions import RayError
 
 from antiphon.concurrency import set_interpreter_for_streams, settle_heap
+from antiphon.contracts.family import Ref
 from antiphon.errors import EngineError, ModelLoadError
-from antiphon.fabric.base import Placement, StageHandle
+from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.hosting import Beat, Hosting
 from antiphon.fabric.local import LocalFabric
@@ -25,7 +26,7 @@ from antiphon.fabric.ray_control import end_with_raylet
 from antiphon.fabric.ray_placement import own_context
 from antiphon.fabric.wire.sockets import WireTls
 from antiphon.fabric.wire.stage_server import StageServer
-from antiphon.models.spec import Ref
+from antiphon.stages.base import StageHandle
 from antiphon.telemetry.stage_status import StageStatus
 
 logger = logging.getLogger(__name__)

@@ -5,16 +5,17 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from antiphon.contracts.family import LoadContext, StageSpec
+from antiphon.contracts.prompt import Piece
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.balancer import QuarantineLimits
-from antiphon.fabric.base import Placement, StageHandle, StageRequest, StageStream
+from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Cluster
 from antiphon.fabric.replica_group import ReplicaGroup
 from antiphon.fabric.replica_link import ReplicaLimits
 from antiphon.fabric.resilient_stream import ResilientStream
 from antiphon.fabric.wire.stage_client import StageConnections
-from antiphon.models.base import Piece
-from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.stages.base import StageHandle, StageRequest, StageStream
 from antiphon.telemetry.stage_status import StageStatus
 
 

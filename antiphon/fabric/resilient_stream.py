@@ -10,15 +10,15 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from antiphon.contracts.prompt import Piece
+from antiphon.contracts.types import Ended
 from antiphon.errors import EngineFailedError, OverloadedError, ReplicaLostError, UnavailableError
 from antiphon.fabric.balancer import affinity_key
-from antiphon.fabric.base import StageHandle, StageItem, StageRequest, StageStream
 from antiphon.fabric.delivered import Delivered
 from antiphon.fabric.replica_group import ReplicaGroup
 from antiphon.fabric.replica_link import ReplicaLimits, ReplicaLink
 from antiphon.fabric.wire.stage_client import StageConnection, remote_handle
-from antiphon.models.base import Piece
-from antiphon.types import Ended
+from antiphon.stages.base import StageHandle, StageItem, StageRequest, StageStream
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import signal
 from dataclasses import dataclass
 
 from antiphon.concurrency import set_interpreter_for_streams, settle_heap
+from antiphon.contracts.family import Ref
 from antiphon.fabric.child_process import begin, tell
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.stage_server import StageServer
-from antiphon.models.spec import Ref
 from antiphon.telemetry.logs import configure_logging
 
 logger = logging.getLogger(__name__)

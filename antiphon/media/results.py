@@ -5,8 +5,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from antiphon.contracts.types import Usage
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,8 +79,8 @@ class VideoResult:
 
     def encoded(self) -> bytes:
         """Return it as a file."""
+        from antiphon.contracts.picture_types import Video
         from antiphon.media.video_codec import encoded_video
-        from antiphon.picture_types import Video
 
         return encoded_video(Video(self.frames, self.fps))
 

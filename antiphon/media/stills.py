@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.picture_types import Video
 from antiphon.media.image_codec import ImageFormat, encode_image
-from antiphon.picture_types import Video
 
 THUMBNAIL = ImageFormat.WEBP
 SPRITESHEET = ImageFormat.JPEG

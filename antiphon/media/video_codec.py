@@ -18,7 +18,7 @@ from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
 from antiphon.concurrency import Workers
-from antiphon.picture_types import Video
+from antiphon.contracts.picture_types import Video
 
 MEDIA_TYPE = "video/mp4"
 SUFFIX = "mp4"

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.types import Samples
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.precision import exact_float32
-from antiphon.types import Samples
 
 _LENGTHS_S = (2, 4, 6, 8, 12, 16, 24)
 BATCH_S = 24  # of audio in a batch, padding included: its activations take about 1 GB

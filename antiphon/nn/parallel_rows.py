@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from antiphon.contracts.types import Samples
 from antiphon.nn.padded_batches import BATCH_S, PaddedBatches, PaddedPass
-from antiphon.types import Samples
 
 _LENGTHS_S = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24)
 _MAX_ROWS = 4

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.contracts.types import Sampling, drawn_temperature
 from antiphon.nn import kernels
 from antiphon.nn.packed_upload import PackedUpload
-from antiphon.types import Sampling, drawn_temperature
 
 _WORD = 0xFFFFFFFF
 _START = 0x9E3779B9  # anything but zero, which the mixing leaves as it is

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.contracts.types import drawn_temperature
 from antiphon.nn import kernels
 from antiphon.nn.backends import backend_of
 from antiphon.nn.packed_upload import PackedUpload
-from antiphon.types import drawn_temperature
 
 _MAX_TOP_K = 256  # up to which the likeliest tokens are found without sorting all
 _NUM_PARAMETERS = 8

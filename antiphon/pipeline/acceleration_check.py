@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 
 from antiphon.config.diffusion import Acceleration, DiffusionSettings, devices_of_ranks
+from antiphon.contracts.family import Family, LoadContext, StageKind, Task
 from antiphon.errors import SettingsError, how_to_install
-from antiphon.models.registry import families
-from antiphon.models.spec import Family, LoadContext, StageKind, Task
+from antiphon.families.registry import families
 from antiphon.placement.gpus import gpus_of_host
 
 

@@ -4,7 +4,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import fields, replace
 
-from antiphon.chat_types import (
+from antiphon.concurrency import Workers
+from antiphon.config.chat import ChatSettings
+from antiphon.contracts.chat import ChatCapabilities, ChatPrompter
+from antiphon.contracts.chat_types import (
     ChatAnswer,
     ChatEvent,
     ChatRequest,
@@ -13,22 +16,19 @@ from antiphon.chat_types import (
     ChatStreams,
     TextDelta,
 )
-from antiphon.concurrency import Workers
-from antiphon.config.chat import ChatSettings
+from antiphon.contracts.prompt import Admitted
+from antiphon.contracts.token_frame import MAX_LOGPROBS, TokenFrame
+from antiphon.contracts.types import Ended, FrameReady, Latents, PositionStates, Usage, new_seed
+from antiphon.contracts.well_formed import check_members, check_range
 from antiphon.errors import EngineError, InvalidRequestError, shortened
-from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Admitted
-from antiphon.models.chat_spec import ChatCapabilities, ChatPrompter
-from antiphon.models.token_frame import MAX_LOGPROBS, TokenFrame
-from antiphon.models.well_formed import check_members, check_range
 from antiphon.pipeline.chat_text import AnswerText
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.own_voice import CertainStates, ChatVoiceModel, OwnVoice, OwnVoiceChat
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.thoughts import ThoughtSplit
 from antiphon.pipeline.together import alone, together
+from antiphon.stages.base import StageRequest
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended, FrameReady, Latents, PositionStates, Usage, new_seed
 
 CHAT = "chat"
 

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from antiphon.chat_types import TextDelta, TokenLogprob
-from antiphon.models.chat_spec import ChatPrompter
-from antiphon.models.token_frame import TokenFrame
+from antiphon.contracts.chat import ChatPrompter
+from antiphon.contracts.chat_types import TextDelta, TokenLogprob
+from antiphon.contracts.token_frame import TokenFrame
 from antiphon.pipeline.thoughts import ThoughtSplit
 
 _LEAST_LOGPROB = -9999.0

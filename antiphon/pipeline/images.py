@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from antiphon.config.media import ImageSettings
+from antiphon.contracts.picture_types import Image, ImageRequest, Progress
+from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
-from antiphon.picture_types import Image, ImageRequest, Progress
 from antiphon.pipeline.pictures import IMAGE, ImageModel, PictureService, completed
 from antiphon.pipeline.together import alone, together
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended
 
 if TYPE_CHECKING:
     import numpy as np

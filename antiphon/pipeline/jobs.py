@@ -16,6 +16,7 @@ from pathlib import Path
 
 from antiphon.concurrency import Workers, cancel_and_wait
 from antiphon.config import Settings
+from antiphon.contracts.types import OPERATOR, Caller
 from antiphon.errors import AntiphonError
 from antiphon.pipeline.job_work import DiskBudget, JobAccount, JobPlace, JobWork
 from antiphon.storage.blobs import BlobStore
@@ -26,7 +27,6 @@ from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.leases import LEASE_S
 from antiphon.telemetry.logs import request_scope
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import OPERATOR, Caller
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ import logging
 
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
+from antiphon.contracts.types import Caller
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.errors import StorageError
 from antiphon.storage.media import MediaLimits, MediaStore
-from antiphon.types import Caller
 
 logger = logging.getLogger(__name__)
 

@@ -5,24 +5,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 
 from antiphon.config import ServerSettings, Settings
+from antiphon.contracts.chat import CHAT_VOICE
+from antiphon.contracts.family import Family, Ref
+from antiphon.contracts.types import LoadProgress
 from antiphon.errors import ModelLoadError, SettingsError
-from antiphon.fabric.base import Fabric, StageHandle
+from antiphon.fabric.base import Fabric
 from antiphon.fabric.choice import open_fabric
 from antiphon.fabric.cluster import Cluster
 from antiphon.fabric.model_pool import ModelPool
-from antiphon.models.chat_spec import CHAT_VOICE
-from antiphon.models.registry import resolve
-from antiphon.models.spec import Family, Ref
+from antiphon.families.registry import resolve
 from antiphon.pipeline.chat import CHAT, ChatModel
 from antiphon.pipeline.own_voice import ChatVoiceModel
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask, load_tasks
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.placement.settings_placement import ServerPlacement
+from antiphon.stages.base import StageHandle
 from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.types import LoadProgress
 
-STAGE_BUILDER = Ref("antiphon.pipeline.stage:build_stage")
+STAGE_BUILDER = Ref("antiphon.stages.build:build_stage")
 """Makes stages, in this process or in another."""
 
 

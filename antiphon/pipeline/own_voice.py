@@ -8,21 +8,14 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from antiphon.audio.chain import Chain
-from antiphon.chat_types import ChatRequest, ChatStream, TextDelta
-from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Piece
-from antiphon.models.chat_spec import (
+from antiphon.contracts.chat import (
     AnswerVoiceCapabilities,
     AnswerVoicePrompter,
     AnswerVoiceRequest,
 )
-from antiphon.pipeline.heard import HeardTranscript
-from antiphon.pipeline.reservation import Reservation
-from antiphon.pipeline.runtime import LoadedTask
-from antiphon.pipeline.speech.model import DEFAULT_VOICE
-from antiphon.telemetry.metrics import Metrics
-from antiphon.types import (
+from antiphon.contracts.chat_types import ChatRequest, ChatStream, TextDelta
+from antiphon.contracts.prompt import Piece
+from antiphon.contracts.types import (
     AudioChunk,
     Ended,
     PositionStates,
@@ -32,6 +25,13 @@ from antiphon.types import (
     new_request_id,
     new_seed,
 )
+from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.pipeline.heard import HeardTranscript
+from antiphon.pipeline.reservation import Reservation
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.pipeline.speech.model import DEFAULT_VOICE
+from antiphon.stages.base import StageRequest
+from antiphon.telemetry.metrics import Metrics
 
 _WARM_UP_STATES = 2
 _WARM_UP_FRAMES = 32

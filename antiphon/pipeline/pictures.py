@@ -11,13 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from antiphon.concurrency import Workers
 from antiphon.config.media import ImageSettings, VideoSettings
-from antiphon.errors import InvalidRequestError
-from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Admitted, Prompt, SizeChoosing
-from antiphon.models.options import read_options
-from antiphon.models.picture_spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
-from antiphon.models.well_formed import check_members, check_range
-from antiphon.picture_types import (
+from antiphon.contracts.options import read_options
+from antiphon.contracts.picture_types import (
     DiffusionParameters,
     Image,
     ImageRequest,
@@ -25,10 +20,15 @@ from antiphon.picture_types import (
     Video,
     VideoRequest,
 )
+from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, VideoCapabilities
+from antiphon.contracts.prompt import Admitted, Prompt, SizeChoosing
+from antiphon.contracts.types import Ended, Usage, new_seed
+from antiphon.contracts.well_formed import check_members, check_range
+from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.runtime import LoadedTask
+from antiphon.stages.base import StageRequest
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended, Usage, new_seed
 
 IMAGE, VIDEO = "image", "video"
 

@@ -2,10 +2,10 @@
 
 import asyncio
 
+from antiphon.contracts.prompt import Admitted
 from antiphon.errors import EngineError, OverloadedError
-from antiphon.fabric.base import StageStream
-from antiphon.models.base import Admitted
 from antiphon.pipeline.runtime import LoadedTask
+from antiphon.stages.base import StageStream
 from antiphon.telemetry.metrics import Metrics
 
 

@@ -12,22 +12,23 @@ from typing import Any, Self, cast
 from antiphon.concurrency import LoopCalls, run_with_producer
 from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.family import Family, LoadContext, StageKind, StageSpec, Task
+from antiphon.contracts.prompt import Admitted, EncoderWarming, Piece, Prompt
+from antiphon.contracts.types import Latents, LoadProgress, new_request_id
 from antiphon.errors import EngineError, ModelLoadError
-from antiphon.fabric.base import Placement, StageHandle, StageItem, StageRequest
+from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
-from antiphon.models.base import Admitted, EncoderWarming, Piece, Prompt
-from antiphon.models.registry import further_names, plain_name, resolve, served_name
-from antiphon.models.spec import Family, LoadContext, StageKind, StageSpec, Task
+from antiphon.families.registry import further_names, plain_name, resolve, served_name
 from antiphon.pipeline.acceleration_check import check_accelerations, check_gpus, denoises
-from antiphon.pipeline.stage import build_stage, engine_groups, shared_engines
 from antiphon.placement.model_placement import ModelPlacement, playback_policy
 from antiphon.placement.schema import PlacementFile
+from antiphon.stages.base import StageHandle, StageItem, StageRequest
+from antiphon.stages.build import build_stage, engine_groups, shared_engines
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import Latents, LoadProgress, new_request_id
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ import asyncio
 import sys
 from contextlib import aclosing
 
-from antiphon.chat_types import ChatStream, TextDelta
+from antiphon.contracts.chat_types import ChatStream, TextDelta
+from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest, SpeechStream
 from antiphon.errors import UnspeakableTextError
 from antiphon.pipeline.heard import HeardTranscript
 from antiphon.pipeline.speakable.text import SpeakableText
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_stream import Utterance
-from antiphon.types import AudioChunk, Ended, SpeechRequest, SpeechStream
 
 
 class SpokenChat:

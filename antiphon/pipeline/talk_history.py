@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from antiphon.chat_types import ChatRole, Message
+from antiphon.contracts.chat_types import ChatRole, Message
 from antiphon.errors import InvalidRequestError, shortened
 from antiphon.pipeline.heard import HeardTranscript
 

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import TypeVar, cast
 
 from antiphon.concurrency import merged
-from antiphon.models.base import Admitted
+from antiphon.contracts.prompt import Admitted
 
 T = TypeVar("T")
 

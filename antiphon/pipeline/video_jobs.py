@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from antiphon.concurrency import Workers
+from antiphon.contracts.picture_types import Progress, Video, VideoRequest
+from antiphon.contracts.types import Ended
 from antiphon.errors import OverloadedError, ReplicaLostError, UnavailableError
 from antiphon.media import stills
 from antiphon.media.image_codec import Pixels
 from antiphon.media.video_codec import MEDIA_TYPE, SUFFIX, encode_video
-from antiphon.picture_types import Progress, Video, VideoRequest
 from antiphon.pipeline.job_work import JobAccount, JobPlace
 from antiphon.pipeline.videos import Videos, collect_video
 from antiphon.storage.checksums import sha256_of
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobFile, JobProgress, JobResult
-from antiphon.types import Ended
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from antiphon.config.media import VideoSettings
+from antiphon.contracts.picture_types import Progress, Video, VideoRequest
+from antiphon.contracts.pictures import VideoCapabilities
+from antiphon.contracts.types import Ended
 from antiphon.errors import EngineError, InvalidRequestError
-from antiphon.models.picture_spec import VideoCapabilities
-from antiphon.picture_types import Progress, Video, VideoRequest
 from antiphon.pipeline.pictures import VIDEO, PictureService, VideoModel, completed
 from antiphon.pipeline.together import alone
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended
 
 VideoItem: TypeAlias = Progress | Video | Ended
 VideoStream: TypeAlias = AsyncGenerator[VideoItem, None]

@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import partial
 
 from antiphon.audio.utterance import Audio, collect
-from antiphon.chat_types import ChatAnswer, ChatRequest, Message
 from antiphon.concurrency import cancel_and_wait
+from antiphon.contracts.chat_types import ChatAnswer, ChatRequest, Message
+from antiphon.contracts.picture_types import Image, ImageRequest, Progress, VideoRequest
+from antiphon.contracts.types import Ended, SpeechRequest, random_hex
 from antiphon.errors import EngineError
 from antiphon.media.results import ImageResult, VideoResult
-from antiphon.picture_types import Image, ImageRequest, Progress, VideoRequest
 from antiphon.pipeline.chat import Chats, collect_answer
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.videos import Videos, collect_video
-from antiphon.types import Ended, SpeechRequest, random_hex
 
 StepProgress = Callable[[Progress], None]
 """Called after steps of denoising, on the event loop, which may be in another thread than the

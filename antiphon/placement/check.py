@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from antiphon.config.diffusion import devices_of_ranks
+from antiphon.contracts.family import LoadContext, StageKind, StageSpec
 from antiphon.fabric.base import Placement
-from antiphon.models.spec import LoadContext, StageKind, StageSpec
 from antiphon.placement.model_placement import ModelPlacement
 
 _AUTO = "auto"

@@ -7,10 +7,10 @@ from typing import Any
 
 from antiphon.config import ModelSettings
 from antiphon.config.diffusion import devices_of_ranks
-from antiphon.engine.scheduling_policy import PlaybackPolicy
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.family import StageKind, StageSpec
 from antiphon.errors import SettingsError
 from antiphon.fabric.base import Placement
-from antiphon.models.spec import StageKind, StageSpec
 from antiphon.placement.schema import ModelSection, PlacementFile, StageSection
 
 _PLACE = ("devices", "replicas", "gpus", "cpus", "labels", "environment")

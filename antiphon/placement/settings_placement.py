@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.config import ModelSettings, Settings
+from antiphon.contracts.family import Family, StageKind
 from antiphon.errors import SettingsError
-from antiphon.models.registry import served_name
-from antiphon.models.spec import Family, StageKind
+from antiphon.families.registry import served_name
 from antiphon.placement.documents import read_placement
 from antiphon.placement.gpus import gpus_of_host
 from antiphon.placement.model_placement import ModelPlacement

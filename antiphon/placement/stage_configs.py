@@ -13,8 +13,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from antiphon.contracts.family import StageKind, StageSpec
 from antiphon.errors import SettingsError
-from antiphon.models.spec import StageKind, StageSpec
 from antiphon.placement.documents import merged, parse
 from antiphon.placement.untranslated import why_not
 

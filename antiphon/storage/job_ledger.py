@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from antiphon.contracts.types import OPERATOR, Caller
 from antiphon.storage.database import Database, new_id
 from antiphon.storage.errors import (
     JobStateError,
@@ -32,7 +33,6 @@ from antiphon.storage.job import (
 )
 from antiphon.storage.job_database import COLUMNS, SCHEMA, UNREADABLE, job_of
 from antiphon.storage.leases import Clock, LeaseHolder, Leases
-from antiphon.types import OPERATOR, Caller
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from antiphon.contracts.types import Caller
 from antiphon.errors import SettingsError
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.disk_reserve import check_free
 from antiphon.storage.errors import StorageFullError, UnknownMediaError
 from antiphon.storage.faults import storage_faults
-from antiphon.types import Caller
 
 MEDIA_TYPES = {
     "png": "image/png",

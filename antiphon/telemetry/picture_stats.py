@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from antiphon.contracts.picture_types import Image, Progress, Video
+from antiphon.contracts.types import Ended, FinishReason, Usage
 from antiphon.errors import InvalidRequestError, OverloadedError
-from antiphon.picture_types import Image, Progress, Video
-from antiphon.types import Ended, FinishReason, Usage
 
 _BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 _PIXEL_BUCKETS = tuple(float(4**power) for power in range(4, 13))

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from antiphon.contracts.types import Ended, FinishReason, Usage
 from antiphon.telemetry.logs import audio_format
-from antiphon.types import Ended, FinishReason, Usage
 
 M = TypeVar("M", Counter, Gauge, Histogram)
 

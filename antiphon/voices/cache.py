@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
+from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.errors import InvalidRequestError
-from antiphon.models.prepared import PreparedVoice
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Self
 
+from antiphon.contracts.types import OPERATOR, Caller
 from antiphon.errors import InvalidRequestError
 from antiphon.storage.voice_database import VoiceDatabase
-from antiphon.types import OPERATOR, Caller
 
 
 class OwnedRows:

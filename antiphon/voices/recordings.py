@@ -7,12 +7,11 @@ from typing import Any, TypeAlias
 from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.audio.sound_check import check_sound
-from antiphon.concurrency import Workers
+from antiphon.concurrency import SingleFlightLRU, Workers
 from antiphon.config import ReferenceSettings
+from antiphon.contracts.types import Samples
 from antiphon.media.addresses import ReferenceUse
 from antiphon.media.references import ReferenceLoader, inline_content, is_inline
-from antiphon.storage.single_flight_lru import SingleFlightLRU
-from antiphon.types import Samples
 
 _MAX_KEPT = 16  # of up to 3 MB each; as many of plain files as of others
 _NUM_READERS = 2

@@ -12,8 +12,8 @@ from antiphon.api import encoding
 from antiphon.api.encoding import MAX_SAMPLES_AT_ONCE, FileEncoding
 from antiphon.audio.encode import AudioFormat, open_encoder
 from antiphon.concurrency import Workers
+from antiphon.contracts.types import AudioChunk, Ended, FinishReason, Samples, SpeechEvent
 from antiphon.errors import EngineError, UnavailableError
-from antiphon.types import AudioChunk, Ended, FinishReason, Samples, SpeechEvent
 
 T = TypeVar("T")
 CHUNK = AudioChunk(np.ones(4, np.float32), 24_000)

@@ -13,7 +13,7 @@ from antiphon.api.images import _IMAGES, _MASKS
 from antiphon.api.schemas.field_rules import field_classes
 from antiphon.api.schemas.images import ImageBody
 from antiphon.api.schemas.videos import VideoBody
-from antiphon.models.registry import families
+from antiphon.families.registry import families
 from tests.decoding import error_of
 from tests.pictures import data_uri, png
 from tests.servers import RunningServer, start_server, wait_until

@@ -13,7 +13,7 @@ from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.peer_fields import CLONING_FIELDS, SpeechPeerFields
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.schemas.speech_ws import SessionConfig
-from antiphon.models.qwen3_tts.options import Qwen3TTSOptions
+from antiphon.families.qwen3_tts.options import Qwen3TTSOptions
 from tests.api.speech_talks import opened, say
 from tests.decoding import error_of
 from tests.servers import RunningServer

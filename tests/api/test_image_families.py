@@ -11,8 +11,8 @@ import pytest
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.config.media import ImageSettings
+from antiphon.contracts.picture_types import DiffusionParameters, Image, ImageRequest
 from antiphon.media.image_codec import Pixels
-from antiphon.picture_types import DiffusionParameters, Image, ImageRequest
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.pictures import ImageModel
 from tests.pictures import data_uri, image_events, pixels_of, png

@@ -12,8 +12,8 @@ import torch
 from diffusers import OvisImagePipeline, QwenImageEditPipeline, QwenImagePipeline
 
 from antiphon.config import ModelSettings, ModelsSettings, ServerSettings, Settings
-from antiphon.models.qwen_image.image_encoder import QwenImageEditEncoder
-from antiphon.models.spec import LoadContext
+from antiphon.contracts.family import LoadContext
+from antiphon.families.qwen_image.image_encoder import QwenImageEditEncoder
 from tests.pictures import data_uri, image_events, pixels_of, png
 from tests.servers import RunningServer, start_server, wait_until
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from antiphon.config import ModelSettings, Settings, SpeechSettings
-from antiphon.models.registry import further_names
+from antiphon.families.registry import further_names
 from tests.decoding import error_of
 from tests.recordings import RECORDING, RECORDING_URI
 from tests.servers import TOY, RunningServer, start_server

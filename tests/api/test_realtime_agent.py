@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings, Settings
-from antiphon.models.toy.vocabulary import tokens_of
+from antiphon.families.toy.vocabulary import tokens_of
 from tests.api.agent_talks import GREEDY, LONG, PATH, answer, message, refused, say, text_of
 from tests.servers import RunningServer, start_server, wait_until
 from tests.sockets import Received, connected, messages

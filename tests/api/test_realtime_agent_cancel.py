@@ -11,9 +11,9 @@ from starlette.websockets import WebSocketState
 
 from antiphon.api.realtime_agent import AgentConversation
 from antiphon.api.sockets import Socket
-from antiphon.chat_types import TextDelta
+from antiphon.contracts.chat_types import TextDelta
+from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Ended
 from tests.servers import DEADLINE_S
 
 SAY = {

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from antiphon.api.realtime_reply import ReplyEvents, ReplyPlan
-from antiphon.chat_types import TextDelta
+from antiphon.contracts.chat_types import TextDelta
+from antiphon.contracts.types import Ended, Usage
 from antiphon.pipeline.talk_history import TalkHistory, TalkItem
-from antiphon.types import Ended, Usage
 
 
 class Wire:

@@ -11,7 +11,7 @@ import pytest
 from antiphon.config import LimitSettings, ModelSettings, Settings
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.runner import PendingStep
-from antiphon.models.toy.talker import ToyRunner
+from antiphon.families.toy.talker import ToyRunner
 from antiphon.pipeline.speech.model import SpeechModel
 from tests import faulty
 from tests.servers import RunningServer, start_server, wait_until

@@ -14,7 +14,7 @@ import pytest
 from antiphon.config import ModelSettings, Settings
 from antiphon.engine.scheduler import Scheduler
 from antiphon.fabric.local import LocalFabric
-from antiphon.pipeline.stage import EngineStage
+from antiphon.stages.build import EngineStage
 from tests import faulty
 from tests.decoding import audio_of, events
 from tests.servers import RunningServer, start_server, wait_until

@@ -15,9 +15,9 @@ from antiphon.api.encoding import FileEncoding
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.contracts.types import SpeechRequest
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.types import SpeechRequest
 from tests.servers import TOY, start_server, wait_until
 from tests.sockets import connected
 

@@ -20,7 +20,7 @@ from antiphon.config import (
     ServerSettings,
     Settings,
 )
-from antiphon.models.toy.denoiser import ToyDenoiser
+from antiphon.families.toy.denoiser import ToyDenoiser
 from tests.servers import RunningServer, start_server, wait_until
 from tests.videos import decoded_video, png
 

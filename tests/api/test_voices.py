@@ -10,9 +10,9 @@ import pytest
 
 from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.config import Settings
-from antiphon.models.prepared import PreparedVoice
-from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
-from antiphon.types import Samples
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.types import Samples
+from antiphon.families.qwen3_tts.voice_preparer import VoicePreparer
 from tests.api.voice_uploads import (
     EMBEDDING,
     SPEECH,

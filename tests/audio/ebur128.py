@@ -7,7 +7,7 @@ import av
 import numpy as np
 from av.filter import Graph
 
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 
 def loudness_of(samples: Samples, sample_rate_hz: int) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import soundfile
 from av.audio.stream import AudioStream
 
 from antiphon.audio.encode import AudioFormat, open_encoder
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 
 def tone(sample_rate_hz: int, duration_s: float, frequency_hz: float = 440.0) -> Samples:

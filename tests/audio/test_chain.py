@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from antiphon.audio.chain import Chain, Transform
 from antiphon.audio.resample import Resampler, resampled
 from antiphon.audio.stretch import Stretcher
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 SPEEDS = [0.25, 0.4, 0.5, 0.8, 1.25, 2.0, 2.5, 4.0]
 

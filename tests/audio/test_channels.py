@@ -15,7 +15,7 @@ from antiphon.audio.joining import Joiner
 from antiphon.audio.resample import Resampler
 from antiphon.audio.stretch import Stretcher
 from antiphon.audio.wav import pcm16, wav_header
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 RATE_HZ = 24_000
 LENGTHS = st.lists(st.integers(0, 2500), min_size=1, max_size=9)

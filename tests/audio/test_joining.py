@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.audio.joining import Joiner
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 
 RATE_HZ = 8000
 FADE = 40

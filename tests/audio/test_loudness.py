@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from antiphon.audio.loudness import Limiter
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 from tests.audio.ebur128 import loudness_of
 
 RATE_HZ = 24000

@@ -13,8 +13,8 @@ from antiphon.audio.decode import decode_audio
 from antiphon.audio.encode import AudioFormat
 from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.wav import wav_header
+from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Samples
 from tests.audio.files import spoken, tone, written
 
 RATE_HZ = 16_000

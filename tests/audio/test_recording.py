@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from antiphon.audio.recording import Recording, read_recording
+from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Samples
 from tests.audio.files import tone, written
 
 

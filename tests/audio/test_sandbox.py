@@ -19,12 +19,12 @@ import pytest
 
 from antiphon.audio.decode import decode_audio, refusal
 from antiphon.audio.sandbox import DecodeSandbox
+from antiphon.contracts.types import Samples
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.sandbox import process
 from antiphon.sandbox.fork_server import ForkServer
 from antiphon.sandbox.process import Sandbox
 from antiphon.sandbox.spawned import SpawnedChildren
-from antiphon.types import Samples
 from tests.audio.files import tone, written
 from tests.audio.hostile import (
     id3_with_a_huge_picture,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from antiphon import Antiphon
 from antiphon.audio.decode import decode_audio
 from antiphon.audio.sound_check import check_sound
+from antiphon.contracts.types import Samples, SpeechRequest
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Samples, SpeechRequest
 from tests.recordings import TIMES_S as T
 from tests.recordings import Signal, without_voice
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from antiphon.audio.wav import pcm16, wav_header
+from antiphon.contracts.types import Samples
 from antiphon.errors import EngineError
-from antiphon.types import Samples
 
 RATE_HZ = 22050
 

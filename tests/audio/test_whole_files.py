@@ -9,7 +9,7 @@ import soundfile
 
 from antiphon.audio.encode import AudioFormat, open_encoder, whole_file, with_header
 from antiphon.audio.wav import pcm16
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 from tests.audio.files import spoken
 from tests.decoding import decoded, same_audio, told_length
 

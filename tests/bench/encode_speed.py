@@ -13,13 +13,13 @@ from dataclasses import asdict
 import numpy as np
 
 from antiphon.bench.summary import Percentiles
-from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Prompt
-from antiphon.models.qwen3_tts import FAMILY
-from antiphon.models.qwen3_tts.recording import PARTS, Recording
-from antiphon.models.qwen3_tts.voice_encoder import VoiceEncoder
-from antiphon.models.spec import LoadContext
-from antiphon.pipeline.encoder_stage import EncoderStage
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.families.qwen3_tts import FAMILY
+from antiphon.families.qwen3_tts.recording import PARTS, Recording
+from antiphon.families.qwen3_tts.voice_encoder import VoiceEncoder
+from antiphon.stages.base import StageRequest
+from antiphon.stages.encoder_stage import EncoderStage
 from tests.bench.peer import device_of, peer_flags, report, weights_of
 
 _RATE_HZ = 24_000

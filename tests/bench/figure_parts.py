@@ -12,16 +12,16 @@ from tests.bench.several_gpu_parts import several_gpu_parts
 
 TESTS = {
     "kernels": ("tests/nn", "tests/codec", "tests/engine"),
-    "cosyvoice3": ("tests/models/cosyvoice3",),
-    "mimo_audio": ("tests/models/mimo_audio",),
-    "qwen3_tts": ("tests/models/qwen3_tts",),
-    "causal_lm": ("tests/models/causal_lm",),
+    "cosyvoice3": ("tests/families/cosyvoice3",),
+    "mimo_audio": ("tests/families/mimo_audio",),
+    "qwen3_tts": ("tests/families/qwen3_tts",),
+    "causal_lm": ("tests/families/causal_lm",),
     "rest": (
-        "tests/models/voxcpm2",
-        "tests/models/fish_speech",
-        "tests/models/kokoro",
-        "tests/models/moss_tts_nano",
-        "tests/models/glm_image/test_gpu.py",
+        "tests/families/voxcpm2",
+        "tests/families/fish_speech",
+        "tests/families/kokoro",
+        "tests/families/moss_tts_nano",
+        "tests/families/glm_image/test_gpu.py",
         "tests/diffusion/test_gpu.py",
         "tests/bench",
         "tests/fabric/test_two_gpus.py",
@@ -190,12 +190,12 @@ def _peers(options: Options) -> list[Part]:
     load = ("--task", "thinker", "--concurrency", options.streams(1, 8, 64), *tokens)
     chat = options.bench("chat", "7b", *load, *options.json("chat"))
     transformers = (
-        *(sys.executable, "-m", "tests.models.causal_lm.transformers_speed"),
+        *(sys.executable, "-m", "tests.families.causal_lm.transformers_speed"),
         *("--size", options.size("7b"), *options.kept()),
         *("--concurrency", options.streams(1, 64), *tokens, *options.json("transformers")),
     )
     voxcpm = (
-        *(sys.executable, "-m", "tests.models.voxcpm2.oracle.speed"),
+        *(sys.executable, "-m", "tests.families.voxcpm2.oracle.speed"),
         *("--size", options.size("2b"), *options.kept()),
         *("--patches", options.count(60), *options.json("voxcpm")),
     )

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from antiphon.bench.server import own_server
-from antiphon.models.registry import family
+from antiphon.families.registry import family
 from tests.bench.peer import peer_flags, report
 
 _TIMEOUT_S = 600.0

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from antiphon.bench.bound import measure_bound
-from antiphon.models.measuring import Product
+from antiphon.contracts.family import Product
 
 PRODUCTS = [Product("a", 256, 128), Product("b", 128, 256, 2), Product("a", 256, 128)]
 

@@ -9,7 +9,7 @@ import pytest
 from antiphon.bench.chat import AnswerTimes, ChatLoad, run_chat, summarize_chat
 from antiphon.bench.random_model import measured_family, random_checkpoint
 from antiphon.config import ModelSettings
-from antiphon.models.toy.chat import ToyChatPrompter
+from antiphon.families.toy.chat import ToyChatPrompter
 
 
 def untold(part: str, num_done: int, num_all: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from antiphon.bench.engine import TEXT, Load, StreamTimes, frame_products, run, summarize, text_for
 from antiphon.bench.random_model import random_checkpoint, shortened
 from antiphon.config import ModelSettings
-from antiphon.types import AudioChunk
+from antiphon.contracts.types import AudioChunk
 
 
 def test_known_times_give_known_figures() -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from antiphon.bench.fabric import FabricLoad, measure, run
 from antiphon.bench.paced_stage import NUM_SAMPLES, Pace, PacedStage, age_s, stage_cpu_s
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk
 from antiphon.errors import SettingsError
-from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.models.base import Prompt
+from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.stage_status import StageStatus
-from antiphon.types import AudioChunk
 
 LOAD = FabricLoad(num_streams=3, num_chunks=4, num_rounds=2, interval_s=0.01)
 

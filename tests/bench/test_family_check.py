@@ -9,11 +9,11 @@ import pytest
 from antiphon.bench.family_check import check_in_process, sound_of
 from antiphon.bench.family_subject import FamilyCheckPlan, Finding, same
 from antiphon.config import ModelSettings
+from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.errors import EngineError
-from antiphon.models.toy.codec import ToneCodec
-from antiphon.models.toy.talker import ToyRunner
-from antiphon.types import Samples
+from antiphon.families.toy.codec import ToneCodec
+from antiphon.families.toy.talker import ToyRunner
 
 PLAN = FamilyCheckPlan(model=ModelSettings(source="toy", max_slots=4), max_frames=40)
 

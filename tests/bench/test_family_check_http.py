@@ -12,9 +12,9 @@ from antiphon.bench.family_check_http import HUM_S, check_over_http, fields_of, 
 from antiphon.bench.family_subject import FamilyCheckPlan, Finding
 from antiphon.bench.record import Outcome, Record
 from antiphon.config import ModelSettings
-from antiphon.models.prepared import PreparedVoice
-from antiphon.models.spec import SpeechCapabilities
-from antiphon.types import SpeechRequest, Voice
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.types import SpeechRequest, Voice
 from tests.decoding import decoded
 from tests.servers import start_server
 

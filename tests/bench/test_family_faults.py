@@ -15,13 +15,13 @@ from antiphon.bench.family_check import ENDS, check_in_process
 from antiphon.bench.family_reference import ExpectedOutput, read_reference
 from antiphon.bench.family_subject import FamilyCheckPlan, Finding
 from antiphon.config import ModelSettings
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Samples
 from antiphon.engine.plan import StepPlan
 from antiphon.errors import SettingsError
-from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext
-from antiphon.models.toy.codec import ToneCodec
-from antiphon.models.toy.talker import ToyFrame, ToyRunner
-from antiphon.types import Samples
+from antiphon.families.toy.codec import ToneCodec
+from antiphon.families.toy.talker import ToyFrame, ToyRunner
 
 MIB = 2**20
 PLAN = FamilyCheckPlan(model=ModelSettings(source="toy", device="cpu", max_slots=4))
@@ -61,8 +61,8 @@ def test_stereo_that_is_not_declared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def frames_of(text: str, seed: int) -> list[ToyFrame]:
-    from antiphon.models.toy.prompt import ToyPrompter
-    from antiphon.types import Sampling, SpeechRequest
+    from antiphon.contracts.types import Sampling, SpeechRequest
+    from antiphon.families.toy.prompt import ToyPrompter
 
     prompter, runner = ToyPrompter(LoadContext()), ToyRunner(LoadContext())
     request = SpeechRequest(text, sampling=Sampling(temperature=0.5))
@@ -246,8 +246,8 @@ def test_computing_in_a_step_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("limit", [2000, None])
 def test_speech_that_never_ends(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from antiphon.models.registry import family
-    from antiphon.types import Sampling
+    from antiphon.contracts.types import Sampling
+    from antiphon.families.registry import family
 
     step = ToyRunner.next_frame
 

@@ -10,7 +10,7 @@ from antiphon.bench.engine import Load, frame_products, run, text_for
 from antiphon.bench.random_model import measured_family, random_checkpoint
 from antiphon.config import ModelSettings
 from antiphon.errors import ModelLoadError
-from antiphon.models.registry import families
+from antiphon.families.registry import families
 
 MEASURED = [
     each.name

@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 
 from antiphon.api.app import create_app
 from antiphon.config import DataSettings, ModelSettings, ModelsSettings, Settings
-from antiphon.models.causal_lm.random_checkpoint import make_checkpoint
+from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
 from tests.api.fuzzing import Operation, operations
 from tests.chaos.largest_bodies import JSON, largest_bodies
 from tests.chaos.long_messages import SCRIPTS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.models.registry import FAMILIES, family, resolve
+from antiphon.families.registry import FAMILIES, family, resolve
 from tests.cli.conftest import Run
 
 

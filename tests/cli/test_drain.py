@@ -117,7 +117,7 @@ def test_a_websocket_is_heard_to_the_end_of_what_it_says_and_then_closed(start: 
 HANGING = """
 import ctypes, pathlib, sys, time
 from antiphon.cli.main import app
-from antiphon.models.toy.codec import ToneCodec
+from antiphon.families.toy.codec import ToneCodec
 decode = ToneCodec.decode_row
 ToneCodec.decode_row = lambda *all: {hang} if pathlib.Path({flag!r}).exists() else decode(*all)
 app()

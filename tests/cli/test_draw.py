@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from antiphon import Antiphon, ImageRequest, SpeechRequest, VideoRequest
+from antiphon.contracts.picture_types import DiffusionParameters, Progress
 from antiphon.errors import InvalidRequestError, UnservedTaskError
 from antiphon.media import image_codec
 from antiphon.media.image_codec import decode_image
-from antiphon.picture_types import DiffusionParameters, Progress
 from tests.cli.conftest import Run
 from tests.videos import decoded_video, png
 

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from antiphon.models import toy
-from antiphon.models.registry import FAMILIES
+from antiphon.families import toy
+from antiphon.families.registry import FAMILIES
 from tests.cli.conftest import Run
 
 

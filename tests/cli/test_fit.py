@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
+from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
 from tests.cli.conftest import Run
 
 

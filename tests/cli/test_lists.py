@@ -3,7 +3,7 @@
 import json
 
 from antiphon import Antiphon
-from antiphon.models.registry import FAMILIES
+from antiphon.families.registry import FAMILIES
 from tests.cli.conftest import Run
 
 

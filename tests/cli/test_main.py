@@ -22,7 +22,7 @@ def test_starting_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
         check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "antiphon.types" in imported
+    assert "antiphon.contracts.types" in imported
     assert not imported & HEAVY
 
 
@@ -79,7 +79,7 @@ def test_a_fault_that_is_ours_keeps_its_traceback(
     def broken(name: str) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("antiphon.models.registry.family", broken)
+    monkeypatch.setattr("antiphon.families.registry.family", broken)
     assert isinstance(run("models").exception, ZeroDivisionError)
 
 
@@ -89,5 +89,5 @@ def test_a_failure_of_the_model_is_told_in_one_line(
     def broken(name: str) -> None:
         raise EngineError("out of memory")
 
-    monkeypatch.setattr("antiphon.models.registry.family", broken)
+    monkeypatch.setattr("antiphon.families.registry.family", broken)
     assert run("models").stderr == "antiphon: out of memory\n"

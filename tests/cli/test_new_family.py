@@ -18,8 +18,8 @@ from tests.cli.conftest import Run
 ROOT = Path(antiphon.__file__).parents[1]
 DEADLINE_S = 300
 REGISTRY = """FAMILIES: dict[str, str] = {
-    "first": "antiphon.models.first:FAMILY",
-    "third": "antiphon.models.third:FAMILY",
+    "first": "antiphon.families.first:FAMILY",
+    "third": "antiphon.families.third:FAMILY",
 }
 """
 
@@ -28,12 +28,12 @@ REGISTRY = """FAMILIES: dict[str, str] = {
 def checkout(tmp_path: Path) -> Path:
     """A checkout of a registry with two families, and of one more file."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)  # length of lines
-    models = tmp_path / "antiphon" / "models"
-    models.mkdir(parents=True)
-    (models / "registry.py").write_text(REGISTRY, encoding="utf-8")
-    (models / "hub.py").write_text('"""Not of zither."""\nHOST = "the hub of flutes"\n')
-    (models / "first").mkdir()
-    (tmp_path / "tests" / "models").mkdir(parents=True)
+    folder = tmp_path / "antiphon" / "families"
+    folder.mkdir(parents=True)
+    (folder / "registry.py").write_text(REGISTRY, encoding="utf-8")
+    (folder / "hub.py").write_text('"""Not of zither."""\nHOST = "the hub of flutes"\n')
+    (folder / "first").mkdir()
+    (tmp_path / "tests" / "families").mkdir(parents=True)
     return tmp_path
 
 
@@ -50,7 +50,7 @@ def test_a_family_is_written_with_tests_and_a_line(kind: FamilyKind, checkout: P
     tested = {path.name for path in modules if "tests" in path.relative_to(checkout).parts}
     assert {path.name for path in modules} >= {name.removeprefix("test_") for name in tested}
     assert len(tested) >= 1
-    assert '"my_tts": "antiphon.models.my_tts:FAMILY"' in registry.read_text(encoding="utf-8")
+    assert '"my_tts": "antiphon.families.my_tts:FAMILY"' in registry.read_text(encoding="utf-8")
     with pytest.raises(SettingsError, match="is taken"):
         scaffold("my_tts", kind, checkout)
 
@@ -98,7 +98,7 @@ def test_lines_stay_in_order(name: str) -> None:
         ("a" * 25, "too long"),
         ("first", "is taken"),
         ("hub", "is taken"),
-        ("flute", "means something else in antiphon/models/hub.py"),
+        ("flute", "means something else in antiphon/families/hub.py"),
     ],
 )
 def test_what_is_no_new_name_is_refused_and_nothing_written(
@@ -134,17 +134,17 @@ def test_each_kind_passes_its_checks_in_a_copy(tmp_path: Path) -> None:
         findings = json.loads(checked.stdout)
         assert len(findings) == 15
         assert all(each["is_met"] or each["is_speed"] for each in findings)
-    own = [f"tests/models/{name}" for name in names.values()]
-    conformance = ("tests/models/test_conformance.py", "-k", " or ".join(names.values()))
+    own = [f"tests/families/{name}" for name in names.values()]
+    conformance = ("tests/families/test_conformance.py", "-k", " or ".join(names.values()))
     options = ("-n", "0", "-p", "no:cacheprovider")
     done = run_in(tmp_path, "pytest", *own, *conformance, *options)
     assert " failed" not in done.stdout
     rules = " or ".join(["names_of_their_own", "mirror", *names.values()])
     run_in(tmp_path, "pytest", "tests/test_architecture.py", "-k", rules, *options)
     if find_spec("ruff") is not None:
-        run_in(tmp_path, "ruff", "check", "antiphon/models", "tests/models", "--no-cache")
+        run_in(tmp_path, "ruff", "check", "antiphon/families", "tests/families", "--no-cache")
 
-    codec = tmp_path / "antiphon" / "models" / names[FamilyKind.TWO_STAGE] / "codec.py"
+    codec = tmp_path / "antiphon" / "families" / names[FamilyKind.TWO_STAGE] / "codec.py"
     text = codec.read_text(encoding="utf-8")
     forgets = text.replace(
         "        return np.conc", "        self.reset(state, slot)\n        return np.conc"

@@ -13,7 +13,7 @@ import pytest
 
 from antiphon import Antiphon, SpeechRequest
 from antiphon.audio.encode import AudioFormat
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 from tests import faulty
 from tests.cli.conftest import DEADLINE_S, Run
 from tests.decoding import decoded, told_length

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from antiphon.codec.frame_relay import CodecRunner
 from antiphon.codec.rows import RowDecoder
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Ended, Samples
 from antiphon.engine.core import EngineCore
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.scheduling_policy import PlaybackPolicy
-from antiphon.models.base import Piece, Prompt
-from antiphon.types import AudioChunk, Ended, Samples
 from tests.engine.simulator import VirtualClock
 from tests.engine.strict_device import POLICIES
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from antiphon.codec.rows import DecodedAudio
+from antiphon.contracts.prompt import Piece
+from antiphon.contracts.types import AudioChunk, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, CodecChunk
 from antiphon.engine.request import EngineRequest
-from antiphon.fabric.base import StageRequest
 from antiphon.fabric.delivered import Delivered
-from antiphon.models.base import Piece
-from antiphon.types import AudioChunk, Samples, Sampling
+from antiphon.stages.base import StageRequest
 from tests.codec.test_look_ahead import (
     LENGTHS,
     Apart,

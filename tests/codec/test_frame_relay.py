@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.codec.frame_relay import FrameRelay
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Ended, FinishReason, FrameReady, Samples, Sampling
 from antiphon.engine.plan import Append, Start, StepPlan
 from antiphon.errors import EngineError
-from antiphon.fabric.base import StageItem, StageRequest
-from antiphon.models.base import Piece, Prompt
-from antiphon.models.spec import LoadContext
-from antiphon.models.toy import FAMILY
-from antiphon.models.toy.codec import ToneCodec
-from antiphon.models.toy.talker import ToyFrame
-from antiphon.pipeline.stage import build_stage
+from antiphon.families.toy import FAMILY
+from antiphon.families.toy.codec import ToneCodec
+from antiphon.families.toy.talker import ToyFrame
+from antiphon.stages.base import StageItem, StageRequest
+from antiphon.stages.build import build_stage
 from antiphon.telemetry.stage_status import StageStatus
-from antiphon.types import AudioChunk, Ended, FinishReason, FrameReady, Samples, Sampling
 
 CODEC = FAMILY.tasks["speech"].pipeline[1]
 CONTEXT = LoadContext(device="cpu", max_slots=2)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from antiphon.codec.fused_runner import FusedRunner
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Samples, Sampling
 from antiphon.engine.plan import CodecChunk, CodecReplay, Start, StepPlan
-from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext
-from antiphon.models.toy.codec import ToneCodec, ToneState
-from antiphon.models.toy.prompt import Letters
-from antiphon.models.toy.talker import ToyFrame, ToyRunner
-from antiphon.types import Samples, Sampling
+from antiphon.families.toy.codec import ToneCodec, ToneState
+from antiphon.families.toy.prompt import Letters
+from antiphon.families.toy.talker import ToyFrame, ToyRunner
 
 CONTEXT = LoadContext(device="cpu", max_slots=3)
 PROMPT = Prompt(

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from antiphon.codec.frame_relay import CodecRunner
 from antiphon.codec.fused_runner import FusedRunner
 from antiphon.codec.rows import DecodedAudio
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, CodecChunk, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import HostRunner, PendingStep, Runner
-from antiphon.models.base import Piece, Prompt
-from antiphon.types import AudioChunk, Ended, Samples, Sampling
 from tests.engine.simulator import VirtualClock
 
 LOOK_AHEAD, GROUP = 2, 3

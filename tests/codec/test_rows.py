@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from antiphon.codec.rows import RowDecoder
+from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
-from antiphon.types import Samples
 
 NUM_KEPT = 8
 

@@ -11,7 +11,7 @@ import yaml
 
 from antiphon.config import Settings
 from antiphon.fabric.ray_driver import OUTLIVE_HEAD
-from antiphon.models.registry import family
+from antiphon.families.registry import family
 from antiphon.placement.documents import read_placement
 from antiphon.placement.settings_placement import ServerPlacement
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.protocol import DenoisingWork
-from antiphon.models.base import Prompt
-from antiphon.types import Latents
 
 DEADLINE_S = 60.0
 """For what must happen at all; how soon is nowhere asserted."""

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from antiphon.contracts.family import LoadContext, StageSpec, Task
+from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest, VideoRequest
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.protocol import Denoiser
-from antiphon.models.base import Prompt
-from antiphon.models.registry import checkpoint_family, family
-from antiphon.models.spec import LoadContext, StageSpec, Task
-from antiphon.picture_types import DiffusionParameters, ImageRequest, VideoRequest
-from antiphon.types import Latents
+from antiphon.families.registry import checkpoint_family, family
 
 _SEED = 1
 _GUIDANCE_SCALE = 5.0

@@ -4,12 +4,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from antiphon.contracts.family import LoadContext, StageKind
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.protocol import Denoiser, DenoisingWork
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
-from antiphon.models.registry import checkpoint_family
-from antiphon.models.spec import LoadContext, StageKind
-from antiphon.types import Latents
+from antiphon.families.registry import checkpoint_family
 
 
 def load_of_family(context: LoadContext) -> Denoiser:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.config.diffusion import DiffusionSettings
-from antiphon.models.registry import family
-from antiphon.models.spec import LoadContext
-from antiphon.picture_types import DiffusionParameters, Image, ImageRequest, VideoRequest
-from antiphon.types import Latents
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.picture_types import DiffusionParameters, Image, ImageRequest, VideoRequest
+from antiphon.contracts.types import Latents
+from antiphon.families.registry import family
 
 Pixels: TypeAlias = NDArray[np.uint8]
 

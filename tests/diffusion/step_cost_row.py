@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 from antiphon.config.diffusion import DiffusionSettings
+from antiphon.contracts.family import LoadContext, Ref
+from antiphon.contracts.picture_types import VideoRequest
+from antiphon.contracts.types import Latents
 from antiphon.diffusion.parallel import ParallelDenoiser
 from antiphon.diffusion.protocol import Denoiser
-from antiphon.models.spec import LoadContext, Ref
-from antiphon.picture_types import VideoRequest
-from antiphon.types import Latents
 from tests.diffusion.random_stages import (
     SUBJECTS,
     Subject,

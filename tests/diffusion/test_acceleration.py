@@ -12,10 +12,10 @@ import pytest
 
 from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
+from antiphon.contracts.picture_types import Image
 from antiphon.errors import SettingsError
-from antiphon.fabric.base import StageRequest
-from antiphon.picture_types import Image
 from antiphon.pipeline.runtime import LoadedTask
+from antiphon.stages.base import StageRequest
 from tests.diffusion.stages import CACHE_DIT, TEA_CACHE, Drawing, Pixels, request
 
 SLOW = pytest.mark.slow  # the same for every family takes minutes on a busy machine

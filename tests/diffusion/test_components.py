@@ -9,10 +9,10 @@ from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, OvisImageT
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Tokenizer, Qwen3Model
 
+from antiphon.contracts.family import LoadContext
 from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
 from antiphon.errors import ModelLoadError
-from antiphon.models.spec import LoadContext
 
 WEIGHTS = "diffusion_pytorch_model.safetensors"
 

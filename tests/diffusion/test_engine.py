@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.picture_types import Progress
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Ended, Latents
 from antiphon.diffusion.engine import DenoisingJob, DiffusionEngine
-from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import (
     EngineError,
     EngineFailedError,
     InvalidRequestError,
     OverloadedError,
 )
-from antiphon.models.base import Prompt
-from antiphon.picture_types import Progress
 from antiphon.telemetry.stage_status import StageStatus
-from antiphon.types import Ended, Latents
 from tests.diffusion.denoisers import DEADLINE_S, StubDenoiser, Task, prompt
 
 Items = list[Progress | Latents | Ended]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from antiphon.models.registry import family
-from antiphon.types import Latents
+from antiphon.contracts.types import Latents
+from antiphon.families.registry import family
 from tests.diffusion.stages import CACHE_DIT, TEA_CACHE, Drawing
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")

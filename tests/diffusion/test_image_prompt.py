@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
+from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
+from antiphon.contracts.pictures import ImageCapabilities
 from antiphon.diffusion.image_prompt import ImagePrompter, image_work
 from antiphon.errors import InvalidRequestError
-from antiphon.models.picture_spec import ImageCapabilities
-from antiphon.picture_types import DiffusionParameters, ImageRequest
 
 
 class Words(ImagePrompter):

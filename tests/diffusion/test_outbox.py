@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
+from antiphon.contracts.picture_types import Progress
 from antiphon.diffusion.outbox import Outbox
-from antiphon.picture_types import Progress
 
 
 def test_items_arrive_in_order_from_any_thread() -> None:

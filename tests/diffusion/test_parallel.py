@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from antiphon.config.diffusion import DiffusionSettings
+from antiphon.contracts.family import LoadContext, Ref
+from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest, VideoRequest
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents
 from antiphon.diffusion import rank
 from antiphon.diffusion.parallel import ParallelDenoiser
 from antiphon.errors import EngineFailedError, InvalidRequestError, SettingsError
-from antiphon.models.base import Prompt
-from antiphon.models.registry import checkpoint_family
-from antiphon.models.spec import LoadContext, Ref
-from antiphon.picture_types import DiffusionParameters, ImageRequest, VideoRequest
-from antiphon.types import Latents
+from antiphon.families.registry import checkpoint_family
 from tests.diffusion import ranked
 
 pytestmark = pytest.mark.slow  # each test starts two processes, which import PyTorch

@@ -5,9 +5,9 @@ from collections.abc import Hashable
 
 import pytest
 
+from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.diffusion.protocol import DenoisingWork, preview_steps
 from antiphon.diffusion.scheduler import DenoisingRequest, DiffusionScheduler
-from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import OverloadedError
 
 

@@ -13,14 +13,14 @@ from statistics import fmean
 
 import numpy as np
 
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
-from antiphon.models.base import Piece, Prompt
-from antiphon.types import AudioChunk, Ended, FrameReady, Sampling
 from tests.engine.device_model import ROW_BUCKETS, DeviceModel
 from tests.engine.simulator import (
     Listener,

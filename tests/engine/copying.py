@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Ended, FrameReady
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.request import EngineRequest
-from antiphon.models.base import Prompt
-from antiphon.types import Ended, FrameReady
 
 BLOCK = 16
 

@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Sampling
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.runner import ROW_BUCKETS, Done
-from antiphon.models.base import Prompt
-from antiphon.types import Sampling
 
 
 class CountingRunner:

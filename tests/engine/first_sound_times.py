@@ -19,18 +19,18 @@ import torch
 from antiphon.bench.engine import TEXT
 from antiphon.codec.graph_decoder import GraphDecoder
 from antiphon.config import ModelSettings
+from antiphon.contracts.types import AudioChunk, Sampling, SpeechRequest, new_request_id
 from antiphon.engine import async_engine
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.scheduler import Scheduler
-from antiphon.fabric.base import StageRequest
-from antiphon.models.qwen3_tts.language_model import FusedLanguageModel
+from antiphon.families.qwen3_tts.language_model import FusedLanguageModel
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.types import AudioChunk, Sampling, SpeechRequest, new_request_id
+from antiphon.stages.base import StageRequest
 from tests.bench.peer import peer_flags, weights_of
 
 PARTS: tuple[tuple[Any, str], ...] = (

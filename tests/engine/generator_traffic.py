@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from antiphon.bench.playback import underrun_s
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
 from antiphon.errors import OverloadedError
 

@@ -9,15 +9,15 @@ from statistics import fmean
 
 import numpy as np
 
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import CacheShape, CodecChunk, CodecShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import OverloadedError
-from antiphon.models.base import Prompt
-from antiphon.types import AudioChunk, Ended, Samples, Sampling
 from tests.engine.device_model import ROW_BUCKETS, DeviceModel, HostModel
 
 _MAX_REST_S = 600.0  # in which the last requests must end

@@ -8,6 +8,9 @@ from zlib import crc32
 import numpy as np
 from hypothesis import strategies as st
 
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Sampling
 from antiphon.engine.plan import (
     FRAME_STORE_FRAMES,
     CacheShape,
@@ -19,9 +22,6 @@ from antiphon.engine.plan import (
 )
 from antiphon.engine.runner import ROW_BUCKETS, Done
 from antiphon.engine.scheduler import SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy
-from antiphon.models.base import Prompt
-from antiphon.types import Sampling
 
 SAMPLES_PER_FRAME = 2
 MAX_REPLAYED = SchedulerLimits().replay_frames

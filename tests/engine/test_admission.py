@@ -6,20 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.engine.admission import (
-    Admission,
-    AdmissionLimits,
-    Forecast,
-    LengthEstimator,
-    live_capacity,
-)
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Sampling
+from antiphon.engine.admission import Admission, Forecast, LengthEstimator, live_capacity
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import OverloadedError
-from antiphon.models.base import Prompt
-from antiphon.types import Sampling
 from tests.engine.strict_device import CODEC, Words
 from tests.engine.strict_device import prompt as strict_prompt
 

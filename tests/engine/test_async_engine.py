@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.prompt import Admitted, Piece, Prompt
+from antiphon.contracts.types import Ended, FrameReady, Sampling
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import CacheShape, StepPlan
 from antiphon.engine.runner import Done
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import EngineFailedError, InvalidRequestError, OverloadedError
-from antiphon.models.base import Admitted, Piece, Prompt
 from antiphon.telemetry.stage_status import StageStatus
-from antiphon.types import Ended, FrameReady, Sampling
 from tests.engine.counting_runner import CountingRunner, collect, collect_all, prompt, until
 from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values
 from tests.engine.strict_device import prompt as strict_prompt

@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from antiphon.contracts.prompt import Prompt
 from antiphon.engine.block_manager import BlockManager, BlockPool
 from antiphon.engine.plan import BlockCopy, CacheShape
 from antiphon.engine.prefix_hashes import prefix_hashes
 from antiphon.engine.request import EngineRequest
-from antiphon.models.base import Prompt
 from antiphon.telemetry.engine_stats import EngineStats
 
 BLOCK_POSITIONS = 2

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import Ended, FrameReady, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, Prefill, StepOutput, StepPlan
 from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import ROW_BUCKETS
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
-from antiphon.models.base import Piece, Prompt
-from antiphon.types import Ended, FrameReady, Sampling
 from tests.engine.device_model import DeviceModel
 from tests.engine.simulator import (
     SimulatedDevice,

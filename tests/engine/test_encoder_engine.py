@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.prompt import EncodingBatch
+from antiphon.contracts.types import Latents
 from antiphon.engine.encoder_engine import EncoderEngine
 from antiphon.errors import EngineFailedError, InvalidRequestError, OverloadedError
-from antiphon.models.base import EncodingBatch
 from antiphon.telemetry.stage_status import StageStatus
-from antiphon.types import Latents
 
 DEADLINE_S = 30.0
 """For what must happen at all; how soon is nowhere asserted."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from antiphon.contracts.types import Ended
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.scheduler import Scheduler, SchedulerLimits
 from antiphon.errors import EngineError, EngineFailedError
-from antiphon.types import Ended
 from tests.engine.counting_runner import CountingRunner, collect, collect_all, prompt, until
 
 

@@ -4,14 +4,14 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Ended, FrameReady
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import ROW_BUCKETS, Done
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import EngineError
-from antiphon.models.base import Prompt
-from antiphon.types import Ended, FrameReady
 
 
 def prompt(fate: str) -> Prompt:

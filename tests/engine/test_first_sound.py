@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, Samples
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk, CodecShape, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
-from antiphon.models.base import Prompt
-from antiphon.types import AudioChunk, Samples
 from tests.engine.device_model import DeviceModel
 from tests.engine.simulator import (
     Listener,

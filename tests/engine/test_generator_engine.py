@@ -8,12 +8,12 @@ from contextlib import aclosing, suppress
 import numpy as np
 import pytest
 
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.prompt import GeneratorItem, Prompt
+from antiphon.contracts.types import AudioChunk, Ended
 from antiphon.engine import generator_engine
-from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.errors import EngineError, OverloadedError
-from antiphon.models.base import GeneratorItem, Prompt
-from antiphon.types import AudioChunk, Ended
 
 DEADLINE_S = 20.0
 """For what must happen at all; how soon is nowhere asserted."""

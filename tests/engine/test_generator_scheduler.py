@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.engine.generator_scheduler import GeneratorScheduler
 from antiphon.errors import OverloadedError
 from tests.engine.generator_traffic import Cost, Traffic

@@ -5,10 +5,10 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.contracts.prompt import Prompt
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
-from antiphon.models.base import Prompt
 
 NOW_S = 100.0
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.prompt import Piece
+from antiphon.contracts.types import AudioChunk, Ended, FrameReady
 from antiphon.engine.plan import CacheShape, CodecShape, StepPlan
 from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Done
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import OverloadedError
-from antiphon.models.base import Piece
-from antiphon.types import AudioChunk, Ended, FrameReady
 from tests.engine.strict_device import (
     CODEC,
     StrictDevice,

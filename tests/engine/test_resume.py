@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.types import AudioChunk
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
 from antiphon.errors import OverloadedError
-from antiphon.types import AudioChunk
 from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values
 from tests.engine.strict_device import prompt as strict_prompt
 

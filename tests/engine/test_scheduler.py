@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Sampling
 from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, StepOutput, StepPlan
 from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy, round_up
+from antiphon.engine.scheduling_policy import round_up
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Piece, Prompt
-from antiphon.types import AudioChunk, Ended, FrameReady, Sampling
 from tests.engine.strict_device import (
     CODEC,
     POLICIES,

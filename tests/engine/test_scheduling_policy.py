@@ -7,15 +7,11 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.prompt import Prompt
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.request import EngineRequest, Status
-from antiphon.engine.scheduling_policy import (
-    ChunkPlanner,
-    PlaybackPolicy,
-    round_down,
-    round_up,
-)
-from antiphon.models.base import Prompt
+from antiphon.engine.scheduling_policy import ChunkPlanner, round_down, round_up
 from tests.engine.strict_device import CODEC
 
 POLICY = PlaybackPolicy()

@@ -6,15 +6,15 @@ from math import exp, inf
 
 import pytest
 
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
 from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
-from antiphon.models.base import Prompt
-from antiphon.types import AudioChunk, Sampling
 from tests.engine.device_model import DeviceModel
 from tests.engine.simulator import (
     SimulatedDevice,

@@ -8,13 +8,13 @@ from contextlib import aclosing
 
 import pytest
 
+from antiphon.contracts.types import FrameReady
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.runner import PendingStep
 from antiphon.engine.step_waiter import StepWaiter
 from antiphon.telemetry.stage_status import StageStatus
-from antiphon.types import FrameReady
 from tests.engine.counting_runner import CountingRunner, prompt, until
 
 _TIMEOUT_S = 30.0

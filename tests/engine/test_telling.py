@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import Ended, FrameReady, Latents, PositionStates, Sampling
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.runner import Done, HostRunner
-from antiphon.models.base import Piece, Prompt
-from antiphon.types import Ended, FrameReady, Latents, PositionStates, Sampling
 
 NUM_FRAMES = 3
 

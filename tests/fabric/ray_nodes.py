@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from antiphon.contracts.family import LoadContext, StageSpec
+from antiphon.contracts.prompt import Piece
 from antiphon.errors import EngineError, ModelLoadError
-from antiphon.fabric.base import Stage, StageRequest, StageStream
-from antiphon.models.base import Piece
-from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.stages.base import Stage, StageRequest, StageStream
 from antiphon.telemetry.stage_status import Publish, StageStatus
 
 NUM_CPUS = 2

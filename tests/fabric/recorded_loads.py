@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from antiphon.models.spec import LoadContext, Ref, StageSpec
+from antiphon.contracts.family import LoadContext, Ref, StageSpec
 from antiphon.telemetry.stage_status import Publish
 from tests.fabric.refusing_stage import RefusingStage
 

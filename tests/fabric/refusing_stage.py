@@ -3,10 +3,10 @@
 import gc
 from collections.abc import Sequence
 
+from antiphon.contracts.family import LoadContext, StageSpec
+from antiphon.contracts.prompt import Piece
 from antiphon.errors import OverloadedError
-from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.models.base import Piece
-from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.stage_status import Publish
 
 

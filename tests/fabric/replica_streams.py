@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.config import ModelSettings
-from antiphon.fabric.base import StageRequest
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Ended, Samples, SpeechRequest
 from antiphon.fabric.model_pool import ModelPool
 from antiphon.fabric.replica_fabric import ReplicaFabric
 from antiphon.fabric.replica_link import ReplicaLimits
-from antiphon.models.base import Piece, Prompt
 from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.types import AudioChunk, Ended, Samples, SpeechRequest
+from antiphon.stages.base import StageRequest
 from tests.fabric.replicas import LIMITS, InProcessCluster, replicated
 
 DEADLINE_S = 120.0

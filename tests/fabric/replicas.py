@@ -9,17 +9,18 @@ from itertools import count
 from math import inf
 from pathlib import Path
 
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.contracts.engine_limits import AdmissionLimits
+from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.fabric.balancer import QuarantineLimits
-from antiphon.fabric.base import Placement, StageHandle
+from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.replica_fabric import ReplicaFabric
 from antiphon.fabric.replica_link import ReplicaLimits
 from antiphon.fabric.wire.stage_client import StageConnections
 from antiphon.fabric.wire.stage_server import StageServer
-from antiphon.models.spec import LoadContext, StageSpec
-from antiphon.pipeline.stage import build_stage
+from antiphon.stages.base import StageHandle
+from antiphon.stages.build import build_stage
 
 TOKEN = "token of the tests"
 QUARANTINE = QuarantineLimits(first_s=0.01, longest_s=0.1)

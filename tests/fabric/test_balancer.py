@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.contracts.prompt import Prompt
 from antiphon.fabric.balancer import Balancer, QuarantineLimits, affinity_key, summed
-from antiphon.models.base import Prompt
 from antiphon.telemetry.stage_status import StageStatus
 
 STATUSES = st.dictionaries(

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.fabric.base import StageItem, StageRequest
+from antiphon.contracts.picture_types import Image, Progress
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, Ended, FrameReady, WordTime
 from antiphon.fabric.delivered import Delivered
-from antiphon.models.base import Prompt
-from antiphon.picture_types import Image, Progress
-from antiphon.types import AudioChunk, Ended, FrameReady, WordTime
+from antiphon.stages.base import StageItem, StageRequest
 
 RATE_HZ = 100
 FRAME_SAMPLES = 4

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.fabric.base import Placement, Stage, StageHandle, StageRequest, StageStream
+from antiphon.contracts.family import ItemKind, LoadContext, Ref, StageKind, StageSpec
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import Ended, FrameReady
+from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
-from antiphon.models.base import Piece, Prompt
-from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
+from antiphon.stages.base import Stage, StageHandle, StageRequest, StageStream
 from antiphon.telemetry.stage_status import Publish, StageStatus, StatusPublisher
-from antiphon.types import Ended, FrameReady
 
 REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))
 TEXT_TO_AUDIO = (ItemKind.TEXT, ItemKind.AUDIO)

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.contracts.family import ItemKind, LoadContext, Ref, StageKind, StageSpec
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import Ended, FrameReady
 from antiphon.errors import ModelLoadError, ModelLoadingError
-from antiphon.fabric.base import Placement, Stage, StageRequest, StageStream
+from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
-from antiphon.models.base import Piece, Prompt
-from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
+from antiphon.stages.base import Stage, StageRequest, StageStream
 from antiphon.telemetry.stage_status import Publish
-from antiphon.types import Ended, FrameReady
 
 TEXT_TO_AUDIO = (ItemKind.TEXT, ItemKind.AUDIO)
 REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))

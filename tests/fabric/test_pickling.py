@@ -10,16 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from antiphon import errors, types
-from antiphon.errors import AntiphonError, OverloadedError, UnknownVoiceError
-from antiphon.fabric.base import StageRequest
-from antiphon.fabric.wire.safe_pickle import dumps, loads
-from antiphon.models import base, spec
-from antiphon.models.base import Admitted, Piece, Prompt
-from antiphon.models.prepared import PreparedVoice
-from antiphon.models.registry import FAMILIES, families
-from antiphon.models.spec import LoadContext
-from antiphon.picture_types import (
+from antiphon import errors
+from antiphon.contracts import family as declarations
+from antiphon.contracts import prompt as prompts
+from antiphon.contracts import types
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.picture_types import (
     DiffusionParameters,
     Image,
     ImageRequest,
@@ -27,7 +23,9 @@ from antiphon.picture_types import (
     Video,
     VideoRequest,
 )
-from antiphon.types import (
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.prompt import Admitted, Piece, Prompt
+from antiphon.contracts.types import (
     AudioChunk,
     Caller,
     Ended,
@@ -40,6 +38,10 @@ from antiphon.types import (
     Voice,
     WordTime,
 )
+from antiphon.errors import AntiphonError, OverloadedError, UnknownVoiceError
+from antiphon.fabric.wire.safe_pickle import dumps, loads
+from antiphon.families.registry import FAMILIES, families
+from antiphon.stages.base import StageRequest
 
 ERRORS = [
     found
@@ -147,25 +149,25 @@ def test_data_crosses(thing: Any) -> None:
     assert_equal(crossed(thing), thing)
 
 
-@pytest.mark.parametrize("module", [types, base], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [types, prompts], ids=lambda module: module.__name__)
 def test_no_dataclass_of_the_vocabulary_is_forgotten(module: Any) -> None:
     declared = {
         found
         for _, found in inspect.getmembers(module, is_dataclass)
         if isinstance(found, type) and found.__module__ == module.__name__
     }
-    stays = {base.TextCheck, base.EncodingBatch}  # with the prompter, and the engine
+    stays = {prompts.TextCheck, prompts.EncodingBatch}  # with the prompter, and the engine
     assert declared - stays <= {type(thing) for thing in CROSSING}
 
 
 @pytest.mark.parametrize("family", families(), ids=FAMILIES)
-def test_declarations_cross(family: spec.Family) -> None:
+def test_declarations_cross(family: declarations.Family) -> None:
     assert crossed(family) == family
 
 
 @pytest.mark.parametrize("name", ["toy", "hibari"])
 def test_prompts_of_families_cross(name: str) -> None:
-    family = spec.Ref(FAMILIES[name]).resolve()
+    family = declarations.Ref(FAMILIES[name]).resolve()
     task = family.tasks["speech"]
     prompter = task.prompter.resolve()(LoadContext())
     request = SpeechRequest("Hello there.", sampling=task.sampling)
@@ -175,7 +177,7 @@ def test_prompts_of_families_cross(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["image", "video"])
 def test_prompts_of_pictures_cross(name: str) -> None:
-    task = spec.Ref(FAMILIES["toy"]).resolve().tasks[name]
+    task = declarations.Ref(FAMILIES["toy"]).resolve().tasks[name]
     prompter = task.prompter.resolve()(LoadContext())
     prompt = prompter.build(prompter.capabilities.sample_request, 1)
     assert_equal(loads(dumps(prompt)), prompt)

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 
 from antiphon.config.sources import process_environment
+from antiphon.contracts.family import LoadContext, Ref
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
-from antiphon.fabric.base import Placement, StageRequest
+from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Cluster, Replica
 from antiphon.fabric.cluster_service import ClusterClient, ClusterServer
 from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
 from antiphon.fabric.runtime_folder import runtime_folder
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.stage_client import StageConnection
-from antiphon.models.base import Prompt
-from antiphon.models.registry import resolve
-from antiphon.models.spec import LoadContext, Ref
-from antiphon.types import AudioChunk, SpeechRequest
+from antiphon.families.registry import resolve
+from antiphon.stages.base import StageRequest
 from tests.servers import DEADLINE_S
 
 TOKEN = "token of the tests"
@@ -31,7 +32,7 @@ CONTEXT = LoadContext(device="cpu")
 
 @asynccontextmanager
 async def started(
-    builder: str = "antiphon.pipeline.stage:build_stage",
+    builder: str = "antiphon.stages.build:build_stage",
 ) -> AsyncGenerator[tuple[ProcessCluster, str], None]:
     """Give a cluster, and the folder of its sockets."""
     with runtime_folder() as folder:

@@ -18,8 +18,11 @@ pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings 
 
 import ray
 
+from antiphon.contracts.family import LoadContext, Ref
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import EngineError, InvalidRequestError, ModelLoadError, ReplicaLostError
-from antiphon.fabric.base import Placement, StageRequest
+from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.local import LocalFabric
@@ -27,10 +30,8 @@ from antiphon.fabric.ray_cluster import RayCluster
 from antiphon.fabric.ray_control import CONTROLLER
 from antiphon.fabric.wire.sockets import WireTls
 from antiphon.fabric.wire.stage_client import StageConnection
-from antiphon.models.base import Prompt
-from antiphon.models.registry import resolve
-from antiphon.models.spec import LoadContext, Ref
-from antiphon.types import AudioChunk, SpeechRequest
+from antiphon.families.registry import resolve
+from antiphon.stages.base import StageRequest
 from tests.fabric.ray_nodes import RayNodes, ray_nodes
 from tests.servers import DEADLINE_S
 
@@ -42,7 +43,7 @@ pytestmark = [
     ),
 ]
 
-BUILD = Ref("antiphon.pipeline.stage:build_stage")
+BUILD = Ref("antiphon.stages.build:build_stage")
 CONTEXT = LoadContext(device="cpu")
 TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all."
 TIMEOUT_S = 2 * DEADLINE_S

@@ -14,12 +14,12 @@ import ray
 
 from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
+from antiphon.contracts.family import LoadContext
 from antiphon.fabric.base import Placement
 from antiphon.fabric.hosting import Hosting
 from antiphon.fabric.ray_cluster import RayCluster
 from antiphon.fabric.ray_placement import alive_nodes, demand_of, own_context
-from antiphon.models.registry import family
-from antiphon.models.spec import LoadContext
+from antiphon.families.registry import family
 from antiphon.placement.documents import read_placement
 from antiphon.placement.model_placement import ModelPlacement
 from tests.fabric.ray_nodes import RayNodes, ray_nodes

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings it")
 
+from antiphon.contracts.family import LoadContext
 from antiphon.fabric.base import Placement
 from antiphon.fabric.hosting import Hosting
 from antiphon.fabric.ray_placement import (
@@ -19,8 +20,7 @@ from antiphon.fabric.ray_placement import (
     demand_of,
     lack,
 )
-from antiphon.models.registry import resolve
-from antiphon.models.spec import LoadContext
+from antiphon.families.registry import resolve
 
 SMALL = RayNode("small", {"rack": "7"}, {"CPU": 2.0}, {"CPU": 0.5})
 LARGE = RayNode("large", {"gpu": "h200"}, {"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 0.5})

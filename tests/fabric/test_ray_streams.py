@@ -18,16 +18,17 @@ pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings 
 import ray
 
 from antiphon.config import ServerSettings
-from antiphon.fabric.base import Fabric, Placement, StageHandle, StageRequest
+from antiphon.contracts.family import LoadContext, Ref
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest
+from antiphon.fabric.base import Fabric, Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.ray_cluster import RayCluster
 from antiphon.fabric.replica_fabric import ReplicaFabric
 from antiphon.fabric.wire.stage_client import StageConnections
-from antiphon.models.base import Prompt
-from antiphon.models.registry import resolve
-from antiphon.models.spec import LoadContext, Ref
-from antiphon.types import AudioChunk, Ended, SpeechRequest
+from antiphon.families.registry import resolve
+from antiphon.stages.base import StageHandle, StageRequest
 from tests.chaos.siege import SCALE
 from tests.fabric.ray_nodes import RayNodes, ray_nodes
 from tests.fabric.replicas import UNLIMITED
@@ -44,7 +45,7 @@ pytestmark = [
     ),
 ]
 
-BUILD = Ref("antiphon.pipeline.stage:build_stage")
+BUILD = Ref("antiphon.stages.build:build_stage")
 CONTEXT = LoadContext(device="cpu", admission=UNLIMITED)
 NUM_STREAMS = 16
 TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all. " * 4

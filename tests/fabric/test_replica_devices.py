@@ -12,17 +12,17 @@ import pytest
 
 from antiphon.config import ModelSettings
 from antiphon.config.sources import process_environment
+from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
 from antiphon.fabric.runtime_folder import runtime_folder
-from antiphon.models.registry import family
-from antiphon.models.spec import LoadContext, StageSpec
-from antiphon.pipeline.stage import engine_groups
+from antiphon.families.registry import family
 from antiphon.placement.documents import profiles, read_placement
 from antiphon.placement.model_placement import ModelPlacement
 from antiphon.placement.settings_placement import without_all
+from antiphon.stages.build import engine_groups
 from tests.fabric.recorded_loads import (
     BUILDER,
     FILE_VARIABLE,

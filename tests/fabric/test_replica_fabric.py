@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from antiphon.contracts.types import AudioChunk, Ended
 from antiphon.errors import InvalidRequestError, OverloadedError, UnavailableError
-from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.fabric.replica_link import ReplicaLimits
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.pipeline.reservation import Reservation
+from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import AudioChunk, Ended
 from tests.fabric.replica_streams import TEXT, heard, prompt_of, run, served, toy, undisturbed
 
 

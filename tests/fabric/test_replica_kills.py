@@ -15,18 +15,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Samples, SpeechRequest
 from antiphon.engine.plan import StepPlan
 from antiphon.errors import EngineFailedError
-from antiphon.fabric.base import StageRequest
 from antiphon.fabric.replica_fabric import ReplicaFabric
 from antiphon.fabric.replica_link import ReplicaLimits
-from antiphon.models.base import Piece, Prompt
-from antiphon.models.toy.prompt import ToyPrompter
+from antiphon.families.toy.prompt import ToyPrompter
 from antiphon.offline import collect
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.stage import EngineStage
-from antiphon.types import AudioChunk, Samples, SpeechRequest
+from antiphon.stages.base import StageRequest
+from antiphon.stages.build import EngineStage
 from tests.fabric.replica_streams import (
     DEADLINE_S,
     TEXT,

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from antiphon.config.sources import load_settings
+from antiphon.contracts.picture_types import DiffusionParameters, Image, ImageRequest
+from antiphon.contracts.types import SpeechRequest
 from antiphon.offline import collect
-from antiphon.picture_types import DiffusionParameters, Image, ImageRequest
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.model_loading import ServedModels, load_models
 from antiphon.pipeline.speech.service import Speech
 from antiphon.placement.settings_placement import resolved
-from antiphon.types import SpeechRequest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 pytestmark = [

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.concurrency import Workers
+from antiphon.contracts.picture_types import Video
 from antiphon.media import video_codec
 from antiphon.media.video_codec import (
     RECIPES,
@@ -18,7 +19,6 @@ from antiphon.media.video_codec import (
     encode_video,
     encoded_video,
 )
-from antiphon.picture_types import Video
 
 AVAILABLE = [each for each in RECIPES if each.codec in av.codecs_available]
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from antiphon.contracts.types import Samples
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
-from antiphon.types import Samples
 
 RATE_HZ = 100
 DEVICES = (

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.types import Samples
 from antiphon.nn.padded_batches import PaddedPass
 from antiphon.nn.parallel_rows import ParallelRows
-from antiphon.types import Samples
 from tests.nn.test_padded_batches import DEVICES, RATE_HZ, halves, means, ramp
 
 FRAME_SAMPLES = 32

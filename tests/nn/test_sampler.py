@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.types import Sampling
 from antiphon.nn.backends import TorchBackend
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import (
@@ -23,7 +24,6 @@ from antiphon.nn.sampler import (
     sample,
     seed_words,
 )
-from antiphon.types import Sampling
 from tests.nn.chi_square import excess
 
 CPU = torch.device("cpu")

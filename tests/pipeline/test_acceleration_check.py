@@ -14,10 +14,10 @@ from antiphon.cli.serve import ServeFlags
 from antiphon.config import ModelSettings
 from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.config.sources import load_settings
+from antiphon.contracts.family import LoadContext
 from antiphon.errors import SettingsError
-from antiphon.models import registry
-from antiphon.models.registry import family
-from antiphon.models.spec import LoadContext
+from antiphon.families import registry
+from antiphon.families.registry import family
 from antiphon.pipeline import acceleration_check, runtime
 from antiphon.pipeline.acceleration_check import (
     accelerations_of,

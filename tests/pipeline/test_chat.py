@@ -7,13 +7,13 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from antiphon.chat_types import ChatRequest, ChatSampling, Message, TextDelta
 from antiphon.config import ModelSettings
 from antiphon.config.chat import ChatSettings
+from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message, TextDelta
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError, OverloadedError
-from antiphon.models.base import Prompt
 from antiphon.pipeline.chat import CHAT, ChatModel, Chats, collect_answer
-from antiphon.types import Ended
 
 TOY = ModelSettings(source="toy")
 GREEDY = ChatSampling(temperature=0.0)

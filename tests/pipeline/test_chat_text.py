@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.chat_types import TextDelta
-from antiphon.models.spec import LoadContext
-from antiphon.models.token_frame import MAX_LOGPROBS, TokenFrame
-from antiphon.models.toy.chat import ToyChatPrompter
+from antiphon.contracts.chat_types import TextDelta
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.token_frame import MAX_LOGPROBS, TokenFrame
+from antiphon.families.toy.chat import ToyChatPrompter
 from antiphon.pipeline.chat_text import AnswerText, StopSearch
 
 PIECES = st.lists(st.text("abc", max_size=4), max_size=8)

@@ -13,18 +13,18 @@ import pytest
 
 from antiphon.config import ModelSettings
 from antiphon.config.media import ImageSettings
+from antiphon.contracts.picture_types import DiffusionParameters, Image, ImageRequest, Progress
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Ended
 from antiphon.errors import (
     InvalidRequestError,
     OverloadedError,
     UnknownModelError,
     UnservedTaskError,
 )
-from antiphon.models.base import Prompt
-from antiphon.models.toy.denoiser import DenoisedPicture, ToyDenoiser
-from antiphon.picture_types import DiffusionParameters, Image, ImageRequest, Progress
+from antiphon.families.toy.denoiser import DenoisedPicture, ToyDenoiser
 from antiphon.pipeline.images import Images, ImageStream
 from antiphon.pipeline.pictures import ImageModel, check_parameters, check_size
-from antiphon.types import Ended
 
 TOY = ModelSettings(source="toy")
 DEADLINE_S = 20.0

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
+from antiphon.contracts.types import AudioChunk, Samples, SpeechRequest
 from antiphon.errors import SettingsError
-from antiphon.fabric.base import StageRequest
 from antiphon.pipeline.model_loading import load_models
 from antiphon.placement.settings_placement import resolved
-from antiphon.types import AudioChunk, Samples, SpeechRequest
+from antiphon.stages.base import StageRequest
 
 DEADLINE_S = 60.0
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.chat_types import ChatRequest, ChatSampling, Message, TextDelta
 from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.config.chat import ChatSettings
+from antiphon.contracts.chat import CHAT_VOICE
+from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message, TextDelta
+from antiphon.contracts.types import AudioChunk, Ended, PositionStates
 from antiphon.errors import ModelLoadError, UnknownVoiceError
-from antiphon.models.chat_spec import CHAT_VOICE
-from antiphon.models.registry import checkpoint_family, families
+from antiphon.families.registry import checkpoint_family, families
 from antiphon.pipeline.chat import CHAT, Chats, collect_answer
 from antiphon.pipeline.model_loading import ServedModels, load_all_tasks, served_tasks
 from antiphon.pipeline.own_voice import OwnVoice
-from antiphon.types import AudioChunk, Ended, PositionStates
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.contracts.types import SpeechRequest
 from antiphon.offline import Audio, collect
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.types import SpeechRequest
 from tests import paged
 
 TEXTS = [f"{name} has a word to say" for name in ("Ada", "Ben", "Cleo", "Dan", "Eve", "Fay")]

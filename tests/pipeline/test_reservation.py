@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from antiphon.concurrency import cancel_and_wait
+from antiphon.contracts.prompt import Admitted
+from antiphon.contracts.types import Ended
 from antiphon.errors import EngineError, OverloadedError
-from antiphon.fabric.base import StageItem
-from antiphon.models.base import Admitted
 from antiphon.pipeline.reservation import Reservation
+from antiphon.stages.base import StageItem
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended
 
 DEADLINE_S = 60.0
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings
-from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Piece, Prompt
-from antiphon.models.toy.prompt import ToyPrompter
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Ended, Samples, SpeechRequest
+from antiphon.families.toy.prompt import ToyPrompter
 from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.types import AudioChunk, Ended, Samples, SpeechRequest
+from antiphon.stages.base import StageRequest
 
 DEADLINE_S = 60.0
 TEXT = "la la la la la la"

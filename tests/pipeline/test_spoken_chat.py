@@ -6,14 +6,14 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from antiphon.chat_types import ChatEvent, ChatStream, TextDelta
 from antiphon.concurrency import merged
 from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.contracts.chat_types import ChatEvent, ChatStream, TextDelta
+from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest, Usage
 from antiphon.errors import EngineError, OverloadedError, UnknownVoiceError
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.spoken_chat import SpokenChat
-from antiphon.types import AudioChunk, Ended, SpeechRequest, Usage
 
 SENTENCE = "Here is the first sentence of the answer. And "
 REQUEST = SpeechRequest("", voice="sine", seed=3)

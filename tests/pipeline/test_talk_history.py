@@ -2,7 +2,7 @@
 
 import pytest
 
-from antiphon.chat_types import Message
+from antiphon.contracts.chat_types import Message
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.heard import HeardTranscript
 from antiphon.pipeline.talk_history import MAX_ITEMS, ROOT, TalkHistory, TalkItem

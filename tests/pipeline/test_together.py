@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from antiphon.contracts.prompt import Admitted
 from antiphon.errors import OverloadedError
-from antiphon.models.base import Admitted
 from antiphon.pipeline.together import together
 
 

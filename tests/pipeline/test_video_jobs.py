@@ -12,10 +12,10 @@ import pytest
 from antiphon.concurrency import Workers
 from antiphon.config import ModelSettings
 from antiphon.config.media import VideoSettings
+from antiphon.contracts.picture_types import VideoRequest
 from antiphon.errors import OverloadedError
+from antiphon.families.toy.denoiser import ToyDenoiser
 from antiphon.media.video_codec import encoded_video
-from antiphon.models.toy.denoiser import ToyDenoiser
-from antiphon.picture_types import VideoRequest
 from antiphon.pipeline import video_jobs
 from antiphon.pipeline.jobs import JobRunner
 from antiphon.pipeline.pictures import VideoModel

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from antiphon.config import ModelSettings
-from antiphon.models.registry import family
-from antiphon.models.spec import LoadContext
-from antiphon.pipeline.stage import engine_groups
+from antiphon.contracts.family import LoadContext
+from antiphon.families.registry import family
 from antiphon.placement.check import EngineRow, engine_row, notes, problems
 from antiphon.placement.documents import read_placement
 from antiphon.placement.model_placement import ModelPlacement
+from antiphon.stages.build import engine_groups
 
 PIPELINE = family("toy").tasks["speech"].pipeline
 KINDS = {spec.name: spec.kind for spec in PIPELINE}

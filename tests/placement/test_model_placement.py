@@ -3,10 +3,10 @@
 import pytest
 
 from antiphon.config import ModelSettings
+from antiphon.contracts.family import LoadContext
 from antiphon.errors import SettingsError
 from antiphon.fabric.base import Placement
-from antiphon.models.registry import family
-from antiphon.models.spec import LoadContext
+from antiphon.families.registry import family
 from antiphon.placement.documents import read_placement
 from antiphon.placement.model_placement import ModelPlacement
 

@@ -6,7 +6,7 @@ import pytest
 
 from antiphon.config.sources import load_settings
 from antiphon.errors import SettingsError
-from antiphon.models.registry import family
+from antiphon.families.registry import family
 from antiphon.placement.documents import read_placement
 from antiphon.placement.settings_placement import ServerPlacement, resolved, without_all
 

@@ -9,11 +9,11 @@ import yaml
 
 from antiphon.config import ModelSettings
 from antiphon.errors import SettingsError
-from antiphon.models.registry import family
-from antiphon.pipeline.stage import engine_groups
+from antiphon.families.registry import family
 from antiphon.placement.documents import read_placement
 from antiphon.placement.model_placement import ModelPlacement
 from antiphon.placement.stage_configs import Translation, translate
+from antiphon.stages.build import engine_groups
 
 SHAPES = Path(__file__).parent / "stage_configs"
 PIPELINE = family("toy").tasks["speech"].pipeline

@@ -9,9 +9,9 @@ import pytest
 import soxr
 
 from antiphon.config import ModelSettings, Settings
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 from tests.asr import RECOGNISER_RATE_HZ, heard_words, num_word_errors, transcribe, words
-from tests.models.kokoro.downloads import multilingual_recogniser, published_kokoro
+from tests.families.kokoro.downloads import multilingual_recogniser, published_kokoro
 from tests.servers import RunningServer, start_server, wait_until
 
 pytestmark = pytest.mark.slow  # a second of speech takes about a second of a core

@@ -8,9 +8,9 @@ import pytest
 
 from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.contracts.types import SpeechRequest
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.types import SpeechRequest
 from tests.asr import transcribe, words
 
 WHO = ("The teacher", "My brother", "A young doctor", "The old farmer", "Our neighbor", "The queen")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings, ModelsSettings, Settings
-from antiphon.types import Samples
+from antiphon.contracts.types import Samples
 from tests.asr import num_word_errors, transcribe, words
-from tests.models.causal_lm.downloads import published_smollm2
+from tests.families.causal_lm.downloads import published_smollm2
 from tests.servers import RunningServer, start_server, wait_until
 from tests.sockets import connected, messages
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.contracts.types import Caller
 from antiphon.storage.errors import StorageQuotaError, TooManyJobsError, UnknownJobError
 from antiphon.storage.job import JobKind, JobLimits
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.types import Caller
 from tests.storage.ledgers import FILE, PROGRESS, RESULT
 
 

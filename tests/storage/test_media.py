@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.contracts.types import OPERATOR, Caller
 from antiphon.errors import SettingsError
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.errors import StorageError, StorageFullError, UnknownMediaError
 from antiphon.storage.media import MediaLimits, MediaStore
-from antiphon.types import OPERATOR, Caller
 
 ALICE, BOB, NOBODY = Caller("alice"), Caller("bob"), Caller()
 

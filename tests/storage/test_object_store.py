@@ -9,10 +9,10 @@ from collections.abc import Generator
 import httpx
 import pytest
 
+from antiphon.contracts.types import OPERATOR
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.errors import StorageError, UnknownMediaError
 from antiphon.storage.media import MediaLimits, MediaStore
-from antiphon.types import OPERATOR
 
 s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed; the 'test' extra brings it")
 server = pytest.importorskip(

@@ -4,11 +4,11 @@ import pickle
 
 from prometheus_client import CollectorRegistry
 
+from antiphon.contracts.prompt import Piece
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import Scheduler
-from antiphon.models.base import Piece
 from antiphon.telemetry.engine_metrics import EngineCollector
 from antiphon.telemetry.engine_stats import EngineStats, Histogram
 from tests.engine.simulator import SimulatedDevice, Simulation, Traffic, VirtualClock

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from antiphon.contracts.types import AudioChunk, Ended, SpeechStream, Usage
 from antiphon.errors import EngineError, InvalidRequestError, OverloadedError
 from antiphon.telemetry import metrics as metrics_module
 from antiphon.telemetry.metrics import Metrics
 from antiphon.telemetry.picture_stats import PictureMetrics
 from antiphon.telemetry.process_state import ProcessState
 from antiphon.telemetry.stream_stats import StreamStats
-from antiphon.types import AudioChunk, Ended, SpeechStream, Usage
 
 MODEL = "toy"
 SAMPLE_RATE_HZ = 1000

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from antiphon.models.prepared import PreparedVoice
+from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.voices.cache import PreparedCache, model_identity
 
 

@@ -16,9 +16,9 @@ from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.recording import read_recording
 from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.config import ReferenceSettings
+from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
 from antiphon.sandbox.process import Sandbox
-from antiphon.types import Samples
 from antiphon.voices.recordings import Recordings
 from tests.recordings import RECORDING, RECORDING_URI, data_uri, wav
 from tests.servers import DEADLINE_S

@@ -18,8 +18,8 @@ pytest.importorskip("selenium", reason="selenium is not installed")
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from antiphon.chat_types import ChatRequest
 from antiphon.config import ServerSettings
+from antiphon.contracts.chat_types import ChatRequest
 from antiphon.pipeline.chat import ChatModel, Chats
 from tests.own_voices import VOICES, make_own_voice, start_own_voice
 from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until

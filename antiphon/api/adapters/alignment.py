@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
 
-from antiphon.types import AudioChunk, WordTime
+from antiphon.contracts.types import AudioChunk, WordTime
 
 _TOKEN = re.compile(r"\S+")
 _NOT_READ = re.compile(r"\W+")

@@ -26,10 +26,10 @@ from antiphon.api.state import ServerState
 from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
 from antiphon.audio.companding import Law, companded_wav_header
 from antiphon.audio.encode import AudioFormat
+from antiphon.contracts.types import Ended, SpeechRequest
+from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError
-from antiphon.models.well_formed import StrictModel
 from antiphon.pipeline.speech.text_stream import Utterance
-from antiphon.types import Ended, SpeechRequest
 
 router = APIRouter(tags=["deepgram"], route_class=JsonRoute)
 

@@ -18,7 +18,7 @@ from antiphon.api.schemas.elevenlabs import DialogueBody, ElevenlabsSpeechBody, 
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
 from antiphon.api.wire_format import WireFormat
-from antiphon.types import SpeechRequest, SpeechStream
+from antiphon.contracts.types import SpeechRequest, SpeechStream
 
 router = APIRouter(tags=["elevenlabs"], route_class=JsonRoute)
 

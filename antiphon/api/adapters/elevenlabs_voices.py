@@ -12,9 +12,9 @@ from antiphon.api.deps import Server
 from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.elevenlabs_voices import new_voice, voice_edit
 from antiphon.api.state import ServerState
+from antiphon.contracts.types import Voice
+from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.models.well_formed import StrictModel
-from antiphon.types import Voice
 from antiphon.voices.store import StoredVoice
 
 router = APIRouter(tags=["elevenlabs"], route_class=JsonRoute)

@@ -21,9 +21,9 @@ from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
 from antiphon.api.wire_format import WireFormat
 from antiphon.concurrency import cancel_and_wait
+from antiphon.contracts.types import Ended, SpeechRequest
 from antiphon.errors import RateLimitError
 from antiphon.pipeline.speech.text_stream import Utterance
-from antiphon.types import Ended, SpeechRequest
 
 router = APIRouter()
 

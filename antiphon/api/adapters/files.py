@@ -12,7 +12,7 @@ from antiphon.api.middleware import memory_budget
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.wire_format import WireFormat
-from antiphon.types import Ended, SpeechStream
+from antiphon.contracts.types import Ended, SpeechStream
 
 JSON_LINES = "application/x-ndjson"
 JsonLine = Callable[[bytes], bytes]

@@ -3,8 +3,8 @@
 import re
 
 from antiphon.api.state import ServerState
+from antiphon.contracts.languages import resolve_language
 from antiphon.errors import UnknownModelError
-from antiphon.models.languages import resolve_language
 
 _VENDOR_VOICES = re.compile(r"aura-.*|[A-Za-z0-9]{20}")
 """Deepgram's models, which are voices, and the ids of ElevenLabs."""

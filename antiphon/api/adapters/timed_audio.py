@@ -9,7 +9,7 @@ from antiphon.api.adapters.alignment import Alignment, SpokenText
 from antiphon.api.adapters.files import JSON_LINES, json_line, json_lines, json_whole
 from antiphon.api.state import ServerState
 from antiphon.api.wire_format import WireFormat
-from antiphon.types import SpeechStream
+from antiphon.contracts.types import SpeechStream
 
 More: TypeAlias = Callable[[], Mapping[str, Any]]
 """Returns further members of a piece's JSON."""

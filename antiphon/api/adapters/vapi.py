@@ -17,8 +17,8 @@ from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
-from antiphon.models.well_formed import StrictModel
-from antiphon.types import SpeechRequest
+from antiphon.contracts.types import SpeechRequest
+from antiphon.contracts.well_formed import StrictModel
 
 router = APIRouter(tags=["vapi"], route_class=JsonRoute)
 

@@ -7,9 +7,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.api.middleware.base import CALLER
+from antiphon.contracts.types import Caller
 from antiphon.telemetry import tracing
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Caller
 
 logger = logging.getLogger("antiphon.requests")
 

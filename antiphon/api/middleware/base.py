@@ -8,9 +8,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from antiphon.api.callers import address_of
 from antiphon.api.middleware.failed_keys import FailedKeys
 from antiphon.api.middleware.keys import KeyRing, given_key
+from antiphon.contracts.types import new_request_id
 from antiphon.errors import AuthenticationError
 from antiphon.telemetry.logs import request_scope
-from antiphon.types import new_request_id
 
 REQUEST_ID_HEADER = "X-Request-Id"
 CALLER = "antiphon.caller"

@@ -14,8 +14,8 @@ from pathlib import Path
 from starlette.datastructures import Headers
 
 from antiphon.config import ServerSettings
+from antiphon.contracts.types import OPERATOR, Caller
 from antiphon.errors import SettingsError
-from antiphon.types import OPERATOR, Caller
 
 _KEY_HEADERS = ("xi-api-key", "X-Vapi-Secret")
 KEY_SUBPROTOCOL = "openai-insecure-api-key."

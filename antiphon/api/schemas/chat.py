@@ -12,9 +12,9 @@ from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.api.schemas.pictures import MAX_INT64, unpacked
 from antiphon.api.schemas.speakable import Speakable
 from antiphon.audio.encode import AudioFormat
-from antiphon.chat_types import ChatRequest, ChatRole, ChatSampling, Message
+from antiphon.contracts.chat_types import ChatRequest, ChatRole, ChatSampling, Message
+from antiphon.contracts.types import new_seed
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.types import new_seed
 
 _ROLES: Mapping[str, ChatRole] = {
     "system": "system",

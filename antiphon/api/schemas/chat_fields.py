@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from antiphon.api.schemas.field_rules import Meaningless, Unserved
-from antiphon.models.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictModel
 
 _NO_GRAMMAR = Unserved("Answers follow no grammar.")
 _NO_TOOLS = Unserved("No model here calls tools.")

@@ -16,8 +16,8 @@ from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticOmit, core_schema
 
+from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError, listed, shortened
-from antiphon.models.well_formed import StrictModel
 
 _MAX_OFF_CHARACTERS = 32
 _EMPTY: tuple[Any, ...] = ("", [], {}, "null", "[]", "{}")  # the texts are of forms

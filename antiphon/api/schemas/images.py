@@ -7,11 +7,11 @@ from pydantic import BaseModel, Field, model_validator
 
 from antiphon.api.schemas.picture_fields import ImagePeerFields
 from antiphon.api.schemas.pictures import PictureBody
+from antiphon.contracts.picture_types import ImageRequest
+from antiphon.contracts.types import Usage, new_seed
 from antiphon.errors import InvalidRequestError
 from antiphon.media.image_codec import ImageFormat
-from antiphon.picture_types import ImageRequest
 from antiphon.pipeline.images import MAX_PREVIEWS, MAX_SEED
-from antiphon.types import Usage, new_seed
 
 Quality = Literal["auto", "low", "medium", "high", "standard", "hd"]
 Background = Literal["auto", "opaque", "transparent"]

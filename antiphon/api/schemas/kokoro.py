@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 from antiphon.api.schemas.peer_fields import NormalizationOptions
 from antiphon.api.schemas.speech import Text
 from antiphon.api.validation import validated
+from antiphon.contracts.languages import resolve_language
+from antiphon.contracts.types import SpeechRequest
+from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError
-from antiphon.models.languages import resolve_language
-from antiphon.models.well_formed import StrictModel
-from antiphon.types import SpeechRequest
 
 MAX_VOLUME = 10.0
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from antiphon.api.schemas.field_rules import KnownMembers, Meaningless, Unserved
-from antiphon.models.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictModel
 
 EVENT_CLIENT_FIELDS = frozenset({"non_streaming_mode", "extra_params", "speaker_embedding"})
 """Only vLLM-Omni has these; its clients read ``"stream": true`` as server-sent events."""

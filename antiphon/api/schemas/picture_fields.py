@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from antiphon.api.schemas.field_rules import Meaningless, Unserved
-from antiphon.models.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictModel
 
 _ONE_IMAGE = Unserved("Send one image, in 'input_reference'.")
 _NO_SOUND = "Videos have no sound."

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
+from antiphon.contracts.picture_types import DiffusionParameters
+from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.models.well_formed import StrictModel
-from antiphon.picture_types import DiffusionParameters
 
 MAX_INT64 = 2**63 - 1
 _MAX_SIDE = 65_536

@@ -8,7 +8,7 @@ from antiphon.config.speakable import (
     SaidUrl,
     SpeakableSettings,
 )
-from antiphon.models.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictModel
 
 
 class Speakable(StrictModel):

@@ -30,8 +30,9 @@ from antiphon.api.schemas.peer_fields import (
 )
 from antiphon.audio.encode import AudioFormat
 from antiphon.config import MAX_LUFS, MIN_LUFS, PEER_MODELS
+from antiphon.contracts.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
+from antiphon.contracts.well_formed import is_encodable
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.models.well_formed import is_encodable
 from antiphon.pipeline.speech.service import (
     MAX_SAMPLE_RATE_HZ,
     MAX_SPEED,
@@ -39,7 +40,6 @@ from antiphon.pipeline.speech.service import (
     MIN_SPEED,
 )
 from antiphon.pipeline.speech.voice_spellings import is_prefixed_voice
-from antiphon.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.validation import validated
-from antiphon.models.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictModel
 
 _DELIVERY = ("stream", "stream_format")
 _ANY_TEXT = "."

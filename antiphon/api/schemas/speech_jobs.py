@@ -10,8 +10,8 @@ from antiphon.api.schemas.error import ErrorDetail
 from antiphon.api.schemas.field_rules import KnownMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.validation import validated
+from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.models.well_formed import StrictModel
 from antiphon.storage.job import Job, JobState
 
 MAX_CHAPTERS = 1000

@@ -15,8 +15,8 @@ from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.validation import M, validated
 from antiphon.audio.encode import AudioFormat
+from antiphon.contracts.family import Task
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.models.spec import Task
 
 
 class SessionConfig(SpeechBody):

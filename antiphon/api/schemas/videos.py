@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.picture_fields import VideoPeerFields
 from antiphon.api.schemas.pictures import PictureBody
+from antiphon.contracts.picture_types import DiffusionParameters, VideoRequest
+from antiphon.contracts.pictures import PictureCapabilities
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.models.picture_spec import PictureCapabilities
-from antiphon.picture_types import DiffusionParameters, VideoRequest
 from antiphon.pipeline.videos import INPUT_REFERENCE
 from antiphon.storage.job import Job, JobState
 

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.engine.model_runner.slot_state import SlotState
-from antiphon.models.base import Piece, Prompt
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.packed_upload import PackedUpload
 

@@ -6,10 +6,10 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from antiphon.contracts.prompt import Piece
 from antiphon.engine.model_runner.ar_model import FAULT, FRAME, STOP, Frames, Inputs
 from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.models.base import Piece
 from antiphon.nn import kernels
 from antiphon.nn.packed_upload import PackedUpload
 

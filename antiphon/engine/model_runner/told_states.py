@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.contracts.types import PositionStates
 from antiphon.nn.host_device import Download
-from antiphon.types import PositionStates
 
 
 class ToldStates:

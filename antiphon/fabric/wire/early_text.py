@@ -6,7 +6,7 @@ from math import inf
 from time import monotonic
 from typing import TypeAlias
 
-from antiphon.models.base import Piece
+from antiphon.contracts.prompt import Piece
 
 RequestKey: TypeAlias = tuple[str, str]
 """The id of a stage, and that of a request at it."""

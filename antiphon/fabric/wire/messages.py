@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from antiphon.contracts.types import AudioChunk
 from antiphon.fabric.wire.safe_pickle import ForeignDataError, dumps, loads
-from antiphon.types import AudioChunk
 
 Buffer: TypeAlias = bytes | memoryview
 _ALIGNMENT = 16

@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
+from antiphon.contracts.family import LoadContext, StageSpec
+from antiphon.contracts.prompt import Piece
 from antiphon.errors import ReplicaLostError
-from antiphon.fabric.base import StageHandle, StageRequest, StageStream
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import WireTls, connect
-from antiphon.models.base import Piece
-from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.stages.base import StageHandle, StageRequest, StageStream
 from antiphon.telemetry.stage_status import StageStatus
 
 

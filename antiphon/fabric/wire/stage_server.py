@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from antiphon.contracts.family import LoadContext, StageSpec
+from antiphon.contracts.prompt import Piece
 from antiphon.errors import InvalidRequestError, ReplicaLostError
-from antiphon.fabric.base import Placement, StageHandle, StageRequest, StageStream
+from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.early_text import EarlyText, RequestKey
 from antiphon.fabric.wire.frames import WireLimits
@@ -16,8 +18,7 @@ from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, WireTls
 from antiphon.fabric.wire.stage_client import StageConnections, split_handle
 from antiphon.fabric.wire.status_push import StatusPusher
-from antiphon.models.base import Piece
-from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.stages.base import StageHandle, StageRequest, StageStream
 
 logger = logging.getLogger(__name__)
 

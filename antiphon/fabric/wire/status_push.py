@@ -5,9 +5,9 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from antiphon.fabric.base import StageHandle
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.rpc import RpcPeer
+from antiphon.stages.base import StageHandle
 from antiphon.telemetry.stage_status import StageStatus
 
 STATUS_S = 0.05

@@ -7,10 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from antiphon.audio.wav import num_channels, silence
-from antiphon.errors import InputTooLongError, RateLimitError
-from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
-from antiphon.types import (
+from antiphon.contracts.types import (
     AudioChunk,
     Ended,
     FinishReason,
@@ -19,6 +16,9 @@ from antiphon.types import (
     SpeechStream,
     Usage,
 )
+from antiphon.errors import InputTooLongError, RateLimitError
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
 
 
 @dataclass(frozen=True, slots=True)

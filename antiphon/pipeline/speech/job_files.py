@@ -7,10 +7,10 @@ from pathlib import Path
 
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder
 from antiphon.audio.wav import silence
+from antiphon.contracts.types import Samples
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobChapter, JobFile
-from antiphon.types import Samples
 
 CHAPTER_PAUSE_S = 1.0
 """Silence between two chapters of one file."""

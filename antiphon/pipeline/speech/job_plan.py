@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from antiphon.audio.encode import AudioFormat
+from antiphon.contracts.types import SpeechStream
 from antiphon.pipeline.job_work import JobAccount, JobPlace
 from antiphon.pipeline.speech.job_files import CHAPTER_PAUSE_S
 from antiphon.pipeline.speech.job_work import speak_job
 from antiphon.pipeline.speech.pauses import Pause, split_pauses
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.storage.job import JobResult
-from antiphon.types import SpeechStream
 
 # Slow speech takes about so long for a byte of UTF-8, whatever the script: letters of scripts with
 # few of them have one byte or two, syllables of Chinese and the like have three.

@@ -8,14 +8,14 @@ import numpy as np
 
 from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.prompt import Prompt, Prompter, VoiceNaming
+from antiphon.contracts.types import LoadProgress, SpeechRequest, Voice
 from antiphon.errors import UnknownVoiceError
 from antiphon.fabric.model_pool import ModelPool
-from antiphon.models.base import Prompt, Prompter, VoiceNaming
-from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.voice_spellings import other_spellings
 from antiphon.placement.model_placement import ModelPlacement
-from antiphon.types import LoadProgress, SpeechRequest, Voice
 
 SPEECH = "speech"
 DEFAULT_VOICE = "default"

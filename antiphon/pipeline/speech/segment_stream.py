@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from antiphon.concurrency import Workers
+from antiphon.contracts.prompt import Feed, LateText, Piece, Prompt, TextChecking
+from antiphon.contracts.types import AudioChunk, Ended, SpeechEvent, SpeechRequest, Usage, Voice
 from antiphon.errors import EngineError, RateLimitError
-from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.models.base import Feed, LateText, Piece, Prompt, TextChecking
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.pipeline.speech.text_plan import Segment
+from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.tracing import span
-from antiphon.types import AudioChunk, Ended, SpeechEvent, SpeechRequest, Usage, Voice
 
 T = TypeVar("T")
 

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 
 from antiphon.concurrency import Workers
 from antiphon.config import MAX_LUFS, MIN_LUFS, SpeechSettings
+from antiphon.contracts.languages import resolve_language
+from antiphon.contracts.options import read_options
+from antiphon.contracts.prompt import RequestChecking
+from antiphon.contracts.types import SpeechRequest, SpeechStream, Voice, new_request_id, new_seed
+from antiphon.contracts.well_formed import check_members, check_range
 from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.models.base import RequestChecking
-from antiphon.models.languages import resolve_language
-from antiphon.models.options import read_options
-from antiphon.models.well_formed import check_members, check_range
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
@@ -30,7 +31,6 @@ from antiphon.pipeline.speech.synthesis import Synthesis, SynthesisContext
 from antiphon.pipeline.speech.text_plan import TextPlanner
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import SpeechRequest, SpeechStream, Voice, new_request_id, new_seed
 
 logger = logging.getLogger(__name__)
 

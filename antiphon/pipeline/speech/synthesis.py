@@ -12,8 +12,18 @@ from functools import partial
 
 from antiphon.audio.wav import silence
 from antiphon.concurrency import Workers
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import (
+    AudioChunk,
+    Ended,
+    FinishReason,
+    SpeechEvent,
+    SpeechRequest,
+    SpeechStream,
+    Usage,
+    Voice,
+)
 from antiphon.errors import AntiphonError, OverloadedError, UnspeakableTextError
-from antiphon.models.base import Prompt
 from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.pauses import Pause
@@ -25,16 +35,6 @@ from antiphon.pipeline.speech.track import Track
 from antiphon.pipeline.speech.unspoken import joined, unspoken_words
 from antiphon.telemetry.metrics import Metrics
 from antiphon.telemetry.stream_stats import StreamStats
-from antiphon.types import (
-    AudioChunk,
-    Ended,
-    FinishReason,
-    SpeechEvent,
-    SpeechRequest,
-    SpeechStream,
-    Usage,
-    Voice,
-)
 
 ResolveVoice = Callable[[], Awaitable[tuple[SpeechRequest, Voice]]]
 

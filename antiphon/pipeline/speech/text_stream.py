@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 
 from antiphon.concurrency import cancel_and_wait
+from antiphon.contracts.types import SpeechRequest, SpeechStream
 from antiphon.errors import AntiphonError, InputTooLongError
 from antiphon.pipeline.speech.segmenter import MAX_CHARACTERS_AT_ONCE, pieces_of
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.synthesis import Synthesis
-from antiphon.types import SpeechRequest, SpeechStream
 
 BYTES_PER_CHARACTER = 64
 """Memory of text that waits to be spoken, where each short sentence is a segment."""

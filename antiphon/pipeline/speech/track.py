@@ -5,9 +5,9 @@ import numpy as np
 from antiphon.audio.chain import Chain
 from antiphon.audio.joining import Joiner
 from antiphon.concurrency import Workers
-from antiphon.models.spec import SpeechCapabilities
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.types import AudioChunk, Samples, SpeechRequest, WordTime
 from antiphon.pipeline.speech.text import Boundary
-from antiphon.types import AudioChunk, Samples, SpeechRequest, WordTime
 
 PAUSE_S = {
     Boundary.NONE: None,

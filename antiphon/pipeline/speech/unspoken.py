@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from antiphon.contracts.prompt import Prompter, TextChecking
+from antiphon.contracts.types import Voice
 from antiphon.errors import UnspeakableTextError
-from antiphon.models.base import Prompter, TextChecking
-from antiphon.types import Voice
 
 MAX_WORDS = 50
 MAX_WORD_CHARACTERS = 40

@@ -10,14 +10,14 @@ import numpy as np
 
 from antiphon.concurrency import Workers
 from antiphon.config import DataSettings
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.prompt import VoicePreparing
+from antiphon.contracts.types import OPERATOR, Caller, Samples, SpeechRequest, Voice
 from antiphon.errors import AntiphonError, InvalidRequestError, listed
-from antiphon.models.base import VoicePreparing
-from antiphon.models.prepared import PreparedVoice
 from antiphon.pipeline.speech.model import DEFAULT_VOICE, SpeechModel
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.errors import StorageError
 from antiphon.storage.voice_database import VoiceDatabase
-from antiphon.types import OPERATOR, Caller, Samples, SpeechRequest, Voice
 from antiphon.voices.cache import PreparedCache, model_identity
 from antiphon.voices.consents import ConsentStore
 from antiphon.voices.recordings import Recordings

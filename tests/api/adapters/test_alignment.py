@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.api.adapters.alignment import Alignment, SpokenText, TimedText
-from antiphon.types import AudioChunk, Ended, SpeechStream, WordTime
+from antiphon.contracts.types import AudioChunk, Ended, SpeechStream, WordTime
 
 RATE_HZ = 1000
 

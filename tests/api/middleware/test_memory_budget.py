@@ -20,13 +20,13 @@ from antiphon.api.options import FamilyOptions
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.config import LimitSettings
+from antiphon.contracts.types import AudioChunk, Ended, Samples, SpeechStream, Usage
 from antiphon.errors import (
     MemoryFullError,
     MemoryShareError,
     RequestTooLargeError,
     UnavailableError,
 )
-from antiphon.types import AudioChunk, Ended, Samples, SpeechStream, Usage
 from antiphon.voices.recordings import Recordings
 
 MIB = 1024 * 1024

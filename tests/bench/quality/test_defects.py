@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from antiphon.audio.utterance import collect
 from antiphon.bench.quality.defects import defects_of
 from antiphon.bench.quality.recording import SpeechRecording
+from antiphon.contracts.types import Samples, SpeechRequest
 from antiphon.pipeline.speech.service import Speech
-from antiphon.types import Samples, SpeechRequest
 from tests.speeches import kept
 
 RATE_HZ = 24_000

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.contracts.family import LoadContext
 from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner import kv_cache
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.plan import BlockCopy
-from antiphon.models.qwen3_tts.config import CheckpointTask
-from antiphon.models.qwen3_tts.runner import load_runner
-from antiphon.models.spec import LoadContext
+from antiphon.families.qwen3_tts.config import CheckpointTask
+from antiphon.families.qwen3_tts.runner import load_runner
 from antiphon.nn.attention import KVShape
 from antiphon.nn.packed_upload import PackedUpload
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.engine.model_runner.ar_model import (
     FRAME,
     STOP,
@@ -23,7 +24,6 @@ from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES, Start, StepPlan
-from antiphon.models.base import Piece, Prompt
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import gumbel_noise

@@ -1,7 +1,7 @@
 """Text that comes before its request is kept; text after its end is dropped; both bounded."""
 
+from antiphon.contracts.prompt import Piece
 from antiphon.fabric.wire.early_text import EarlyText
-from antiphon.models.base import Piece
 
 KEY = "stage", "req"
 

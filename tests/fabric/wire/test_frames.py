@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.contracts.types import AudioChunk, Ended, WordTime
 from antiphon.fabric.wire.frames import FrameReader, FrameWriter, WireLimits
 from antiphon.fabric.wire.messages import Message, MessageKind, decode, encode
 from antiphon.fabric.wire.safe_pickle import ForeignDataError
-from antiphon.types import AudioChunk, Ended, WordTime
 from tests.fabric.test_pickling import assert_equal
 
 LIMITS = WireLimits(max_frame_bytes=1000, max_message_bytes=100_000)

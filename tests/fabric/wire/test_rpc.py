@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from antiphon.contracts.types import AudioChunk
 from antiphon.errors import EngineError, OverloadedError, ReplicaLostError, UnknownVoiceError
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers
 from antiphon.fabric.wire.safe_pickle import ForeignDataError
-from antiphon.types import AudioChunk
 from tests.fabric.wire.peers import LOOPS, calls, connected, run, streams, turns, until
 
 CHUNK = AudioChunk(np.zeros(7680, np.float32), 24_000, 4)

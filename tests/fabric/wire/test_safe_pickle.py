@@ -12,14 +12,14 @@ import pytest
 
 from antiphon import errors
 from antiphon.concurrency import Workers
+from antiphon.contracts.family import Family, LoadContext
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.faults import fault_of
 from antiphon.errors import AntiphonError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.wire.safe_pickle import ForeignDataError, dumps, loads
-from antiphon.models.registry import FAMILIES, families
-from antiphon.models.spec import Family, LoadContext
+from antiphon.families.registry import FAMILIES, families
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
 from tests.fabric.test_pickling import CROSSING, ERRORS, assert_equal, made

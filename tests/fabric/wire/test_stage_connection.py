@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest
 from antiphon.errors import InvalidRequestError, ReplicaLostError
-from antiphon.fabric.base import Placement, StageItem, StageRequest
+from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.stage_client import StageConnection, remote_handle
 from antiphon.fabric.wire.stage_server import StageServer
-from antiphon.models.base import Prompt
-from antiphon.models.registry import resolve
-from antiphon.models.spec import LoadContext
-from antiphon.pipeline.stage import build_stage, engine_groups
-from antiphon.types import AudioChunk, Ended, SpeechRequest
+from antiphon.families.registry import resolve
+from antiphon.stages.base import StageItem, StageRequest
+from antiphon.stages.build import build_stage, engine_groups
 from tests.fabric.replicas import UNLIMITED
 
 DEADLINE_S = 30.0

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from antiphon.bench.random_model import random_checkpoint
+from antiphon.contracts.family import ItemKind, LoadContext, Ref, StageKind, StageSpec, Task
+from antiphon.contracts.prompt import Feed, Piece, Prompt
+from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
-from antiphon.fabric.base import Stage, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire import status_push
 from antiphon.fabric.wire.stage_client import StageConnection, remote_handle
 from antiphon.fabric.wire.stage_server import StageServer
-from antiphon.models.base import Feed, Piece, Prompt
-from antiphon.models.registry import resolve
-from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec, Task
-from antiphon.pipeline.stage import build_stage, engine_groups
+from antiphon.families.registry import resolve
+from antiphon.stages.base import Stage, StageItem, StageRequest
+from antiphon.stages.build import build_stage, engine_groups
 from antiphon.telemetry.stage_status import Publish, StageStatus
-from antiphon.types import AudioChunk, SpeechRequest
 from tests.fabric.refusing_stage import RefusingStage
 from tests.fabric.wire.peers import TOKEN, run, turns, until
 

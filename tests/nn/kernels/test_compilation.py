@@ -14,15 +14,15 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
-from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.runner import load_runner
-from antiphon.models.spec import LoadContext
+from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.runner import load_runner
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.row_writer import RowWriter
 from tests.engine.drive import Drive
-from tests.models.qwen3_tts.lm import made_prompt
+from tests.families.qwen3_tts.lm import made_prompt
 from tests.nn.kernels.compiler import H200, Compiler, compiling
 
 

@@ -13,12 +13,12 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.engine.model_runner.ar_model import Frames
-from antiphon.models.qwen3_tts.checkpoint_schema import Layout, main_layout
-from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
-from antiphon.models.qwen3_tts.language_model import FusedLanguageModel
-from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
-from antiphon.models.qwen3_tts.random_configs import Size
-from antiphon.models.qwen3_tts.talker import Talker, load_predictor
+from antiphon.families.qwen3_tts.checkpoint_schema import Layout, main_layout
+from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
+from antiphon.families.qwen3_tts.language_model import FusedLanguageModel
+from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
+from antiphon.families.qwen3_tts.random_configs import Size
+from antiphon.families.qwen3_tts.talker import Talker, load_predictor
 from antiphon.nn.attention import DecodeAttention, PagedCache, PrefillAttention, Tokens
 from antiphon.nn.kernels.fused_linear import FusedLinear, scale
 from tests.nn.kernels.compiler import CARDS, Card, compiling

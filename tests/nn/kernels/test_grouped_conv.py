@@ -10,7 +10,7 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
-from antiphon.models.cosyvoice3.dit_fused import FusedPosition
+from antiphon.families.cosyvoice3.dit_fused import FusedPosition
 from antiphon.nn.kernels import grouped_conv
 from antiphon.nn.stream_conv import StreamConv, StreamState
 

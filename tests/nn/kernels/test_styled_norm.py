@@ -9,8 +9,8 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
-from antiphon.models.kokoro.padding import PaddedRows
-from antiphon.models.kokoro.styled_layers import StyledInstanceNorm
+from antiphon.families.kokoro.padding import PaddedRows
+from antiphon.families.kokoro.styled_layers import StyledInstanceNorm
 from antiphon.nn import kernels
 from antiphon.nn.kernels import styled_norm as module
 

@@ -13,13 +13,13 @@ import soundfile
 from antiphon.audio.encode import AudioFormat
 from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, Settings, SpeechSettings
-from antiphon.models.spec import SpeechCapabilities
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.types import AudioChunk, SpeechRequest, Voice
 from antiphon.pipeline.speech.job_files import JobFiles
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.service import Speech
 from antiphon.storage.blobs import BlobStore
-from antiphon.types import AudioChunk, SpeechRequest, Voice
 from tests import two_channels
 from tests.servers import start_server
 

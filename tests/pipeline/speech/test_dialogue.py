@@ -7,10 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from antiphon.contracts.types import (
+    AudioChunk,
+    Ended,
+    Samples,
+    SpeechRequest,
+    SpeechStream,
+    WordTime,
+)
 from antiphon.errors import InputTooLongError, InvalidRequestError, RateLimitError
 from antiphon.pipeline.speech.dialogue import Dialogue
 from antiphon.pipeline.speech.service import Speech
-from antiphon.types import AudioChunk, Ended, Samples, SpeechRequest, SpeechStream, WordTime
 from tests import speeches
 
 RATE_HZ = 16_000

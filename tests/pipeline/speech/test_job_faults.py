@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from antiphon.errors import EngineError
-from antiphon.fabric.base import StageRequest
 from antiphon.pipeline import jobs as jobs_module
 from antiphon.pipeline.job_work import DiskBudget
+from antiphon.stages.base import StageRequest
 from antiphon.storage import disk_reserve as reserve_module
 from antiphon.storage.errors import StorageError
 from antiphon.storage.job import Job, JobLimits, JobState

@@ -13,19 +13,19 @@ from antiphon.audio.encode import AudioFormat
 from antiphon.audio.utterance import collect
 from antiphon.audio.wav import pcm16
 from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import EngineError
-from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.pipeline.jobs import JobRunner
 from antiphon.pipeline.speech.job_files import CHAPTER_PAUSE_S
 from antiphon.pipeline.speech.job_plan import Chapter, ChapterPart, JobPlan
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.service import Speech
+from antiphon.stages.base import StageRequest, StageStream
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.errors import StorageFullError
 from antiphon.storage.job import Job, JobLimits, JobState
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.types import SpeechRequest
 
 BLANK_LINES = "\n" * 60  # so many that the text does not fit one segment
 TEXTS = (

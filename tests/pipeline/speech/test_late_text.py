@@ -13,18 +13,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from antiphon.audio.utterance import collect
-from antiphon.models.base import LateText
-from antiphon.models.registry import families
-from antiphon.pipeline.speech.model import SPEECH
-from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.text_stream import SpeechSession
-from antiphon.types import (
+from antiphon.contracts.prompt import LateText
+from antiphon.contracts.types import (
     AudioChunk,
     Ended,
     Samples,
     Sampling,
     SpeechRequest,
 )
+from antiphon.families.registry import families
+from antiphon.pipeline.speech.model import SPEECH
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.text_stream import SpeechSession
 from tests.pipeline.speech.text_streams import (
     LONG_SEED,
     MAX_FRAMES,

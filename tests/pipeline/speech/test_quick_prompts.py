@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from antiphon.concurrency import num_usable_cores
+from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.pipeline.speech.service import Speech
-from antiphon.types import Sampling, SpeechRequest, Voice
 from tests.pipeline.speech.text_streams import said
 from tests.servers import DEADLINE_S
 from tests.speeches import KeptSpeech, kept

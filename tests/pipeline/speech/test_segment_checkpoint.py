@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from antiphon.concurrency import Workers
+from antiphon.contracts.types import AudioChunk, Ended, Usage
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints, SegmentDone
 from antiphon.pipeline.speech.text_plan import Segment
-from antiphon.types import AudioChunk, Ended, Usage
 
 
 @pytest.mark.parametrize("num_words", [0, 2, 101])

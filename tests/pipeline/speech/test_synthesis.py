@@ -12,14 +12,14 @@ import pytest
 from antiphon.audio.joining import Joiner
 from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import RateLimitError
-from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.pipeline.speech.text import segments as split_text
 from antiphon.pipeline.speech.track import PAUSE_S
-from antiphon.types import AudioChunk, SpeechRequest
+from antiphon.stages.base import StageRequest, StageStream
 
 LONG = "\n\n".join(f"{name} paragraph. {'It goes on and on. ' * 8}" for name in ("A", "B", "C"))
 ONE = SpeechRequest("Just one segment.", seed=7)

@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 
 from antiphon.audio.joining import Joiner
 from antiphon.audio.utterance import Audio, collect
-from antiphon.errors import (
-    InputTooLongError,
-    InvalidRequestError,
-    UnspeakableTextError,
-)
-from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
-from antiphon.pipeline.speech.text_stream import SpeechSession
-from antiphon.pipeline.speech.track import PAUSE_S
-from antiphon.types import (
+from antiphon.contracts.types import (
     AudioChunk,
     Ended,
     Samples,
     SpeechRequest,
     WordTime,
 )
+from antiphon.errors import (
+    InputTooLongError,
+    InvalidRequestError,
+    UnspeakableTextError,
+)
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
+from antiphon.pipeline.speech.text_stream import SpeechSession
+from antiphon.pipeline.speech.track import PAUSE_S
+from antiphon.stages.base import StageRequest, StageStream
 from tests.pipeline.speech.text_streams import LONG_SEED, TEXT, ask, heard, said, until
 from tests.speeches import MAX_CHARACTERS, KeptSpeech, on
 

@@ -8,14 +8,15 @@ import numpy as np
 
 from antiphon.concurrency import num_usable_cores
 from antiphon.config import ModelSettings, SpeechSettings
-from antiphon.fabric.base import Placement, StageHandle
+from antiphon.contracts.family import LoadContext, StageSpec
+from antiphon.contracts.types import AudioChunk, SpeechRequest
+from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool
-from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.stage import build_stage
-from antiphon.types import AudioChunk, SpeechRequest
+from antiphon.stages.base import StageHandle
+from antiphon.stages.build import build_stage
 
 DEADLINE_S = 60.0
 

@@ -7,8 +7,8 @@ import pytest
 
 from antiphon import Antiphon, SpeechRequest
 from antiphon.config import SpeechSettings
+from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Samples
 from tests.audio.ebur128 import loudness_of
 
 TEXT = (

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
-from antiphon.types import (
+from antiphon.contracts.types import (
     Ended,
     Samples,
     Sampling,
     SpeechRequest,
 )
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
 
 TEXT = (
     "Hello there, this is a clause of some length, and it goes on. I met Dr. Smith today!"

@@ -1,0 +1,1 @@
+"""Types and protocols that the engine, codecs, stages, fabrics and families share."""

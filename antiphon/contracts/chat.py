@@ -1,0 +1,192 @@
+"""What a family declares and implements of tasks that write, without torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from antiphon.contracts.chat_types import ChatRequest, ChatSampling
+from antiphon.contracts.family import Capabilities
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import PositionStates, Voice
+from antiphon.errors import InvalidRequestError
+
+MAX_BIASES = 1024
+_NEVER = -1e4
+"""A bias that no logit makes up for, and that every type of a GPU holds."""
+"""Tokens of one request whose logits can be biased."""
+NEUTRAL_SAMPLING = ChatSampling(
+    temperature=1.0,
+    top_p=1.0,
+    top_k=0,
+    min_p=0.0,
+    presence_penalty=0.0,
+    frequency_penalty=0.0,
+    repetition_penalty=1.0,
+    logit_bias={},
+)
+"""The model's own distribution, every field set."""
+CHAT_VOICE = "chat_voice"
+"""The task of a model that says with its own voice what it writes in the task of chats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatCapabilities(Capabilities):
+    """What a loaded model can do in the task of chats.
+
+    Attributes:
+        sampling: defaults of the checkpoint, every field set.
+        max_positions: of prompt and answer together.
+        vocab_size: ids of tokens are below it.
+        logprobs: whether it tells logarithms of probabilities.
+        thinks: whether an answer may begin with thoughts, between ``<think>`` and ``</think>``.
+        eos_ids: tokens that end an answer, as far as they are known before.
+    """
+
+    sample_request: ChatRequest
+    sampling: ChatSampling
+    max_positions: int
+    vocab_size: int
+    logprobs: bool = True
+    thinks: bool = False
+    eos_ids: tuple[int, ...] = ()
+
+
+class Detokenizer(Protocol):
+    """Turns the tokens of one answer into text, one after the other."""
+
+    def push(self, token: int) -> str:
+        """Return the text that is certain by now, "" within a character or a control token."""
+        ...
+
+    def flush(self) -> str:
+        """Return what is left at the end: U+FFFD for bytes that are no character."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerVoiceRequest:
+    """An answer that is said while it is written.
+
+    Attributes:
+        states: that the writing model tells of its prompt.
+        voice: id of one of the model's own.
+    """
+
+    states: PositionStates
+    voice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerVoiceCapabilities(Capabilities):
+    """How a loaded model can say its answers.
+
+    Attributes:
+        sample_rate_hz: of the audio.
+        voices: never empty; the first one is the default.
+        instructions: the system prompt after which the model was trained to speak; "": any.
+    """
+
+    sample_request: AnswerVoiceRequest
+    sample_rate_hz: int
+    voices: tuple[Voice, ...]
+    instructions: str = ""
+
+
+class AnswerVoicePrompter(Protocol):
+    """Turns what a writing model tells of its states into prompts and pieces of its voice; pure."""
+
+    @property
+    def capabilities(self) -> AnswerVoiceCapabilities:
+        """What the loaded checkpoint can do."""
+        ...
+
+    def build(self, request: AnswerVoiceRequest, seed: int) -> Prompt:
+        """Build the prompt of an answer of which nothing is known yet."""
+        ...
+
+    def piece(self, states: PositionStates | None, num_before: int) -> Piece:
+        """Return what more of the answer means to the voice; ``None``: the answer is complete.
+
+        Args:
+            states: told of the answer, in order.
+            num_before: positions of it that were told before.
+        """
+        ...
+
+
+class ChatPrompter(Protocol):
+    """Turns conversations into prompts; pure, and called in worker threads."""
+
+    @property
+    def capabilities(self) -> ChatCapabilities:
+        """What the loaded checkpoint can do."""
+        ...
+
+    def build(self, request: ChatRequest, seed: int) -> Prompt:
+        """Render the checkpoint's chat template and tokenize.
+
+        `Prompt.sampling.max_frames` is the limit of the answer's tokens, ``max_tokens`` or what the
+        context has room for. The stage's frames are those of `antiphon.contracts.token_frame`; it
+        ends with "stop" at a token that ends the answer, which is no frame, and with "length" at
+        the limit.
+
+        Raises:
+            InvalidRequestError: the messages are not what the template takes, or do not fit.
+        """
+        ...
+
+    def in_thought(self, prompt: Prompt) -> bool:
+        """Return whether a prompt ends with ``<think>``: its answer begins within thoughts."""
+        ...
+
+    def detokenizer(self) -> Detokenizer:
+        """Return a fresh one."""
+        ...
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token stands for."""
+        ...
+
+
+def answer_limit(request: ChatRequest, num_tokens: int, max_positions: int) -> int:
+    """Return how many tokens an answer may have: what is asked for, or what there is room for.
+
+    Args:
+        request: with the limit, if it has one.
+        num_tokens: of its prompt.
+        max_positions: of prompt and answer together.
+
+    Raises:
+        InvalidRequestError: they do not fit.
+    """
+    room = max_positions - num_tokens
+    if room < (request.max_tokens or 1):
+        wanted = f" and {request.max_tokens} of the answer" if request.max_tokens else ""
+        raise InvalidRequestError(
+            f"This model's context has room for {max_positions} tokens, and the messages have"
+            f" {num_tokens}{wanted}. Shorten the messages, or ask for a shorter answer.",
+            param="messages" if room < 1 else "max_tokens",
+            code="context_length_exceeded",
+        )
+    return request.max_tokens or room
+
+
+def complete_sampling(request: ChatRequest, capabilities: ChatCapabilities) -> ChatSampling:
+    """Return how a request's tokens are drawn, every field set.
+
+    Raises:
+        InvalidRequestError: ``logit_bias`` has too many tokens, or one that there is not.
+    """
+    sampling = request.sampling.with_defaults(capabilities.sampling)
+    biases: Mapping[int, float] = sampling.logit_bias or {}
+    if len(biases) > MAX_BIASES:
+        message = f"logit_bias must have at most {MAX_BIASES} tokens, but has {len(biases)}."
+        raise InvalidRequestError(message, param="logit_bias")
+    for token in biases:
+        if not 0 <= token < capabilities.vocab_size:
+            last = capabilities.vocab_size - 1
+            message = f"logit_bias names token {token}; the model has 0 to {last}."
+            raise InvalidRequestError(message, param="logit_bias")
+    if request.ignores_eos:
+        biases = {**biases, **dict.fromkeys(capabilities.eos_ids, _NEVER)}
+    return replace(sampling, logit_bias=dict(biases))

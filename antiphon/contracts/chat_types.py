@@ -1,0 +1,140 @@
+"""Frozen vocabulary of chats: what is asked of a model that writes, and what it answers."""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import asdict as fields_of
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from antiphon.contracts.types import Ended, FinishReason, Usage, new_request_id
+
+ChatRole: TypeAlias = Literal["system", "user", "assistant"]
+"""``developer`` of the wire is ``system`` here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a conversation, of text alone."""
+
+    role: ChatRole
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSampling:
+    """How tokens are drawn; ``None`` means the checkpoint's default.
+
+    Attributes:
+        temperature: 0 takes the most likely token.
+        top_k: 0: all tokens.
+        presence_penalty: taken off the logit of each token that the answer has already.
+        frequency_penalty: likewise, as often as it has it.
+        repetition_penalty: divides positive logits of tokens of prompt and answer, and multiplies
+            negative ones.
+        logit_bias: added to the logits of tokens, by id.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: Mapping[int, float] | None = None
+
+    def with_defaults(self, defaults: "ChatSampling") -> "ChatSampling":
+        """Return these parameters, and ``defaults`` where they are ``None``."""
+        given = {name: value for name, value in fields_of(self).items() if value is not None}
+        return replace(defaults, **given)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One answer to be written.
+
+    Attributes:
+        messages: the conversation; the last one is to be answered.
+        model: a served model's name; ``None`` is the default one.
+        max_tokens: of the answer; ``None``: as many as the context has room for.
+        stop: texts before which the answer ends; they are not part of it.
+        seed: makes the answer repeatable; ``None`` draws one.
+        sampling: overrides of the checkpoint's defaults.
+        num_logprobs: of the likeliest tokens told beside each token, 0 to 20; ``None``: no
+            logarithms of probabilities at all.
+        template_kwargs: of the checkpoint's chat template: texts, numbers, truths or ``None``.
+        ignores_eos: whether no token that ends the answer is drawn.
+        is_live: whether somebody waits for it; otherwise its priority is offline.
+        is_spoken: whether the model tells its states too, from which its own voice is made.
+        id: names the request in logs, metrics and the engine.
+    """
+
+    messages: tuple[Message, ...]
+    model: str | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    sampling: ChatSampling = ChatSampling()
+    num_logprobs: int | None = None
+    template_kwargs: Mapping[str, object] = field(default_factory=dict)
+    ignores_eos: bool = False
+    is_live: bool = True
+    is_spoken: bool = False
+    id: str = field(default_factory=new_request_id)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token of an answer, or one that might have been.
+
+    Attributes:
+        token: its text; bytes that are no character by themselves are U+FFFD here.
+        content: its bytes.
+        logprob: natural logarithm of its probability, before penalties and temperature.
+        top: the likeliest tokens in its place, the likeliest first; empty within ``top``.
+    """
+
+    token: str
+    content: bytes
+    logprob: float
+    top: "tuple[TokenLogprob, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A part of an answer: all deltas joined are the whole, and none ends within a character.
+
+    Attributes:
+        text: not empty, but where only ``logprobs`` or thoughts are told.
+        num_tokens: that it was made of.
+        logprobs: of these tokens, if they were asked for.
+        reasoning: what the model thinks before it answers.
+    """
+
+    text: str
+    num_tokens: int = 1
+    logprobs: tuple[TokenLogprob, ...] = ()
+    reasoning: str = ""
+
+
+ChatEvent: TypeAlias = TextDelta | Ended
+ChatStream: TypeAlias = AsyncGenerator[ChatEvent, None]
+ChatStreams: TypeAlias = AsyncGenerator[tuple[int, ChatEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """A whole answer.
+
+    Attributes:
+        text: of the new message.
+        finish_reason: "stop", or "length" at the limit of tokens.
+        usage: tokens read and written.
+        logprobs: of its tokens, if they were asked for.
+        reasoning: what the model thought before it.
+    """
+
+    text: str
+    finish_reason: FinishReason
+    usage: Usage
+    logprobs: tuple[TokenLogprob, ...] = ()
+    reasoning: str = ""

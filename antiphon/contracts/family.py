@@ -1,0 +1,349 @@
+"""What a family declares, as data: what it can do, which stages it has and where their code is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from pydantic import BaseModel
+
+from antiphon.config import ModelSettings
+from antiphon.config.diffusion import Acceleration, DiffusionSettings
+from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
+from antiphon.contracts.options import NoOptions
+from antiphon.contracts.types import (
+    LoadProgress,
+    Sampling,
+    SpeechRequest,
+    Voice,
+)
+from antiphon.errors import how_to_install
+
+
+class StageKind(StrEnum):
+    """How a stage is driven; the pipeline holds one driver for each kind."""
+
+    AUTOREGRESSIVE = "autoregressive"  # an engine steps a `Runner`
+    DECODER = "decoder"  # a `StreamingDecoder`, which carries state per request
+    GENERATOR = "generator"  # a `StageGenerator`, which owns its loop
+    DIFFUSION = "diffusion"  # a `Denoiser`, which the driver steps for many requests
+    ENCODER = "encoder"  # a `BatchEncoder` or a `StageGenerator`, of what requests bring
+
+
+class ItemKind(StrEnum):
+    """What flows into and out of a stage."""
+
+    TEXT = "text"
+    TOKENS = "tokens"
+    FRAMES = "frames"  # of codes or latents, one for each step of an autoregressive stage
+    LATENTS = "latents"
+    AUDIO = "audio"
+    IMAGE = "image"
+    VIDEO = "video"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadContext:
+    """Where and how a model is loaded; the only argument of every factory.
+
+    It can be pickled, but for `progress`: a fabric that crosses a process replaces that.
+
+    Attributes:
+        path: a checkpoint's directory, or ``None`` for a family that ships its weights.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``.
+        dtype: ``"auto"``, ``"bfloat16"`` or ``"float32"``.
+        max_slots: requests that one stage works on at the same time.
+        cache_bytes: for keys, values and the like of requests; ``None``: the family decides.
+        memory_utilization: share of a GPU's memory that may be in use once all is loaded; the cache
+            takes what is left of it. ``None``: the cache has its usual size.
+        memory_fraction: of a GPU's memory that this process may use there; ``None``: all.
+        is_deterministic: whether a request's numbers must not depend on its company at all.
+        admission: limits of the requests that a stage admits; ``None``: the defaults.
+        playback: sizes of the codec's chunks; ``None``: the defaults.
+        diffusion: how models that denoise are run.
+        trusts_remote_code: whether Python code that a checkpoint brings may be run.
+        tasks: names of those that are served; none: all that the checkpoint has what they need for.
+        progress: called with the progress of loading; ``None``: not reported.
+    """
+
+    path: Path | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    max_slots: int = ModelSettings().max_slots
+    cache_bytes: int | None = None
+    memory_utilization: float | None = None
+    memory_fraction: float | None = None
+    is_deterministic: bool = False
+    admission: "AdmissionLimits | None" = None
+    playback: "PlaybackPolicy | None" = None
+    diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
+    trusts_remote_code: bool = False
+    tasks: tuple[str, ...] = ()
+    progress: LoadProgress | None = None
+
+    def progress_of(self, part: str) -> Callable[[int, int], None] | None:
+        """Return the progress callback of one part, by the name that it is shown with."""
+        return None if self.progress is None else partial(self.progress, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An object, named as ``"module:attribute"`` and imported on use: declaring stays cheap."""
+
+    target: str
+
+    def resolve(self) -> Any:
+        return resolve_name(self.target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a loaded model can do in one task; requests outside it are refused before any work.
+
+    Attributes:
+        sample_request: one that it can serve with nothing added, to warm up and to measure.
+        needs_encoder: whether the task's encoder is needed; the prompter is an `EncoderClient`.
+    """
+
+    sample_request: Any
+    needs_encoder: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeechCapabilities(Capabilities):
+    """What a loaded model can do in the task of speech.
+
+    Attributes:
+        sample_rate_hz: of the audio it makes.
+        channels: of the audio, 1 or 2; with 2, samples have the shape ``[num_samples, 2]``.
+        voices: never empty; the first one is the default.
+        languages: accepted values of ``language`` (lower case); empty if it cannot be chosen.
+        instructions: whether ``instructions`` changes the voice.
+        cloning: whether it speaks with voices of recordings; its prompter then is `VoicePreparing`.
+        max_segment_characters: a text of up to so many is one prompt, as it is; longer text is
+            split. With ``late_text`` a segment may be half as long again, since it ends where text
+            is that has been read by then.
+        word_times: whether its chunks carry the times of words, for requests that ask for them.
+        late_text: whether text may arrive while it is spoken; the prompter is a `LateText` then.
+        voice_fields: request fields and options that bring the voice along; beside one of them an
+            unknown name of a voice means nothing.
+        streams_bytes: whether clients made for the model read ``"stream": true`` as the file's
+            bytes, not as server-sent events.
+        quick_characters: a prompt of fewer, without a recording, is built in a millisecond at most:
+            at once then, since a thread's turn is waited for as long.
+    """
+
+    sample_request: SpeechRequest = SpeechRequest("Ready.")
+    sample_rate_hz: int
+    voices: tuple[Voice, ...]
+    languages: tuple[str, ...] = ()
+    instructions: bool = False
+    cloning: bool = False
+    max_segment_characters: int = 1000
+    word_times: bool = False
+    late_text: bool = False
+    channels: int = 1
+    voice_fields: tuple[str, ...] = ()
+    streams_bytes: bool = False
+    quick_characters: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.voices:
+            raise ValueError("a model needs at least one voice")
+        if self.channels not in (1, 2):
+            raise ValueError("speech has 1 or 2 channels: MP3 and others have no more")
+
+    def brings_voice(self, request: SpeechRequest) -> bool:
+        """Whether a request says who speaks by other means than a name."""
+        said = {"instructions": request.instructions, **request.options}
+        return any(said.get(name) is not None for name in self.voice_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpec:
+    """A part of a pipeline that can be placed and replicated.
+
+    Attributes:
+        name: unique in its pipeline.
+        kind: what drives it.
+        consumes: what flows in: of a first stage, what its prompts are made of.
+        produces: what flows out.
+        factory: takes a `LoadContext` and returns what the driver of its kind is given.
+        max_concurrency: requests that it can work on at once; ``None``: as many as the context
+            has slots.
+        weights: patterns of the checkpoint's files that it loads, such as ``"*.safetensors"``.
+    """
+
+    name: str
+    kind: StageKind
+    consumes: ItemKind
+    produces: ItemKind
+    factory: Ref
+    max_concurrency: int | None = None
+    weights: tuple[str, ...] = ()
+
+    def num_bytes(self, context: LoadContext) -> int:
+        """Estimate the memory that it needs: its weights as stored, and a cache of a set size."""
+        is_cached = self.kind in (StageKind.AUTOREGRESSIVE, StageKind.DIFFUSION)
+        num_bytes = (context.cache_bytes or 0) if is_cached else 0
+        if context.path is not None:
+            files = {file for pattern in self.weights for file in context.path.glob(pattern)}
+            num_bytes += sum(file.stat().st_size for file in files)
+        return num_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A kind of request that a family serves.
+
+    Attributes:
+        request: its type.
+        prompter: takes a `LoadContext`, returns what has `Capabilities` and builds prompts: in the
+            task of speech a `Prompter`.
+        pipeline: the stages, first to last; each consumes what the one before produces.
+        encoder: a stage beside them, for the prompter, which encodes what requests bring.
+        condition: takes a checkpoint's directory, returns whether that has what the task needs;
+            ``None``: every one has.
+        options: request fields that only this family knows.
+        recordings: names of those options that are recordings. They reach the prompter as samples
+            (mono, at the model's rate, read-only) or as a `PreparedVoice`.
+        sampling: defaults, every field set that the family uses.
+    """
+
+    request: type
+    prompter: Ref
+    pipeline: tuple[StageSpec, ...]
+    encoder: StageSpec | None = None
+    condition: Ref | None = None
+    options: type[BaseModel] = NoOptions
+    recordings: tuple[str, ...] = ()
+    sampling: Sampling = Sampling()
+
+    def __post_init__(self) -> None:
+        if not self.pipeline:
+            raise ValueError("a task needs at least one stage")
+        if len({stage.name for stage in self.pipeline}) != len(self.pipeline):
+            raise ValueError("stage names must differ")
+        for before, after in pairwise(self.pipeline):
+            if after.consumes is not before.produces:
+                raise ValueError(
+                    f"stage '{after.name}' consumes {after.consumes}, but '{before.name}' before it"
+                    f" produces {before.produces}"
+                )
+
+    def is_offered(self, path: Path | None) -> bool:
+        """Whether a checkpoint has what the task needs; may raise ModelLoadError."""
+        return self.condition is None or bool(self.condition.resolve()(path))
+
+    @property
+    def produces(self) -> ItemKind:
+        """What the last stage produces."""
+        return self.pipeline[-1].produces
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Packages that a family needs beyond those that always come.
+
+    Attributes:
+        name: as in ``pip install '.[NAME]'``.
+        packages: ``(module, what people call it)``, the most telling one first.
+    """
+
+    name: str
+    packages: tuple[tuple[str, str], ...]
+
+    @property
+    def missing(self) -> str | None:
+        """The first package that is not installed, and how to get it; ``None`` if all are."""
+        for module, title in self.packages:
+            if find_spec(module) is None:
+                return f"this model needs {title}: {how_to_install(self.name)}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix product that a frame needs: ``num_positions`` of each stream times a matrix.
+
+    Attributes:
+        weight: names the matrix; products of the same name read the same one.
+        num_outputs: its rows.
+        num_inputs: its columns.
+        num_positions: vectors of each stream.
+    """
+
+    weight: str
+    num_outputs: int
+    num_inputs: int
+    num_positions: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """What measurements of speed need of a family.
+
+    Attributes:
+        task: that is measured.
+        make_endless: takes the directory of a checkpoint of random weights, and changes it so that
+            speech ends by its limit of frames only; ``None``: requests can ask for that.
+        frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order;
+            ``None``: what bounds it is not measured.
+        frames_per_token: that a prompter allows for a token of text at least.
+        dtype: of the weights of a full-size checkpoint of random weights.
+        is_usual: whether this family is measured where none is named; of one family of a task.
+    """
+
+    task: str = "speech"
+    make_endless: Ref | None = None
+    frame_products: Ref | None = None
+    frames_per_token: int = 10
+    dtype: str = "bfloat16"
+    is_usual: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """All that the rest of the system knows of one kind of model.
+
+    Attributes:
+        name: as in the registry.
+        title: one line for people.
+        architectures: values of ``architectures`` in a config.json, else of ``model_type``, else of
+            ``architecture``.
+        config_keys: keys of a config.json that has neither.
+        files: patterns of what it needs from the hub, beside JSON, text and safetensors.
+        layout: patterns of files by which a checkpoint without config.json is known, all of them.
+        needs_checkpoint: whether a path must be given, or the weights come with a package.
+        tasks: by name, such as ``"speech"``.
+        extra: packages to be installed before it can be served.
+        inspector: takes a checkpoint's directory, returns an `Inspection` (see
+            `antiphon.contracts.inspection`); reads no tensor.
+        footprint: likewise, a `Footprint`.
+        checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
+            ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
+            which is called with the bytes written so far and the bytes in all.
+        accelerations: what it can do of the settings for models that denoise.
+        measuring: what measurements of speed need, with its ``checkpoint_maker``;
+            ``None`` for other families.
+    """
+
+    name: str
+    title: str
+    tasks: Mapping[str, Task]
+    architectures: tuple[str, ...] = ()
+    config_keys: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    layout: tuple[str, ...] = ()
+    needs_checkpoint: bool = False
+    extra: Extra | None = None
+    inspector: Ref | None = None
+    footprint: Ref | None = None
+    checkpoint_maker: Ref | None = None
+    accelerations: frozenset[Acceleration] = frozenset()
+    measuring: "Measuring | None" = None

@@ -1,0 +1,75 @@
+"""The command line of a worker of NVIDIA Dynamo."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from antiphon.config import Settings
+from antiphon.config.sources import load_settings, process_environment, set_library_defaults
+from antiphon.dynamo.routes import ROUTES, DynamoRoute
+from antiphon.errors import SettingsError
+from antiphon.families.registry import served_name
+
+FLAGS = {
+    "namespace": "dynamo",
+    "discovery-backend": "etcd",
+    "request-plane": "tcp",
+    "response-plane": "tcp",
+    "event-plane": "zmq",
+}
+"""Dynamo's flags and its defaults, before which its variables go: DYN_NAMESPACE and so on."""
+MEDIA_FLAGS = ("media-output-fs-url", "media-output-http-url")
+"""Dynamo's flags of files that requests want addresses of; our settings have the same names."""
+SHUTDOWN_VARIABLE = "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT"
+CLOSING_S = 10
+"""What a worker may take to stop besides the time that its streams have."""
+
+
+def parsed_flags(argv: Sequence[str] | None) -> tuple[Settings, DynamoRoute, dict[str, Any]]:
+    """Return the settings, the route of the task, and members of Dynamo's ``WorkerConfig``.
+
+    Dynamo kills a worker that stops too slowly; its limit is raised, unless the environment has
+    one, to the time that streams have by our settings.
+
+    Raises:
+        SettingsError: a setting is unknown or wrong, or there is more than one model.
+        InvalidRequestError: the task needs a package that is missing.
+    """
+    parser = argparse.ArgumentParser("python -m antiphon.dynamo.worker")
+    parser.add_argument("model", nargs="?", help="what to serve, as for 'antiphon serve'")
+    parser.add_argument("--task", choices=ROUTES, default="speech")
+    parser.add_argument("--component", help="what this model's workers share; default: its name")
+    for name, default in {**FLAGS, **dict.fromkeys(MEDIA_FLAGS)}.items():
+        variable = f"DYN_{name.upper().replace('-', '_')}"
+        default = process_environment().get(variable, default)
+        parser.add_argument(f"--{name}", default=default, help="Dynamo's; default: %(default)s")
+    flags = vars(parser.parse_args(argv))
+    given = {"model.source": flags.pop("model")}
+    for name in MEDIA_FLAGS:
+        setting = name.replace("-", "_")
+        given[setting.replace("_", ".", 1)] = flags.pop(setting)
+    settings = _with_addresses(load_settings(given))
+    if settings.models.more:
+        raise SettingsError("models.more: a worker of Dynamo serves one model. Start one for each.")
+    route = ROUTES[flags.pop("task")]
+    route.check()
+    name = settings.model.name or served_name(settings.model.source)
+    component = flags.pop("component") or re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    stop_s = round(settings.limits.grace_s) + CLOSING_S
+    set_library_defaults({SHUTDOWN_VARIABLE: str(stop_s)})
+    named = {"model_name": name, "served_model_name": name, "component": component}
+    return settings, route, {**flags, **named, "endpoint_types": route.endpoint_types}
+
+
+def _with_addresses(settings: Settings) -> Settings:
+    """Return settings by which files have addresses of their storage: no HTTP server serves them.
+
+    So it is with workers of Dynamo's own, whose addresses begin with ``file://`` by default.
+    """
+    place = settings.media.output_fs_url or f"file://{settings.data.folder.absolute()}/outputs"
+    media = {
+        "output_fs_url": place,
+        "output_http_url": settings.media.output_http_url or place,
+    }
+    return settings.model_copy(update={"media": settings.media.model_copy(update=media)})

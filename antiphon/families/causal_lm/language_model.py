@@ -1,0 +1,184 @@
+"""A language model over text: a frame is one token, with what else was likely in its place."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.contracts.chat import MAX_BIASES
+from antiphon.contracts.chat_types import ChatSampling
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.token_frame import FRAME_SIZE, MAX_LOGPROBS
+from antiphon.engine.model_runner.ar_model import (
+    Codes,
+    Frames,
+    Inputs,
+    PromptSpan,
+    SlotStart,
+)
+from antiphon.engine.model_runner.token_model import TokenModel
+from antiphon.engine.runner import token_buckets
+from antiphon.families.causal_lm.config import CausalLMConfig
+from antiphon.families.causal_lm.request import CausalLMPrompt, CausalLMRequest
+from antiphon.nn.attention import Attend
+from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
+from antiphon.nn.transformer import Transformer
+
+
+class CausalLM(TokenModel[CausalLMRequest]):
+    """An `antiphon.engine.model_runner.ar_model.ARModel`."""
+
+    def __init__(
+        self,
+        config: CausalLMConfig,
+        weights: Weights,
+        *,
+        eos_ids: Sequence[int],
+        num_slots: int,
+        max_positions: int,
+        is_batch_invariant: bool = False,
+        tells_states: bool = False,
+    ) -> None:
+        """Take the model out of a checkpoint's tensors, all of one type and on one device."""
+        name = f"{config.prefix}model"
+        transformer = Transformer.of(
+            weights,
+            name,
+            config.transformer,
+            max_positions,
+            is_batch_invariant=is_batch_invariant,
+        )
+        super().__init__(
+            transformer,
+            weights[f"{name}.embed_tokens.weight"],
+            num_slots=num_slots,
+            frame_size=FRAME_SIZE,
+            max_positions=max_positions,
+        )
+        head = self.like if config.is_tied else weights[f"{config.prefix}lm_head.weight"]
+        self._head = Linear(head, is_batch_invariant=is_batch_invariant)
+        device = self._device
+        usual = token_sampling(config.sampling, None)
+        self._sampler = TokenSampler(
+            num_slots + 1,
+            config.vocab_size,
+            usual,
+            self.like,
+            max_logprobs=MAX_LOGPROBS,
+            max_biases=MAX_BIASES,
+        )
+        self._is_eos = torch.zeros(config.vocab_size, dtype=torch.bool, device=device)
+        self._is_eos[[each for each in eos_ids if each < config.vocab_size]] = True
+        # Sums of what a position reads and what comes of it: of the last pass over prompts, and
+        # each slot's last one. Those of a prompt are kept with its request until they are told.
+        self._pass_states: Tensor | None = None
+        if tells_states:
+            self._pass_states = self.like.new_zeros(token_buckets(num_slots)[-1], self.width)
+            self._last_states = self.like.new_zeros(num_slots + 1, 1, self.width)
+        # What follows a token in its frame where no logprobs are wanted.
+        bits = _bits(torch.full((1 + MAX_LOGPROBS,), torch.nan, device=device))
+        self._nothing_told = torch.full((FRAME_SIZE - 1,), -1, device=device)
+        self._nothing_told[0] = bits[0]
+        self._nothing_told[-MAX_LOGPROBS:] = bits[1:]
+
+    def open(self, prompt: Prompt, frames: Codes) -> CausalLMRequest:
+        data = prompt.data
+        assert isinstance(data, CausalLMPrompt)
+        return CausalLMRequest.of(data, frames[:, 0].tolist())
+
+    def observe(
+        self, requests: Sequence[CausalLMRequest], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        return np.zeros(len(requests), np.bool_)  # the scheduler knows their limits
+
+    def start(self, starts: Sequence[SlotStart[CausalLMRequest]], uploads: PackedUpload) -> None:
+        self.begin_slots(starts, uploads)
+        samplings = {}
+        for each in starts:
+            prompt = each.request.prompt
+            history = TokenHistory(prompt.ids, each.frames[:, 0].tolist())
+            samplings[each.slot] = (token_sampling(prompt.sampling, prompt.num_logprobs), history)
+        self._sampler.write(samplings, uploads)
+
+    def sampling_shape(self, slots: Sequence[int]) -> TokenReach:
+        return self._sampler.reach(slots)
+
+    def forward(
+        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
+    ) -> Tensor:
+        hidden = self._transformer(states, self._transformer.rope.at(positions), attends[0])
+        if self._pass_states is not None and len(hidden) == 1:  # a pass is one row of positions
+            self._pass_states[: hidden.shape[1]] = hidden[0] + states[0]
+        return hidden
+
+    def sample(self, hidden: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
+        frames = Frames.empty(len(inputs.slots), self.slots)
+        logits = self._head(hidden)
+        if self._pass_states is not None:
+            self._last_states[inputs.slots] = hidden[:, None] + inputs.states
+        draws = (self.slots.seeds[inputs.slots], inputs.frames)
+        tokens, scores = self._sampler.sample(logits, inputs.slots, draws, sampling)
+        codes = frames.codes
+        codes[:, 0], frames.scores[:, 0] = tokens, scores
+        if sampling.tells_logprobs:
+            split = 2 + MAX_LOGPROBS
+            own, top, top_logprobs = self._sampler.logprobs(logits.float(), inputs.slots, tokens)
+            codes[:, 1], codes[:, 2:split] = _bits(own), top
+            codes[:, split:-1] = _bits(top_logprobs)
+        else:
+            codes[:, 1:-1] = self._nothing_told
+        return frames
+
+    def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
+        self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_eos)
+
+    def keep(self, spans: Sequence[PromptSpan[CausalLMRequest]], first: int) -> None:
+        """See `antiphon.engine.model_runner.ar_model.StateTelling`."""
+        if self._pass_states is None:
+            return
+        for each in spans:
+            size = each.end - each.start
+            if each.request.is_told:
+                states = self._prompt_states(each.request)
+                states[each.start : each.end] = self._pass_states[first : first + size]
+            first += size
+
+    def tell(
+        self, slots: Sequence[int], requests: Sequence[CausalLMRequest], numbers: NDArray[np.int64]
+    ) -> Mapping[int, tuple[int, Tensor]]:
+        """See `antiphon.engine.model_runner.ar_model.StateTelling`."""
+        if self._pass_states is None:
+            return {}
+        told = {}
+        for slot, request, number in zip(slots, requests, numbers.tolist(), strict=True):
+            if request.prompt.is_spoken:
+                num_prompt = len(request.prompt.ids)
+                told[slot] = (num_prompt + number - 2, self._last_states[slot])
+                if number == 1:
+                    states, request.states = self._prompt_states(request), None
+                    states[-1:] = self._last_states[slot]
+                    told[slot] = (0, states)
+        return told
+
+    def _prompt_states(self, request: CausalLMRequest) -> Tensor:
+        """Return room for the states of a prompt, ``[num_positions, width]``."""
+        if request.states is None:
+            request.states = self.like.new_empty(len(request.prompt.ids), self.width)
+        return request.states
+
+
+def token_sampling(sampling: ChatSampling, num_logprobs: int | None) -> TokenSampling:
+    """Return complete parameters in the form that the device is given."""
+    values = asdict(sampling)
+    assert None not in values.values(), "the prompter fills defaults in"
+    return TokenSampling(**values, num_logprobs=-1 if num_logprobs is None else num_logprobs)
+
+
+def _bits(numbers: Tensor) -> Tensor:
+    """Return the bits of f32 numbers as whole numbers."""
+    return numbers.view(torch.int32).long()

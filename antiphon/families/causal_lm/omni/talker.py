@@ -1,0 +1,198 @@
+"""The talker as an autoregressive model: a frame is one code, said beside a state of the thinker.
+
+The projection of what it reads is linear: that of the codes' embedding is folded into a table when
+the model is loaded, and that of the thinker's states is added when they arrive.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import Sampling
+from antiphon.engine.model_runner.ar_model import (
+    Codes,
+    Frames,
+    Inputs,
+    PromptSpan,
+    SlotStart,
+)
+from antiphon.engine.model_runner.token_model import TokenModel
+from antiphon.families.causal_lm.omni.config import OmniConfig
+from antiphon.families.causal_lm.omni.talker_request import MAX_CODES, TalkerPrompt, TalkerRequest
+from antiphon.families.causal_lm.omni.voices import OmniVoice
+from antiphon.nn.attention import Attend
+from antiphon.nn.host_device import upload
+from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
+from antiphon.nn.transformer import Transformer
+
+SAMPLING = Sampling(
+    temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05, max_frames=MAX_CODES
+)
+"""Defaults, as published."""
+
+
+class OmniTalker(TokenModel[TalkerRequest]):
+    """An `antiphon.engine.model_runner.ar_model.ARModel`."""
+
+    def __init__(
+        self,
+        config: OmniConfig,
+        weights: Weights,
+        voices: Mapping[str, OmniVoice],
+        *,
+        num_slots: int,
+        max_positions: int,
+        is_batch_invariant: bool = False,
+    ) -> None:
+        """Take the talker out of a checkpoint's tensors, all of one type and on one device."""
+        talker = config.talker
+        tokens = talker.tokens
+        projection = Linear.of(weights, "talker.thinker_to_talker_proj")
+        self._projection = replace(projection, is_batch_invariant=is_batch_invariant)
+        codes = weights["talker.model.embed_tokens.weight"]
+        text = weights[f"{config.thinker}model.embed_tokens.weight"]
+        super().__init__(
+            Transformer.of(
+                weights,
+                "talker.model",
+                talker.transformer,
+                max_positions,
+                is_batch_invariant=is_batch_invariant,
+            ),
+            F.linear(codes, self._projection.weight),
+            num_slots=num_slots,
+            frame_size=1,
+            max_positions=max_positions,
+        )
+        self._head = Linear(
+            weights["talker.codec_head.weight"], is_batch_invariant=is_batch_invariant
+        )
+        self._tokens, device = tokens, self._device
+        self._begins = {name: _host(text[voice.bos_token][None]) for name, voice in voices.items()}
+        self._after = _host(text[[tokens.text_end, tokens.text_pad]])
+        # What each slot reads beside its codes, and the number of the last such state, if known.
+        self._replies = self.like.new_zeros(num_slots + 1, MAX_CODES, self.width)
+        self._last_replies = torch.full((num_slots + 1,), MAX_CODES - 1, device=device)
+        ids = torch.arange(talker.vocab_size, device=device)
+        self._is_end = (ids == tokens.codec_end) | (ids == tokens.codec_pad)
+        self._is_forbidden = (ids >= config.flow.num_embeds) & ~self._is_end
+        self._sampler = TokenSampler(
+            num_slots + 1,
+            talker.vocab_size,
+            _token_sampling(SAMPLING),
+            self.like,
+            max_logprobs=1,
+            max_biases=1,
+        )
+
+    def open(self, prompt: Prompt, frames: Codes) -> TalkerRequest:
+        data = prompt.data
+        assert isinstance(data, TalkerPrompt)
+        return TalkerRequest.of(data, frames[:, 0], self._tokens)
+
+    def observe(
+        self, requests: Sequence[TalkerRequest], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        return np.asarray(numbers >= MAX_CODES)
+
+    def start(self, starts: Sequence[SlotStart[TalkerRequest]], uploads: PackedUpload) -> None:
+        self.begin_slots(starts, uploads)
+        slots = np.array([each.slot for each in starts])  # which read states as they arrive
+        uploads.write(self._last_replies, slots, np.full(len(slots), MAX_CODES - 1))
+        samplings = {}
+        for each in starts:
+            begin = each.prompt.num_positions + 1
+            ids = each.request.ids.tolist()
+            history = TokenHistory(ids[:begin], ids[begin:])
+            samplings[each.slot] = (_token_sampling(each.prompt.sampling), history)
+        self._sampler.write(samplings, uploads)
+
+    def append(
+        self, pieces: Sequence[tuple[int, TalkerRequest, Piece]], uploads: PackedUpload
+    ) -> None:
+        for slot, request, piece in pieces:
+            first, states = request.append(piece, self._after)
+            states = states[: max(0, MAX_CODES - first)]
+            if len(states):
+                places = [(slot, first + number) for number in range(len(states))]
+                uploads.add(self._put, np.array(places, np.int64).T, states)
+            if request.is_closed:
+                last = min(request.num_replies, MAX_CODES) - 1
+                uploads.write(self._last_replies, np.array([slot]), np.array([last]))
+
+    def _put(self, places: Tensor, states: Tensor) -> None:
+        """Write states by slot and number."""
+        self._replies[places[0], places[1]] = self._projection(states.to(self.like.dtype))
+
+    def embed_prompts(self, spans: Sequence[PromptSpan[TalkerRequest]]) -> Tensor:
+        """Return what is read: states of the thinker, with the codes beside them, projected."""
+        states, codes = zip(*(self._read(each) for each in spans), strict=True)
+        read = upload(np.concatenate(states), self._device).to(self.like.dtype)
+        ids = upload(np.concatenate(codes), self._device)
+        has_code = (ids != self._tokens.codec_mask)[:, None]
+        beside = torch.where(has_code, F.embedding(ids, self.like), 0.0)
+        return self._projection(read) + beside
+
+    def _read(
+        self, span: PromptSpan[TalkerRequest]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return states and codes at the positions of a span."""
+        request = span.request
+        known, num_known = request.prompt.states, len(request.prompt.states)
+        begin = self._begins[request.prompt.voice]
+        states = [known[span.start : span.end]]
+        for position in range(max(span.start, num_known), span.end):
+            number = position - num_known - 1
+            states.append(begin if number < 0 else request.reply(number)[None])
+        return np.concatenate(states), request.ids[span.start : span.end]
+
+    def sampling_shape(self, slots: Sequence[int]) -> TokenReach:
+        return self._sampler.reach(slots)
+
+    def embed(self, slots: Tensor) -> Inputs:
+        inputs = super().embed(slots)
+        numbers = torch.minimum(inputs.frames, self._last_replies[slots])
+        states: Tensor = inputs.states
+        return Inputs(
+            slots, states + self._replies[slots, numbers][:, None], inputs.positions, inputs.frames
+        )
+
+    def forward(
+        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
+    ) -> Tensor:
+        return self._transformer(states, self._transformer.rope.at(positions), attends[0])
+
+    def sample(self, hidden: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
+        frames = Frames.empty(len(inputs.slots), self.slots)
+        logits = self._head(hidden).float().masked_fill(self._is_forbidden, -torch.inf)
+        draws = (self.slots.seeds[inputs.slots], inputs.frames)
+        drawn = self._sampler.sample(logits, inputs.slots, draws, sampling)
+        frames.codes[:, 0], frames.scores[:, 0] = drawn
+        return frames
+
+    def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
+        self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_end)
+
+
+def _token_sampling(sampling: Sampling) -> TokenSampling:
+    """Return parameters in the form that the device is given; what is not set is off."""
+    return TokenSampling(
+        temperature=1.0 if sampling.temperature is None else sampling.temperature,
+        top_p=1.0 if sampling.top_p is None else sampling.top_p,
+        top_k=sampling.top_k or 0,
+        repetition_penalty=sampling.repetition_penalty or 1.0,
+        logit_bias={},
+    )
+
+
+def _host(tensor: Tensor) -> NDArray[np.float32]:
+    numbers: NDArray[np.float32] = tensor.float().cpu().numpy()
+    return numbers

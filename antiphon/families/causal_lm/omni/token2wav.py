@@ -1,0 +1,256 @@
+"""The talker's codes to audio, block by block: a streaming decoder.
+
+A block of the spectrogram is made together with the block after it, from the codes of both and from
+what was kept of the block before; then the next one is made again, with the one after it. That
+differs from the whole only in that the second block does not see a third. The vocoder is given as
+much of the past as it can reach, and the second block of the window as the future.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.types import Samples
+from antiphon.engine.plan import CodecChunk
+from antiphon.families.causal_lm.omni.checkpoint_schema import NOT_OF_TOKEN2WAV, token2wav_layout
+from antiphon.families.causal_lm.omni.config import SAMPLE_RATE_HZ, load_omni_config
+from antiphon.families.causal_lm.omni.flow import FlowModel, FlowWindow
+from antiphon.families.causal_lm.omni.flow_passes import FlowPasses
+from antiphon.families.causal_lm.omni.vocoder import OmniVocoder, reach_frames
+from antiphon.families.causal_lm.omni.voices import load_voices
+from antiphon.nn.device import resolve_device
+from antiphon.nn.host_device import Download, upload
+from antiphon.nn.precision import exact_float32
+from antiphon.nn.weights import Progress, open_weights
+
+_SEED_BITS = 64
+
+
+@dataclass(slots=True, eq=False)
+class OmniStream:
+    """What is known of a stream.
+
+    Attributes:
+        voice: by name.
+        seed: of the noise.
+        block: number of the next one.
+        past: the latest frames of the spectrogram, as many as the vocoder reaches,
+            ``[num_frames, mel_dim]``.
+        before: what was kept of the block before.
+    """
+
+    voice: str
+    seed: int
+    block: int
+    past: Tensor
+    before: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OmniStreams:
+    """The streams of one batch.
+
+    Attributes:
+        passes: that make their spectrograms.
+        rows: by slot; ``None``: not begun.
+    """
+
+    passes: FlowPasses
+    rows: list[OmniStream | None]
+
+    def row(self, slot: int) -> OmniStream:
+        """Return a stream that was begun."""
+        stream = self.rows[slot]
+        assert stream is not None, "a row is reset before it is used"
+        return stream
+
+
+@dataclass(frozen=True, slots=True)
+class OmniAudio:
+    """A `antiphon.codec.protocol.PendingAudio`: copies to the host under way, by slot."""
+
+    downloads: Mapping[int, Download]
+
+    @property
+    def is_done(self) -> bool:
+        return all(each.is_done for each in self.downloads.values())
+
+    def wait(self) -> None:
+        for each in self.downloads.values():
+            each.wait()
+
+    def result(self) -> dict[int, Samples]:
+        return {slot: each.wait().numpy().copy() for slot, each in self.downloads.items()}
+
+
+class Token2Wav:
+    """An `antiphon.codec.protocol.StreamingDecoder`; a frame is a code, ``[1]``.
+
+    On a CPU rows are computed one by one, so that a stream does not depend on others even by
+    rounding.
+    """
+
+    sample_rate_hz = SAMPLE_RATE_HZ
+
+    def __init__(
+        self, flow: FlowModel, vocoder: OmniVocoder, progress: Progress | None = None
+    ) -> None:
+        """Join both networks; ``progress`` is called for every captured graph."""
+        self._progress = progress
+        self._flow = flow
+        self._vocoder = vocoder
+        config = flow.config
+        self._block_size, self._repeats = config.block_size, config.repeats
+        self.samples_per_frame = config.repeats * vocoder.config.hop
+        self.group_frames = self.look_ahead_frames = config.block_codes
+        self.chunk_sizes = (self.group_frames,)
+        self._num_past = reach_frames(vocoder.config)
+
+    @torch.inference_mode()
+    def open(self, num_slots: int) -> OmniStreams:
+        return OmniStreams(FlowPasses(self._flow, num_slots, self._progress), [None] * num_slots)
+
+    def on_stream(self, state: OmniStreams) -> AbstractContextManager[object]:
+        device = self._flow.device
+        return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+    @torch.inference_mode()
+    def reset(self, state: OmniStreams, slot: int, conditioning: Mapping[str, Any]) -> None:
+        """Begin a stream of ``conditioning``: its ``voice``, and the ``seed`` of the noise."""
+        past = torch.zeros(0, self._flow.config.mel_dim, device=self._flow.device)
+        voice, seed = conditioning["voice"], conditioning["seed"]
+        state.rows[slot] = OmniStream(voice, seed, 0, past, self._flow.memory())
+
+    def prime(self, state: OmniStreams, slot: int, frames: NDArray[Any]) -> None:
+        raise AssertionError("its prompts have no context")
+
+    @torch.inference_mode()
+    def replay(
+        self, state: OmniStreams, slot: int, frames: NDArray[Any], num_ahead: int = 0
+    ) -> None:
+        codes, size = upload(np.asarray(frames)[:, 0], self._flow.device), self.group_frames
+        for first in range(0, len(codes) - num_ahead, size):
+            self._decode(state, [(state.row(slot), codes[first : first + 2 * size])])
+
+    @torch.inference_mode()
+    def launch(
+        self, chunks: Sequence[CodecChunk], frame_store: Any, state: OmniStreams
+    ) -> OmniAudio:
+        device = self._flow.device
+        store = torch.as_tensor(frame_store)
+        rows = []
+        for each in chunks:
+            end = each.start + self.group_frames + self.look_ahead_frames
+            end = end if each.end is None else min(end, each.end)
+            places = np.arange(each.start, end) % store.shape[1]
+            kept = store[each.slot, upload(places, store.device), 0]
+            rows.append((state.row(each.slot), kept.to(device, non_blocking=True)))
+        size, audio = state.passes.max_rows, list[Tensor]()
+        for first in range(0, len(rows), size):
+            audio += self._decode(state, rows[first : first + size])
+        pairs = zip(chunks, audio, strict=True)
+        return OmniAudio({each.slot: Download(samples) for each, samples in pairs})
+
+    def close(self) -> None:
+        """Nothing to free that does not go with it."""
+
+    def _decode(
+        self, state: OmniStreams, rows: Sequence[tuple[OmniStream, Tensor]]
+    ) -> list[Tensor]:
+        """Decode a block of each of some streams, and advance them.
+
+        Args:
+            state: of the streams.
+            rows: streams, and codes of the block and of the one after it, as many as there are.
+
+        Returns:
+            Samples of each block, all that a whole one has.
+        """
+        size, window = self._block_size, self._window(rows)
+        mels = state.passes.solve(window)
+        assert window.before is not None
+        audio = []
+        for (stream, codes), mel, kept in zip(rows, mels, window.before, strict=True):
+            stream.before.copy_(kept)
+            stream.block += 1
+            num_past, num_frames = len(stream.past), len(codes) * self._repeats
+            heard = torch.cat((stream.past, mel[:num_frames]))
+            stream.past = heard[: num_past + size][-self._num_past :].clone()
+            with exact_float32():
+                samples = self._vocoder(heard[None])[0].view(len(heard), -1)
+            block = samples[num_past : num_past + size].flatten()
+            missing = size * samples.shape[1] - len(block)
+            audio.append(F.pad(block, (0, missing)))
+        return audio
+
+    def _window(self, rows: Sequence[tuple[OmniStream, Tensor]]) -> FlowWindow:
+        """Return a block and the one after it of each stream; what is missing is padded."""
+        size, device = self._block_size, self._flow.device
+        streams = [stream for stream, _ in rows]
+        codes = torch.zeros(len(rows), 2 * self.group_frames, dtype=torch.int64, device=device)
+        for row, (_, known) in zip(codes, rows, strict=True):
+            row[: len(known)] = known
+        noise = np.stack(
+            [
+                np.concatenate([self.noise(each, each.block), self.noise(each, each.block + 1)])
+                for each in streams
+            ]
+        )
+        return FlowWindow(
+            noise=upload(noise, device),
+            codes=codes,
+            starts=upload([each.block * size for each in streams], device),
+            lengths=upload([len(known) * self._repeats for _, known in rows], device),
+            voices=upload([self._flow.voice(each.voice) for each in streams], device),
+            before=torch.stack([each.before for each in streams]),
+        )
+
+    def noise(self, stream: OmniStream, block: int) -> NDArray[np.float32]:
+        """Return what a block is made from: a function of the seed and its number alone."""
+        seed = stream.seed % (1 << _SEED_BITS)
+        bits = np.random.Philox(key=seed, counter=block << _SEED_BITS)
+        shape = (self._block_size, self._flow.config.mel_dim)
+        return np.random.Generator(bits).standard_normal(shape, np.float32)
+
+
+def load_token2wav(context: LoadContext) -> Token2Wav:
+    """Load what turns codes into 24 kHz audio; it computes in float32.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    networks = load_networks(context.path, like, context.progress_of("token2wav"))
+    return Token2Wav(*networks, context.progress_of("graphs of token2wav"))
+
+
+def load_networks(
+    path: Path, like: Tensor, progress: Progress | None = None
+) -> tuple[FlowModel, OmniVocoder]:
+    """Load both networks of a checkpoint's directory, in the type and on the device of ``like``.
+
+    Raises:
+        ModelLoadError: tensors are missing, or of the wrong shape.
+    """
+    config = load_omni_config(path)
+    opened = open_weights(
+        path,
+        token2wav_layout(config),
+        like=like,
+        others=NOT_OF_TOKEN2WAV,
+        progress=progress,
+    )
+    with torch.inference_mode(), opened as weights:
+        voices = load_voices(path, config)
+        return FlowModel(config.flow, weights, voices), OmniVocoder(config.vocoder, weights)

@@ -1,0 +1,62 @@
+"""The voices of a checkpoint, from its file of speakers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import ModelLoadError
+from antiphon.families.causal_lm.omni.config import SPEAKERS, OmniConfig
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OmniVoice:
+    """A speaker.
+
+    Attributes:
+        bos_token: in the thinker's vocabulary, after which the talker begins.
+        vector: of the voice, f32 ``[enc_emb_dim]``.
+        ref_mel: of a recording of it, f32 ``[num_frames, mel_dim]``.
+    """
+
+    bos_token: int
+    vector: Tensor
+    ref_mel: Tensor
+
+
+def load_voices(path: Path, config: OmniConfig) -> Mapping[str, OmniVoice]:
+    """Read the speakers in a checkpoint's directory, the default one first.
+
+    The file is a pickle, of which nothing but tensors and plain types is read.
+
+    Raises:
+        ModelLoadError: it is missing or broken, or does not fit the configuration.
+    """
+    file = path / SPEAKERS
+    try:
+        told: Any = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, ValueError, UnpicklingError) as error:
+        raise ModelLoadError(f"{file}: cannot be read as a table of speakers.") from error
+    if not isinstance(told, dict) or not told:
+        raise ModelLoadError(f"{file}: is no table of speakers.")
+    return {str(name): _voice(file, str(name), each, config) for name, each in told.items()}
+
+
+def _voice(file: Path, name: str, told: Any, config: OmniConfig) -> OmniVoice:
+    flow = config.flow
+    try:
+        bos_token = int(told["bos_token"])
+        vector = told["cond"].float().reshape(flow.enc_emb_dim)
+        ref_mel = told["ref_mel"].float().reshape(-1, flow.mel_dim)
+    except (TypeError, KeyError, ValueError, AttributeError, RuntimeError) as error:
+        raise ModelLoadError(
+            f"{file}: the speaker '{name}' must have 'bos_token', 'cond' of {flow.enc_emb_dim}"
+            f" numbers and 'ref_mel' of frames of {flow.mel_dim}."
+        ) from error
+    if not 0 <= bos_token < config.thinker_vocab:
+        raise ModelLoadError(f"{file}: the speaker '{name}' has no 'bos_token' of the thinker's.")
+    return OmniVoice(bos_token, vector, ref_mel)

@@ -1,0 +1,109 @@
+"""Conversations to prompts: the checkpoint's template, its tokenizer, its defaults."""
+
+from dataclasses import replace
+
+from antiphon.contracts.chat import ChatCapabilities, answer_limit, complete_sampling
+from antiphon.contracts.chat_types import ChatRequest, Message
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Sampling
+from antiphon.errors import InvalidRequestError
+from antiphon.families.causal_lm.chat_template import load_chat_markup
+from antiphon.families.causal_lm.config import load_config
+from antiphon.families.causal_lm.request import (
+    MAX_TOLD_POSITIONS,
+    CausalLMPrompt,
+)
+from antiphon.families.causal_lm.tokenizer import load_tokenizer
+from antiphon.families.kit.token_decoder import TokenDecoder
+
+_THOUGHT_BEGIN = "<think>"
+_SAMPLE = ChatRequest((Message("user", "Hello"),), max_tokens=8)
+
+
+class CausalLMPrompter:
+    """An `antiphon.contracts.chat.ChatPrompter`."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load a checkpoint's configuration, tokenizer and template.
+
+        Raises:
+            ModelLoadError: a file is missing or wrong, or the checkpoint is not made for chats.
+        """
+        assert context.path is not None, "the family needs a checkpoint"
+        config = load_config(context.path)
+        self._tokenizer = load_tokenizer(context.path)
+        eos_ids = self._tokenizer.eos_ids(config.eos_ids)
+        self._markup = load_chat_markup(context.path)
+        self._capabilities = ChatCapabilities(
+            sample_request=_SAMPLE,
+            sampling=config.sampling,
+            max_positions=config.max_positions(context),
+            vocab_size=config.vocab_size,
+            thinks=self._markup.thinks,
+            eos_ids=tuple(each for each in eos_ids if each < config.vocab_size),
+        )
+
+    @property
+    def capabilities(self) -> ChatCapabilities:
+        return self._capabilities
+
+    def build(self, request: ChatRequest, seed: int) -> Prompt:
+        messages = [
+            replace(each, content=self._tokenizer.guarded(each.content))
+            for each in request.messages
+        ]
+        variables = {
+            name: self._tokenizer.guarded(value) if isinstance(value, str) else value
+            for name, value in request.template_kwargs.items()
+        }
+        text = self._markup.render(messages, variables)
+        max_positions = self._capabilities.max_positions
+        found, num_tokens = self._tokenizer.encode_within(text, max_positions)
+        if not num_tokens:
+            raise InvalidRequestError("These messages make an empty prompt.", param="messages")
+        max_tokens = answer_limit(request, num_tokens, max_positions)
+        ids = tuple(found)
+        if max(ids) >= self._capabilities.vocab_size:
+            # A tokenizer that was given tokens for which the checkpoint has no embedding.
+            raise InvalidRequestError(
+                f"The messages have a token {max(ids)} in this model's tokenizer, which the model"
+                f" lacks. Allowed: 0 to {self._capabilities.vocab_size - 1}.",
+                param="messages",
+            )
+        if request.is_spoken and len(ids) > MAX_TOLD_POSITIONS:
+            raise InvalidRequestError(
+                f"The messages have {len(ids)} tokens; at most {MAX_TOLD_POSITIONS} are allowed if"
+                " the model's own voice answers.",
+                param="messages",
+                code="context_length_exceeded",
+            )
+        sampling = complete_sampling(request, self._capabilities)
+        return Prompt(
+            data=CausalLMPrompt(
+                ids,
+                sampling,
+                request.num_logprobs,
+                request.is_spoken,
+                self._markup.thinks and text.rstrip().endswith(_THOUGHT_BEGIN),
+            ),
+            num_tokens=len(ids),
+            seed=seed,
+            sampling=Sampling(max_frames=max_tokens),
+            num_positions=len(ids) - 1,
+            # What is told must have been computed for this request.
+            position_keys=() if request.is_spoken else ids[:-1],
+        )
+
+    def in_thought(self, prompt: Prompt) -> bool:
+        """Return whether the template has begun the answer's thoughts."""
+        assert isinstance(prompt.data, CausalLMPrompt)
+        return prompt.data.in_thought
+
+    def detokenizer(self) -> TokenDecoder:
+        """Return a fresh one."""
+        return self._tokenizer.decoder()
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token stands for."""
+        return self._tokenizer.token_bytes(token)

@@ -1,0 +1,88 @@
+"""Loads the language model of a checkpoint, and the runner that drives it."""
+
+from typing import TypeAlias
+
+import torch
+
+from antiphon.contracts.chat import CHAT_VOICE
+from antiphon.contracts.family import LoadContext
+from antiphon.engine.model_runner.kv_cache import KVBudget
+from antiphon.engine.model_runner.model_runner import ModelRunner
+from antiphon.families.causal_lm.checkpoint_schema import layout_of, others, tied
+from antiphon.families.causal_lm.config import CausalLMConfig, load_config
+from antiphon.families.causal_lm.language_model import CausalLM
+from antiphon.families.causal_lm.omni.config import has_voice
+from antiphon.families.causal_lm.request import CausalLMRequest
+from antiphon.families.causal_lm.tokenizer import load_tokenizer
+from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.nn.weights import check_tied, open_weights
+
+CausalLMRunner: TypeAlias = ModelRunner[CausalLMRequest]
+
+_USUAL_POSITIONS = 2048  # of a conversation
+_MOST_GPU_BYTES, _MOST_BYTES = 8 * 2**30, 2**30  # unless a setting says more
+
+
+def load_runner(
+    context: LoadContext,
+    *,
+    is_batched: bool | None = None,
+    uses_graphs: bool = True,
+    max_positions: int | None = None,
+) -> CausalLMRunner:
+    """Load a checkpoint's language model, and make room for the requests that it serves.
+
+    Args:
+        context: where and how.
+        is_batched: see `ModelRunner`.
+        uses_graphs: likewise.
+        max_positions: of a request, prompt and answer together; by default what fits.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    config = load_config(context.path)
+    eos_ids = load_tokenizer(context.path).eos_ids(config.eos_ids)
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
+    longest = config.max_positions(context)
+    max_positions = longest if max_positions is None else min(max_positions, longest)
+    check_tied(context.path, tied(config))
+    opened = open_weights(
+        context.path,
+        layout_of(config),
+        like=like,
+        others=others(config),
+        progress=context.progress_of("language model"),
+    )
+    with torch.inference_mode(), opened as weights:
+        model = CausalLM(
+            config,
+            weights,
+            eos_ids=eos_ids,
+            num_slots=context.max_slots,
+            max_positions=max_positions,
+            is_batch_invariant=context.is_deterministic,
+            tells_states=has_voice(context.path) and CHAT_VOICE in (context.tasks or (CHAT_VOICE,)),
+        )
+    return ModelRunner(
+        model,
+        _budget(context, config, max_positions, like),
+        is_batched=is_batched,
+        is_deterministic=context.is_deterministic,
+        uses_graphs=uses_graphs,
+        progress=context.progress_of("graphs"),
+    )
+
+
+def _budget(
+    context: LoadContext, config: CausalLMConfig, max_positions: int, like: torch.Tensor
+) -> KVBudget:
+    """Return what the cache shall hold: as much as settings say, or usual conversations."""
+    cache_bytes, utilization = context.cache_bytes, context.memory_utilization
+    if cache_bytes is None and not (like.is_cuda and utilization is not None):
+        usual = context.max_slots * min(_USUAL_POSITIONS, max_positions)
+        most = _MOST_GPU_BYTES if like.is_cuda else _MOST_BYTES
+        cache_bytes = min(usual * config.position_size * like.element_size(), most)
+    return KVBudget(context.max_slots, max_positions, cache_bytes, utilization)

@@ -1,0 +1,75 @@
+"""CosyVoice3 (Fun-CosyVoice3-0.5B): cloned voices by a language model, flow matching and a vocoder.
+
+The weights are Apache-2.0, by the FunAudioLLM team. The networks that hear recordings are ONNX
+files, which ONNX Runtime runs.
+"""
+
+from antiphon.contracts.family import (
+    Extra,
+    Family,
+    ItemKind,
+    Measuring,
+    Ref,
+    StageKind,
+    StageSpec,
+    Task,
+)
+from antiphon.contracts.types import Sampling, SpeechRequest
+from antiphon.families.cosyvoice3.bounds import FAMILY_NAME
+from antiphon.families.cosyvoice3.options import CosyVoice3Options
+
+_HERE = "antiphon.families.cosyvoice3"
+
+FAMILY = Family(
+    name=FAMILY_NAME,
+    title="CosyVoice3 0.5B: cloned voices in nine languages, with instructions, 24 kHz",
+    files=(
+        *("llm.pt", "flow.pt", "hift.pt", "spk2info.pt", "cosyvoice3.yaml"),
+        *("campplus.onnx", "speech_tokenizer_v3.onnx"),
+    ),
+    layout=("cosyvoice3.yaml", "llm.pt"),
+    needs_checkpoint=True,
+    extra=Extra("torch", (("torch", "PyTorch"), ("tokenizers", "tokenizers"))),
+    inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
+    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    measuring=Measuring(
+        make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
+        frame_products=Ref(f"{_HERE}.bench_spec:frame_products"),
+        dtype="float32",
+    ),
+    tasks={
+        "speech": Task(
+            request=SpeechRequest,
+            prompter=Ref(f"{_HERE}.prompt:CosyVoice3Prompter"),
+            options=CosyVoice3Options,
+            recordings=("ref_audio",),
+            sampling=Sampling(temperature=1.0, top_k=25, top_p=0.8),
+            encoder=StageSpec(
+                "voice encoder",
+                StageKind.ENCODER,
+                ItemKind.AUDIO,
+                ItemKind.LATENTS,
+                Ref(f"{_HERE}.voice_encoder:CosyVoice3VoiceEncoder"),
+                max_concurrency=1,
+            ),
+            pipeline=(
+                StageSpec(
+                    "language model",
+                    StageKind.AUTOREGRESSIVE,
+                    ItemKind.TEXT,
+                    ItemKind.FRAMES,
+                    Ref(f"{_HERE}.runner:load_runner"),
+                    weights=("llm.pt",),
+                ),
+                StageSpec(
+                    "flow and vocoder",
+                    StageKind.DECODER,
+                    ItemKind.FRAMES,
+                    ItemKind.AUDIO,
+                    Ref(f"{_HERE}.decoder_stage:load_decoder"),
+                    weights=("flow.pt", "hift.pt"),
+                ),
+            ),
+        )
+    },
+)

@@ -1,0 +1,290 @@
+"""What cosyvoice3.yaml and the language model's config.json say, checked."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from antiphon.contracts.config_file import ConfigSection
+from antiphon.errors import ModelLoadError
+from antiphon.families.cosyvoice3.hyper_yaml import read_hyper_yaml
+from antiphon.nn.layer_configs import TransformerConfig
+
+CONFIG_FILE, TEXT_FOLDER = "cosyvoice3.yaml", "CosyVoice-BlankEN"
+MEL_FRAMES_PER_TOKEN = 2
+NUM_SPECIAL_TOKENS = 200
+"""Ids after the speech tokens, of which the model reads two, and every one of which ends speech."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingDefaults:
+    """Repetition-aware sampling as the file has it.
+
+    Attributes:
+        window: latest tokens in which a token is looked for.
+        max_share: of the window; a token with this share or more is drawn anew.
+    """
+
+    top_p: float
+    top_k: int
+    window: int
+    max_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MelFlowConfig:
+    """Speech tokens to mel spectrograms.
+
+    Attributes:
+        num_mels: bands.
+        num_tokens: speech tokens that there are.
+        speaker_size: numbers of a speaker vector.
+        look_ahead_tokens: after a token that its mel frames depend on.
+        chunk_tokens: that are made together.
+        hidden_size: of the transformer.
+        guidance: strength of classifier-free guidance; 0 is none.
+    """
+
+    num_mels: int
+    num_tokens: int
+    speaker_size: int
+    look_ahead_tokens: int
+    look_ahead_channels: int
+    chunk_tokens: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    head_dim: int
+    feed_forward_factor: int
+    guidance: float
+
+    @property
+    def chunk_frames(self) -> int:
+        """Mel frames that are made together."""
+        return MEL_FRAMES_PER_TOKEN * self.chunk_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VocoderConfig:
+    """Mel spectrograms to samples.
+
+    Attributes:
+        base_channels: before the first upsampling, which halves them, as all do.
+        pitch_channels: of the network that finds the pitch.
+        num_overtones: of the source, beside the pitch itself.
+        kernel_sizes: of the blocks after each upsampling.
+        look_ahead_frames: mel frames after a frame that its features depend on.
+        max_level: samples are clipped there.
+    """
+
+    num_mels: int
+    sample_rate_hz: int
+    base_channels: int
+    pitch_channels: int
+    num_overtones: int
+    sine_level: float
+    voiced_noise: float
+    min_voiced_hz: float
+    upsample_rates: tuple[int, ...]
+    upsample_kernel_sizes: tuple[int, ...]
+    fft_size: int
+    hop_samples: int
+    kernel_sizes: tuple[int, ...]
+    dilations: tuple[tuple[int, ...], ...]
+    source_kernel_sizes: tuple[int, ...]
+    source_dilations: tuple[tuple[int, ...], ...]
+    slope: float
+    max_level: float
+    look_ahead_frames: int
+
+    @property
+    def samples_per_mel_frame(self) -> int:
+        return math.prod(self.upsample_rates) * self.hop_samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CosyVoice3Config:
+    """A checkpoint.
+
+    Attributes:
+        text: the language model.
+        text_vocab_size: rows of its embedding of text.
+        num_tokens: speech tokens that there are.
+    """
+
+    sample_rate_hz: int
+    text: TransformerConfig
+    text_vocab_size: int
+    num_tokens: int
+    sampling: SamplingDefaults
+    flow: MelFlowConfig
+    vocoder: VocoderConfig
+
+    @property
+    def num_speech_ids(self) -> int:
+        """Ids that the language model may write, those that end speech included."""
+        return self.num_tokens + NUM_SPECIAL_TOKENS
+
+    @property
+    def samples_per_token(self) -> int:
+        return MEL_FRAMES_PER_TOKEN * self.vocoder.samples_per_mel_frame
+
+
+def load_config(path: Path) -> CosyVoice3Config:
+    """Read a checkpoint's configuration.
+
+    Raises:
+        ModelLoadError: a file or key is missing, has the wrong type, or asks for something that
+            is not implemented; the message names file and key.
+    """
+    top = read_hyper_yaml(path / CONFIG_FILE)
+    language = top.section("llm")
+    sampling = language.section("sampling")
+    text, vocab_size = _text_config(path / TEXT_FOLDER / "config.json")
+    if language.integer("llm_input_size") != text.hidden_size:
+        raise language.error("llm_input_size", f"must be {text.hidden_size}, as of {TEXT_FOLDER}")
+    config = CosyVoice3Config(
+        sample_rate_hz=top.integer("sample_rate"),
+        text=text,
+        text_vocab_size=vocab_size,
+        num_tokens=language.integer("speech_token_size"),
+        sampling=SamplingDefaults(
+            top_p=sampling.number("top_p", 0.8),
+            top_k=sampling.integer("top_k", 25),
+            window=sampling.integer("win_size", 10),
+            max_share=sampling.number("tau_r", 0.1),
+        ),
+        flow=_flow_config(top.section("flow")),
+        vocoder=_vocoder_config(top.section("hift")),
+    )
+    _check(path, config)
+    return config
+
+
+def _text_config(file: Path) -> tuple[TransformerConfig, int]:
+    section = ConfigSection.read(file)
+    section.expect("model_type", "qwen2", default="qwen2")
+    section.expect("use_sliding_window", False, default=False)
+    rope = section.rope(default_theta=1e6)
+    rope.expect("rope_type", "default")
+    num_heads, hidden_size = section.integer("num_attention_heads"), section.integer("hidden_size")
+    if num_heads < 1 or hidden_size % num_heads:
+        raise section.error("num_attention_heads", f"must divide 'hidden_size', {hidden_size}")
+    sizes = TransformerConfig(
+        hidden_size=hidden_size,
+        intermediate_size=section.integer("intermediate_size"),
+        num_layers=section.integer("num_hidden_layers"),
+        num_heads=num_heads,
+        num_kv_heads=section.integer("num_key_value_heads", num_heads),
+        head_dim=hidden_size // num_heads,
+        norm_eps=section.number("rms_norm_eps", 1e-6),
+        rope_theta=rope.number("rope_theta"),
+        max_positions=section.integer("max_position_embeddings", 32768),
+    )
+    return sizes, section.integer("vocab_size")
+
+
+def _flow_config(flow: ConfigSection) -> MelFlowConfig:
+    flow.expect("token_mel_ratio", MEL_FRAMES_PER_TOKEN, default=MEL_FRAMES_PER_TOKEN)
+    flow.expect("input_frame_rate", 25, default=25)
+    decoder = flow.section("decoder")
+    transformer = decoder.section("estimator")
+    transformer.expect("long_skip_connection", False, default=False)
+    matching = decoder.section("cfm_params").section("content")
+    matching.expect("solver", "euler", default="euler")
+    matching.expect("t_scheduler", "cosine", default="cosine")
+    look_ahead = flow.section("pre_lookahead_layer")
+    num_mels = flow.integer("output_size")
+    for section, key in ((flow, "input_size"), (transformer, "mel_dim"), (transformer, "spk_dim")):
+        section.expect(key, num_mels)
+    chunk_frames = transformer.integer("static_chunk_size")
+    if chunk_frames < 2 or chunk_frames % MEL_FRAMES_PER_TOKEN:
+        raise transformer.error("static_chunk_size", "must be an even number of mel frames")
+    return MelFlowConfig(
+        num_mels=num_mels,
+        num_tokens=flow.integer("vocab_size"),
+        speaker_size=flow.integer("spk_embed_dim"),
+        look_ahead_tokens=flow.integer("pre_lookahead_len"),
+        look_ahead_channels=look_ahead.integer("channels"),
+        chunk_tokens=chunk_frames // MEL_FRAMES_PER_TOKEN,
+        hidden_size=transformer.integer("dim"),
+        num_layers=transformer.integer("depth"),
+        num_heads=transformer.integer("heads"),
+        head_dim=transformer.integer("dim_head", 64),
+        feed_forward_factor=transformer.integer("ff_mult", 4),
+        guidance=matching.number("inference_cfg_rate"),
+    )
+
+
+def _vocoder_config(hift: ConfigSection) -> VocoderConfig:
+    spectrum = hift.section("istft_params")
+    pitch = hift.section("f0_predictor")
+    pitch.expect("num_class", 1, default=1)
+    return VocoderConfig(
+        num_mels=hift.integer("in_channels"),
+        sample_rate_hz=hift.integer("sampling_rate"),
+        base_channels=hift.integer("base_channels"),
+        pitch_channels=pitch.integer("cond_channels"),
+        num_overtones=hift.integer("nb_harmonics"),
+        sine_level=hift.number("nsf_alpha"),
+        voiced_noise=hift.number("nsf_sigma"),
+        min_voiced_hz=hift.number("nsf_voiced_threshold"),
+        upsample_rates=hift.integers("upsample_rates"),
+        upsample_kernel_sizes=hift.integers("upsample_kernel_sizes"),
+        fft_size=spectrum.integer("n_fft"),
+        hop_samples=spectrum.integer("hop_len"),
+        kernel_sizes=hift.integers("resblock_kernel_sizes"),
+        dilations=_lists(hift, "resblock_dilation_sizes"),
+        source_kernel_sizes=hift.integers("source_resblock_kernel_sizes"),
+        source_dilations=_lists(hift, "source_resblock_dilation_sizes"),
+        slope=hift.number("lrelu_slope"),
+        max_level=hift.number("audio_limit"),
+        look_ahead_frames=hift.integer("conv_pre_look_right"),
+    )
+
+
+def _lists(section: ConfigSection, key: str) -> tuple[tuple[int, ...], ...]:
+    value = section.values.get(key)
+    is_nested = isinstance(value, list) and all(isinstance(each, list) for each in value)
+    if not is_nested or not all(type(each) is int for part in value or () for each in part):
+        raise section.error(key, "must be lists of whole numbers")
+    return tuple(tuple(part) for part in value or ())
+
+
+def _check(path: Path, config: CosyVoice3Config) -> None:
+    """Refuse sizes that do not fit together.
+
+    Raises:
+        ModelLoadError: naming them.
+    """
+    flow, vocoder, file = config.flow, config.vocoder, path / CONFIG_FILE
+    num_stages = len(vocoder.upsample_rates)
+    fits = {
+        "'speech_token_size' of 'llm' and 'vocab_size' of 'flow' differ": (
+            config.num_tokens == flow.num_tokens
+        ),
+        "'output_size' of 'flow' and 'in_channels' of 'hift' differ": (
+            flow.num_mels == vocoder.num_mels
+        ),
+        "'sample_rate' and 'sampling_rate' of 'hift' differ": (
+            config.sample_rate_hz == vocoder.sample_rate_hz
+        ),
+        "the upsampling of 'hift' does not make 50 mel frames a second": (
+            vocoder.samples_per_mel_frame * 50 == vocoder.sample_rate_hz
+        ),
+        "'n_fft' of 'hift' must be four times 'hop_len'": (
+            vocoder.fft_size == 4 * vocoder.hop_samples
+        ),
+        "lists of 'hift' have different lengths": (
+            num_stages
+            == len(vocoder.upsample_kernel_sizes)
+            == len(vocoder.source_kernel_sizes)
+            == len(vocoder.source_dilations)
+            and len(vocoder.kernel_sizes) == len(vocoder.dilations)
+        ),
+        "'pre_lookahead_len' must be 3 and 'conv_pre_look_right' 4": (
+            (flow.look_ahead_tokens, vocoder.look_ahead_frames) == (3, 4)
+        ),
+    }
+    for problem, is_right in fits.items():
+        if not is_right:
+            raise ModelLoadError(f"{file}: {problem}")

@@ -1,0 +1,297 @@
+"""The decoder stage: speech tokens to samples, 25 tokens at a time, each computed once.
+
+Audio of a group depends on six tokens after it: three that the flow looks ahead, and three whose
+mel frames the vocoder does. The flow's chunks end three tokens after a group does.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.engine.plan import CodecChunk
+from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN
+from antiphon.families.cosyvoice3.flow import MelFlow, Reference
+from antiphon.families.cosyvoice3.flow_passes import MelFlowPasses, alike
+from antiphon.families.cosyvoice3.speech_rows import Due, PendingSpeech, SpeechRows, SpeechStream
+from antiphon.families.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
+from antiphon.nn.graphs import Graphs, round_up
+from antiphon.nn.host_device import Download, upload
+from antiphon.nn.precision import exact_float32, tf32_products
+from antiphon.nn.stream_conv import StreamState
+from antiphon.nn.weights import Progress
+
+_VOCODER_TOKENS = -(-LOOK_AHEAD_MEL_FRAMES // MEL_FRAMES_PER_TOKEN)
+_SIZES = (1, 2, 4, 6, 8, 12, 16)
+"""Rows of a batch: 16 chunks are 1600 frames with both passes, enough to keep a GPU busy."""
+_REST = "decoder.rest"
+
+
+class CosyVoice3Decoder:
+    """An `antiphon.codec.protocol.BoundedDecoder`; a frame is a speech token, ``[1]``.
+
+    On a GPU, chunks of several streams are a batch, and all passes but those over recordings are
+    CUDA graphs; a row differs by its company by rounding at most. On the host a batch has one row.
+    """
+
+    def __init__(
+        self,
+        flow: MelFlow,
+        vocoder: Vocoder,
+        *,
+        sample_rate_hz: int,
+        samples_per_frame: int,
+        max_slots: int,
+        is_batched: bool | None = None,
+        uses_graphs: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        """Wrap flow and vocoder.
+
+        Args:
+            flow: turns tokens into mel frames.
+            vocoder: turns these into samples.
+            sample_rate_hz: of the audio.
+            samples_per_frame: that a token becomes.
+            max_slots: streams that there is room for.
+            is_batched: whether a batch may have several rows; ``None``: on a GPU.
+            uses_graphs: on a GPU.
+            progress: called for every captured graph.
+        """
+        self._flow = flow
+        self._vocoder = vocoder
+        self._device = flow.tokens.device
+        if is_batched is None:
+            is_batched = self._device.type == "cuda"
+        self._sizes = _SIZES if is_batched else (1,)
+        self._uses_graphs = uses_graphs
+        self._of_flow = tf32_products if flow.rounds_products else nullcontext
+        self._progress = progress
+        self.max_slots = max_slots
+        self.sample_rate_hz = sample_rate_hz
+        self.samples_per_frame = samples_per_frame
+        self.group_frames = flow.config.chunk_tokens
+        self.look_ahead_frames = flow.config.look_ahead_tokens + _VOCODER_TOKENS
+        self.chunk_sizes = (self.group_frames,)
+        self._pads = is_batched or self._device.type == "cuda"
+        self._flow_passes = MelFlowPasses(flow, self.group_frames + _VOCODER_TOKENS, self._pads)
+        # With as much look-ahead, a stream would not have ended.
+        self._last_frames = MEL_FRAMES_PER_TOKEN * (self.group_frames + self.look_ahead_frames - 1)
+
+    @torch.inference_mode()
+    def open(self, num_slots: int) -> SpeechRows:
+        """Return rows without streams, their graphs captured."""
+        config, device = self._flow.config, self._device
+        sizes = tuple(sorted({min(size, num_slots) for size in self._sizes}))
+        state = SpeechRows.fresh(
+            config,
+            self._flow.open(num_slots),
+            Graphs(device, is_enabled=self._uses_graphs),
+            sizes,
+            self._flow_passes.widths,
+            max(MEL_FRAMES_PER_TOKEN * self._flow_passes.ahead, self._last_frames),
+        )
+        if state.graphs.is_enabled:
+            torch.cuda.synchronize(device)
+            self._capture(state)
+            torch.cuda.synchronize(device)
+        return state
+
+    def on_stream(self, state: SpeechRows) -> AbstractContextManager[object]:
+        return state.graphs.on_stream()
+
+    @torch.inference_mode()
+    def reset(
+        self, state: SpeechRows, slot: int, conditioning: dict[str, NDArray[Any]] | None = None
+    ) -> None:
+        """Make a row fresh for a request of a voice; see `conditioning.reference_arrays`."""
+        assert conditioning is not None, "its family conditions each request"
+        reference = Reference(
+            tokens=upload(conditioning["tokens"], self._device),
+            mel=upload(conditioning["mel"].astype(np.float32), self._device),
+            speaker=upload(conditioning["speaker"].astype(np.float32), self._device),
+        )
+        arrays = [np.ascontiguousarray(conditioning[name]) for name in ("tokens", "mel", "speaker")]
+        voice = hashlib.blake2b(b"".join(each.tobytes() for each in arrays)).digest()
+        state.streams[slot] = SpeechStream(slot, reference, voice)
+
+    def prime(self, state: SpeechRows, slot: int, frames: NDArray[Any]) -> None:
+        raise AssertionError("the recording is in the conditioning")
+
+    @torch.inference_mode()
+    def replay(
+        self, state: SpeechRows, slot: int, frames: NDArray[Any], num_ahead: int = 0
+    ) -> None:
+        tokens = upload(np.asarray(frames)[:, 0], self._device)
+        stream, num_frames = state.stream(slot), len(frames) - num_ahead
+        for start in range(0, num_frames, self.group_frames):
+            size = min(self.group_frames, num_frames - start)
+            window = tokens[start : start + size + self.look_ahead_frames]
+            self._decode([self._due(stream, window, size)], state)
+
+    @torch.inference_mode()
+    def launch(
+        self, chunks: Sequence[CodecChunk], frame_store: Any, state: SpeechRows
+    ) -> PendingSpeech:
+        """Begin to decode chunks; see the protocol."""
+        num_kept = frame_store.shape[1]
+        read = [self._num_read(each) for each in chunks]
+        places = np.zeros((len(chunks), max(read)), np.int64)
+        for row, (chunk, size) in enumerate(zip(chunks, read, strict=True)):
+            numbers = np.arange(chunk.start, chunk.start + size) % num_kept
+            places[row, :size] = chunk.slot * num_kept + numbers
+        if isinstance(frame_store, Tensor):
+            tokens = frame_store[..., 0].flatten()[upload(places, self._device)]
+        else:
+            tokens = upload(frame_store[..., 0].reshape(-1)[places], self._device)
+        dues = [
+            self._due(state.stream(chunk.slot), window[:size], min(chunk.num_frames, size))
+            for chunk, window, size in zip(chunks, tokens, read, strict=True)
+        ]
+        made = self._decode(dues, state)
+        return PendingSpeech([(slots, Download(samples)) for slots, samples in made])
+
+    def close(self) -> None:
+        """Nothing to free that does not go with it."""
+
+    def _num_read(self, chunk: CodecChunk) -> int:
+        """Return how many tokens a chunk is made of, look-ahead included."""
+        size = chunk.num_frames + self.look_ahead_frames
+        return size if chunk.end is None else min(size, chunk.end - chunk.start)
+
+    def _due(self, stream: SpeechStream, tokens: Tensor, num_frames: int) -> Due:
+        """Note that a group of a stream becomes audio."""
+        is_end = len(tokens) - num_frames < self.look_ahead_frames
+        due = Due(stream, tokens, stream.num_decoded, num_frames, is_end, [])
+        stream.num_tokens = due.first + len(tokens)
+        stream.num_decoded += num_frames
+        return due
+
+    def _decode(self, dues: Sequence[Due], state: SpeechRows) -> list[tuple[list[int], Tensor]]:
+        """Return slots and their samples, ``[len(slots), num_samples]``, for all that is due."""
+        made = []
+        with exact_float32():
+            going_on = [each for each in dues if each.stream.rest is None]
+            with self._of_flow():
+                self._flow_passes.run(going_on, state)
+            later = [each for each in going_on if not each.is_end]
+            for group in alike(later, _is_first, lambda _: state.sizes[-1]):
+                made.append(([each.stream.slot for each in group], self._voice(group, state)))
+            ending = [each for each in going_on if each.is_end]
+            for group in alike(ending, _is_first, lambda _: state.sizes[-1]):
+                self._voice_end(group, state)
+        size = self.samples_per_frame
+        for each in dues:
+            rest = each.stream.rest
+            if rest is not None:
+                num_samples = each.num_frames * size
+                made.append(([each.stream.slot], rest[None, :num_samples]))
+                each.stream.rest = rest[num_samples:]
+        return made
+
+    def _voice(self, dues: Sequence[Due], state: SpeechRows) -> Tensor:
+        """Return the samples of a group of streams that go on, ``[len(dues), num_samples]``."""
+        is_first, size = _is_first(dues[0]), round_up(len(dues), state.sizes)
+        self._tell(dues, size, state)
+        function = partial(self._vocoder_pass, is_first, size, state)
+        return state.graphs.run(("vocoder", is_first, size), function)[: len(dues)].clone()
+
+    def _voice_end(self, dues: Sequence[Due], state: SpeechRows) -> None:
+        """Make the rest of streams that end, of any length."""
+        is_first, size = _is_first(dues[0]), round_up(len(dues), state.sizes)
+        num_frames = self._tell(dues, size, state)
+        width = self._last_frames if self._pads else num_frames
+        function = partial(self._last_pass, is_first, size, width, state)
+        samples = state.graphs.run(("vocoder's last", is_first, size), function)
+        for due, row in zip(dues, samples, strict=False):
+            due.stream.rest = row[: len(due.tokens) * self.samples_per_frame].clone()
+
+    def _tell(self, dues: Sequence[Due], size: int, state: SpeechRows) -> int:
+        """Fill in what a pass of the vocoder reads; return the most mel frames of a stream."""
+        mels = [torch.cat(each.mel) for each in dues]
+        numbers = [
+            (due.stream.slot, due.stream.num_mel_frames, len(mel))
+            for due, mel in zip(dues, mels, strict=True)
+        ]
+        numbers += [(state.flow.num_slots, *numbers[0][1:])] * (size - len(dues))
+        state.voiced[:size].copy_(upload(numbers, self._device))
+        width = state.mel.shape[1]
+        padded = [F.pad(mel, (0, 0, 0, width - len(mel))) for mel in mels]
+        state.mel[: len(mels)].copy_(torch.stack(padded))
+        for due, mel in zip(dues, mels, strict=True):
+            due.stream.num_mel_frames += len(mel)
+        return max(map(len, mels))
+
+    def _samples(
+        self,
+        mel: Tensor,
+        first_frames: Tensor,
+        kept: StreamState,
+        *,
+        num_there: Tensor | None = None,
+    ) -> Tensor:
+        """Return samples that were kept and those of mel frames, ``[num_rows, num_samples]``.
+
+        ``num_there``: mel frames of streams that end.
+        """
+        before = kept.kept.pop(_REST, None)
+        made = self._vocoder.decode(
+            mel.transpose(1, 2),
+            first_frames,
+            kept,
+            is_end=num_there is not None,
+            num_there=num_there,
+        )
+        return made if before is None else torch.cat((before, made), dim=1)
+
+    def _vocoder_pass(self, is_first: bool, size: int, state: SpeechRows) -> Tensor:
+        slots, first_frames, _ = state.voiced[:size].unbind(1)
+        kept = StreamState() if is_first else state.vocoder.take(slots)
+        num_tokens = self._flow_passes.ahead if is_first else self.group_frames
+        mel = state.mel[:size, : MEL_FRAMES_PER_TOKEN * num_tokens]
+        samples = self._samples(mel, first_frames, kept)
+        num_samples = self.group_frames * self.samples_per_frame
+        kept.kept[_REST] = samples[:, num_samples:].clone()
+        state.vocoder.put(slots, kept)
+        return samples[:, :num_samples]
+
+    def _last_pass(self, is_first: bool, size: int, width: int, state: SpeechRows) -> Tensor:
+        slots, first_frames, num_there = state.voiced[:size].unbind(1)
+        kept = StreamState() if is_first else state.vocoder.take(slots)
+        return self._samples(state.mel[:size, :width], first_frames, kept, num_there=num_there)
+
+    def _capture(self, state: SpeechRows) -> None:
+        """Capture passes, after two that make what streams keep; the next reset drops it."""
+        config, device = self._flow.config, self._device
+        nothing = torch.zeros(0, dtype=torch.int64, device=device)
+        mel = torch.zeros(0, config.num_mels, device=device)
+        speaker = torch.zeros(self._flow.speaker.weight.shape[1], device=device)
+        stream = SpeechStream(0, Reference(nothing, mel, speaker))
+        num_tokens = self.group_frames + self.look_ahead_frames
+        tokens = torch.zeros(num_tokens, dtype=torch.int64, device=device)
+        with exact_float32():
+            self._decode([self._due(stream, tokens, self.group_frames)], state)
+            state.voiced.copy_(upload((state.flow.num_slots, 0, self._last_frames), device))
+            for number, size in enumerate(reversed(state.sizes), start=1):
+                with self._of_flow():
+                    self._flow_passes.capture(size, state)
+                for is_first in (True, False):
+                    function = partial(self._vocoder_pass, is_first, size, state)
+                    state.graphs.capture(("vocoder", is_first, size), function)
+                    last = partial(self._last_pass, is_first, size, self._last_frames, state)
+                    state.graphs.capture(("vocoder's last", is_first, size), last)
+                if self._progress is not None:
+                    self._progress(number, len(state.sizes))
+        state.graphs.settle()
+
+
+def _is_first(due: Due) -> bool:
+    """Return whether the vocoder has made nothing of a stream."""
+    return not due.stream.num_mel_frames

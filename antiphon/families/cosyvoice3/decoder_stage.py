@@ -1,0 +1,71 @@
+"""Loads flow and vocoder of a checkpoint for the pipeline's decoder stage."""
+
+import torch
+
+from antiphon.contracts.family import LoadContext
+from antiphon.families.cosyvoice3 import checkpoint_schema as schema
+from antiphon.families.cosyvoice3.config import load_config
+from antiphon.families.cosyvoice3.decoder import CosyVoice3Decoder
+from antiphon.families.cosyvoice3.flow import MelFlow
+from antiphon.families.cosyvoice3.stream_memory import slots_that_fit
+from antiphon.families.cosyvoice3.vocoder import Vocoder
+from antiphon.families.cosyvoice3.weights import read_tensors
+from antiphon.nn import kernels
+from antiphon.nn.device import resolve_device, resolve_dtype
+
+
+def load_decoder(
+    context: LoadContext, *, is_batched: bool | None = None, uses_graphs: bool = True
+) -> CosyVoice3Decoder:
+    """Load what turns speech tokens into 24 kHz audio.
+
+    It computes in float32, but for attention on a GPU, whose keys and values are float16. If
+    float32 was not asked for, the flow's matrix products there are those of float16, outside of its
+    transformer's layers of TF32, and factors in the vocoder's blocks have 22 bits.
+
+    Args:
+        context: where and how.
+        is_batched: see `CosyVoice3Decoder`.
+        uses_graphs: likewise.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    config = load_config(context.path)
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    is_exact = resolve_dtype(context.dtype, device) == torch.float32 or context.is_deterministic
+    with torch.inference_mode():
+        flow = MelFlow.of(
+            read_tensors(
+                context.path / schema.FLOW_FILE,
+                schema.flow_layout(config.flow),
+                like=like,
+                unused=schema.FLOW_UNUSED,
+            ),
+            config.flow,
+            rounds_products=not is_exact,
+            is_fused=not is_exact and kernels.run_on(like),
+        )
+        vocoder = Vocoder.of(
+            read_tensors(
+                context.path / schema.VOCODER_FILE,
+                schema.vocoder_layout(config.vocoder),
+                like=like,
+                unused=schema.VOCODER_UNUSED,
+                prefix=schema.VOCODER_PREFIX,
+            ),
+            config.vocoder,
+            splits_products=not is_exact,
+        )
+    return CosyVoice3Decoder(
+        flow,
+        vocoder,
+        sample_rate_hz=config.sample_rate_hz,
+        samples_per_frame=config.samples_per_token,
+        max_slots=slots_that_fit(context, config.flow, device),
+        is_batched=False if context.is_deterministic else is_batched,
+        uses_graphs=uses_graphs,
+        progress=context.progress_of("decoder's graphs"),
+    )

@@ -1,0 +1,307 @@
+"""Speech tokens to mel frames, a chunk at a time: flow matching, conditioned on a recording.
+
+A stream begins with a pass over the recording, but for its end, which streams of one voice have in
+common. The next pass is over that end and the first chunk with speech, those after it are over a
+chunk each: they have equal shapes, in any stream and wherever in it they are, so that a CUDA graph
+can hold one. With a recording too short for a pass of its own there is one first pass, before whose
+first frame there may be places that are none. A chunk sees all of the recording, and of what was
+made before it `CONTEXT_FRAMES`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
+from antiphon.families.cosyvoice3.dit import NUM_PASSES, NUM_STEPS, DiT, DiTPass
+from antiphon.families.cosyvoice3.dit_fused import FusedPass
+from antiphon.families.cosyvoice3.flow_context import (
+    CONTEXT_FRAMES,
+    ChunkPass,
+    PassPlaces,
+    cache_dtype,
+    doubled,
+    phase_of,
+    slot_frames,
+)
+from antiphon.nn.host_device import upload
+from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.stream_conv import StreamConv, StreamRows, StreamState
+
+FIRST_CHUNKS = 2
+"""In the pass after that over a recording: the first one with speech, and the one before it, whose
+last tokens look ahead to speech."""
+
+_NOISE_FRAMES = 15_000  # five minutes; then they come again
+_NOISE_SEED = 0
+_LEAKY_SLOPE = 0.01
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """What a stream is conditioned on.
+
+    Attributes:
+        tokens: of the recording, int64 ``[num_tokens]``; may be empty.
+        mel: of it, two frames a token, f32 ``[2 * num_tokens, num_mels]``.
+        speaker: f32 ``[speaker_size]``.
+    """
+
+    tokens: Tensor
+    mel: Tensor
+    speaker: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class MelFlowRows:
+    """What all streams keep.
+
+    Attributes:
+        context: keys and values, see `DiT.solve` and `PassPlaces`.
+        speakers: as the transformer is told them, ``[num_slots + 1, num_mels]``: here and below is
+            a row more, for padding.
+        tokens: of the convolution over tokens.
+        convs: of the transformer's convolutions, `NUM_PASSES` rows a slot.
+        recorded_tokens: as they were after the pass over the recording.
+        recorded_convs: likewise.
+    """
+
+    context: Tensor
+    speakers: Tensor
+    tokens: StreamRows
+    convs: StreamRows
+    recorded_tokens: StreamRows
+    recorded_convs: StreamRows
+
+    @property
+    def num_slots(self) -> int:
+        return self.context.shape[2]
+
+    @property
+    def capacity(self) -> int:
+        """Places of a slot."""
+        return self.context.shape[4]
+
+
+@dataclass(frozen=True, slots=True)
+class MelFlow:
+    """The network.
+
+    Attributes:
+        tokens: embedding, ``[num_tokens, num_mels]``.
+        look_ahead: two convolutions over tokens; the first one sees later tokens.
+        noise: where the solver starts, by frame, ``[_NOISE_FRAMES, num_mels]``.
+        cache_dtype: of keys and values.
+        context_frames: see `CONTEXT_FRAMES`.
+        rounds_products: whether matrix products may be those of TF32.
+    """
+
+    config: MelFlowConfig
+    tokens: Tensor
+    speaker: Linear
+    look_ahead: tuple[StreamConv, StreamConv]
+    transformer: DiT
+    noise: Tensor
+    cache_dtype: torch.dtype
+    context_frames: int = CONTEXT_FRAMES
+    rounds_products: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        config: MelFlowConfig,
+        *,
+        rounds_products: bool = False,
+        is_fused: bool = False,
+    ) -> "MelFlow":
+        """Take the network out of a checkpoint's tensors, in float32 and on one device.
+
+        Args:
+            weights: of the checkpoint.
+            config: of the network.
+            rounds_products: whether matrix products may be those of TF32.
+            is_fused: whether the transformer's layers are kernels, with products of float16.
+        """
+        table = weights["input_embedding.weight"]
+        name = "pre_lookahead_layer.conv"
+        return cls(
+            config=config,
+            tokens=table,
+            speaker=Linear.of(weights, "spk_embed_affine_layer"),
+            look_ahead=(
+                StreamConv.of(weights, f"{name}1", look_ahead=config.look_ahead_tokens),
+                StreamConv.of(weights, f"{name}2"),
+            ),
+            transformer=DiT.of(weights, "decoder.estimator", config, is_fused=is_fused),
+            noise=solver_noise(config.num_mels).to(table.device),
+            cache_dtype=cache_dtype(table.device),
+            rounds_products=rounds_products,
+        )
+
+    def open(self, num_slots: int) -> MelFlowRows:
+        """Make room for as many streams with recordings of any length."""
+        config, device = self.config, self.tokens.device
+        shape = (
+            *(NUM_STEPS, config.num_layers, num_slots, NUM_PASSES),
+            *(slot_frames(config, self.context_frames), 2, config.num_heads, config.head_dim),
+        )
+        if device.type == "cpu":  # NumPy's zeros take memory when they are first written
+            context = torch.from_numpy(np.zeros(shape, np.float32))
+        else:
+            context = torch.zeros(shape, dtype=self.cache_dtype, device=device)
+        return MelFlowRows(
+            context=context,
+            speakers=self.tokens.new_zeros(num_slots + 1, config.num_mels),
+            tokens=StreamRows(num_slots + 1),
+            convs=StreamRows(NUM_PASSES * (num_slots + 1)),
+            recorded_tokens=StreamRows(num_slots + 1),
+            recorded_convs=StreamRows(NUM_PASSES * (num_slots + 1)),
+        )
+
+    def num_recorded(self, num_reference: int, ahead: int) -> int:
+        """Return the tokens of a recording in the pass that is over it alone, 0 if there is none.
+
+        Args:
+            num_reference: tokens of the recording.
+            ahead: tokens of speech in the first chunk with speech.
+        """
+        number = num_reference + ahead - FIRST_CHUNKS * self.config.chunk_tokens
+        return number if number >= self.config.chunk_tokens else 0
+
+    def introduce(self, reference: Reference, slot: int, rows: MelFlowRows) -> None:
+        """Note who speaks in a slot, whatever was there before."""
+        rows.speakers[slot] = self.speaker(F.normalize(reference.speaker[None], dim=1))[0]
+
+    def record(self, reference: Reference, slot: int, rows: MelFlowRows, *, ahead: int) -> None:
+        """Make the pass over a recording alone, of which there is enough; see `num_recorded`."""
+        number = self.num_recorded(len(reference.tokens), ahead)
+        tokens = reference.tokens[None, : number + self.config.look_ahead_tokens]
+        mel = reference.mel[None, : MEL_FRAMES_PER_TOKEN * number]
+        num_pinned = len(reference.mel)
+        phase = phase_of(num_pinned, ahead, self.config)
+        told = ChunkPass(slot, 0, num_pinned, tokens.shape[1], phase)
+        self.introduce(reference, slot, rows)
+        self.go_on(tokens, mel, upload([told.numbers], tokens.device), rows, told)
+        index = upload([slot], tokens.device)
+        rows.recorded_tokens.put(index, rows.tokens.take(index))
+        rows.recorded_convs.put(doubled(index), rows.convs.take(doubled(index)))
+
+    def recall(self, source: int, slot: int, rows: MelFlowRows, num_frames: int) -> None:
+        """Begin as `record` would, with what it left in slot ``source``.
+
+        Args:
+            source: whose recording is this one.
+            slot: of the stream.
+            rows: of all slots.
+            num_frames: mel frames of that pass.
+        """
+        if source != slot:
+            kept = rows.context[:, :, source, :, :num_frames]
+            rows.context[:, :, slot, :, :num_frames] = kept
+            rows.speakers[slot] = rows.speakers[source]
+        old, new = upload([source], self.tokens.device), upload([slot], self.tokens.device)
+        tokens = rows.recorded_tokens.take(old)
+        convs = rows.recorded_convs.take(doubled(old))
+        for each in (rows.tokens, rows.recorded_tokens):
+            each.put(new, tokens)
+        for each in (rows.convs, rows.recorded_convs):
+            each.put(doubled(new), convs)
+
+    def go_on(
+        self,
+        tokens: Tensor,
+        mel: Tensor,
+        numbers: Tensor,
+        rows: MelFlowRows,
+        alone: ChunkPass | None = None,
+    ) -> Tensor:
+        """Make the mel frames of chunks, a stream's first ones too; a CUDA graph can hold it.
+
+        Args:
+            tokens: of the chunks and their look-ahead, int64 ``[num_rows, n + look_ahead_tokens]``;
+                any, where there is none.
+            mel: frames of the recording in the chunks, and zeros elsewhere, f32 ``[num_rows,
+                MEL_FRAMES_PER_TOKEN * n, num_mels]``.
+            numbers: `ChunkPass.numbers` of each, int64 ``[num_rows, 5]``.
+            rows: of all slots; those of a first pass have been told who speaks.
+            alone: the pass, if it is one that the host knows.
+
+        Returns:
+            As ``mel``; frames that are none mean nothing.
+        """
+        config, device = self.config, tokens.device
+        index, start, num_tokens = numbers[:, 0], numbers[:, 1:2], numbers[:, 3:4]
+        places = PassPlaces.of(numbers, mel.shape[1], config.chunk_frames, self.context_frames)
+        number = torch.arange(tokens.shape[1], device=device)
+        is_begun = MEL_FRAMES_PER_TOKEN * number >= -start
+        is_there = is_begun & (number < num_tokens)
+        embedded = torch.where(is_there[..., None], F.embedding(tokens, self.tokens), 0.0)
+        passes = _going_on(rows.tokens.take(index), start > 0)
+        told = self._token_states(embedded, is_begun, passes)
+        rows.tokens.put(index, passes)
+        speakers = rows.speakers.index_select(0, index)[:, None].expand_as(told)
+        conditions = torch.cat((mel, told, speakers), dim=2)
+        frames = places.frames
+        convs = _going_on(
+            rows.convs.take(doubled(index)), start.repeat_interleave(NUM_PASSES, dim=0) > 0
+        )
+        noise = self.noise[frames % len(self.noise)]
+        is_long = mel.shape[1] > FIRST_CHUNKS * config.chunk_frames
+        is_frame = frames >= 0 if is_long else None  # passes that are not have no frames before
+        where, context = self._where(places, rows.context, alone)
+        made = self.transformer.solve(noise, conditions, context, convs, where, is_frame)
+        rows.convs.put(doubled(index), convs)
+        return made
+
+    def _where(
+        self, places: PassPlaces, context: Tensor, alone: ChunkPass | None
+    ) -> tuple[DiTPass | FusedPass, Tensor]:
+        """Return what the transformer is told of a pass, and the context that it is about."""
+        rotation = self.transformer.rotation(places.frames)
+        if self.transformer.fused is not None:
+            sizes = (places.chunk_frames, places.ring_frames)
+            return FusedPass(places.spans, *sizes, *rotation), context
+        num_places = None
+        if alone is not None:
+            end = max(alone.start + places.num_frames, 0)
+            num_places = min(end, alone.num_pinned + places.ring_frames)
+        return places.seen(rotation, context, alone, num_places)
+
+    def _token_states(self, embedded: Tensor, is_begun: Tensor, passes: StreamState) -> Tensor:
+        """Return what the transformer is told of tokens, two frames each, without look-ahead.
+
+        Args:
+            embedded: tokens and their look-ahead, ``[num_rows, n + look_ahead_tokens, num_mels]``.
+            is_begun: which are not before the stream's first one, bool ``[num_rows, n +
+                look_ahead_tokens]``.
+            passes: of the convolution over what was made of tokens; updated.
+
+        Returns:
+            ``[num_rows, 2 * n, num_mels]``.
+        """
+        first, second = self.look_ahead
+        columns = embedded.transpose(1, 2)
+        hidden = F.leaky_relu(F.conv1d(columns, first.weight, first.bias), _LEAKY_SLOPE)
+        is_token = is_begun[:, None, : hidden.shape[2]]
+        hidden = second(torch.where(is_token, hidden, 0.0), passes)
+        states = hidden + columns[:, :, : hidden.shape[2]]
+        return states.transpose(1, 2).repeat_interleave(MEL_FRAMES_PER_TOKEN, dim=1)
+
+
+def solver_noise(num_mels: int) -> Tensor:
+    """Return what the published code starts from, f32 ``[_NOISE_FRAMES, num_mels]``."""
+    drawn = torch.randn(
+        (num_mels, _NOISE_FRAMES), generator=torch.Generator().manual_seed(_NOISE_SEED)
+    )
+    return drawn.T.contiguous()
+
+
+def _going_on(state: StreamState, is_later: Tensor) -> StreamState:
+    """Return a state that is fresh in the rows that begin; ``is_later``: ``[num_rows, 1]``."""
+    return StreamState(
+        {name: torch.where(is_later[..., None], each, 0.0) for name, each in state.kept.items()}
+    )

@@ -1,0 +1,186 @@
+"""The flow's part of the decoder: mel frames of what is due, in batches of streams.
+
+A recording is computed once for all streams of its voice whose slots are still as it left them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN
+from antiphon.families.cosyvoice3.flow import FIRST_CHUNKS, MelFlow
+from antiphon.families.cosyvoice3.flow_context import ChunkPass, phase_of
+from antiphon.families.cosyvoice3.speech_rows import Due, PassInputs, SpeechRows
+from antiphon.nn.graphs import round_up
+from antiphon.nn.host_device import upload
+
+
+@dataclass(frozen=True, slots=True)
+class MelFlowPasses:
+    """Passes of the flow over streams.
+
+    Attributes:
+        ahead: tokens of speech in a stream's first chunk with speech.
+        pads: whether first passes are as wide as others, so that they can be batches and graphs.
+    """
+
+    flow: MelFlow
+    ahead: int
+    pads: bool
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Tokens of passes, ascending: later ones; first ones without a recording; those after the
+        pass over a recording; first ones with a short recording, in which some tokens are none.
+        """
+        chunk = self.flow.config.chunk_tokens
+        recorded = FIRST_CHUNKS * chunk
+        return (chunk, self.ahead, recorded, recorded + chunk)
+
+    def run(self, dues: Sequence[Due], state: SpeechRows) -> None:
+        """Make all mel frames that are certain by now."""
+        while ready := [each for each in dues if self._num_taken(each)]:
+            firsts = [each for each in ready if not each.stream.num_in_chunks]
+            for each in firsts:
+                if self._num_recorded(each):
+                    self._record(each, state)
+                else:
+                    self._introduce(each, state)
+            for group in alike(ready, self._width, lambda _: state.sizes[-1]):
+                self._go_on(group, self._width(group[0]), state)
+
+    def capture(self, size: int, state: SpeechRows) -> None:
+        """Capture the passes over ``size`` rows, with rows of padding."""
+        for width, inputs in state.flow_inputs.items():
+            numbers = ChunkPass(state.flow.num_slots, 0, 0, inputs.tokens.shape[1], 0).numbers
+            inputs.passes.copy_(upload(numbers, inputs.passes.device))
+            torch.cuda.synchronize(inputs.passes.device)
+            function = partial(self.chunk_pass, inputs, size, state)
+            state.graphs.capture(("flow", width, size), function)
+
+    def chunk_pass(
+        self, inputs: PassInputs, size: int, state: SpeechRows, alone: ChunkPass | None = None
+    ) -> Tensor:
+        """Make the mel frames of the first ``size`` rows of the inputs; see `MelFlow.go_on`."""
+        tokens, mel, passes = inputs.tokens[:size], inputs.mel[:size], inputs.passes[:size]
+        return self.flow.go_on(tokens, mel, passes, state.flow, alone)
+
+    def _num_taken(self, due: Due) -> int:
+        """Return how many tokens of speech the next pass takes, 0 if it has to wait."""
+        stream, config = due.stream, self.flow.config
+        wanted = config.chunk_tokens if stream.num_in_chunks else self.ahead
+        num_there = stream.num_tokens - stream.num_in_chunks
+        if num_there >= wanted + config.look_ahead_tokens:
+            return wanted
+        return min(num_there, wanted) if due.is_end else 0
+
+    def _num_recorded(self, due: Due) -> int:
+        return self.flow.num_recorded(len(due.stream.reference.tokens), self.ahead)
+
+    def _width(self, due: Due) -> int:
+        """Return how many tokens the next pass of a stream is over."""
+        later, first, recorded, padded = self.widths
+        num_reference = len(due.stream.reference.tokens)
+        if due.stream.num_in_chunks:
+            return later
+        if self._num_recorded(due):
+            return recorded
+        if self.pads:
+            return padded if num_reference else first
+        return num_reference + self.ahead
+
+    def _introduce(self, due: Due, state: SpeechRows) -> None:
+        """Tell the flow who begins to speak without a pass over a recording."""
+        stream = due.stream
+        state.recorded[stream.slot] = None
+        self.flow.introduce(stream.reference, stream.slot, state.flow)
+
+    def _record(self, due: Due, state: SpeechRows) -> None:
+        """Make the pass over a stream's recording, or copy what it left in some slot."""
+        stream = due.stream
+        sources = [slot for slot, each in enumerate(state.recorded) if each == stream.voice]
+        state.recorded[stream.slot] = None  # if this fails, the slot has parts of two voices
+        if sources:
+            source = stream.slot if stream.slot in sources else sources[0]
+            num_frames = MEL_FRAMES_PER_TOKEN * self._num_recorded(due)
+            self.flow.recall(source, stream.slot, state.flow, num_frames)
+        else:
+            self.flow.record(stream.reference, stream.slot, state.flow, ahead=self.ahead)
+        state.recorded[stream.slot] = stream.voice
+
+    def _go_on(self, dues: Sequence[Due], width: int, state: SpeechRows) -> None:
+        """Make the next chunks of streams, all in passes over ``width`` tokens."""
+        size, config = round_up(len(dues), state.sizes), self.flow.config
+        inputs = state.flow_inputs.get(width)
+        if inputs is None:
+            device = state.flow.speakers.device
+            inputs = PassInputs.fresh(config, width, len(dues), device)
+        passes = [self._next(each, width) for each in dues]
+        numbers = [each.numbers for each in passes]
+        numbers += [(state.flow.num_slots, *numbers[0][1:])] * (size - len(dues))
+        inputs.passes[:size].copy_(upload(numbers, inputs.passes.device))
+        padded = [_window(*pair, inputs) for pair in zip(dues, passes, strict=True)]
+        for buffer, parts in zip(
+            (inputs.tokens, inputs.mel), zip(*padded, strict=True), strict=True
+        ):
+            buffer[: len(dues)].copy_(torch.stack(parts))
+        alone = passes[0] if size == 1 and not state.graphs.is_enabled else None
+        function = partial(self.chunk_pass, inputs, size, state, alone)
+        # A copy: the next pass overwrites it.
+        mel = state.graphs.run(("flow", width, size), function)[: len(dues)].clone()
+        for due, told, frames in zip(dues, passes, mel, strict=True):
+            first, num_taken = max(0, told.num_pinned - told.start), self._num_taken(due)
+            due.stream.num_in_chunks += num_taken
+            due.mel.append(frames[first : first + MEL_FRAMES_PER_TOKEN * num_taken])
+
+    def _next(self, due: Due, width: int) -> ChunkPass:
+        """Return the next pass over ``width`` tokens of a stream."""
+        stream, reference = due.stream, due.stream.reference
+        num_reference, num_pinned = len(reference.tokens), len(reference.mel)
+        number = num_reference + stream.num_in_chunks
+        if not stream.num_in_chunks:
+            number += self.ahead - width
+        num_there = num_reference + due.first + len(due.tokens) - number
+        return ChunkPass(
+            stream.slot,
+            MEL_FRAMES_PER_TOKEN * number,
+            num_pinned,
+            min(num_there, width + self.flow.config.look_ahead_tokens),
+            phase_of(num_pinned, self.ahead, self.flow.config),
+        )
+
+
+def _window(due: Due, told: ChunkPass, inputs: PassInputs) -> tuple[Tensor, Tensor]:
+    """Return tokens and mel frames of a pass, zeros where there are none."""
+    reference, num_none = due.stream.reference, max(0, -told.start)
+    number = told.start // MEL_FRAMES_PER_TOKEN - len(reference.tokens)  # among those of speech
+    if number < 0:
+        tokens = torch.cat(
+            (reference.tokens[max(0, told.start) // MEL_FRAMES_PER_TOKEN :], due.tokens)
+        )
+    else:
+        tokens = due.tokens[number - due.first :]
+    num_before = num_none // MEL_FRAMES_PER_TOKEN
+    width, num_frames = inputs.tokens.shape[1], inputs.mel.shape[1]
+    tokens = tokens[: width - num_before]
+    mel = reference.mel[max(0, told.start) :][: num_frames - num_none]
+    return (
+        F.pad(tokens, (num_before, width - num_before - len(tokens))),
+        F.pad(mel, (0, 0, num_none, num_frames - num_none - len(mel))),
+    )
+
+
+def alike(
+    dues: Sequence[Due], key: Callable[[Due], Any], most: Callable[[Due], int]
+) -> Iterator[Sequence[Due]]:
+    """Yield groups of those with equal keys, of up to ``most`` of each kind."""
+    for _, group in groupby(sorted(dues, key=key), key):
+        members = [*group]
+        size = most(members[0])
+        yield from (members[start : start + size] for start in range(0, len(members), size))

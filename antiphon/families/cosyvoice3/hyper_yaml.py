@@ -1,0 +1,98 @@
+"""Reads HyperPyYAML files as data: tags name classes there, and none of them is made or called.
+
+Such a file is a program: ``!new:module.Class`` calls what it names. Here a tag is dropped, the
+arguments below it are kept, and ``!ref <name>`` stands for the number that the file gives ``name``.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from antiphon.contracts.config_file import ConfigSection
+from antiphon.errors import ModelLoadError
+
+_NAME = re.compile(r"<([\w.]+)>")
+_MAX_BYTES = 1 << 20
+
+
+class _Reference(str):
+    """The text of a ``!ref``, before it is resolved."""
+
+    __slots__ = ()
+
+
+class _HyperLoader(yaml.SafeLoader):  # type: ignore[misc]
+    """A safe loader to which other tags than those of YAML mean nothing."""
+
+
+def _untagged(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
+    construct: dict[type[yaml.Node], Callable[..., Any]] = {
+        yaml.MappingNode: loader.construct_mapping,
+        yaml.SequenceNode: loader.construct_sequence,
+    }
+    if type(node) in construct:
+        return construct[type(node)](node, deep=True)
+    return None
+
+
+def _reference(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    assert isinstance(node, yaml.ScalarNode)
+    return _Reference(loader.construct_scalar(node))
+
+
+_HyperLoader.add_multi_constructor("!", _untagged)
+_HyperLoader.add_constructor("!ref", _reference)
+
+
+def read_hyper_yaml(file: Path) -> ConfigSection:
+    """Read a file.
+
+    Raises:
+        ModelLoadError: it cannot be read, or is no YAML of an object.
+    """
+    try:
+        content = file.read_bytes()
+        if len(content) > _MAX_BYTES:
+            raise ModelLoadError(f"{file}: is too large for a configuration")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content)):
+            raise ModelLoadError(f"{file}: has aliases, by which a short file can be endless")
+        values = yaml.load(content, _HyperLoader)
+        resolved = _resolved(values, values) if isinstance(values, dict) else None
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
+    if resolved is None:
+        raise ModelLoadError(f"{file}: must hold an object")
+    return ConfigSection(file, "", resolved)
+
+
+def _resolved(value: Any, top: dict[str, Any]) -> Any:
+    """Return a value with its references, which are to keys at the top, as what they refer to."""
+    if isinstance(value, _Reference):
+        return _product(value, top)
+    if isinstance(value, dict):
+        return {str(name): _resolved(each, top) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_resolved(each, top) for each in value]
+    return value
+
+
+def _product(reference: str, top: dict[str, Any]) -> Any:
+    """Return what ``<name>``, or a product of such and of numbers, stands for; else ``None``."""
+    factors: list[Any] = []
+    for part in reference.split("*"):
+        found = _NAME.fullmatch(part.strip())
+        factor = top.get(found[1]) if found else None
+        if found is None and part.strip().isdigit():
+            factor = int(part)
+        factors.append(factor)
+    if len(factors) == 1:
+        return None if isinstance(factors[0], dict | list | _Reference) else factors[0]
+    if not all(isinstance(each, int | float) for each in factors):
+        return None
+    product = factors[0]
+    for each in factors[1:]:
+        product *= each
+    return product

@@ -1,0 +1,151 @@
+"""A Qwen2 that reads text and writes speech tokens; a frame is one of them.
+
+Speech tokens come first in its embedding, then the ids that only mark places, then text.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.contracts.prompt import Prompt
+from antiphon.engine.model_runner.ar_model import (
+    Codes,
+    Frames,
+    Inputs,
+    SlotStart,
+)
+from antiphon.engine.model_runner.token_model import TokenModel
+from antiphon.families.cosyvoice3.checkpoint_schema import TEXT_PREFIX
+from antiphon.families.cosyvoice3.config import CosyVoice3Config
+from antiphon.families.cosyvoice3.request import CosyVoice3Prompt, CosyVoice3Request
+from antiphon.nn.attention import Attend
+from antiphon.nn.backends import backend_of
+from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.sampler import RepetitionAware, SamplingReach, SamplingRows, SamplingTable
+from antiphon.nn.transformer import Transformer
+
+_OUTPUTS_MULTIPLE = 64
+_DRAW, _REDRAW = 0, 1
+"""Numbers of the two draws of a frame, in place of a codebook's."""
+
+
+class SpeechLM(TokenModel[CosyVoice3Request]):
+    """An `antiphon.engine.model_runner.ar_model.ARModel`."""
+
+    def __init__(
+        self,
+        config: CosyVoice3Config,
+        weights: Weights,
+        *,
+        num_slots: int,
+        max_positions: int,
+        is_batch_invariant: bool = False,
+    ) -> None:
+        """Take the model out of a checkpoint's tensors, all of one type and on one device."""
+        tables = [weights["speech_embedding.weight"], weights[f"{TEXT_PREFIX}.embed_tokens.weight"]]
+        super().__init__(
+            Transformer.of(
+                weights,
+                TEXT_PREFIX,
+                config.text,
+                max_positions,
+                is_batch_invariant=is_batch_invariant,
+            ),
+            torch.cat(tables),
+            num_slots=num_slots,
+            frame_size=1,
+            max_positions=max_positions,
+        )
+        vocab_size, device = len(tables[0]), self._device
+        # Outputs of nothing after those of tokens: kernels like a multiple.
+        head = F.pad(weights["llm_decoder.weight"], (0, 0, 0, -vocab_size % _OUTPUTS_MULTIPLE))
+        self._head = Linear(head, is_batch_invariant=is_batch_invariant)
+        self._config = config
+        self._backend = backend_of(self.like)
+        self._table = SamplingTable(num_slots + 1, vocab_size, device)
+        self._min_frames = torch.zeros(num_slots + 1, dtype=torch.int64, device=device)
+        self._is_end = torch.arange(vocab_size, device=device) >= config.num_tokens
+        self._draws = torch.tensor((_DRAW, _REDRAW), device=device)
+
+    def open(self, prompt: Prompt, frames: Codes) -> CosyVoice3Request:
+        data = prompt.data
+        assert isinstance(data, CosyVoice3Prompt)
+        return CosyVoice3Request.of(data, frames[:, 0].tolist())
+
+    def observe(
+        self, requests: Sequence[CosyVoice3Request], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        return np.zeros(len(requests), np.bool_)  # the scheduler knows their limits
+
+    def start(self, starts: Sequence[SlotStart[CosyVoice3Request]], uploads: PackedUpload) -> None:
+        self.begin_slots(starts, uploads)
+        self._table.write({each.slot: each.prompt.sampling for each in starts}, uploads)
+        limits = [each.request.prompt.min_frames for each in starts]
+        uploads.write(self._min_frames, np.array([each.slot for each in starts]), np.array(limits))
+
+    def sampling_shape(self, slots: Sequence[int]) -> SamplingReach:
+        return self._table.reach(slots)
+
+    def forward(
+        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
+    ) -> Tensor:
+        return self._transformer(states, self._transformer.rope.at(positions), attends[0])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return those of all tokens, ``[num_rows, vocab_size]``."""
+        return self._head(hidden)[:, : len(self._is_end)]
+
+    def sample(self, hidden: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
+        slots, frames = inputs.slots, Frames.empty(len(inputs.slots), self.slots)
+        logits = self.logits(hidden).float()
+        is_early = inputs.frames < self._min_frames[slots]
+        logits = logits.masked_fill(self._is_end & is_early[:, None], -torch.inf)
+        rows = self._table.rows(slots, sampling)
+        seeds = self.slots.seeds[slots]
+        noise = self._backend.gumbel_noise(seeds, inputs.frames, self._draws, logits.shape[1])
+        drawn = draw_nucleus(logits, rows, noise[:, _DRAW])
+        defaults = self._config.sampling
+        again = RepetitionAware(
+            self.slots.recent(slots, inputs.frames, defaults.window),
+            noise[:, _REDRAW],
+            defaults.max_share,
+        )
+        # What was said too often is not said again even by the second draw.
+        others = logits.scatter(1, drawn[0][:, None], -torch.inf)
+        frames.codes[:, 0], frames.scores[:, 0] = again(others, rows, drawn)
+        return frames
+
+    def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
+        self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_end)
+
+
+def draw_nucleus(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw from the likeliest tokens of each row.
+
+    They are as few as have a probability of ``top_p`` among all tokens, and ``top_k`` at most. (The
+    usual order takes probabilities among those of top-k.)
+
+    Args:
+        logits: f32 ``[num_rows, vocab_size]``.
+        rows: parameters.
+        noise: of `antiphon.nn.sampler.gumbel_noise`, shape of the logits.
+
+    Returns:
+        Tokens, int64, and their scores, f32, both ``[num_rows]``.
+    """
+    is_greedy = (rows.temperature == 0)[:, None]
+    scores = logits / torch.where(is_greedy[:, 0], 1.0, rows.temperature)[:, None]
+    ranked = torch.topk(scores, rows.reach.max_top_k, dim=-1).values
+    shares = (ranked - scores.logsumexp(dim=-1, keepdim=True)).exp()
+    is_kept = shares.cumsum(dim=-1) - shares < rows.top_p[:, None]
+    is_kept &= torch.arange(ranked.shape[1], device=ranked.device) < rows.top_k[:, None]
+    is_kept[:, 0].fill_(value=True)
+    least = ranked.masked_fill(~is_kept, torch.inf).amin(dim=-1, keepdim=True)
+    kept = scores.masked_fill(scores < least, -torch.inf)
+    best = torch.max(kept + torch.where(is_greedy, 0.0, noise), dim=-1)
+    return best.indices, best.values

@@ -1,0 +1,245 @@
+"""A request becomes a prompt: instructions, what the recording says, the text, the recording."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+
+from antiphon.contracts.family import LoadContext, SpeechCapabilities
+from antiphon.contracts.options import read_options
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.prompt import Encode, Prompt
+from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.families.cosyvoice3.bounds import (
+    FAMILY_NAME,
+    MAX_INSTRUCTIONS_CHARACTERS,
+    MAX_POSITIONS,
+    MAX_REFERENCE_TOKENS,
+    MAX_TOKENS_A_TEXT_TOKEN,
+    MIN_ROOM_FRAMES,
+    MIN_TOKENS_A_TEXT_TOKEN,
+)
+from antiphon.families.cosyvoice3.conditioning import reference_arrays
+from antiphon.families.cosyvoice3.config import (
+    MEL_FRAMES_PER_TOKEN,
+    TEXT_FOLDER,
+    CosyVoice3Config,
+    load_config,
+)
+from antiphon.families.cosyvoice3.options import CosyVoice3Options
+from antiphon.families.cosyvoice3.request import CosyVoice3Prompt
+from antiphon.families.cosyvoice3.tokenizer import END_OF_PROMPT, load_tokenizer
+from antiphon.families.cosyvoice3.validation import check_sampling
+from antiphon.families.cosyvoice3.voice_encoder_files import has_voice_encoder
+from antiphon.families.cosyvoice3.voice_preparer import CosyVoice3VoicePreparer
+from antiphon.families.cosyvoice3.voices import SpokenVoice, load_voices, voice_of
+from antiphon.families.kit.prompt_length import check_prompt_length
+
+_BEGINNING = "You are a helpful assistant."
+"""What every prompt of the published examples begins with; instructions follow it."""
+_MAX_SEGMENT_CHARACTERS = 300
+_MIN_LIMIT_FRAMES = 50  # two seconds, for texts of a word
+_REFERENCE = Voice(
+    id="reference", name="Reference", description="The voice of the request's 'ref_audio'."
+)
+
+
+class CosyVoice3Prompter:
+    """Builds prompts and prepares voices; may be called from any thread."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load a checkpoint's configuration, tokenizer and voices.
+
+        Raises:
+            ModelLoadError: a file is missing or wrong.
+        """
+        assert context.path is not None, "the family needs a checkpoint"
+        self._config = load_config(context.path)
+        self._tokenizer = load_tokenizer(context.path / TEXT_FOLDER)
+        self._voices = load_voices(context.path, self._config)
+        self._preparer: CosyVoice3VoicePreparer | None = None
+        self._capabilities = _capabilities(
+            self._config, tuple(self._voices), clones=has_voice_encoder(context.path)
+        )
+
+    @property
+    def capabilities(self) -> SpeechCapabilities:
+        return self._capabilities
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Make voices of recordings by the encoder stage."""
+        self._preparer = CosyVoice3VoicePreparer(encode)
+
+    def warm_encoder(self) -> None:
+        """Encode a second of noise, in the thread that encodes recordings."""
+        assert self._preparer is not None, "a checkpoint without an encoder needs no warming"
+        self._preparer.warm_up()
+
+    def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
+        """Refuse what no text and no voice could make right.
+
+        Args:
+            request: what is asked for, still without its recordings.
+            recordings: names of the options that will be recordings.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        options = read_options(CosyVoice3Options, request.options)
+        check_sampling(request.sampling)
+        _check_instructions(request.instructions)
+        has_recording = options.ref_audio is not None or "ref_audio" in recordings
+        if options.ref_text is not None and not has_recording:
+            raise InvalidRequestError("'ref_text' needs 'ref_audio'.", param="ref_text")
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Build the prompt of one segment.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        options = read_options(CosyVoice3Options, request.options)
+        check_sampling(request.sampling)
+        spoken = self._voice(options, voice)
+        beginning, text = _parted(request.input)
+        if request.instructions and request.instructions.strip():
+            _check_instructions(request.instructions)
+            beginning = f"{_BEGINNING} {request.instructions.strip()}"
+        text_ids = self._tokenizer.encode(text)
+        if not text_ids:
+            raise InvalidRequestError("There is no text after the instructions.", param="input")
+        ref_text = options.ref_text if options.ref_text is not None else spoken.ref_text
+        lead, is_continued = self._lead(beginning, ref_text, spoken)
+        ids = self._ids(lead + text_ids, spoken if is_continued else None)
+        _check_length(ids, spoken)
+        limit = max(_MIN_LIMIT_FRAMES, MAX_TOKENS_A_TEXT_TOKEN * len(text_ids))
+        limit = min(limit, MAX_POSITIONS - len(ids))
+        return Prompt(
+            data=CosyVoice3Prompt(ids, min(MIN_TOKENS_A_TEXT_TOKEN * len(text_ids), limit)),
+            num_tokens=len(text_ids),
+            seed=seed,
+            sampling=_sampling(request.sampling, self._config, limit),
+            conditioning=reference_arrays(
+                spoken.tokens[-MAX_REFERENCE_TOKENS:],
+                spoken.mel[-MEL_FRAMES_PER_TOKEN * MAX_REFERENCE_TOKENS :],
+                spoken.speaker,
+            ),
+            num_positions=len(ids) - 1,
+            position_keys=ids[:-1],
+            num_common_positions=1 + len(lead),
+        )
+
+    def prepare_voice(
+        self, samples: Samples, *, name: str, ref_text: str | None = None
+    ) -> PreparedVoice:
+        """Make a voice of a recording, to be given as ``ref_audio``.
+
+        Raises:
+            InvalidRequestError: the recording is too short or too long, or the checkpoint's
+                directory lacks what hears recordings.
+        """
+        if self._preparer is None:
+            raise InvalidRequestError(
+                "This checkpoint clones no voices: campplus.onnx or speech_tokenizer_v3.onnx is"
+                " missing.",
+                param="ref_audio",
+            )
+        return self._preparer.prepare(samples, name=name, ref_text=ref_text)
+
+    def _voice(self, options: CosyVoice3Options, voice: Voice) -> SpokenVoice:
+        """Return the request's voice: that of its recording, or one of the checkpoint's."""
+        reference = options.ref_audio
+        if reference is None:
+            if voice.id in self._voices:
+                return self._voices[voice.id]
+            if self._voices:
+                raise UnknownVoiceError(voice.id, tuple(self._voices))
+            raise InvalidRequestError("This model requires 'ref_audio'.", param="ref_audio")
+        if not isinstance(reference, PreparedVoice):
+            reference = self.prepare_voice(reference, name="reference", ref_text=options.ref_text)
+        return voice_of(self._config, reference)
+
+    def _lead(
+        self, beginning: str | None, ref_text: str | None, voice: SpokenVoice
+    ) -> tuple[tuple[int, ...], bool]:
+        """Return the ids before the text, and whether the speech continues the recording.
+
+        Instructions ask for another way to speak than the recording's, so it is not continued then.
+        """
+        encode, end = self._tokenizer.encode, self._tokenizer.end_of_prompt
+        if beginning is not None:
+            return (*encode(beginning), end), False
+        if voice.text_ids and len(voice.tokens):
+            return voice.text_ids, True
+        if ref_text is None or not ref_text.strip() or not len(voice.tokens):
+            return (*encode(_BEGINNING), end), False
+        own, said = _parted(ref_text)
+        return (*encode(_BEGINNING if own is None else own), end, *encode(said)), True
+
+    def _ids(self, text: tuple[int, ...], continued: SpokenVoice | None) -> tuple[int, ...]:
+        """Return what the model reads; text comes after speech in its embedding."""
+        num_tokens = self._config.num_tokens
+        first_text_id = self._config.num_speech_ids
+        start, turn = num_tokens, num_tokens + 2
+        recording = () if continued is None else tuple(continued.tokens.tolist())
+        return (start, *(first_text_id + each for each in text), turn, *recording)
+
+
+def _parted(text: str) -> tuple[str | None, str]:
+    """Return what is before ``<|endofprompt|>``, if that is there, and the rest."""
+    before, mark, after = text.partition(END_OF_PROMPT)
+    return (before, after) if mark else (None, text)
+
+
+def _check_instructions(instructions: str | None) -> None:
+    if instructions and len(instructions) > MAX_INSTRUCTIONS_CHARACTERS:
+        raise InvalidRequestError(
+            f"Invalid 'instructions': {len(instructions)} characters; at most"
+            f" {MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
+            param="instructions",
+        )
+
+
+def _check_length(ids: tuple[int, ...], voice: SpokenVoice) -> None:
+    """Refuse a prompt that leaves no room to speak."""
+    limit = MAX_POSITIONS - MIN_ROOM_FRAMES
+    param = "ref_audio" if len(voice.tokens) > limit // 2 else "input"
+    check_prompt_length(len(ids), limit, param)
+
+
+def _sampling(asked: Sampling, config: CosyVoice3Config, limit: int) -> Sampling:
+    """Complete what a request asks for with the checkpoint's defaults, within the text's limit."""
+    defaults = Sampling(
+        temperature=1.0,
+        top_k=config.sampling.top_k,
+        top_p=config.sampling.top_p,
+        repetition_penalty=1.0,
+        max_frames=limit,
+    )
+    chosen = asked.with_defaults(defaults)
+    return replace(chosen, max_frames=min(chosen.max_frames or limit, limit))
+
+
+def _capabilities(
+    config: CosyVoice3Config, names: tuple[str, ...], *, clones: bool
+) -> SpeechCapabilities:
+    voices = tuple(Voice(id=name, name=name) for name in names)
+    sample = SpeechRequest("Ready.")
+    if not voices:
+        silent = PreparedVoice(
+            name="silent",
+            family=FAMILY_NAME,
+            speaker_embedding=np.zeros(config.flow.speaker_size, np.float32),
+        )
+        sample = SpeechRequest("Ready.", options={"ref_audio": silent})
+    return SpeechCapabilities(
+        sample_request=sample,
+        sample_rate_hz=config.sample_rate_hz,
+        voices=voices or (_REFERENCE,),
+        instructions=True,
+        cloning=clones,
+        needs_encoder=clones,
+        max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+        voice_fields=("ref_audio",),
+    )

@@ -1,0 +1,142 @@
+"""Makes checkpoints of random weights in the official layout, for tests and measurements."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+from tokenizers.pre_tokenizers import ByteLevel
+from torch import Tensor
+
+from antiphon.families.cosyvoice3 import checkpoint_schema as schema
+from antiphon.families.cosyvoice3.config import CONFIG_FILE, TEXT_FOLDER, load_config
+from antiphon.families.cosyvoice3.random_configs import (
+    FIRST_TINY_MARK,
+    SIZES,
+    Json,
+    Size,
+    text_config,
+    yaml_of,
+)
+from antiphon.families.cosyvoice3.random_encoders import write_encoders
+from antiphon.families.cosyvoice3.voices import VOICES_FILE
+from antiphon.nn.random_weights import RandomTensor, check_arguments, random_values
+from antiphon.nn.safetensors_index import Shape
+
+TASKS = ("base", "custom_voice")
+VOICE = "random"
+_PITCH_HZ = 120.0  # of most frames
+_QUIET = -3.0  # of a logarithm
+
+
+def make_checkpoint(
+    path: Path,
+    *,
+    size: Size = "tiny",
+    task: str = TASKS[0],
+    vocabulary: str = "byte",
+    seed: int = 0,
+    dtype: str = "float32",
+    shards: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
+
+    Args:
+        path: the directory.
+        size: ``"tiny"`` runs in seconds on a CPU; ``"0.5b"`` has the sizes of the published one.
+        task: ``"base"`` speaks with voices of recordings; ``"custom_voice"`` has one of its own
+            too, in spk2info.pt.
+        vocabulary: ``"byte"``: text is read as bytes.
+        seed: of all weights.
+        dtype: ``"float32"``, as the published one.
+        shards: 1: the layout has one file for each network.
+        progress: called with the bytes written so far and the bytes in all.
+
+    Raises:
+        ModelLoadError: an argument is none of these.
+    """
+    check_arguments(
+        size=(size, get_args(Size)),
+        task=(task, TASKS),
+        vocabulary=(vocabulary, ("byte",)),
+        dtype=(dtype, ("float32",)),
+        shards=(str(shards), ("1",)),
+    )
+    sizes, folder = SIZES[size], path / TEXT_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    (path / CONFIG_FILE).write_text(yaml_of(sizes), encoding="utf-8")
+    _write_json(folder / "config.json", text_config(sizes))
+    _write_tokenizer(folder, is_compact=size == "tiny")
+    config = load_config(path)
+    torch.save(_drawn(schema.language_layout(config), seed), path / schema.LANGUAGE_FILE)
+    torch.save(_drawn(schema.flow_layout(config.flow), seed), path / schema.FLOW_FILE)
+    vocoder = _parted(_drawn(schema.vocoder_layout(config.vocoder), seed))
+    torch.save(vocoder, path / schema.VOCODER_FILE)
+    write_encoders(path, config.flow.speaker_size, seed)
+    if task == "custom_voice":
+        speaker = _tensor("speaker", RandomTensor((1, config.flow.speaker_size), 1.0), seed)
+        torch.save({VOICE: {"embedding": speaker}}, path / VOICES_FILE)
+    else:
+        (path / VOICES_FILE).unlink(missing_ok=True)
+    if progress is not None:
+        num_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        progress(num_bytes, num_bytes)
+
+
+def _drawn(layout: Mapping[str, Shape], seed: int) -> dict[str, Tensor]:
+    return {name: _tensor(name, _random(name, shape), seed) for name, shape in layout.items()}
+
+
+def _tensor(name: str, wanted: RandomTensor, seed: int) -> Tensor:
+    values = np.concatenate([*random_values(name, wanted, seed)])
+    return torch.from_numpy(values).view(wanted.shape)
+
+
+def _random(name: str, shape: Shape) -> RandomTensor:
+    """Return a tensor that keeps its inputs' size, so that what is made differs over time."""
+    if name == "f0_predictor.classifier.bias":
+        return RandomTensor(shape, 0.0, _PITCH_HZ)
+    if name.endswith(".alpha"):
+        return RandomTensor(shape, 0.2, 1.0)
+    if "norm" in name and len(shape) == 1 and name.endswith(".weight"):
+        return RandomTensor(shape, 0.1, 1.0)
+    if name == "conv_post.bias":
+        return RandomTensor(shape, 0.3, _QUIET)
+    if name.endswith(".bias"):
+        return RandomTensor(shape, 0.1)
+    if "embed" in name and len(shape) == 2 and not name.startswith("decoder."):
+        return RandomTensor(shape, 0.5)
+    gain = 50.0 if name == "f0_predictor.classifier.weight" else 0.8
+    if name == "llm_decoder.weight" or name.startswith(schema.TEXT_PREFIX):
+        gain = 1.5
+    return RandomTensor(shape, gain / math.sqrt(math.prod(shape[1:])))
+
+
+def _parted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return convolutions' weights as length and direction, where training has them so."""
+    parted: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        stem = name.removesuffix(".weight")
+        if tensor.ndim < 3 or stem.startswith("source_downs"):
+            parted[name] = tensor
+            continue
+        parted[f"{stem}.parametrizations.weight.original0"] = tensor.norm(dim=(1, 2), keepdim=True)
+        parted[f"{stem}.parametrizations.weight.original1"] = tensor
+    return parted
+
+
+def _write_tokenizer(folder: Path, *, is_compact: bool) -> None:
+    """Write a vocabulary whose tokens are bytes; the marks follow it, or where they usually do."""
+    vocabulary = {letter: number for number, letter in enumerate(sorted(ByteLevel.alphabet()))}
+    if is_compact:
+        vocabulary["<|endoftext|>"] = FIRST_TINY_MARK
+    _write_json(folder / "vocab.json", vocabulary)
+    (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
+
+
+def _write_json(file: Path, content: Json) -> None:
+    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,82 @@
+"""The vocoder's source: tones of the pitch where there is a voice, noise where there is none.
+
+As the model was trained, a tone's phase stands still within a mel frame, and moves on by a frame's
+length between frames. Noise is uniform from 0 to 1, the same for every stream: a function of the
+frame's number.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from antiphon.families.cosyvoice3.config import VocoderConfig
+from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.sampler import uniform_noise
+from antiphon.nn.stream_conv import StreamState
+
+_TURNS = "source.turns"
+_NOISE_SEED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ToneSource:
+    """Makes samples of pitches.
+
+    Attributes:
+        mix: of the tones, to one signal.
+    """
+
+    config: VocoderConfig
+    mix: Linear
+
+    @classmethod
+    def of(cls, weights: Weights, config: VocoderConfig) -> "ToneSource":
+        return cls(config, Linear.of(weights, "m_source.l_linear"))
+
+    def __call__(self, pitch_hz: Tensor, noise: Tensor, state: StreamState) -> Tensor:
+        """Return the samples of the next mel frames of each row.
+
+        Args:
+            pitch_hz: f32 ``[num_rows, num_frames]``.
+            noise: of `source_noise`.
+            state: of the streams.
+
+        Returns:
+            f32 ``[num_rows, num_frames * samples_per_mel_frame]``.
+        """
+        config = self.config
+        num_tones = config.num_overtones + 1
+        multiples = torch.arange(1, num_tones + 1, device=pitch_hz.device)
+        turns = (pitch_hz[:, :, None] * multiples / config.sample_rate_hz) % 1  # a sample
+        turns = turns.double() * config.samples_per_mel_frame
+        before = state.kept.get(_TURNS)
+        if before is None:
+            before = turns.new_zeros(len(turns), 1, num_tones)
+        phases = (before + turns.cumsum(1)) % 1
+        state.kept[_TURNS] = phases[:, -1:].clone() if phases.shape[1] else before
+        is_voiced = (pitch_hz > config.min_voiced_hz)[:, :, None]
+        tones = torch.sin(phases * (2 * math.pi)).float() * config.sine_level
+        level = torch.where(is_voiced, config.voiced_noise, config.sine_level / 3)
+        mixed = torch.where(is_voiced, tones, 0.0)[..., None] + level[..., None] * noise
+        return torch.tanh(self.mix(mixed.transpose(2, 3))).flatten(1)
+
+
+def source_noise(first_frames: Tensor, num_frames: int, config: VocoderConfig) -> Tensor:
+    """Return the noise of mel frames, ``num_frames`` from each of ``first_frames`` on.
+
+    Args:
+        first_frames: int64 ``[num_rows]``.
+        num_frames: of each row.
+        config: of the vocoder.
+
+    Returns:
+        f32 ``[num_rows, num_frames, num_tones, samples_per_mel_frame]``.
+    """
+    device = first_frames.device
+    frames = (first_frames[:, None] + torch.arange(num_frames, device=device)).flatten()
+    seeds = torch.full((len(frames), 2), _NOISE_SEED, device=device)
+    tones = torch.arange(config.num_overtones + 1, device=device)
+    noise = uniform_noise(seeds, frames, tones, config.samples_per_mel_frame)
+    return noise.view(len(first_frames), num_frames, *noise.shape[1:])

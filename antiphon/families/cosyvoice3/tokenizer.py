@@ -1,0 +1,117 @@
+"""Text to ids: Qwen2's byte-level BPE, with marks for breaths, laughter and phonemes in brackets.
+
+The marks are not in the checkpoint's files: the published code adds them, in this order.
+"""
+
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers.models import BPE
+from tokenizers.normalizers import NFC
+from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+
+from antiphon.contracts.config_file import ConfigSection
+from antiphon.errors import ModelLoadError
+from antiphon.families.kit.token_ids import token_ids
+
+END_OF_PROMPT = "<|endofprompt|>"
+FIRST_ADDED_ID = 151643
+"""Of ``<|endoftext|>``; ``<|im_start|>`` and ``<|im_end|>`` follow, and then the marks."""
+
+_STRUCTURE = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+_SOUNDS = (
+    *(END_OF_PROMPT, "[breath]", "<strong>", "</strong>", "[noise]", "[laughter]", "[cough]"),
+    *("[clucking]", "[accent]", "[quick_breath]", "<laughter>", "</laughter>", "[hissing]"),
+    *("[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]", "<|endofsystem|>"),
+)
+_ENGLISH = (
+    "AA AA0 AA1 AA2 AE AE0 AE1 AE2 AH AH0 AH1 AH2 AO AO0 AO1 AO2 AW AW0 AW1 AW2 AY AY0 AY1 AY2 B CH"
+    " D DH EH EH0 EH1 EH2 ER ER0 ER1 ER2 EY EY0 EY1 EY2 F G HH IH IH0 IH1 IH2 IY IY0 IY1 IY2 JH K L"
+    " M N NG OW OW0 OW1 OW2 OY OY0 OY1 OY2 P R S SH T TH UH UH0 UH1 UH2 UW UW0 UW1 UW2 V W Y Z ZH"
+)
+_PINYIN = (
+    "a ai an ang ao b c ch d e ei en eng f g h i ian in ing iu ià iàn iàng iào iá ián iáng iáo iè"
+    " ié iòng ióng iù iú iā iān iāng iāo iē iě iōng iū iǎ iǎn iǎng iǎo iǒng iǔ j k l m n o ong ou p"
+    " q r s sh t u uang ue un uo uà uài uàn uàng uá uái uán uáng uè ué uì uí uò uó uā uāi uān uāng"
+    " uē uě uī uō uǎ uǎi uǎn uǎng uǐ uǒ vè w x y z zh à ài àn àng ào á ái án áng áo è èi èn èng èr"
+    " é éi én éng ér ì ìn ìng í ín íng ò òng òu ó óng óu ù ùn ú ún ā āi ān āng āo ē ēi ēn ēng ě ěi"
+    " ěn ěng ěr ī īn īng ō ōng ōu ū ūn ǎ ǎi ǎn ǎng ǎo ǐ ǐn ǐng ǒ ǒng ǒu ǔ ǔn ǘ ǚ ǜ"
+)
+MARKS = (*_SOUNDS, *(f"[{name}]" for name in (*_ENGLISH.split(), *_PINYIN.split())))
+"""What a text may say beside letters."""
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"  # English endings
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+"  # letters, with one space or mark before them
+    r"|\p{N}"  # digits, one by one
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"  # signs
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"  # spaces
+)
+
+
+class CosyVoice3Tokenizer:
+    """Encodes text; may be used from any thread."""
+
+    def __init__(self, model: BPE, first_added_id: int) -> None:
+        """Add the marks to a model of text.
+
+        Args:
+            model: its tokens and merges.
+            first_added_id: of ``<|endoftext|>``.
+        """
+        tokenizer = Tokenizer(model)
+        tokenizer.normalizer = NFC()
+        words = Split(Regex(_WORDS), behavior="isolated")
+        tokenizer.pre_tokenizer = Sequence([words, ByteLevel(False, use_regex=False)])
+        tokenizer.add_special_tokens(
+            [AddedToken(mark, special=True, normalized=False) for mark in MARKS[1:]]
+        )
+        self._tokenizer = tokenizer
+        # Numbered here: a library gives the next free numbers, whatever a file leaves out.
+        base = tokenizer.get_vocab_size(with_added_tokens=False)
+        self._first_mark, self._shift = base, first_added_id + len(_STRUCTURE) + 1 - base
+        self.end_of_prompt = first_added_id + len(_STRUCTURE)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Return the ids of ``text``, in which marks for sounds and phonemes stand for themselves.
+
+        ``<|endofprompt|>`` and the marks of conversations are read as letters. Lone surrogates,
+        which a JSON string can hold, become replacement characters.
+        """
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        ids = token_ids(self._tokenizer, text)
+        return tuple(each + self._shift if each >= self._first_mark else each for each in ids)
+
+
+def load_tokenizer(folder: Path) -> CosyVoice3Tokenizer:
+    """Read vocab.json and merges.txt of a checkpoint's folder for text.
+
+    Raises:
+        ModelLoadError: they are missing or broken, or lack a byte.
+    """
+    section = ConfigSection.read(folder / "vocab.json")
+    # Some files list what is added after the text.
+    names = [name for name in section.values if name not in (*_STRUCTURE, *MARKS)]
+    vocab = {name: section.integer(name) for name in names}
+    if missing := set(ByteLevel.alphabet()) - vocab.keys():
+        raise ModelLoadError(f"{section.file}: {len(missing)} bytes have no token")
+    if max(vocab.values()) >= len(vocab):
+        raise ModelLoadError(f"{section.file}: its numbers leave some out")
+    merges = _merges(folder / "merges.txt", vocab)
+    first_added_id = section.integer(_STRUCTURE[0], FIRST_ADDED_ID)
+    return CosyVoice3Tokenizer(BPE(vocab, merges), first_added_id)
+
+
+def _merges(file: Path, vocab: dict[str, int]) -> list[tuple[str, str]]:
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
+    merges = []
+    for line in lines:
+        if not line or line.startswith("#version"):
+            continue
+        left, _, right = line.partition(" ")
+        if not {left, right, left + right} <= vocab.keys():
+            raise ModelLoadError(f"{file}: a merge of '{left}' and '{right}' has no token")
+        merges.append((left, right))
+    return merges

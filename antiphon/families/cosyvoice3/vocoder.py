@@ -1,0 +1,248 @@
+"""Mel frames to samples: a causal HiFT network whose state is carried from call to call.
+
+A neural source and filter: a small network finds the pitch, tones and noise of it are the source,
+and upsampling convolutions filter its spectrum. Names of parameters are the checkpoint's.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeAlias
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.families.cosyvoice3.config import VocoderConfig
+from antiphon.families.cosyvoice3.source import ToneSource, source_noise
+from antiphon.families.cosyvoice3.spectrum import StreamSpectrum
+from antiphon.nn import kernels
+from antiphon.nn.layers import Linear, Snake, Weights
+from antiphon.nn.stream_conv import StreamConv, StreamState
+
+PITCH_LOOK_AHEAD = 3
+"""Mel frames after a frame that its pitch depends on: the kernel of the first convolution has 4."""
+LOOK_AHEAD_MEL_FRAMES = 5
+"""Mel frames after a frame that its samples depend on."""
+
+_LAST_SLOPE = 0.01
+_ZERO = 1e-9  # keeps divisors from zero
+_PITCH_LAYERS = (0, 2, 4, 6, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class PitchNetwork:
+    """Mel frames to Hz, in float64: roundings would add up in the phase of the source."""
+
+    convs: tuple[StreamConv, ...]
+    last: Linear
+
+    @classmethod
+    def of(cls, weights: Weights) -> "PitchNetwork":
+        precise = {
+            name: each.double() for name, each in weights.items() if name.startswith("f0_predictor")
+        }
+        names = [f"f0_predictor.condnet.{layer}" for layer in _PITCH_LAYERS]
+        first = StreamConv.of(precise, names[0], look_ahead=PITCH_LOOK_AHEAD)
+        rest = (StreamConv.of(precise, name) for name in names[1:])
+        return cls((first, *rest), Linear.of(precise, "f0_predictor.classifier"))
+
+    def __call__(self, mel: Tensor, state: StreamState, *, is_end: bool) -> Tensor:
+        """Return f32 ``[num_rows, n]`` for mel frames ``[num_rows, num_mels, num_frames]``."""
+        hidden = mel.double()
+        for conv in self.convs:
+            hidden = F.elu(conv(hidden, state, is_end=is_end))
+        return self.last(hidden.transpose(1, 2)).abs().float()[..., 0]
+
+
+@dataclass(frozen=True, slots=True)
+class SnakeBlock:
+    """Pairs of convolutions, each added to what went in, with periodic activations.
+
+    Attributes:
+        pairs: two convolutions, and the activations before them.
+    """
+
+    pairs: tuple[tuple[StreamConv, StreamConv, Snake, Snake], ...]
+
+    @classmethod
+    def of(cls, weights: Weights, name: str, dilations: Sequence[int]) -> "SnakeBlock":
+        def snake(part: str) -> Snake:
+            frequency = weights[f"{name}.{part}.alpha"]
+            return Snake(frequency, 1.0 / (frequency + _ZERO))
+
+        return cls(
+            tuple(
+                (
+                    StreamConv.of(weights, f"{name}.convs1.{index}", dilation=dilation),
+                    StreamConv.of(weights, f"{name}.convs2.{index}"),
+                    snake(f"activations1.{index}"),
+                    snake(f"activations2.{index}"),
+                )
+                for index, dilation in enumerate(dilations)
+            )
+        )
+
+    def __call__(self, columns: Tensor, state: StreamState) -> Tensor:
+        for first, second, first_snake, second_snake in self.pairs:
+            hidden = first(_snake(columns, first_snake), state)
+            columns = columns + second(_snake(hidden, second_snake), state)
+        return columns
+
+
+AnyBlock: TypeAlias = Callable[[Tensor, StreamState], Tensor]
+"""A `SnakeBlock`, or what computes the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class VocoderStage:
+    """An upsampling, the source that is added after it, and blocks whose mean goes on."""
+
+    rate: int
+    upsampling: StreamConv
+    source: StreamConv
+    source_block: AnyBlock
+    blocks: tuple[AnyBlock, ...]
+
+    def __call__(
+        self, columns: Tensor, spectra: Tensor, state: StreamState, *, is_mirrored: bool
+    ) -> Tensor:
+        """Return the columns; ``is_mirrored``: whether the second one is put before the first."""
+        columns = self.upsampling(columns.repeat_interleave(self.rate, dim=2), state)
+        if is_mirrored:
+            columns = torch.cat((columns[:, :, 1:2], columns), dim=2)
+        columns = columns + self.source_block(self.source(spectra, state), state)
+        total = self.blocks[0](columns, state)
+        for block in self.blocks[1:]:
+            total = total + block(columns, state)
+        return total / len(self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocoder:
+    """The network, and what it keeps of streams in a `StreamState`."""
+
+    config: VocoderConfig
+    pitch: PitchNetwork
+    source: ToneSource
+    spectrum: StreamSpectrum
+    first: StreamConv
+    stages: tuple[VocoderStage, ...]
+    last: StreamConv
+
+    @classmethod
+    def of(
+        cls, weights: Weights, config: VocoderConfig, *, splits_products: bool = False
+    ) -> "Vocoder":
+        """Take the network out of a checkpoint's tensors, in float32 and on one device.
+
+        Args:
+            weights: of the checkpoint.
+            config: of the network.
+            splits_products: whether on a GPU most products may be sums of those of float16, with 22
+                of the 24 bits of float32.
+        """
+        window = torch.hann_window(config.fft_size, device=weights["conv_pre.weight"].device)
+        return cls(
+            config=config,
+            pitch=PitchNetwork.of(weights),
+            source=ToneSource.of(weights, config),
+            spectrum=StreamSpectrum.of(window, config.hop_samples),
+            first=StreamConv.of(weights, "conv_pre", look_ahead=config.look_ahead_frames),
+            stages=_stages(weights, config, splits_products=splits_products),
+            last=StreamConv.of(weights, "conv_post"),
+        )
+
+    def decode(
+        self,
+        mel: Tensor,
+        first_frames: Tensor,
+        state: StreamState,
+        *,
+        is_end: bool,
+        num_there: Tensor | None = None,
+    ) -> Tensor:
+        """Return the samples of streams that can be made by now.
+
+        Args:
+            mel: the next mel frames, f32 ``[num_rows, num_mels, num_frames]``; in a stream's first
+                call, more than `LOOK_AHEAD_MEL_FRAMES`, or all.
+            first_frames: number of the first of them in each stream, int64 ``[num_rows]``.
+            state: of the streams: of all a fresh one, or of none.
+            is_end: whether no frames follow.
+            num_there: at the end, how many frames there are, int64 ``[num_rows]``, before those
+                that are zeros and whose samples mean nothing; ``None``: all.
+
+        Returns:
+            f32 ``[num_rows, num_samples]``.
+        """
+        config, is_first = self.config, not state.kept
+        num_samples = num_hops = None
+        if num_there is not None:
+            hops = config.samples_per_mel_frame // config.hop_samples
+            before = (0, 0) if is_first else (PITCH_LOOK_AHEAD, config.look_ahead_frames)
+            num_samples = (num_there + before[0]) * config.samples_per_mel_frame
+            num_hops = (num_there + before[1]) * hops + is_first
+        pitch_hz = self.pitch(mel, state, is_end=is_end)
+        first_pitches = (first_frames - PITCH_LOOK_AHEAD).clamp(min=0)
+        noise = source_noise(first_pitches, pitch_hz.shape[1], config)
+        source = self.source(pitch_hz, noise, state)
+        columns = self.first(mel, state, is_end=is_end)
+        num_spectra = columns.shape[2] * (config.samples_per_mel_frame // config.hop_samples)
+        spectra = self.spectrum.analyze(
+            source, num_spectra + is_first, state, is_end=is_end, num_there=num_samples
+        )
+        for index, stage in enumerate(self.stages):
+            is_mirrored = is_first and index + 1 == len(self.stages)
+            columns = F.leaky_relu(columns, config.slope)
+            columns = stage(columns, spectra, state, is_mirrored=is_mirrored)
+        columns = self.last(F.leaky_relu(columns, _LAST_SLOPE), state)
+        parts = columns.transpose(1, 2).tensor_split((config.fft_size // 2 + 1,), dim=2)
+        phases = torch.sin(parts[1])
+        samples = self.spectrum.synthesize(
+            parts[0], phases, state, is_end=is_end, num_there=num_hops
+        )
+        return samples.clamp(-config.max_level, config.max_level)
+
+
+def _stages(
+    weights: Weights, config: VocoderConfig, *, splits_products: bool
+) -> tuple[VocoderStage, ...]:
+    def block(name: str, dilations: Sequence[int]) -> AnyBlock:
+        made = SnakeBlock.of(weights, name, dilations)
+        if not has_kernels:
+            return made
+        from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock
+
+        return FusedSnakeBlock.of(made, splits_products=splits_products)
+
+    def upsampling(name: str) -> StreamConv:
+        made = StreamConv.of(weights, name)
+        if not (has_kernels and splits_products):
+            return made
+        from antiphon.families.cosyvoice3.vocoder_fused import SplitStreamConv
+
+        return SplitStreamConv.like(made)
+
+    has_kernels = kernels.run_on(weights["conv_pre.weight"])
+    rates = config.upsample_rates
+    strides = [*accumulate((1, *rates[:0:-1]), lambda one, other: one * other)][::-1]
+    num_blocks = len(config.kernel_sizes)
+    return tuple(
+        VocoderStage(
+            rate=rate,
+            upsampling=upsampling(f"ups.{index}"),
+            source=StreamConv.of(weights, f"source_downs.{index}", stride=strides[index]),
+            source_block=block(f"source_resblocks.{index}", config.source_dilations[index]),
+            blocks=tuple(
+                block(f"resblocks.{index * num_blocks + number}", dilations)
+                for number, dilations in enumerate(config.dilations)
+            ),
+        )
+        for index, rate in enumerate(rates)
+    )
+
+
+def _snake(columns: Tensor, snake: Snake) -> Tensor:
+    waves = torch.sin(columns * snake.frequency[:, None]).square()
+    return columns + waves * snake.amplitude[:, None]

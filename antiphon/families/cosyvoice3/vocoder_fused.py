@@ -1,0 +1,81 @@
+"""The vocoder's blocks as kernels: two launches for each convolution, itself included."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from antiphon.families.cosyvoice3.vocoder import SnakeBlock
+from antiphon.nn.kernels.snake_join import SnakeInput, snake_join
+from antiphon.nn.kernels.split_conv import SplitWeight, is_splittable, split_conv
+from antiphon.nn.layers import Snake
+from antiphon.nn.stream_conv import StreamConv, StreamState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitStreamConv(StreamConv):
+    """A convolution whose products are sums of those of float16, 22 bits of float32's 24.
+
+    Attributes:
+        split: its factors.
+    """
+
+    split: SplitWeight
+
+    @classmethod
+    def like(cls, conv: StreamConv) -> StreamConv:
+        """Return what computes what ``conv`` does, if it can."""
+        if not is_splittable(conv.weight) or conv.stride > 1 or conv.groups > 1:
+            return conv
+        split = SplitWeight.of(conv.weight, conv.dilation)
+        sizes = (conv.padding, conv.stride, conv.dilation, conv.groups, conv.look_ahead)
+        return cls(conv.name, conv.weight, conv.bias, *sizes, split=split)
+
+    def convolve(self, joined: Tensor, *, has_bias: bool = True) -> Tensor:
+        made = split_conv(joined, self.split)
+        return made + self.bias[:, None] if has_bias and self.bias is not None else made
+
+
+@dataclass(frozen=True, slots=True)
+class _ActivatedConv:
+    """A convolution after a snake."""
+
+    conv: StreamConv
+    snake: Snake
+
+    def __call__(self, given: SnakeInput, state: StreamState) -> tuple[Tensor, Tensor]:
+        """Return the sum of what is given, and what is made of it, without a bias."""
+        conv = self.conv
+        before = state.kept.get(conv.name)
+        sums, joined, state.kept[conv.name] = snake_join(given, before, conv.padding, self.snake)
+        return sums, conv.convolve(joined, has_bias=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedSnakeBlock:
+    """What a `SnakeBlock` computes."""
+
+    pairs: tuple[tuple[_ActivatedConv, _ActivatedConv], ...]
+
+    @classmethod
+    def of(cls, block: SnakeBlock, *, splits_products: bool) -> "FusedSnakeBlock":
+        """Take a block; ``splits_products``: whether its convolutions may be `SplitStreamConv`."""
+
+        def activated(conv: StreamConv, snake: Snake) -> _ActivatedConv:
+            return _ActivatedConv(SplitStreamConv.like(conv) if splits_products else conv, snake)
+
+        return cls(
+            tuple(
+                (activated(first, first_snake), activated(second, second_snake))
+                for first, second, first_snake, second_snake in block.pairs
+            )
+        )
+
+    def __call__(self, columns: Tensor, state: StreamState) -> Tensor:
+        given = SnakeInput(columns)
+        for first, second in self.pairs:
+            columns, hidden = first(given, state)
+            _, branch = second(SnakeInput(hidden, bias=first.conv.bias), state)
+            given = SnakeInput(columns, branch, second.conv.bias)
+        assert given.branch is not None
+        branch = given.branch if given.bias is None else given.branch + given.bias[:, None]
+        return columns + branch

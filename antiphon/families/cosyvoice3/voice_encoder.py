@@ -1,0 +1,121 @@
+"""The stage that hears a recording: who speaks, what is said as tokens, and how it sounds."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from antiphon.audio.resample import resampled
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Latents, Samples
+from antiphon.errors import EngineError, InvalidRequestError, ModelLoadError
+from antiphon.families.cosyvoice3.bounds import MAX_RECORDING_S, MIN_RECORDING_S
+from antiphon.families.cosyvoice3.config import load_config
+from antiphon.families.cosyvoice3.features import (
+    SPEECH_RATE_HZ,
+    decoder_mel,
+    speaker_fbank,
+    whisper_mel,
+)
+from antiphon.families.cosyvoice3.recording import WANTED, CosyVoice3Recording, second_of_noise
+from antiphon.families.cosyvoice3.voice_encoder_files import SPEAKER_NETWORK, TOKEN_NETWORK
+from antiphon.families.kit.onnx_errors import ONNX_ERRORS
+
+_NUM_THREADS = 2
+
+
+class CosyVoice3VoiceEncoder:
+    """A `StageGenerator`; safe for threads. The networks run on the CPU, as published."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load and warm the networks; raises ModelLoadError if they cannot be loaded."""
+        assert context.path is not None, "the family needs a checkpoint"
+        self._config = load_config(context.path)
+        self._speaker = _session(context.path / SPEAKER_NETWORK, 1)
+        self._tokens = _session(context.path / TOKEN_NETWORK, 2)
+        for wanted in WANTED:
+            self.encode(second_of_noise(self._config.sample_rate_hz, wanted))
+
+    def generate(self, prompt: Prompt) -> Generator[Latents, None, None]:
+        """Yield what the prompt's `CosyVoice3Recording` wants.
+
+        Raises:
+            InvalidRequestError: the recording is too short or too long.
+        """
+        yield self.encode(prompt.data)
+
+    def encode(self, recording: CosyVoice3Recording) -> Latents:
+        """Return what is wanted of a recording.
+
+        The speaker is float32 ``[speaker_size]``; tokens are int64 ``[num_tokens]``, 25 a second;
+        mel frames are float32 ``[num_frames, num_mels]``, 50 a second.
+
+        Raises:
+            InvalidRequestError: the recording is too short or too long.
+            EngineError: a network gave what no such network gives.
+        """
+        config, samples = self._config, recording.samples
+        duration_s = len(samples) / config.sample_rate_hz
+        if not MIN_RECORDING_S <= duration_s <= MAX_RECORDING_S:
+            raise InvalidRequestError(
+                f"Invalid 'ref_audio': it has {duration_s:.1f} seconds; it must have from"
+                f" {MIN_RECORDING_S:g} to {MAX_RECORDING_S:g}.",
+                param="ref_audio",
+            )
+        if recording.wanted == "mel":
+            return Latents(decoder_mel(samples, config.flow.num_mels, config.sample_rate_hz))
+        speech = resampled(samples, config.sample_rate_hz, SPEECH_RATE_HZ)
+        if recording.wanted == "speaker":
+            return Latents(self._speaker_of(speech))
+        return Latents(self._tokens_of(speech))
+
+    def close(self) -> None:
+        """Nothing to free that does not go with it."""
+
+    def _speaker_of(self, speech: Samples) -> NDArray[np.float32]:
+        (vector,) = _run(self._speaker, speaker_fbank(speech)[None])
+        speaker = vector.reshape(-1).astype(np.float32)
+        if speaker.shape != (self._config.flow.speaker_size,) or not np.isfinite(speaker).all():
+            raise EngineError(f"{SPEAKER_NETWORK} gave no speaker vector of the checkpoint's size.")
+        return speaker
+
+    def _tokens_of(self, speech: Samples) -> NDArray[np.int64]:
+        mel = whisper_mel(speech)
+        (found,) = _run(self._tokens, mel[None], np.array([mel.shape[1]], np.int32))
+        tokens = found.reshape(-1).astype(np.int64)
+        if not tokens.size or tokens.min() < 0 or tokens.max() >= self._config.num_tokens:
+            raise EngineError(f"{TOKEN_NETWORK} gave tokens that the checkpoint does not have.")
+        return tokens
+
+
+def _session(file: Path, num_inputs: int) -> Any:
+    """Return a network that ONNX Runtime runs.
+
+    Raises:
+        ModelLoadError: it cannot be loaded, or has another number of inputs.
+    """
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = _NUM_THREADS
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others wait
+    try:
+        session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except ONNX_ERRORS as error:
+        raise ModelLoadError(f"{file}: cannot be loaded: {error}") from error
+    if (found := len(session.get_inputs())) != num_inputs:
+        raise ModelLoadError(f"{file}: has {found} inputs instead of {num_inputs}")
+    return session
+
+
+def _run(session: Any, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
+    names = [each.name for each in session.get_inputs()]
+    try:
+        outputs: list[NDArray[Any]] = session.run(None, dict(zip(names, inputs, strict=True)))
+    except ONNX_ERRORS as error:
+        raise EngineError(f"A network that hears recordings failed: {error}") from error
+    return outputs[:1]

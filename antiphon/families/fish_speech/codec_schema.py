@@ -1,0 +1,253 @@
+"""Names and shapes of the codec's tensors, and its sizes, which no file states, by these shapes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from antiphon.errors import ModelLoadError
+from antiphon.families.fish_speech.config import SAMPLES_PER_FRAME
+from antiphon.nn.layer_configs import TransformerConfig
+from antiphon.nn.safetensors_index import Shape, layout_problems
+
+CodecLayout: TypeAlias = dict[str, Shape]
+
+HEAD_DIM = 64
+FRAME_WINDOW, ENCODER_WINDOW = 128, 512
+"""Steps that attention sees, itself included: frames at 21.5 Hz, and steps of the encoder."""
+_KERNEL, _LAST_ENCODER_KERNEL, _NARROW = 7, 3, 4
+_DILATED = 3  # residual units of a block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodecSizes:
+    """How wide and deep the codec is.
+
+    Attributes:
+        encoder_width: channels after the first convolution; each block doubles them.
+        strides: of the encoder's blocks, and then of what makes frames of its steps.
+        encoder_layers: transformer layers in each of the encoder's blocks.
+        latent_width: of frames.
+        frame_layers: transformer layers over frames, before and after the quantizer.
+        feed_forward_width: of these; in the encoder it is three times the width.
+        decoder_width: channels after the decoder's first convolution; each block halves them.
+        rates: of the decoder's blocks.
+        factors: by which the encoder's steps become frames, and frames the decoder's steps.
+        codebook_dim: of a codebook's vectors.
+    """
+
+    encoder_width: int
+    strides: tuple[int, ...]
+    encoder_layers: tuple[int, ...]
+    latent_width: int
+    frame_layers: int
+    feed_forward_width: int
+    decoder_width: int
+    rates: tuple[int, ...]
+    factors: tuple[int, ...]
+    codebook_dim: int
+    semantic_codes: int
+    residual_codes: int
+    num_residual: int
+
+    @property
+    def frames(self) -> TransformerConfig:
+        """Sizes of the transformers over frames."""
+        return _transformer_config(
+            self.latent_width, self.feed_forward_width, self.frame_layers, FRAME_WINDOW
+        )
+
+    def encoder_config(self, block: int) -> TransformerConfig:
+        """Sizes of the transformer in a block of the encoder, from 0."""
+        width = self.encoder_width << (block + 1)
+        return _transformer_config(width, 3 * width, self.encoder_layers[block], ENCODER_WINDOW)
+
+
+def _transformer_config(width: int, inner: int, num_layers: int, window: int) -> TransformerConfig:
+    return TransformerConfig(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_layers=num_layers,
+        num_heads=width // HEAD_DIM,
+        num_kv_heads=width // HEAD_DIM,
+        head_dim=HEAD_DIM,
+        norm_eps=1e-5,
+        rope_theta=10_000.0,
+        max_positions=0,  # streams have no longest length
+        window=window,
+    )
+
+
+def codec_layout(sizes: CodecSizes) -> CodecLayout:
+    """Return all tensors, normed weights as one tensor each."""
+    return {**_encoder(sizes), **_quantizer(sizes), **_decoder(sizes)}
+
+
+def read_sizes(shapes: Mapping[str, Shape], where: str) -> CodecSizes:
+    """Find a codec's sizes by its tensors, and compare all of them with these sizes.
+
+    Args:
+        shapes: of the tensors of `codec_layout`.
+        where: for messages.
+
+    Raises:
+        ModelLoadError: a tensor is missing, unknown, or of a shape that does not fit the others.
+    """
+    try:
+        sizes = _sizes(shapes)
+    except KeyError as error:
+        raise ModelLoadError(f"{where}: tensors missing: {error.args[0]}") from error
+    except (IndexError, ValueError) as error:
+        raise ModelLoadError(f"{where}: tensors of another shape than a codec's") from error
+    if problems := layout_problems(shapes, codec_layout(sizes)):
+        raise ModelLoadError(f"{where}: tensors {'; '.join(problems)}")
+    for name, parts in (("encoder", sizes.strides), ("decoder", sizes.rates)):
+        if prod(parts) * prod(sizes.factors) != SAMPLES_PER_FRAME:
+            raise ModelLoadError(f"{where}: the {name}'s frames are not {SAMPLES_PER_FRAME} long")
+    return sizes
+
+
+def _sizes(shapes: Mapping[str, Shape]) -> CodecSizes:
+    num_blocks = _count(shapes, r"encoder\.block\.(\d+)\.block\.4\.conv\.weight")
+    num_rates = _count(shapes, r"decoder\.model\.(\d+)\.block\.1\.conv\.weight")
+    num_factors = _count(shapes, r"quantizer\.downsample\.(\d+)\.0\.conv\.weight")
+    semantic = shapes["quantizer.semantic_quantizer.quantizers.0.codebook.weight"]
+    return CodecSizes(
+        encoder_width=shapes["encoder.block.0.conv.weight"][0],
+        strides=tuple(
+            shapes[f"encoder.block.{block}.block.4.conv.weight"][2] // 2
+            for block in range(1, num_blocks + 1)
+        ),
+        encoder_layers=tuple(
+            _count(shapes, rf"encoder\.block\.{block}\.block\.5\.layers\.(\d+)\.ffn_norm\.weight")
+            for block in range(1, num_blocks + 1)
+        ),
+        latent_width=shapes[f"encoder.block.{num_blocks + 2}.conv.weight"][0],
+        frame_layers=_count(shapes, r"quantizer\.post_module\.layers\.(\d+)\.ffn_norm\.weight"),
+        feed_forward_width=shapes["quantizer.post_module.layers.0.feed_forward.w1.weight"][0],
+        decoder_width=shapes["decoder.model.0.conv.weight"][0],
+        rates=tuple(
+            shapes[f"decoder.model.{block}.block.1.conv.weight"][2] // 2
+            for block in range(1, num_rates + 1)
+        ),
+        factors=tuple(
+            shapes[f"quantizer.downsample.{index}.0.conv.weight"][2] for index in range(num_factors)
+        ),
+        codebook_dim=semantic[1],
+        semantic_codes=semantic[0],
+        residual_codes=shapes["quantizer.quantizer.quantizers.0.codebook.weight"][0],
+        num_residual=_count(shapes, r"quantizer\.quantizer\.quantizers\.(\d+)\.codebook\.weight"),
+    )
+
+
+def _count(shapes: Mapping[str, Shape], pattern: str) -> int:
+    return sum(re.fullmatch(pattern, name) is not None for name in shapes)
+
+
+def _conv(name: str, num_out: int, num_in: int, kernel: int) -> CodecLayout:
+    return {f"{name}.weight": (num_out, num_in, kernel), f"{name}.bias": (num_out,)}
+
+
+def _snake(name: str, width: int) -> CodecLayout:
+    return {f"{name}.alpha": (1, width, 1)}
+
+
+def _residual_unit(name: str, width: int) -> CodecLayout:
+    return {
+        **_snake(f"{name}.block.0", width),
+        **_conv(f"{name}.block.1.conv", width, width, _KERNEL),
+        **_snake(f"{name}.block.2", width),
+        **_conv(f"{name}.block.3.conv", width, width, 1),
+    }
+
+
+def _transformer(name: str, config: TransformerConfig) -> CodecLayout:
+    width, inner = config.hidden_size, config.intermediate_size
+    num_queries = config.num_heads * config.head_dim
+    layer: CodecLayout = {
+        "attention.wqkv.weight": (3 * num_queries, width),
+        "attention.wo.weight": (width, num_queries),
+        "feed_forward.w1.weight": (inner, width),
+        "feed_forward.w3.weight": (inner, width),
+        "feed_forward.w2.weight": (width, inner),
+        "ffn_norm.weight": (width,),
+        "attention_norm.weight": (width,),
+        "attention_layer_scale.gamma": (width,),
+        "ffn_layer_scale.gamma": (width,),
+    }
+    layers = {
+        f"{name}.layers.{index}.{part}": shape
+        for index in range(config.num_layers)
+        for part, shape in layer.items()
+    }
+    return {**layers, f"{name}.norm.weight": (width,)}
+
+
+def _encoder(sizes: CodecSizes) -> CodecLayout:
+    width = sizes.encoder_width
+    layout = _conv("encoder.block.0.conv", width, 1, _KERNEL)
+    for block, stride in enumerate(sizes.strides):
+        name = f"encoder.block.{block + 1}.block"
+        for unit in range(_DILATED):
+            layout |= _residual_unit(f"{name}.{unit}", width)
+        layout |= _snake(f"{name}.3", width)
+        layout |= _conv(f"{name}.4.conv", 2 * width, width, 2 * stride)
+        if sizes.encoder_layers[block]:
+            layout |= _transformer(f"{name}.5", sizes.encoder_config(block))
+        width *= 2
+    last = len(sizes.strides) + 1
+    layout |= _snake(f"encoder.block.{last}", width)
+    layout |= _conv(
+        f"encoder.block.{last + 1}.conv", sizes.latent_width, width, _LAST_ENCODER_KERNEL
+    )
+    return layout
+
+
+def _quantizer(sizes: CodecSizes) -> CodecLayout:
+    width, size = sizes.latent_width, sizes.codebook_dim
+    layout: CodecLayout = {}
+    books = [("semantic_quantizer", 0, sizes.semantic_codes)]
+    books += [("quantizer", index, sizes.residual_codes) for index in range(sizes.num_residual)]
+    for kind, index, num_codes in books:
+        name = f"quantizer.{kind}.quantizers.{index}"
+        layout |= _conv(f"{name}.in_proj", size, width, 1)
+        layout |= _conv(f"{name}.out_proj", width, size, 1)
+        layout[f"{name}.codebook.weight"] = (num_codes, size)
+    for index, factor in enumerate(sizes.factors):
+        mirrored = len(sizes.factors) - 1 - index
+        for name, kernel in ((f"downsample.{index}", factor), (f"upsample.{mirrored}", factor)):
+            layout |= _conv(f"quantizer.{name}.0.conv", width, width, kernel)
+            layout |= _convnext(f"quantizer.{name}.1", width)
+    for name in ("pre_module", "post_module"):
+        layout |= _transformer(f"quantizer.{name}", sizes.frames)
+    return layout
+
+
+def _convnext(name: str, width: int) -> CodecLayout:
+    return {
+        f"{name}.gamma": (width,),
+        **_conv(f"{name}.dwconv.conv", width, 1, _KERNEL),
+        f"{name}.norm.weight": (width,),
+        f"{name}.norm.bias": (width,),
+        f"{name}.pwconv1.weight": (_NARROW * width, width),
+        f"{name}.pwconv1.bias": (_NARROW * width,),
+        f"{name}.pwconv2.weight": (width, _NARROW * width),
+        f"{name}.pwconv2.bias": (width,),
+    }
+
+
+def _decoder(sizes: CodecSizes) -> CodecLayout:
+    width = sizes.decoder_width
+    layout = _conv("decoder.model.0.conv", width, sizes.latent_width, _KERNEL)
+    for block, rate in enumerate(sizes.rates, start=1):
+        name, narrow = f"decoder.model.{block}.block", width // 2
+        layout |= _snake(f"{name}.0", width)
+        layout[f"{name}.1.conv.weight"] = (width, narrow, 2 * rate)  # transposed: inputs first
+        layout[f"{name}.1.conv.bias"] = (narrow,)
+        for unit in range(2, 2 + _DILATED):
+            layout |= _residual_unit(f"{name}.{unit}", narrow)
+        width = narrow
+    last = len(sizes.rates) + 1
+    layout |= _snake(f"decoder.model.{last}", width)
+    return layout | _conv(f"decoder.model.{last + 1}.conv", 1, width, _KERNEL)

@@ -1,0 +1,67 @@
+"""The codec of a checkpoint, loaded for the pipeline's decoder stage."""
+
+import torch
+
+from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.codec.lockstep_decoder import LockstepDecoder
+from antiphon.codec.protocol import StreamingDecoder
+from antiphon.contracts.family import LoadContext
+from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
+from antiphon.families.fish_speech.codec_weights import part_of, read_codec
+from antiphon.families.fish_speech.config import (
+    SAMPLE_RATE_HZ,
+    SAMPLES_PER_FRAME,
+    FishSpeechConfig,
+    load_config,
+)
+from antiphon.nn import kernels
+from antiphon.nn.codec_layers.windowed import FrameByFrame, WindowedDecoder
+from antiphon.nn.device import resolve_device
+
+
+def load_codec(context: LoadContext) -> StreamingDecoder:
+    """Load what turns codes into 44.1 kHz audio.
+
+    It computes in float32; on a GPU by products of halves, in narrow blocks of halves alone, unless
+    ``context.dtype`` asks for float32: then in PyTorch lines, one frame of each stream at a time.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    config = load_config(context.path)
+    assert context.path is not None, "the family needs a checkpoint"
+    sizes, tensors = read_codec(context.path, config)
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    with torch.inference_mode():
+        decoder = load_decoder(part_of(tensors, *DECODER_PARTS, like=like), sizes)
+    if device.type == "cpu":
+        return GroupedDecoder(
+            decoder, sample_rate_hz=SAMPLE_RATE_HZ, samples_per_frame=SAMPLES_PER_FRAME
+        )
+    if kernels.run_on(like) and context.dtype != "float32":
+        return _fused(decoder, config, context)
+    return LockstepDecoder(
+        FrameByFrame(decoder),
+        frame_size=config.num_codebooks,
+        sample_rate_hz=SAMPLE_RATE_HZ,
+        samples_per_frame=SAMPLES_PER_FRAME,
+        progress=context.progress_of("codec graphs"),
+    )
+
+
+def _fused(
+    decoder: WindowedDecoder, config: FishSpeechConfig, context: LoadContext
+) -> StreamingDecoder:
+    from antiphon.codec.graph_decoder import GraphDecoder
+    from antiphon.families.fish_speech.codec_fused import fused
+
+    with torch.inference_mode():
+        on_gpu = fused(decoder)
+    return GraphDecoder(
+        on_gpu,
+        num_quantizers=config.num_codebooks,
+        sample_rate_hz=SAMPLE_RATE_HZ,
+        samples_per_frame=SAMPLES_PER_FRAME,
+        progress=context.progress_of("codec graphs"),
+    )

@@ -1,0 +1,179 @@
+"""The slow model, which says a semantic code a frame, and the fast one, which says the others.
+
+Both are Llama's layers with another order of dimensions in rotary embeddings: pairs lie side by
+side. Queries and keys are put into our order when they are loaded: no product of them changes.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from antiphon.families.fish_speech.config import FishSpeechConfig
+from antiphon.nn.code_predictor import CodePredictor, FrameTable
+from antiphon.nn.layer_configs import TransformerConfig
+from antiphon.nn.layers import Linear, RMSNorm, Rope, SwiGLU, Weights
+from antiphon.nn.qkv import HeadShape, QKVHeads
+from antiphon.nn.sampler import keep_nucleus
+from antiphon.nn.transformer import DecoderLayer, Transformer
+
+_ROWS_ARE_A_MULTIPLE_OF = 64  # of a head, as kernels like it
+
+
+@dataclass(frozen=True, slots=True)
+class SlowModel:
+    """The language model over frames.
+
+    A code of group 0 is a semantic code, or behind these the one that ends speech.
+
+    Attributes:
+        transformer: whose final norm is left to `norm`.
+        norm: before the head.
+        text_table: embeddings of all ids, ``[vocab_size, hidden_size]``.
+        frame_table: of the codes of frames, scaled as frames are.
+        head: normed state to logits of group 0, and of nothing from ``num_codes`` on.
+        num_codes: of group 0, the end included.
+        norms_fast_input: see `FishSpeechConfig`.
+    """
+
+    transformer: Transformer
+    norm: RMSNorm
+    text_table: Tensor
+    frame_table: FrameTable
+    head: Linear
+    num_codes: int
+    norms_fast_input: bool
+
+    @property
+    def end(self) -> int:
+        """The code that ends speech."""
+        return self.num_codes - 1
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        config: FishSpeechConfig,
+        max_positions: int,
+        *,
+        is_batch_invariant: bool = False,
+    ) -> "SlowModel":
+        """Take the slow model out of a checkpoint's tensors, all of one type and on one device."""
+        text_table = weights["embeddings.weight"]
+        outputs = text_table if config.is_tied else weights["output.weight"]
+        transformer = _transformer(
+            weights, "", config.slow, max_positions, is_batch_invariant=is_batch_invariant
+        )
+        said = _rows_of_codes(outputs, config)
+        padding = outputs.new_zeros(-len(said) % _ROWS_ARE_A_MULTIPLE_OF, said.shape[1])
+        return cls(
+            transformer=replace(transformer, is_normed_last=False),
+            norm=transformer.norm,
+            text_table=text_table,
+            frame_table=_frame_table(weights, text_table, config),
+            head=Linear(torch.cat((said, padding)), is_batch_invariant=is_batch_invariant),
+            num_codes=len(said),
+            norms_fast_input=config.norms_fast_input,
+        )
+
+
+def load_fast_model(
+    weights: Weights, config: FishSpeechConfig, *, is_batch_invariant: bool = False
+) -> CodePredictor:
+    """Take the fast model out of a checkpoint's tensors.
+
+    All groups share its embedding and its head, of which the codec's codes are taken alone.
+    """
+    projection = None
+    if config.has_projection:
+        projection = Linear.of(weights, "fast_project_in")
+        projection = replace(projection, is_batch_invariant=is_batch_invariant)
+    table = weights["fast_embeddings.weight"]
+    first = table[: config.tokens.num_semantic]
+    residual = table[: config.residual_codes].clone()
+    head = Linear(weights["fast_output.weight"][: config.residual_codes].clone())
+    num_others = config.num_codebooks - 1
+    return CodePredictor(
+        transformer=_transformer(
+            weights,
+            "fast_",
+            config.fast,
+            config.num_codebooks,
+            is_batch_invariant=is_batch_invariant,
+        ),
+        projection=projection,
+        # What is said after the end means nothing, but must have a row.
+        tables=(torch.cat((first, first[:1])), *[residual] * (num_others - 1)),
+        heads=(head,) * num_others,
+        filter=keep_nucleus,
+    )
+
+
+def _rows_of_codes(table: Tensor, config: FishSpeechConfig) -> Tensor:
+    """Return the rows of semantic tokens, and behind them that of the end."""
+    tokens = config.tokens
+    semantic = table[tokens.first_semantic : tokens.first_semantic + tokens.num_semantic]
+    return torch.cat((semantic, table[tokens.end : tokens.end + 1]))
+
+
+def _frame_table(weights: Weights, text_table: Tensor, config: FishSpeechConfig) -> FrameTable:
+    """Fold a frame's token, which follows from its first code, into that code's embedding."""
+    codebooks = torch.unflatten(
+        weights["codebook_embeddings.weight"], 0, (-1, config.codebook_size)
+    )
+    scale = 1 / math.sqrt(config.num_codebooks + 1) if config.scales_frames else 1.0
+    first = _rows_of_codes(text_table, config).float()
+    first[:-1] += codebooks[0, : config.tokens.num_semantic]
+    tables = [first, *(table[: config.residual_codes].float() for table in codebooks[1:])]
+    return FrameTable.of([(table * scale).to(text_table.dtype) for table in tables])
+
+
+def _transformer(
+    weights: Weights,
+    prefix: str,
+    config: TransformerConfig,
+    max_positions: int,
+    *,
+    is_batch_invariant: bool,
+) -> Transformer:
+    """Take the layers and the final norm whose names begin with ``prefix``."""
+    norm = RMSNorm(weights[f"{prefix}norm.weight"], config.norm_eps)
+    rope = Rope.build(config, max_positions, like=torch.zeros(()))
+    # The models were trained with tables of this type, whatever theirs was.
+    cosines, sines = (each.bfloat16().to(norm.weight) for each in (rope.cosines, rope.sines))
+    return Transformer(
+        layers=tuple(
+            _layer(weights, f"{prefix}layers.{index}", config) for index in range(config.num_layers)
+        ),
+        norm=norm,
+        rope=Rope(cosines, sines),
+        is_batch_invariant=is_batch_invariant,
+    )
+
+
+def paired_order(head_dim: int) -> list[int]:
+    """Return the order of a head's dimensions in which halves are paired instead of neighbours."""
+    return [*range(0, head_dim, 2), *range(1, head_dim, 2)]
+
+
+def _layer(weights: Weights, name: str, config: TransformerConfig) -> DecoderLayer:
+    attention, feed_forward = f"{name}.attention", f"{name}.feed_forward"
+    order = paired_order(config.head_dim)
+
+    def head_norm(part: str) -> RMSNorm | None:
+        weight = weights.get(f"{attention}.{part}_norm.weight")
+        return None if weight is None else RMSNorm(weight[order], config.norm_eps)
+
+    shape = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
+    return DecoderLayer(
+        heads=QKVHeads(shape, head_norm("q"), head_norm("k")),
+        attention_norm=RMSNorm(weights[f"{name}.attention_norm.weight"], config.norm_eps),
+        query_key_value=shape.reordered(Linear.of(weights, f"{attention}.wqkv"), order),
+        output=Linear.of(weights, f"{attention}.wo"),
+        feed_forward_norm=RMSNorm(weights[f"{name}.ffn_norm.weight"], config.norm_eps),
+        feed_forward=SwiGLU(
+            Linear.joined(weights, f"{feed_forward}.w1", f"{feed_forward}.w3"),
+            Linear.of(weights, f"{feed_forward}.w2"),
+        ),
+    )

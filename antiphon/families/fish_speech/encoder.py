@@ -1,0 +1,185 @@
+"""The codec's encoder: a recording to frames of codes, whole recordings at a time."""
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.errors import InvalidRequestError
+from antiphon.families.fish_speech.codec import codebook_names
+from antiphon.families.fish_speech.codec_layers import DILATIONS, snake_of, transformer_of, unit_of
+from antiphon.families.fish_speech.codec_schema import ENCODER_WINDOW, FRAME_WINDOW, CodecSizes
+from antiphon.nn.codec_layers.conv import CausalConv, LayerBuilder, PaddedConv
+from antiphon.nn.codec_layers.conv_blocks import ConvNeXtBlock, ResidualUnit
+from antiphon.nn.codec_layers.state import EmptyHistory, History
+from antiphon.nn.codec_layers.transformer import CodecTransformer
+from antiphon.nn.layers import Linear, Snake, Weights
+
+ENCODER_PARTS: tuple[str, ...] = (
+    *("encoder.", "quantizer.downsample.", "quantizer.pre_module."),
+    *("quantizer.quantizer.", "quantizer.semantic_quantizer."),
+)
+"""What the names of the encoder's tensors begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Refines with residual units, then makes fewer and wider steps, ``[B, t, channels]``."""
+
+    units: tuple[ResidualUnit, ...]
+    snake: Snake
+    shorten: PaddedConv
+    transformer: CodecTransformer | None
+
+    @classmethod
+    def of(cls, builder: LayerBuilder, sizes: CodecSizes, block: int) -> "_Block":
+        name, transformer = f"encoder.block.{block + 1}.block", None
+        if sizes.encoder_layers[block]:
+            transformer = transformer_of(builder, f"{name}.5", sizes.encoder_config(block))
+        return cls(
+            tuple(
+                unit_of(builder, f"{name}.{index}", dilation)
+                for index, dilation in enumerate(DILATIONS)
+            ),
+            snake_of(builder, f"{name}.3"),
+            PaddedConv.of(builder.weights, f"{name}.4.conv", stride=sizes.strides[block]),
+            transformer,
+        )
+
+    def __call__(self, x: Tensor, history: History) -> Tensor:
+        for unit in self.units:
+            x = unit(x, history)
+        x = _shortened(self.snake(x), self.shorten)
+        if self.transformer is None:
+            return x
+        return self.transformer(x, EmptyHistory(x.shape[1], ENCODER_WINDOW, x.device))
+
+
+@dataclass(frozen=True, slots=True)
+class _Codebook:
+    """Takes the vector of its table that has the most similar direction.
+
+    Attributes:
+        down: from a frame to a table's vectors.
+        table: ``[num_codes, codebook_dim]``.
+        up: back to a frame.
+    """
+
+    down: Linear
+    table: Tensor
+    up: Linear
+
+    @classmethod
+    def of(cls, weights: Weights, name: str) -> "_Codebook":
+        down, up = (
+            Linear(weights[f"{name}.{part}.weight"].squeeze(2), weights[f"{name}.{part}.bias"])
+            for part in ("in_proj", "out_proj")
+        )
+        return cls(down, weights[f"{name}.codebook.weight"], up)
+
+    def __call__(self, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Return codes of ``[n, width]``, and what they stand for."""
+        directions = F.normalize(self.down(frames)) @ F.normalize(self.table).T
+        codes = directions.argmax(dim=1)
+        return codes, self.up(self.table[codes])
+
+
+@dataclass(frozen=True, slots=True)
+class DacEncoder:
+    """Encodes whole recordings, one at a time or several in a padded batch.
+
+    Attributes:
+        codebooks: each quantizes what those before it leave over.
+        frame_samples: a recording is padded to a multiple of these.
+    """
+
+    first: CausalConv
+    blocks: tuple[_Block, ...]
+    last_snake: Snake
+    last: CausalConv
+    downsamplings: tuple[tuple[PaddedConv, ConvNeXtBlock], ...]
+    transformer: CodecTransformer
+    codebooks: tuple[_Codebook, ...]
+    frame_samples: int
+
+    @classmethod
+    def of(cls, weights: Weights, sizes: CodecSizes) -> "DacEncoder":
+        """Take the encoder out of the codec's tensors.
+
+        Args:
+            weights: those of `ENCODER_PARTS`; in float32, or roundings change codes.
+            sizes: of the codec.
+        """
+        builder, last = LayerBuilder(weights), len(sizes.strides) + 1
+        return cls(
+            first=CausalConv.of(builder, "encoder.block.0"),
+            blocks=tuple(_Block.of(builder, sizes, block) for block in range(len(sizes.strides))),
+            last_snake=snake_of(builder, f"encoder.block.{last}"),
+            last=CausalConv.of(builder, f"encoder.block.{last + 1}"),
+            downsamplings=tuple(
+                (
+                    PaddedConv.of(weights, f"quantizer.downsample.{index}.0.conv", stride=factor),
+                    ConvNeXtBlock.of(builder, f"quantizer.downsample.{index}.1"),
+                )
+                for index, factor in enumerate(sizes.factors)
+            ),
+            transformer=transformer_of(builder, "quantizer.pre_module", sizes.frames),
+            codebooks=tuple(_Codebook.of(weights, name) for name in codebook_names(sizes)),
+            frame_samples=prod(sizes.strides) * prod(sizes.factors),
+        )
+
+    @torch.no_grad()
+    def encode(self, samples: Tensor) -> Tensor:
+        """Encode one recording.
+
+        Args:
+            samples: float32 ``[num_samples]``, mono at the codec's rate, on the encoder's device.
+
+        Returns:
+            int64 ``[ceil(num_samples / frame_samples), num_codebooks]``.
+
+        Raises:
+            InvalidRequestError: there are no samples.
+        """
+        self.check(len(samples))
+        return self.encode_rows(F.pad(samples, (0, -len(samples) % self.frame_samples))[None])[0]
+
+    def check(self, num_samples: int) -> None:
+        """Refuse a recording without samples; raises InvalidRequestError."""
+        if not num_samples:
+            raise InvalidRequestError("The reference audio is empty.", param="ref_audio")
+
+    @torch.no_grad()
+    def encode_rows(self, samples: Tensor) -> Tensor:
+        """Encode several recordings; no layer reads what comes later, so that codes are as alone.
+
+        Args:
+            samples: float32 ``[B, t]``, zeros behind the rows' own; ``t`` is whole frames.
+
+        Returns:
+            int64 ``[B, t / frame_samples, num_codebooks]``; frames behind the rows' own mean
+            nothing.
+        """
+        x = samples[:, :, None]
+        history = EmptyHistory(0, None, x.device)  # of convolutions, which need no positions
+        x = self.first(x, history)
+        for block in self.blocks:
+            x = block(x, history)
+        x = self.last(self.last_snake(x), history)
+        for shorten, refine in self.downsamplings:
+            x = refine(_shortened(x, shorten), history)
+        x = self.transformer(x, EmptyHistory(x.shape[1], FRAME_WINDOW, x.device))
+        rest = x.flatten(0, 1)
+        codes = []
+        for codebook in self.codebooks:
+            found, meant = codebook(rest)
+            codes.append(found)
+            rest = rest - meant
+        return torch.unflatten(torch.stack(codes, dim=1), 0, x.shape[:2])
+
+
+def _shortened(x: Tensor, conv: PaddedConv) -> Tensor:
+    """Apply a convolution with a stride to ``[B, t, channels]``."""
+    return conv(x.transpose(1, 2)).transpose(1, 2)

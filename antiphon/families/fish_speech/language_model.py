@@ -1,0 +1,203 @@
+"""Slow and fast model as one autoregressive model: a frame is ten codes, and is read next.
+
+A step reads and writes tensors only; nothing in it waits for the device or asks what a tensor
+holds. Draws avoid repetitions as in the official code: a semantic code that one of the ten frames
+before has is drawn anew, hotter. (The very first frame does not count among these ten.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.contracts.prompt import Prompt
+from antiphon.engine.model_runner.ar_model import (
+    Codes,
+    Frames,
+    Inputs,
+    PromptSpan,
+    SlotStart,
+)
+from antiphon.engine.model_runner.slot_model import SlotModel
+from antiphon.families.fish_speech.dual_ar import SlowModel
+from antiphon.families.fish_speech.request import FishSpeechPrompt, FishSpeechRequest
+from antiphon.nn.attention import Attend, FrameCache, KVShape
+from antiphon.nn.code_predictor import CodePredictor
+from antiphon.nn.host_device import upload
+from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.sampler import (
+    RepetitionAware,
+    SamplingReach,
+    SamplingRows,
+    SamplingTable,
+    keep_nucleus,
+)
+
+Reaches: TypeAlias = tuple[SamplingReach, SamplingReach]
+"""Of the slow model's sampling, and of the fast one's."""
+
+WINDOW_FRAMES = 10
+_HOT_TEMPERATURE, _HOT_TOP_P = 1.0, 0.9
+_FIRST_WATCHED = 1
+_MIN_FRAMES = 1  # speech is never empty
+
+
+class DualARModel(SlotModel[FishSpeechRequest]):
+    """An `antiphon.engine.model_runner.ar_model.ARModel`.
+
+    Attributes:
+        pending: each slot's next input, ``[num_rows, hidden_size]``.
+    """
+
+    def __init__(
+        self, slow: SlowModel, fast: CodePredictor, *, num_slots: int, max_positions: int
+    ) -> None:
+        """Make the state of slots.
+
+        Args:
+            slow: says the first code of a frame.
+            fast: says the others.
+            num_slots: requests that can run at once.
+            max_positions: of a request, prompt and frames together.
+        """
+        table, num_codebooks = slow.text_table, len(fast.heads) + 1
+        super().__init__(
+            table,
+            width=table.shape[1],
+            num_slots=num_slots,
+            frame_size=num_codebooks,
+            max_positions=max_positions,
+        )
+        self.slow, self.fast = slow, fast
+        num_rows, device = num_slots + 1, self._device
+        self._num_logits = len(slow.head.weight)
+        self.pending = table.new_zeros(num_rows, self.width)
+        self._slow_sampling = SamplingTable(num_rows, self._num_logits, device)
+        self._fast_sampling = SamplingTable(num_rows, fast.vocab_size, device)
+        self._frame_cache: FrameCache = fast.new_cache(num_slots)
+        self._is_no_code = torch.arange(self._num_logits, device=device) >= slow.num_codes
+        codebooks = torch.arange(num_codebooks + 1, device=device)
+        self._codebooks = codebooks[1:-1]
+        # The second is that of what is redrawn; kernels want them side by side.
+        self._draws_of_first = codebooks[::num_codebooks].contiguous()
+
+    @property
+    def kv_shapes(self) -> tuple[KVShape, ...]:
+        return (self.slow.transformer.kv_shape,)
+
+    def open(self, prompt: Prompt, frames: Codes) -> FishSpeechRequest:
+        data = prompt.data
+        assert isinstance(data, FishSpeechPrompt)
+        return FishSpeechRequest.of(data, frames)
+
+    def observe(
+        self, requests: Sequence[FishSpeechRequest], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        limits = np.array([each.max_frames for each in requests], np.int64)
+        return numbers >= limits
+
+    def start(self, starts: Sequence[SlotStart[FishSpeechRequest]], uploads: PackedUpload) -> None:
+        begun: list[tuple[int, int]] = []
+        led: list[tuple[int, Codes]] = []
+        for each in starts:
+            request, position = each.request, each.prompt.num_positions + each.next_frame
+            if each.next_frame:
+                led.append((each.slot, request.frames[request.num_before[position]]))
+            else:
+                begun.append((each.slot, request.ids[position]))
+        if begun:
+            uploads.add(self._begin, np.array(begun, np.int64).T)
+        if led:
+            slots, frames = zip(*led, strict=True)
+            uploads.add(self._follow, np.array(slots, np.int64), np.stack(frames))
+        samplings = {each.slot: each.prompt.sampling for each in starts}
+        self._slow_sampling.write(samplings, uploads)
+        self._fast_sampling.write(samplings, uploads)
+
+    def _begin(self, begun: Tensor) -> None:
+        """Have slots read text next: slots, then ids."""
+        self.pending[begun[0]] = self.slow.text_table[begun[1]]
+
+    def _follow(self, index: Tensor, frames: Tensor) -> None:
+        """Have slots go on after the frames that come before theirs."""
+        self.pending[index] = self.slow.frame_table.frames(frames)
+
+    def embed_prompts(self, spans: Sequence[PromptSpan[FishSpeechRequest]]) -> Tensor:
+        ids = np.concatenate([each.request.ids[each.start : each.end] for each in spans])
+        states = F.embedding(upload(np.maximum(ids, 0), self._device), self.slow.text_table)
+        frames = np.concatenate(
+            [each.request.frames_between(each.start, each.end) for each in spans]
+        )
+        if len(frames):
+            places = upload(np.flatnonzero(ids < 0), self._device)
+            states[places] = self.slow.frame_table.frames(upload(frames, self._device))
+        return states
+
+    def sampling_shape(self, slots: Sequence[int]) -> Reaches:
+        return self._slow_sampling.reach(slots), self._fast_sampling.reach(slots)
+
+    def next_states(self, slots: Tensor) -> Tensor:
+        return self.pending[slots]
+
+    def forward(
+        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
+    ) -> Tensor:
+        transformer = self.slow.transformer
+        return transformer(states, transformer.rope.at(positions), attends[0])
+
+    def sample(self, hidden: Tensor, inputs: Inputs, sampling: Reaches) -> Frames:
+        frames = Frames.empty(len(inputs.slots), self.slots)
+        normed = self.slow.norm(hidden)
+        codes, scores = self._draw_first(normed, inputs, sampling[0])
+        # Among logits that are NaN a draw may be any, also one of the last that are no codes.
+        frames.codes[:, 0], frames.scores[:, 0] = codes.clamp(max=self.slow.end), scores
+        rows = self._fast_sampling.rows(inputs.slots, sampling[1])
+        seeds = self.slots.seeds[inputs.slots]
+        noise = self._gumbel(seeds, inputs.frames, self._codebooks, self.fast.vocab_size)
+        read = normed if self.slow.norms_fast_input else hidden
+        self.fast.complete(read, (frames.codes, frames.scores), rows, noise, self._frame_cache)
+        return frames
+
+    def _draw_first(
+        self, normed: Tensor, inputs: Inputs, reach: SamplingReach
+    ) -> tuple[Tensor, Tensor]:
+        """Draw semantic codes, or the end."""
+        logits = self.slow.head(normed).float().masked_fill(self._is_no_code, -torch.inf)
+        end = self.slow.end
+        logits[:, end] = logits[:, end].masked_fill(inputs.frames < _MIN_FRAMES, -torch.inf)
+        rows = self._slow_sampling.rows(inputs.slots, reach)
+        seeds = self.slots.seeds[inputs.slots]
+        noise = self._gumbel(seeds, inputs.frames, self._draws_of_first, self._num_logits)
+        recent = self.slots.recent(inputs.slots, inputs.frames, WINDOW_FRAMES, _FIRST_WATCHED)
+        watch = RepetitionAware(recent, noise[:, 1], 1 / WINDOW_FRAMES, self._draw_hotter)
+        return watch(logits, rows, self._draw(logits, rows, noise[:, 0]))
+
+    def _draw(self, logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw in the official order: top-k and top-p, then temperature."""
+        kept, plain = keep_nucleus(logits, rows), rows.unfiltered(self._num_logits)
+        return self.slow.head.backend.sample(kept, plain, noise)
+
+    def _draw_hotter(
+        self, logits: Tensor, rows: SamplingRows, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Draw what takes the place of a code that is repeated."""
+        hot = replace(
+            rows,
+            temperature=torch.full_like(rows.temperature, _HOT_TEMPERATURE),
+            top_p=torch.full_like(rows.top_p, _HOT_TOP_P),
+        )
+        return self._draw(logits, hot, noise)
+
+    def _gumbel(self, seeds: Tensor, frames: Tensor, codebooks: Tensor, size: int) -> Tensor:
+        return self.slow.head.backend.gumbel_noise(seeds, frames, codebooks, size)
+
+    def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
+        codes = frames.codes[:, :-1]
+        self.pending[inputs.slots] = self.slow.frame_table.frames(codes)
+        is_end, is_finite = codes[:, 0] == self.slow.end, frames.scores.isfinite().all(dim=1)
+        self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)

@@ -1,0 +1,194 @@
+"""A request becomes a prompt: what the models can do is checked, text becomes ids."""
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.contracts.family import LoadContext, SpeechCapabilities
+from antiphon.contracts.options import read_options
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.prompt import Encode, Prompt
+from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.errors import InvalidRequestError, ModelLoadError
+from antiphon.families.fish_speech.config import (
+    MAX_POSITIONS,
+    SAMPLE_RATE_HZ,
+    SAMPLES_PER_FRAME,
+    FishSpeechConfig,
+    Layout,
+    load_config,
+)
+from antiphon.families.fish_speech.options import FAMILY_NAME, FishSpeechOptions
+from antiphon.families.fish_speech.prompt_layout import NEEDED, Imitated, PromptLayout
+from antiphon.families.fish_speech.request import FishSpeechPrompt
+from antiphon.families.fish_speech.tokenizer import load_tokenizer
+from antiphon.families.fish_speech.validation import check_sampling
+from antiphon.families.kit.prompt_length import check_prompt_length
+from antiphon.families.kit.recordings import KeptRecordings, known_text
+from antiphon.families.kit.speech_budget import FRAME_RATE_HZ, frame_budget, slow_frames
+
+_SAMPLING = {
+    Layout.S2: Sampling(temperature=1.0, top_k=30, top_p=0.9),
+    Layout.S1: Sampling(temperature=0.8, top_k=30, top_p=0.8),
+}
+"""Those of the official code for each."""
+_MAX_SEGMENT_CHARACTERS = 1000
+"""About a minute: without a recording the voice may be another in the next segment."""
+_RESERVED_FRAMES = 215
+"""Positions that a prompt leaves for speech, 10 s."""
+_FRAMES_A_BYTE = 6
+"""Of UTF-8: three times what slow speech takes in most scripts."""
+_MAX_KEPT = 64
+_REFERENCE = "reference"
+_VOICES = (
+    Voice(
+        id="any",
+        name="Any",
+        description="A voice that the seed draws; that of the recording, if there is one.",
+    ),
+)
+
+
+class FishSpeechPrompter:
+    """Builds prompts and prepares voices; may be called from any thread."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load a checkpoint's configuration and tokenizer.
+
+        Raises:
+            ModelLoadError: a file is missing or wrong, or the tokenizer lacks a token of prompts.
+        """
+        self._config = config = load_config(context.path)
+        assert context.path is not None, "the family needs a checkpoint"
+        for name in NEEDED[config.layout]:
+            if name not in config.tokens.ids:
+                raise ModelLoadError(f"{context.path}: the tokenizer lacks {name}")
+        encode = load_tokenizer(context.path).encode
+        self._layout = PromptLayout(config.layout, encode, config.tokens)
+        self._encode: Encode | None = None
+        self._codes: KeptRecordings[NDArray[np.int64]] = KeptRecordings(_MAX_KEPT)
+        self._capabilities = SpeechCapabilities(
+            sample_rate_hz=SAMPLE_RATE_HZ,
+            voices=_VOICES,
+            cloning=True,
+            needs_encoder=True,
+            max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+            voice_fields=("ref_audio",),
+        )
+
+    @property
+    def capabilities(self) -> SpeechCapabilities:
+        return self._capabilities
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Make voices of recordings by the encoder stage."""
+        self._encode = encode
+
+    def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
+        """Refuse what no text and no voice could make right.
+
+        Args:
+            request: what is asked for, still without its recordings.
+            recordings: names of the options that will be recordings.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        options = read_options(FishSpeechOptions, request.options)
+        check_sampling(request.sampling)
+        if "ref_audio" in recordings:
+            _checked_text(options.ref_text)
+        elif options.ref_text is not None and options.ref_audio is None:
+            raise InvalidRequestError(
+                "'ref_text' says what 'ref_audio' says; it means nothing without it.",
+                param="ref_text",
+            )
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Build the prompt of one segment.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        self.check(request)
+        imitated = self._imitated(read_options(FishSpeechOptions, request.options))
+        text = request.input.strip()
+        ids, num_common = self._layout.lay_out(text, imitated)
+        budget = frame_budget(slow_frames(text), is_limited=request.sampling.max_frames is not None)
+        num_frames = round(budget / FRAME_RATE_HZ * SAMPLE_RATE_HZ / SAMPLES_PER_FRAME)
+        num_frames = max(num_frames, _FRAMES_A_BYTE * len(text.encode("utf-8", "replace")))
+        nothing = np.empty((0, self._config.num_codebooks), np.int64)
+        codes = nothing if imitated is None else imitated.codes
+        data = FishSpeechPrompt(ids, codes, num_frames)
+        _check_length(data)
+        return Prompt(
+            data=data,
+            num_tokens=len(ids) - len(codes),
+            seed=seed,
+            sampling=request.sampling.with_defaults(_SAMPLING[self._config.layout]),
+            num_positions=len(ids) - 1,
+            position_keys=data.position_keys,
+            num_common_positions=num_common,
+        )
+
+    def prepare_voice(
+        self, samples: Samples, *, name: str, ref_text: str | None = None
+    ) -> PreparedVoice:
+        """Make a voice of a recording, to be given as ``ref_audio``.
+
+        Raises:
+            InvalidRequestError: the recording will not do.
+        """
+        encode = self._encode
+        assert encode is not None, "the pipeline gives it the encoder"
+        return PreparedVoice(
+            name=name,
+            family=FAMILY_NAME,
+            ref_text=known_text(ref_text),
+            ref_codes=self._codes.get(samples, lambda: encode(samples)),
+        )
+
+    def _imitated(self, options: FishSpeechOptions) -> Imitated | None:
+        """Return the voice to imitate, ``None`` if the request brings none."""
+        voice = options.ref_audio
+        if voice is None:
+            return None
+        if not isinstance(voice, PreparedVoice):
+            text = _checked_text(options.ref_text)
+            voice = self.prepare_voice(voice, name=_REFERENCE, ref_text=text)
+        if voice.family != FAMILY_NAME or voice.ref_codes is None:
+            raise InvalidRequestError(
+                f"The voice '{voice.name}' was prepared for '{voice.family}'; this model needs one"
+                f" that was prepared for '{FAMILY_NAME}'.",
+                param="ref_audio",
+            )
+        _check_codes(self._config, voice.ref_codes)
+        return Imitated(_checked_text(options.ref_text or voice.ref_text), voice.ref_codes)
+
+
+def _checked_text(text: str | None) -> str:
+    if text is None or not text.strip():
+        raise InvalidRequestError(
+            "A recording to imitate needs 'ref_text': the words that are said in it.",
+            param="ref_text",
+        )
+    return text.strip()
+
+
+def _check_codes(config: FishSpeechConfig, codes: NDArray[np.int64]) -> None:
+    """Refuse codes that would be looked up outside their tables: they may come from a file."""
+    limits = [config.tokens.num_semantic] + [config.residual_codes] * (config.num_codebooks - 1)
+    has_shape = codes.ndim == 2 and codes.shape[1] == len(limits) and len(codes) > 0
+    if not (has_shape and codes.min() >= 0 and (codes.max(axis=0) < limits).all()):
+        raise InvalidRequestError(
+            f"The reference's codes must be a table of {len(limits)} columns of numbers below"
+            f" {limits[0]}, and from the second column on below {limits[-1]}.",
+            param="ref_audio",
+        )
+
+
+def _check_length(prompt: FishSpeechPrompt) -> None:
+    """Refuse a prompt that leaves no room to speak."""
+    param = "ref_text" if len(prompt.reference) else "input"
+    check_prompt_length(len(prompt.ids), MAX_POSITIONS - _RESERVED_FRAMES, param)

@@ -1,0 +1,116 @@
+"""Lays a prompt out: ids of text, and frames of the reference between them.
+
+S2 reads a conversation:
+
+    <|im_start|>system\\n convert the provided text to speech <|im_end|>\\n
+    <|im_start|>user\\n TEXT <|im_end|>\\n
+    <|im_start|>assistant\\n <|voice|>
+
+With a reference the first turn goes on: " reference to the following:\\n\\nText:\\n", its text with
+its speaker, "\\n\\nSpeech:\\n", its frames. S1 reads texts and frames in turn:
+
+    <|interleave|> <|speaker:0|> TEXT OF REFERENCE, FRAMES <|im_end|> <|speaker:0|> TEXT
+
+Parts are encoded one by one, as in the official code.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from antiphon.families.fish_speech.config import Layout
+from antiphon.families.fish_speech.request import FRAME, Codes
+from antiphon.families.fish_speech.special_tokens import (
+    IM_END,
+    IM_START,
+    INTERLEAVE,
+    VOICE,
+    SpecialTokens,
+)
+
+Encode: TypeAlias = Callable[[str], list[int]]
+"""Plain text to ids."""
+
+NEEDED = {
+    Layout.S2: (IM_START, IM_END, VOICE),
+    Layout.S1: (INTERLEAVE, IM_END),
+}
+"""Special tokens of each layout."""
+_ASKED = "convert the provided text to speech"
+_IMITATED = f"{_ASKED} reference to the following:\n\nText:\n"
+_SPEAKER = re.compile(r"<\|speaker:\d+\|>")
+_FIRST_SPEAKER = "<|speaker:0|>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imitated:
+    """A voice to imitate: what is said in a recording, and its frames."""
+
+    text: str
+    codes: Codes
+
+
+def _turns(text: str) -> str:
+    """Return a conversation as S2 was trained with it: each speaker's turn on a line of its own."""
+    starts = [0, *(found.start() for found in _SPEAKER.finditer(text)), len(text)]
+    turns = (text[start:stop].strip() for start, stop in pairwise(starts))
+    return "\n".join(turn for turn in turns if turn)
+
+
+class PromptLayout:
+    """Makes the ids of prompts."""
+
+    def __init__(self, layout: Layout, encode: Encode, tokens: SpecialTokens) -> None:
+        """Take a checkpoint's tokenizer, which has all tokens of `NEEDED`."""
+        self._layout = layout
+        self._encode = encode
+        self._ids = tokens.ids
+
+    def lay_out(self, text: str, voice: Imitated | None) -> tuple[Codes, int]:
+        """Lay a prompt out.
+
+        Returns:
+            Its ids, `FRAME` for each frame of the voice; the last is no frame. And how many of the
+            first ones do not depend on the text.
+        """
+        if self._layout is Layout.S2:
+            text = _turns(text)
+            before, after = self._conversation(voice), self._end_of_turn
+        else:
+            before, after = self._interleaved(voice), []
+        return np.array([*before, *self._encode(text), *after], np.int64), len(before)
+
+    def _conversation(self, voice: Imitated | None) -> list[int]:
+        if voice is None:
+            system = self._encode(_ASKED)
+        else:
+            has_speaker = _SPEAKER.search(voice.text) is not None
+            said = voice.text if has_speaker else f"{_FIRST_SPEAKER}{voice.text}"
+            system = [
+                *self._encode(_IMITATED),
+                *self._encode(said),
+                *self._encode("\n\nSpeech:\n"),
+                *[FRAME] * len(voice.codes),
+            ]
+        end = [self._ids[IM_END], *self._encode("\n")]
+        return [*self._begun("system"), *system, *end, *self._begun("user")]
+
+    @property
+    def _end_of_turn(self) -> list[int]:
+        end = [self._ids[IM_END], *self._encode("\n")]
+        return [*end, *self._begun("assistant"), self._ids[VOICE]]
+
+    def _begun(self, role: str) -> list[int]:
+        return [self._ids[IM_START], *self._encode(f"{role}\n")]
+
+    def _interleaved(self, voice: Imitated | None) -> list[int]:
+        speaker = self._encode(_FIRST_SPEAKER)
+        ids = [self._ids[INTERLEAVE]]
+        if voice is not None:
+            ids += [*speaker, *self._encode(voice.text), *[FRAME] * len(voice.codes)]
+            ids.append(self._ids[IM_END])
+        return [*ids, *speaker]

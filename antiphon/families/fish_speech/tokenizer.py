@@ -1,0 +1,115 @@
+"""Text to ids, in which no text can name a special token, except for who speaks.
+
+``<|speaker:1|>`` is a token where the vocabulary has it; texts of several speakers need it.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+
+from antiphon.contracts.config_file import ConfigSection
+from antiphon.engine.faults import fault_of
+from antiphon.errors import ModelLoadError
+from antiphon.families.fish_speech.special_tokens import RANKS_FILE, TOKENIZER_FILE
+from antiphon.families.kit.token_ids import token_ids
+
+_SPEAKER = re.compile(r"<\|speaker:\d+\|>")
+_S1_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"  # English endings
+    r"|\p{P}"  # marks, one by one
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+"  # letters, with one space or sign before them
+    r"|\p{N}"  # digits, one by one
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"  # signs
+    r"|\s*[\r\n]+|\s+\?!\S|\s+"  # spaces; the middle one is a slip that it was trained with
+)
+
+
+class FishTextTokenizer:
+    """Encodes plain text; may be used from any thread."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of ``text``; it may spell out ``<|im_end|>``, which then ends nothing.
+
+        Lone surrogates, which a JSON string can hold, become replacement characters.
+        """
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return token_ids(self._tokenizer, text)
+
+
+def load_tokenizer(path: Path) -> FishTextTokenizer:
+    """Read tokenizer.json, or else tokenizer.tiktoken, of a checkpoint's directory.
+
+    Raises:
+        ModelLoadError: it is missing or broken.
+    """
+    file = path / TOKENIZER_FILE
+    if file.is_file():
+        return FishTextTokenizer(_without_specials(file))
+    return FishTextTokenizer(_of_ranks(path / RANKS_FILE))
+
+
+def _without_specials(file: Path) -> Tokenizer:
+    """Read a tokenizer that knows no added tokens but those of speakers."""
+    state = dict(ConfigSection.read(file).values)
+    added = state.get("added_tokens") or []
+    state["added_tokens"] = [each for each in added if _SPEAKER.fullmatch(each.get("content", ""))]
+    state["post_processor"] = state["truncation"] = state["padding"] = None
+    read: list[Tokenizer] = []
+    fault = fault_of(lambda: read.append(Tokenizer.from_str(json.dumps(state))))
+    if fault is not None:
+        raise ModelLoadError(f"{file}: cannot be read: {fault}") from fault
+    (tokenizer,) = read
+    return tokenizer
+
+
+def _of_ranks(file: Path) -> Tokenizer:
+    """Build a byte-level BPE of a file with a token and its rank in each line."""
+    ranks: dict[bytes, int] = {}
+    try:
+        for line in file.read_text(encoding="ascii").splitlines():
+            written, _, rank = line.partition(" ")
+            if written and written != "=":
+                ranks[base64.b64decode(written, validate=True)] = int(rank)
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
+    if missing := {bytes([value]) for value in range(256)} - ranks.keys():
+        raise ModelLoadError(f"{file}: {len(missing)} bytes have no token")
+    letters = _letters_of_bytes()
+    named = {token: "".join(letters[value] for value in token) for token in ranks}
+    merges = []
+    for token in sorted(ranks, key=ranks.__getitem__):
+        if len(token) > 1:
+            left, right = _halves(token, ranks)
+            merges.append((named[left], named[right]))
+    tokenizer = Tokenizer(BPE({named[token]: rank for token, rank in ranks.items()}, merges))
+    words = Split(Regex(_S1_WORDS), behavior="isolated")
+    tokenizer.pre_tokenizer = Sequence([words, ByteLevel(False, use_regex=False)])
+    return tokenizer
+
+
+def _halves(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
+    """Return the two tokens whose merge makes this one."""
+    parts = [token[index : index + 1] for index in range(len(token))]
+    while len(parts) > 2:
+        joined = [left + right for left, right in pairwise(parts)]
+        at = min(range(len(joined)), key=lambda index: ranks.get(joined[index], len(ranks)))
+        parts[at : at + 2] = [joined[at]]
+    return parts[0], parts[1]
+
+
+def _letters_of_bytes() -> dict[int, str]:
+    """Return the letters that byte-level vocabularies write for each byte."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (value for value in range(0x100) if value not in plain)
+    letters = {value: chr(value) for value in plain}
+    return letters | {value: chr(0x100 + index) for index, value in enumerate(others)}

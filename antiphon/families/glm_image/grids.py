@@ -1,0 +1,93 @@
+"""Grids of codes: their sizes, the order in which they are drawn, and the positions of codes.
+
+A prior draws the codes of a small preview of the image first, then those of the image, row by row.
+A position has three axes: text moves along all of them; in a grid the first stands still, and the
+others are row and column. What comes after a grid begins where its longer side ends.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.families.glm_image.config import CODE_PIXELS
+
+_PREVIEW_SIDE = 16  # of a square preview, in codes
+
+Positions = NDArray[np.int64]
+"""Of some ids or codes, ``[length, 3]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows and columns of codes."""
+
+    height: int
+    width: int
+
+    @property
+    def num_codes(self) -> int:
+        return self.height * self.width
+
+    @classmethod
+    def of(cls, width: int, height: int) -> "Grid":
+        """Return the grid of an image's size in pixels."""
+        return cls(height // CODE_PIXELS, width // CODE_PIXELS)
+
+    @property
+    def preview(self) -> "Grid":
+        """The grid of the preview: about 256 codes of the same aspect ratio."""
+        ratio = self.height / self.width
+        height, width = math.sqrt(ratio) * _PREVIEW_SIDE, math.sqrt(1 / ratio) * _PREVIEW_SIDE
+        return Grid(int(height), int(width))
+
+    def positions(self, start: int) -> Positions:
+        """Return those of its codes, row by row, if it begins at position ``start``."""
+        rows, columns = np.indices((self.height, self.width)).reshape(2, -1)
+        return np.stack((np.full_like(rows, start), start + rows, start + columns), axis=1)
+
+    @property
+    def extent(self) -> int:
+        """By how much what comes after it is farther on."""
+        return max(self.height, self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceImage:
+    """The codes of an image in a prompt.
+
+    Attributes:
+        place: of the first one among the prompt's ids.
+    """
+
+    grid: Grid
+    place: int
+
+
+def positions_of(num_ids: int, sources: Sequence[SourceImage], drawn: Sequence[Grid]) -> Positions:
+    """Return the positions of a prompt's ids, and of the codes that are drawn after them.
+
+    Args:
+        num_ids: of the prompt.
+        sources: images in it, in order.
+        drawn: grids, in the order in which they are drawn.
+    """
+    pieces, num_done, position = [], 0, 0
+    for each in sources:
+        length = each.place - num_done
+        pieces += [_text(position, length), each.grid.positions(position + length)]
+        position += length + each.grid.extent
+        num_done = each.place + each.grid.num_codes
+    pieces.append(_text(position, num_ids - num_done))
+    position += num_ids - num_done
+    for grid in drawn:
+        pieces.append(grid.positions(position))
+        position += grid.extent
+    return np.concatenate(pieces)
+
+
+def _text(start: int, length: int) -> Positions:
+    """Return the positions of so many ids of text."""
+    return np.repeat(np.arange(start, start + length)[:, None], 3, axis=1)

@@ -1,0 +1,31 @@
+"""Request fields that only this family knows."""
+
+from pydantic import ConfigDict, Field
+
+from antiphon.contracts.types import Sampling
+from antiphon.contracts.well_formed import StrictModel
+
+FAMILY_NAME = "glm_image"
+
+
+class GlmImageOptions(StrictModel):
+    """How the codes of the image are drawn; defaults are the checkpoint's own."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    prior_temperature: float | None = Field(
+        None, ge=0, le=100, description="Of drawing the image's codes; 0 takes the likeliest."
+    )
+    prior_top_k: int | None = Field(
+        None, ge=0, le=1_000_000, description="Codes to choose from; 0 keeps all."
+    )
+    prior_top_p: float | None = Field(
+        None, gt=0, le=1, description="Probability of the codes to choose from."
+    )
+
+    def sampling(self, defaults: Sampling) -> Sampling:
+        """Return how codes are drawn."""
+        given = Sampling(
+            temperature=self.prior_temperature, top_k=self.prior_top_k, top_p=self.prior_top_p
+        )
+        return given.with_defaults(defaults)

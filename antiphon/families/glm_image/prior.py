@@ -1,0 +1,63 @@
+"""Loads the prior of a checkpoint, and the runner that drives it."""
+
+from typing import TypeAlias
+
+import torch
+
+from antiphon.contracts.family import LoadContext
+from antiphon.engine.model_runner.kv_cache import KVBudget
+from antiphon.engine.model_runner.model_runner import ModelRunner
+from antiphon.families.glm_image.config import PRIOR_DIRECTORY, load_config
+from antiphon.families.glm_image.prior_model import PriorModel
+from antiphon.families.glm_image.prior_request import PriorRequest
+from antiphon.families.glm_image.prior_schema import OTHERS, prior_layout
+from antiphon.families.glm_image.prompt import MAX_POSITIONS
+from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.nn.weights import open_weights
+
+PriorRunner: TypeAlias = ModelRunner[PriorRequest]
+
+_USUAL_POSITIONS = 1536  # of an image of 1024 x 1024 pixels, with its preview and a long prompt
+
+
+def load_prior(context: LoadContext, *, is_batched: bool | None = None) -> PriorRunner:
+    """Load a checkpoint's prior, and make room for the requests that it serves.
+
+    Args:
+        context: where and how.
+        is_batched: see `ModelRunner`.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    config = load_config(context.path)
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
+    max_positions = min(MAX_POSITIONS, config.transformer.max_positions)
+    opened = open_weights(
+        context.path / PRIOR_DIRECTORY,
+        prior_layout(config),
+        like=like,
+        others=OTHERS,
+        progress=context.progress_of("prior"),
+    )
+    with torch.inference_mode(), opened as weights:
+        model = PriorModel(
+            config,
+            weights,
+            num_slots=context.max_slots,
+            max_positions=max_positions,
+            is_batch_invariant=context.is_deterministic,
+        )
+    cache_bytes = context.cache_bytes
+    if cache_bytes is None:
+        position_bytes = model.kv_shapes[0].position_size * like.element_size()
+        cache_bytes = context.max_slots * min(_USUAL_POSITIONS, max_positions) * position_bytes
+    return ModelRunner(
+        model,
+        KVBudget(context.max_slots, max_positions, cache_bytes),
+        is_batched=is_batched,
+        is_deterministic=context.is_deterministic,
+        progress=context.progress_of("graphs"),
+    )

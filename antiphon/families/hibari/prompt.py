@@ -1,0 +1,81 @@
+"""A request becomes phonemes, sentence by sentence: all that hibari reads."""
+
+from dataclasses import dataclass
+
+from antiphon.contracts.family import LoadContext, SpeechCapabilities
+from antiphon.contracts.languages import resolve_language
+from antiphon.contracts.prompt import Prompt, TextCheck
+from antiphon.contracts.types import SpeechRequest, Voice
+from antiphon.errors import UnknownVoiceError
+from antiphon.families.hibari.reading import reader
+from antiphon.families.hibari.vocoder import SAMPLE_RATE_HZ
+from antiphon.families.hibari.voices import installed_voices
+from antiphon.text.base import ReadWord
+
+_LANGUAGES = ("english", "en", "en-us", "en-gb")  # The accent is the voice's, whichever is asked.
+_MAX_SEGMENT_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class HibariPrompt:
+    """What the generator reads.
+
+    Attributes:
+        voice: id of an installed voice.
+        sentences: phoneme ids of each; none if the text has nothing to pronounce.
+        words: of each sentence, if their times are wanted.
+        pause_ms: silence between sentences; ``None`` for the usual one.
+    """
+
+    voice: str
+    sentences: tuple[tuple[int, ...], ...]
+    words: tuple[tuple[ReadWord, ...], ...] = ()
+    pause_ms: int | None = None
+
+
+class HibariPrompter:
+    """Builds prompts; holds dictionaries only, so it may be called from any thread."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load the dictionaries of all installed voices (``context`` changes nothing)."""
+        voices = installed_voices()
+        self._readers = {
+            name: reader(british=installed.british) for name, installed in voices.items()
+        }
+        self._capabilities = SpeechCapabilities(
+            sample_rate_hz=SAMPLE_RATE_HZ,
+            voices=tuple(installed.voice for installed in voices.values()),
+            languages=_LANGUAGES,
+            max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+            word_times=True,
+        )
+
+    @property
+    def capabilities(self) -> SpeechCapabilities:
+        return self._capabilities
+
+    def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
+        """Return what has no English reading."""
+        return self._readers[voice.id].check(text)
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Read the text; what has no English reading (emoji, other scripts) is left out.
+
+        See `check_text` for what that is.
+
+        Raises:
+            UnknownVoiceError: the voice is not one of this machine.
+            InvalidRequestError: the language is not English.
+        """
+        if voice.id not in self._readers:
+            raise UnknownVoiceError(voice.id, self._readers)
+        resolve_language(request.language, _LANGUAGES)
+        own_reader = self._readers[voice.id]
+        sentences = own_reader.read(request.input)
+        words = own_reader.read_words(request.input) if request.word_timestamps else ()
+        return Prompt(
+            data=HibariPrompt(voice.id, sentences, words, request.sentence_pause_ms),
+            num_tokens=sum(map(len, sentences)),
+            seed=seed,
+            sampling=request.sampling,
+        )

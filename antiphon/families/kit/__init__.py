@@ -1,0 +1,1 @@
+"""What families share: checkpoints, voices, tokens, ONNX graphs."""

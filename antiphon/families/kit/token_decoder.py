@@ -1,0 +1,60 @@
+"""Tokens to text, as they are drawn.
+
+They are read as bytes, so that a character which is spread over several of them comes out whole
+when its last byte is there.
+"""
+
+import codecs
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class TokenBytes(Protocol):
+    """What a tokenizer says of single tokens."""
+
+    def is_special(self, token: int) -> bool:
+        """Whether a token is no text."""
+        ...
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token stands for."""
+        ...
+
+
+class TokenDecoder:
+    """An `antiphon.contracts.chat.Detokenizer`."""
+
+    def __init__(self, tokenizer: TokenBytes, *, strips_space: bool = False) -> None:
+        """Begin an answer; ``strips_space``: whether a space at its beginning is no part of it."""
+        self._tokenizer = tokenizer
+        self._strips_space = strips_space
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token: int) -> str:
+        if self._tokenizer.is_special(token):
+            return ""
+        text = self._decoder.decode(self._tokenizer.token_bytes(token))
+        if self._strips_space and text:
+            text, self._strips_space = text.removeprefix(" "), False
+        return text
+
+    def flush(self) -> str:
+        return self._decoder.decode(b"", final=True)
+
+
+def byte_letters() -> Mapping[str, int]:
+    """Return the letters that byte-level vocabularies write for each byte."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (value for value in range(0x100) if value not in plain)
+    letters = {chr(value): value for value in plain}
+    return letters | {chr(0x100 + index): value for index, value in enumerate(others)}
+
+
+_BYTES = byte_letters()
+
+
+def bytes_of_name(name: str) -> bytes:
+    """Return what a token of a byte-level vocabulary stands for."""
+    if all(letter in _BYTES for letter in name):
+        return bytes(_BYTES[letter] for letter in name)
+    return name.encode()

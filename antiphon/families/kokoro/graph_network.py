@@ -1,0 +1,181 @@
+"""The network on a GPU, as CUDA graphs: of its thousand small kernels one launch is left.
+
+A sentence is padded to one of a few sizes, alone and in any company alike, so its samples are its
+seed's. Several sentences run side by side, each in a lane: their kernels fill the GPU together.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from queue import LifoQueue
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.contracts.types import Samples
+from antiphon.families.kokoro.checkpoint import FRAME_SAMPLES, PAD_ID
+from antiphon.families.kokoro.model import KokoroModel
+from antiphon.families.kokoro.recurrent import make_padded
+from antiphon.families.kokoro.sentence_steps import SentenceSteps
+from antiphon.nn.graphs import Graphs, round_up
+from antiphon.nn.host_device import Download
+from antiphon.nn.precision import exact_float32
+
+_NUM_LANES = 3
+_TOKENS = (32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
+_FRAMES = (40, 80, 120, 160, 200, 240, 320, 400, 480, 640, 960)
+"""The longest is 24 s; what is longer is rare, and runs unpadded."""
+_USUAL_TOKENS, _USUAL_FRAMES = 192, 480
+"""Sizes up to these are captured when the network is loaded, others when they are first used."""
+
+_Step: TypeAlias = tuple[Literal["read", "say"], int]
+_Spoken: TypeAlias = tuple[Samples, NDArray[np.float32]]
+
+
+class GraphNetwork:
+    """Speaks sentences; any number of threads may call it at the same time.
+
+    One thread makes all graphs: cuDNN's plans, which take longer than what they plan, are kept by
+    PyTorch for each thread and shape.
+    """
+
+    def __init__(
+        self,
+        model: KokoroModel,
+        device: torch.device,
+        *,
+        num_lanes: int = _NUM_LANES,
+        captures: bool = True,
+    ) -> None:
+        """Capture the usual graphs.
+
+        Args:
+            model: on the device; its layers are prepared for padded rows.
+            device: of the model.
+            num_lanes: sentences that run at the same time.
+            captures: whether steps become graphs, on a GPU.
+        """
+        make_padded(model)
+        self._maker = ThreadPoolExecutor(1, "kokoro-graphs")
+        self._lanes: LifoQueue[_Lane] = LifoQueue()
+        for _ in range(num_lanes):
+            lane = _Lane(model, device, self._maker, captures=captures)
+            self._maker.submit(lane.prepare).result()
+            self._lanes.put(lane)
+
+    def speak(
+        self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
+    ) -> _Spoken:
+        """Return a sentence's samples, and its phonemes' durations in frames.
+
+        Args:
+            ids: of its phonemes, without padding.
+            style: as of `VoiceStyles.style`.
+            seed: of the noise.
+        """
+        lane = self._lanes.get()
+        try:
+            return lane.speak((PAD_ID, *ids, PAD_ID), style, seed)
+        finally:
+            self._lanes.put(lane)
+
+
+class _Lane:
+    """The tensors and graphs of one sentence at a time, on a stream of their own."""
+
+    def __init__(
+        self,
+        model: KokoroModel,
+        device: torch.device,
+        maker: ThreadPoolExecutor,
+        *,
+        captures: bool,
+    ) -> None:
+        self._maker = maker
+        self._steps = SentenceSteps(model, device)
+        self._graphs = Graphs(device, is_enabled=captures)
+        self._tokens = sorted({min(each, self._steps.max_tokens) for each in _TOKENS})
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # weights and tensors were made on another stream
+
+    @torch.inference_mode()
+    def prepare(self) -> None:
+        """Capture the usual graphs, the longest first: the shorter ones fit into its memory."""
+        if not self._graphs.is_enabled:
+            return
+        frames: list[_Step] = [("say", each) for each in _FRAMES if each <= _USUAL_FRAMES]
+        tokens: list[_Step] = [("read", each) for each in self._tokens if each <= _USUAL_TOKENS]
+        with self._graphs.on_stream():
+            self._steps.fill((PAD_ID,) * 2, np.zeros(1, np.float32), (0, 0))
+            self._steps.pretend(min(_FRAMES))
+        for step in (*reversed(frames), *reversed(tokens)):
+            self._capture(step)
+            with self._graphs.on_stream():  # the first run takes longer than others
+                self._graphs.run(step, self._function(step))
+        self._graphs.settle()
+
+    @torch.inference_mode()
+    def speak(
+        self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
+    ) -> _Spoken:
+        """Speak a sentence, in the only thread that uses this lane meanwhile.
+
+        Args:
+            ids: with padding.
+            style: see `GraphNetwork.speak`.
+            seed: likewise.
+        """
+        with self._graphs.on_stream():
+            self._steps.fill(ids, style, seed)
+            read = self._run(("read", round_up(len(ids), self._tokens)))
+            durations = Download(read[0, : len(ids)]).wait().numpy()
+            num_frames = int(durations.sum())
+            if num_frames <= max(_FRAMES):
+                said = self._run(("say", round_up(num_frames, _FRAMES)))[0]
+            else:
+                said = self._maker.submit(self._speak_whole, len(ids)).result()
+            samples = Download(said[: num_frames * FRAME_SAMPLES]).wait().numpy()
+        return samples, durations.astype(np.float32)
+
+    def _run(self, step: _Step) -> Tensor:
+        """Run a step on the current stream; its result holds until it runs again."""
+        if not self._graphs.is_enabled:
+            return self._maker.submit(self._call, step).result()
+        if step not in self._graphs:
+            self._maker.submit(self._capture, step).result()
+        return self._graphs.run(step, self._function(step))
+
+    def _function(self, step: _Step) -> "partial[Tensor]":
+        kind, size = step
+        return partial(self._steps.read if kind == "read" else self._steps.say, size)
+
+    @torch.inference_mode()
+    def _capture(self, step: _Step) -> None:
+        with _exact():
+            self._graphs.capture(step, self._function(step))
+
+    @torch.inference_mode()
+    def _call(self, step: _Step) -> Tensor:
+        with _exact(), self._graphs.on_stream():
+            return self._function(step)()
+
+    @torch.inference_mode()
+    def _speak_whole(self, num_tokens: int) -> Tensor:
+        with _exact(), self._graphs.on_stream():
+            return self._steps.speak_whole(num_tokens)
+
+
+@contextmanager
+def _exact() -> Iterator[None]:
+    """Compute in float32 that is float32, in an order of sums that is the same every time."""
+    with exact_float32():  # which keeps others from these settings
+        is_deterministic = torch.backends.cudnn.deterministic
+        torch.backends.cudnn.deterministic = True
+        try:
+            yield
+        finally:
+            torch.backends.cudnn.deterministic = is_deterministic

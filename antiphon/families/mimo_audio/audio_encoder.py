@@ -1,0 +1,153 @@
+"""The tokenizer's encoder: recordings to codes, all of each at once."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.families.mimo_audio.codec_layers import NetLayer, frequencies, layer_norm
+from antiphon.families.mimo_audio.config import AudioTokenizerConfig
+from antiphon.nn.codec_layers.transformer import Frequencies, LayerNorm
+from antiphon.nn.layers import Weights
+from antiphon.nn.row_lengths import RowLengths
+
+LengthT = TypeVar("LengthT", int, Tensor)
+
+_LOWEST_MAGNITUDE = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class AudioEncoder:
+    """Mel spectrogram, two convolutions, layers, and the quantizers that the model speaks."""
+
+    config: AudioTokenizerConfig
+    filters: Tensor
+    convolutions: tuple[tuple[Tensor, Tensor], ...]
+    layers: tuple[NetLayer, ...]
+    frequencies: Frequencies
+    norm: LayerNorm
+    pooling: Tensor | None
+    pooled_norm: LayerNorm | None
+    codebooks: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, weights: Weights, config: AudioTokenizerConfig) -> "AudioEncoder":
+        """Take the encoder out of a tokenizer's tensors, float32 and on one device."""
+        convolutions = tuple(
+            (weights[f"encoder.{name}.weight"], weights[f"encoder.{name}.bias"])
+            for name in ("conv1", "conv2")
+        )
+        device, is_pooled = convolutions[0][0].device, config.pooling != 1
+        names = [f"encoder.layers.{index}" for index in range(config.encoder.num_layers)]
+        return cls(
+            config=config,
+            filters=mel_filters(config).to(device),
+            convolutions=convolutions,
+            layers=tuple(NetLayer.of(weights, name, config.encoder) for name in names),
+            frequencies=frequencies(config.encoder, device),
+            norm=layer_norm(weights, "encoder.layer_norm"),
+            pooling=weights["encoder.down_sample_layer.0.weight"] if is_pooled else None,
+            pooled_norm=layer_norm(weights, "encoder.down_sample_norm") if is_pooled else None,
+            codebooks=tuple(
+                weights[f"encoder.quantizer.vq.layers.{index}._codebook.embed"]
+                for index in range(config.num_codes_used)
+            ),
+        )
+
+    @property
+    def frame_samples(self) -> int:
+        """Samples of a frame of codes."""
+        return self.config.hop_samples * self.config.stride * self.config.pooling
+
+    def num_frames(self, num_samples: int) -> int:
+        """Return how many frames of codes a recording has."""
+        num_positions = -(-self._num_mels(num_samples) // self.config.stride)
+        return -(-num_positions // self.config.pooling)
+
+    def encode(self, samples: Tensor) -> Tensor:
+        """Return codes, int64 ``[num_frames, num_codes_used]``, of samples, f32 ``[num_samples]``.
+
+        There are more samples than half of a window.
+        """
+        lengths = torch.tensor([len(samples)], device=samples.device)
+        return self.encode_rows(self.mels(samples[None], lengths), lengths)[0]
+
+    def encode_rows(self, mels: Tensor, lengths: Tensor) -> Tensor:
+        """Return codes, int64 ``[B, num_frames, num_codes_used]``.
+
+        Args:
+            mels: of several recordings; see `mels`.
+            lengths: of these in samples, int64 ``[B]``; codes behind a row's own mean nothing.
+        """
+        return self.encode_mels(mels, RowLengths(self._num_mels(lengths)))
+
+    def mels(self, samples: Tensor, lengths: Tensor) -> Tensor:
+        """Return logarithms of magnitudes on the mel scale, ``[B, num_mels, num_frames]``.
+
+        Args:
+            samples: of several recordings, f32 ``[B, t]``.
+            lengths: of these, int64 ``[B]``, each more than half of a window.
+        """
+        size, hop = self.config.fft_size, self.config.hop_samples
+        half = size // 2
+        padded = RowLengths(lengths).pad(samples[:, None], half, half, "reflect")[:, 0]
+        window = torch.hann_window(size, device=samples.device)
+        spectrum = torch.stft(padded, size, hop, window=window, center=False, return_complex=True)
+        return (self.filters @ spectrum.abs()).clamp(min=_LOWEST_MAGNITUDE).log()
+
+    def encode_mels(self, mels: Tensor, lengths: RowLengths) -> Tensor:
+        """Return codes of mel spectrograms, ``[B, num_mels, t]``; see `encode_rows`."""
+        states = mels
+        for (weight, bias), stride in zip(self.convolutions, (1, self.config.stride), strict=True):
+            states = F.gelu(F.conv1d(lengths.pad(states, 1, 1, "constant"), weight, bias, stride))
+            lengths = lengths.downsampled(stride)
+        states = self._attended(states.transpose(1, 2), lengths)
+        if self.pooling is not None and self.pooled_norm is not None:
+            missing = -states.shape[1] % self.config.pooling
+            padded = lengths.pad(states.transpose(1, 2), 0, missing, "constant")
+            pooled = F.gelu(F.conv1d(padded, self.pooling, stride=self.config.pooling))
+            states = self.pooled_norm(pooled.transpose(1, 2))
+        codes = []
+        for codebook in self.codebooks:
+            # The nearest vector: its square less twice the product is all that differs.
+            distances = codebook.square().sum(1) - 2 * (states @ codebook.T)
+            codes.append(distances.argmin(dim=2))
+            states = states - F.embedding(codes[-1], codebook)
+        return torch.stack(codes, dim=2)
+
+    def _num_mels(self, num_samples: LengthT) -> LengthT:
+        return num_samples // self.config.hop_samples + 1
+
+    def _attended(self, states: Tensor, lengths: RowLengths) -> Tensor:
+        count, net = states.shape[1], self.config.encoder
+        positions = torch.arange(count, device=states.device)
+        rotation = self.frequencies.at(positions, states.dtype)
+        distance = positions - positions[:, None]
+        mask = lengths.mask(count)
+        if net.left is not None or net.right is not None:
+            is_near = distance >= (-count if net.left is None else -net.left)
+            is_near &= distance <= (count if net.right is None else net.right)
+            mask = mask & is_near | (distance == 0)  # what is behind a row sees itself
+        skipped = torch.zeros_like(states)
+        for number, layer in enumerate(self.layers, start=1):
+            heads = layer.project(states, rotation)
+            states = layer.attend(states, heads[:, :, 0], heads[:, :, 1:], mask)
+            if number == self.config.encoder_skip:
+                skipped = states
+        return self.norm(states + skipped)
+
+
+def mel_filters(config: AudioTokenizerConfig) -> Tensor:
+    """Return triangular filters of height 1 on HTK's scale, ``[num_mels, fft_size // 2 + 1]``."""
+    bins_hz = torch.linspace(0, config.sample_rate_hz // 2, config.fft_size // 2 + 1).double()
+    bounds = torch.tensor([config.min_hz, config.max_hz], dtype=torch.float64)
+    low, high = 2595.0 * torch.log10(1.0 + bounds / 700.0)
+    steps = torch.linspace(float(low), float(high), config.num_mels + 2, dtype=torch.float64)
+    corners_hz = 700.0 * (10.0 ** (steps / 2595.0) - 1.0)
+    widths_hz = corners_hz.diff()
+    distances_hz = corners_hz[:, None] - bins_hz
+    rising = -distances_hz[:-2] / widths_hz[:-1, None]
+    falling = distances_hz[2:] / widths_hz[1:, None]
+    return torch.minimum(rising, falling).clamp(min=0).float()

@@ -1,0 +1,94 @@
+"""Conversations to prompts: turns as in official prompts, of which the last is to be written."""
+
+from dataclasses import replace
+
+from antiphon.contracts.chat import (
+    NEUTRAL_SAMPLING,
+    ChatCapabilities,
+    answer_limit,
+    complete_sampling,
+)
+from antiphon.contracts.chat_types import ChatRequest, Message
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Sampling
+from antiphon.families.kit.token_decoder import TokenDecoder
+from antiphon.families.mimo_audio.config import MAX_POSITIONS
+from antiphon.families.mimo_audio.config_reader import load_config
+from antiphon.families.mimo_audio.request import MiMoAudioPrompt, text_groups
+from antiphon.families.mimo_audio.sampling import CODES
+from antiphon.families.mimo_audio.text_tokenizer import IM_END, IM_START, load_text_tokenizer
+
+_THOUGHT_BEGIN, _NO_THOUGHTS = "<think>\n", "<think>\n\n</think>\n"
+_SAMPLE = ChatRequest((Message("user", "Hello"),), max_tokens=8)
+_SAMPLING = replace(NEUTRAL_SAMPLING, temperature=0.4, top_p=0.95)
+"""As the official program draws text that answers text."""
+
+
+class MiMoChatPrompter:
+    """An `antiphon.contracts.chat.ChatPrompter`; what it builds is not decoded."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load a checkpoint's configuration and tokenizer.
+
+        Raises:
+            ModelLoadError: a file is missing or wrong.
+        """
+        assert context.path is not None, "the family needs a checkpoint"
+        self._config = load_config(context.path)
+        self._tokenizer = load_text_tokenizer(context.path, self._config.vocab_size)
+        self._capabilities = ChatCapabilities(
+            sample_request=_SAMPLE,
+            sampling=_SAMPLING,
+            max_positions=MAX_POSITIONS,
+            vocab_size=self._config.vocab_size,
+            logprobs=False,
+            eos_ids=self._tokenizer.stop_ids,
+            thinks=True,
+        )
+
+    @property
+    def capabilities(self) -> ChatCapabilities:
+        return self._capabilities
+
+    def build(self, request: ChatRequest, seed: int) -> Prompt:
+        """Build the prompt of an answer.
+
+        ``enable_thinking`` of ``chat_template_kwargs`` has the model think first.
+
+        Raises:
+            InvalidRequestError: the conversation does not fit, or a bias cannot be.
+        """
+        encode, text = self._tokenizer.encode, self._tokenizer.encode_text
+        ids: list[int] = []
+        for each in request.messages:
+            ids += (
+                encode([IM_START, f"{each.role}\n"]) + text(each.content) + encode([IM_END, "\n"])
+            )
+        thinks = bool(request.template_kwargs.get("enable_thinking"))
+        ids += encode([IM_START, "assistant\n", _THOUGHT_BEGIN if thinks else _NO_THOUGHTS])
+        writing = complete_sampling(request, self._capabilities)
+        return Prompt(
+            data=MiMoAudioPrompt(text_groups(self._config, ids), CODES, writing),
+            num_tokens=len(ids),
+            seed=seed,
+            sampling=Sampling(max_frames=answer_limit(request, len(ids), MAX_POSITIONS)),
+            num_positions=len(ids) - 1,
+            position_keys=tuple(ids[:-1]),
+            is_decoded=False,
+        )
+
+    def in_thought(self, prompt: Prompt) -> bool:
+        """Return whether a prompt ends within thoughts."""
+        assert isinstance(prompt.data, MiMoAudioPrompt)
+        begun = self._tokenizer.encode([_THOUGHT_BEGIN])
+        ids: list[int] = prompt.data.groups[-len(begun) :, 0].tolist()
+        return ids == begun
+
+    def detokenizer(self) -> TokenDecoder:
+        """Return a fresh one."""
+        return TokenDecoder(self._tokenizer)
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token stands for."""
+        return self._tokenizer.token_bytes(token)

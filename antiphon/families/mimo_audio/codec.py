@@ -1,0 +1,332 @@
+"""The tokenizer's decoder as a stream: groups of codes in, as much audio out, a while later.
+
+Codes are summed up, stretched to 50 Hz, and go through causal layers; a transposed convolution
+makes a mel spectrogram of 100 Hz, layers that look ahead make spectra of it, and windows of
+samples are added up. See `antiphon.families.mimo_audio.codec_layers` for how a stream goes through.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.families.mimo_audio.codec_layers import Span, StreamingStack, TimeNorm, layer_norm
+from antiphon.families.mimo_audio.config import PASS_GROUPS, AudioTokenizerConfig
+from antiphon.nn.codec_layers.transformer import LayerNorm
+from antiphon.nn.layers import Linear, Weights
+
+_MAX_MAGNITUDE = 1e2
+
+
+@dataclass(frozen=True, slots=True)
+class CodecState:
+    """What all slots keep; updated in place.
+
+    Attributes:
+        ticks: groups of audio of each slot, and those past its end, int64 ``[num_slots]``.
+        num_groups: the former alone, likewise.
+        sums: of both norms; zeros mean a fresh stream, as in the fields above.
+    """
+
+    ticks: Tensor
+    num_groups: Tensor
+    sums: tuple[Tensor, ...]
+    lines: tuple[Tensor, ...]
+    decoder: tuple[Tensor, ...]
+    last: Tensor
+    vocoder: tuple[Tensor, ...]
+    windows: Tensor
+
+    def reset(self, slot: int) -> None:
+        """Make a slot that of a fresh stream: what else it holds is out of sight then."""
+        for tensor in (self.ticks, self.num_groups, *self.sums):
+            tensor[slot].zero_()
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Spectra to samples: windows that overlap, divided by the sum of their squares.
+
+    Attributes:
+        basis: spectrum (real parts, then imaginary ones) to windowed samples.
+        squares: of the window, ``[num_hops, hop]``.
+    """
+
+    basis: Tensor
+    squares: Tensor
+    hop: int
+
+    @classmethod
+    def of(cls, window: Tensor, hop: int) -> "Overlap":
+        """Take the window, ``[fft_size]``."""
+        size = len(window)
+        number = torch.arange(size // 2 + 1, dtype=torch.float64)[:, None]
+        angles = 2 * math.pi / size * (number * torch.arange(size, dtype=torch.float64) % size)
+        share = torch.full((size // 2 + 1, 1), 2.0 / size, dtype=torch.float64)
+        share[0] = share[-1] = 1.0 / size
+        waves = torch.cat((share * angles.cos(), -share * angles.sin()))
+        basis = (waves * window.double().cpu()).to(window)
+        return cls(basis, window.square().view(-1, hop), hop)
+
+    @property
+    def num_hops(self) -> int:
+        """Hops of a window."""
+        return len(self.squares)
+
+    @property
+    def padding(self) -> int:
+        """Samples before the first one that is heard."""
+        return (self.num_hops - 1) * self.hop // 2
+
+    def windows(self, logits: Tensor) -> Tensor:
+        """Return windowed samples, ``[..., fft_size]``, of ``[..., fft_size + 2]``."""
+        magnitude, phase = logits.chunk(2, dim=-1)
+        magnitude = magnitude.exp().clamp(max=_MAX_MAGNITUDE)
+        return torch.cat((magnitude * phase.cos(), magnitude * phase.sin()), dim=-1) @ self.basis
+
+    def added(self, windows: Tensor, is_valid: Tensor) -> Tensor:
+        """Return samples of the hops that all windows are there of.
+
+        Args:
+            windows: ``[num_rows, num_hops - 1 + n, fft_size]``.
+            is_valid: of each, bool; others are not of the stream.
+
+        Returns:
+            ``[num_rows, n * hop]``.
+        """
+        num_rows, count = len(windows), windows.shape[1] - self.num_hops + 1
+        parts = torch.unflatten(windows, 2, (self.num_hops, self.hop))
+        total, weight = parts.new_zeros(2, num_rows, count, self.hop)
+        for hop in range(self.num_hops):
+            first = self.num_hops - 1 - hop
+            valid = is_valid[:, first : first + count, None]
+            total = total + torch.where(valid, parts[:, first : first + count, hop], 0.0)
+            weight = weight + torch.where(valid, self.squares[hop], 0.0)
+        return torch.where(weight > 1e-11, total / weight.clamp(min=1e-11), 0.0).flatten(1)
+
+
+@dataclass(frozen=True, slots=True)
+class AudioDecoder:
+    """All that turns codes into samples."""
+
+    config: AudioTokenizerConfig
+    table: Tensor
+    offsets: Tensor
+    sizes: Tensor
+    stretch: Linear | None
+    stretch_norm: TimeNorm | None
+    decoder: StreamingStack
+    norm: LayerNorm
+    mel_weight: Tensor
+    mel_bias: Tensor
+    mel_norm: TimeNorm
+    embedding: Linear
+    vocoder: StreamingStack
+    vocoder_norm: LayerNorm
+    head: Linear
+    overlap: Overlap
+
+    @classmethod
+    def of(
+        cls, weights: Weights, config: AudioTokenizerConfig, *, is_exact: bool = False
+    ) -> "AudioDecoder":
+        """Take the decoder out of a tokenizer's tensors, float32 and on one device.
+
+        Args:
+            weights: by name.
+            config: of the tokenizer.
+            is_exact: see `StreamingStack.of`.
+        """
+        sizes = torch.tensor(config.code_sizes[: config.num_codes_used])
+        tables = [
+            weights[f"encoder.quantizer.vq.layers.{index}._codebook.embed"]
+            for index in range(config.num_codes_used)
+        ]
+        device = tables[0].device
+        stretch = stretch_norm = None
+        if config.pooling != 1:
+            conv = weights["decoder.dconv1.conv.weight"].permute(2, 1, 0)
+            bias = weights["decoder.dconv1.conv.bias"].repeat(config.pooling)
+            stretch = Linear(conv.flatten(0, 1).contiguous(), bias)
+            stretch_norm = TimeNorm.of(weights, "decoder.dconv1.norm", config.norm_groups)
+        return cls(
+            config=config,
+            table=torch.cat(tables),
+            offsets=(sizes.cumsum(0) - sizes).to(device),
+            sizes=sizes.to(device),
+            stretch=stretch,
+            stretch_norm=stretch_norm,
+            decoder=StreamingStack.of(
+                weights,
+                "decoder",
+                config.decoder,
+                PASS_GROUPS * config.group_positions,
+                is_exact=is_exact,
+            ),
+            norm=layer_norm(weights, "decoder.layer_norm"),
+            mel_weight=weights["decoder.dconv2.conv.weight"],
+            mel_bias=weights["decoder.dconv2.conv.bias"],
+            mel_norm=TimeNorm.of(weights, "decoder.dconv2.norm", config.norm_groups),
+            embedding=Linear.of(weights, "decoder.vocoder.embeddings"),
+            vocoder=StreamingStack.of(
+                weights,
+                "decoder.vocoder",
+                config.vocoder,
+                PASS_GROUPS * config.group_mels,
+                is_exact=is_exact,
+            ),
+            vocoder_norm=layer_norm(weights, "decoder.vocoder.layer_norm"),
+            head=Linear.of(weights, "decoder.vocoder.head.out"),
+            overlap=Overlap.of(weights["decoder.vocoder.head.istft.window"], config.hop_samples),
+        )
+
+    @property
+    def num_late_ticks(self) -> int:
+        """Groups past a stream's last one until all of it has been heard."""
+        groups = self.mel_norm.num_ahead
+        groups += 0 if self.stretch_norm is None else self.stretch_norm.num_ahead
+        num_mels = self.vocoder.delay + -(-self.overlap.padding // self.config.hop_samples)
+        return groups + -(-num_mels // self.config.group_mels)
+
+    def open(self, num_slots: int) -> CodecState:
+        """Return the state of fresh streams."""
+        config, like = self.config, self.table
+        counts = torch.zeros(2, num_slots, dtype=torch.int64, device=like.device)
+        norms = [self.mel_norm.open(num_slots, PASS_GROUPS, config.group_mels)]
+        if self.stretch_norm is not None:
+            norm = self.stretch_norm.open(num_slots, PASS_GROUPS, config.group_positions)
+            norms.insert(0, norm)
+        num_windows = self.overlap.num_hops - 1 + PASS_GROUPS * config.group_mels
+        return CodecState(
+            ticks=counts[0],
+            num_groups=counts[1],
+            sums=tuple(sums for sums, _ in norms),
+            lines=tuple(line for _, line in norms),
+            decoder=self.decoder.open(num_slots),
+            last=like.new_zeros(num_slots, PASS_GROUPS + 1, self._num_before, like.shape[1]),
+            vocoder=self.vocoder.open(num_slots),
+            windows=like.new_zeros(num_slots, num_windows, config.fft_size),
+        )
+
+    def tick(self, codes: Tensor, state: CodecState, slots: Tensor, flags: Tensor) -> Tensor:
+        """Take in groups in each row, and return what of the audio that makes certain.
+
+        Args:
+            codes: int64 ``[num_rows, PASS_GROUPS, group_frames, num_codes_used]``; any numbers,
+                where there is no group.
+            state: updated in place.
+            slots: of the rows, int64 ``[num_rows]``.
+            flags: bool ``[num_rows, PASS_GROUPS, 2]``: whether there is a group; whether this is
+                past the end of the stream.
+
+        Returns:
+            float32 ``[num_rows, PASS_GROUPS * samples_per_group + 2]``: samples, the last two
+            numbers being the first of them that is heard and the one after the last.
+        """
+        codes, is_group, is_end = _in_front(codes, flags)
+        rows, counts = slots[:, None], is_group | is_end
+        ticks, num_groups = state.ticks[slots], state.num_groups[slots] + is_group.sum(1)
+        state.num_groups[slots] = num_groups
+        num_counted = counts.sum(1)
+        groups = ticks[:, None] + torch.arange(PASS_GROUPS, device=ticks.device)
+        states = self._embedded(codes)
+        if self.stretch is not None and self.stretch_norm is not None:
+            states = self.stretch(states).view(*counts.shape, -1, states.shape[3])
+            kept, nothing = (state.sums[0], state.lines[0]), torch.zeros_like(is_end)
+            states = self.stretch_norm(states, (rows, groups), kept, (is_group, nothing))
+            groups = groups - self.stretch_norm.num_ahead
+        else:
+            states = states.flatten(1, 2)
+        mels = self._mels(states, (rows, groups, num_groups[:, None]), (counts, is_end), state)
+        groups = groups - self.mel_norm.num_ahead
+        span = _span(rows, groups, num_groups[:, None], self.config.group_mels)
+        states = self.vocoder(self.embedding(mels), span, state.vocoder)
+        span = span.moved(self.vocoder.delay)
+        state.ticks[slots] = ticks + num_counted
+        return self._samples(states, span, state.windows, num_counted[:, None])
+
+    @property
+    def _num_before(self) -> int:
+        """Positions before a group that its mel spectrogram depends on."""
+        stride = self.config.decoder_stride
+        return max(0, -(-(self.config.decoder_kernel_size - stride) // stride))
+
+    def _embedded(self, codes: Tensor) -> Tensor:
+        known = torch.minimum(codes, self.sizes - 1)  # text has the empty code, which has no vector
+        return F.embedding(known + self.offsets, self.table).sum(-2)
+
+    def _mels(
+        self,
+        states: Tensor,
+        place: tuple[Tensor, Tensor, Tensor],
+        flags: tuple[Tensor, Tensor],
+        state: CodecState,
+    ) -> Tensor:
+        """Return the mel spectrogram of earlier groups of each row, normed.
+
+        Args:
+            states: of groups, ``[num_rows, n, hidden_size]``.
+            place: slots, groups, and how many groups there are.
+            flags: whether each group of the pass counts, and whether it is past the end.
+            state: updated in place.
+        """
+        (slots, groups, num_groups), (counts, is_end) = place, flags
+        count, num_before = self.config.group_positions, self._num_before
+        span = _span(slots, groups, num_groups, count)
+        states = self.norm(self.decoder(states, span, state.decoder))
+        # Around a stream is nothing: the last mel frames reach beyond its last group.
+        positions = span.positions(states.shape[1])
+        is_inside = (positions >= 0) & (positions < span.end)
+        states = torch.where(is_inside[:, :, None], states, 0.0)
+        if num_before:
+            ring = state.last.shape[1]
+            before = state.last[slots[:, 0], (groups[:, 0] - 1) % ring]
+            lasts = torch.unflatten(states, 1, (-1, count))[:, :, -num_before:]
+            state.last[slots, groups % ring] = lasts
+            before = torch.where((groups[:, 0] > 0)[:, None, None], before, 0.0)
+            states = torch.cat((before, states), dim=1)
+        stride = self.config.decoder_stride
+        made = F.conv_transpose1d(states.transpose(1, 2), self.mel_weight, self.mel_bias, stride)
+        # Groups side by side, each with the frames beyond it: [num_rows, groups, n, channels].
+        num_beyond = self.config.decoder_kernel_size - stride
+        num_mels = self.config.group_mels
+        made = made[:, :, num_before * stride :].unfold(2, num_mels + num_beyond, num_mels)
+        made = made.permute(0, 2, 3, 1)
+        is_valid = counts & (groups >= 0) & (groups < num_groups)
+        is_last = is_valid & is_end & (groups == num_groups - 1)
+        kept = (state.sums[-1], state.lines[-1])
+        return self.mel_norm(made, (slots, groups), kept, (is_valid, is_last))
+
+    def _samples(self, states: Tensor, span: Span, kept: Tensor, num_counted: Tensor) -> Tensor:
+        """Return samples, and the bounds of what is heard of them; see `tick`."""
+        overlap, count = self.overlap, states.shape[1]
+        num_kept, num_before = kept.shape[1], overlap.num_hops - 1
+        windows = overlap.windows(self.head(self.vocoder_norm(states)))
+        kept[span.slots, span.positions(count) % num_kept] = windows
+        positions = span.positions(num_kept) - num_before
+        is_valid = (positions >= 0) & (positions < span.end)
+        heard = overlap.added(kept[span.slots, positions % num_kept], is_valid)
+        first = span.start * overlap.hop - overlap.padding
+        bounds = torch.cat((-first, span.end * overlap.hop - first), dim=1).clamp(min=0)
+        bounds = torch.minimum(bounds, num_counted * self.config.samples_per_group)
+        return torch.cat((heard.clamp(-1.0, 1.0), bounds.to(heard.dtype)), dim=1)
+
+
+def _in_front(codes: Tensor, flags: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return groups, then what is past the end, then what does not count; see `AudioDecoder.tick`.
+
+    Returns:
+        Codes, and the flags.
+    """
+    is_group, is_end = flags.unbind(2)
+    kinds = torch.where(is_group, 0, torch.where(is_end, 1, 2))
+    kinds, order = kinds.sort(dim=1, stable=True)
+    rows = torch.arange(len(codes), device=codes.device)[:, None]
+    return codes[rows, order], kinds == 0, kinds == 1
+
+
+def _span(slots: Tensor, groups: Tensor, num_groups: Tensor, count: int) -> Span:
+    """Return what groups of ``count`` positions are, of streams of ``num_groups``."""
+    return Span(slots, groups[:, :1] * count, num_groups * count)

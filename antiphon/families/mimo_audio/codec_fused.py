@@ -1,0 +1,150 @@
+"""Layers of the tokenizer's decoder as a GPU runs them: seven kernels each.
+
+Factors of products are float32 as two float16 each (see `antiphon.nn.kernels.split`), so that a
+row's result is the same, bit for bit, in any company.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from antiphon.families.mimo_audio.codec_layers import NetLayer
+from antiphon.nn.codec_layers.transformer import LayerNorm
+from antiphon.nn.kernels.causal_conv import ConvWeights, causal_conv
+from antiphon.nn.kernels.delayed_attention import DelayedRows, attend_delayed
+from antiphon.nn.kernels.kernel_configs import config_of
+from antiphon.nn.kernels.modulated_norm import add_modulated_norm
+from antiphon.nn.kernels.split import split
+from antiphon.nn.kernels.stream_columns import Rows
+from antiphon.nn.layers import Linear
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedNorm:
+    """A LayerNorm whose weight is 1 more than what is held."""
+
+    weight: Tensor
+    bias: Tensor
+    epsilon: float
+
+    @classmethod
+    def of(cls, norm: LayerNorm) -> "ShiftedNorm":
+        return cls(norm.weight - 1.0, norm.bias, norm.epsilon)
+
+    def __call__(self, states: Tensor) -> Tensor:
+        return add_modulated_norm(states, None, self.weight, self.bias, self.epsilon, torch.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedNetLayer:
+    """A `NetLayer` laid out for kernels."""
+
+    attention_norm: ShiftedNorm
+    query_key_value: ConvWeights
+    output: ConvWeights
+    feed_forward_norm: ShiftedNorm
+    wide: ConvWeights
+    narrow: ConvWeights
+
+    @classmethod
+    def of(cls, layer: NetLayer) -> "FusedNetLayer":
+        return cls(
+            ShiftedNorm.of(layer.attention_norm),
+            _laid_out(layer.query_key_value),
+            _laid_out(layer.output),
+            ShiftedNorm.of(layer.feed_forward_norm),
+            _laid_out(layer.wide),
+            _laid_out(layer.narrow),
+        )
+
+    def __call__(self, states: Tensor, kept: tuple[Tensor, Tensor], rows: DelayedRows) -> Tensor:
+        """Map states of a pass to those that are earlier by what the layer looks ahead.
+
+        Args:
+            states: ``[num_rows * num_positions, hidden_size]``.
+            kept: of the layer; see `attend_delayed`.
+            rows: whose they are.
+        """
+        joined = _product(self.attention_norm(states), self.query_key_value)
+        attended, states = attend_delayed(joined, states, kept, rows)
+        states = _product(attended, self.output, residual=states)
+        hidden = _product(self.feed_forward_norm(states), self.wide, activation="gelu")
+        return _product(hidden, self.narrow, residual=states)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedStack:
+    """Layers that see a bounded number of positions before and after each of theirs.
+
+    Attributes:
+        radians: per position, of half a head.
+        left: positions before its own that each sees.
+        right: likewise, after it.
+    """
+
+    layers: tuple[FusedNetLayer, ...]
+    radians: Tensor
+    left: int
+    right: int
+
+    @classmethod
+    def of(cls, layers: Iterable[NetLayer], radians: Tensor, left: int, right: int) -> "FusedStack":
+        return cls(tuple(map(FusedNetLayer.of, layers)), radians, left, right)
+
+    def __call__(self, states: Tensor, places: Tensor, kept: tuple[Tensor, Tensor]) -> Tensor:
+        """Run all layers; see `antiphon.families.mimo_audio.codec_layers.StreamingStack`.
+
+        Args:
+            states: ``[num_rows, num_positions, hidden_size]``.
+            places: slot, position and end of each row, int64 ``[num_rows, 3]``.
+            kept: of all layers; updated in place.
+        """
+        num_rows, num_positions, width = states.shape
+        num_shifts = len(self.layers) if self.right else 1
+        rotations, shifted = self._shifted(places, num_positions, num_shifts)
+        states = states.contiguous().view(-1, width)
+        for index, layer in enumerate(self.layers):
+            shift = index if self.right else 0
+            rows = DelayedRows(
+                shifted[shift], rotations[shift], num_positions, self.left, self.right
+            )
+            states = layer(states, (kept[0][index], kept[1][index]), rows)
+        return states.view(num_rows, num_positions, width)
+
+    def _shifted(
+        self, places: Tensor, num_positions: int, num_shifts: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return rotations and places of layers, each later by what the one before looks ahead.
+
+        Returns:
+            ``[num_shifts, num_rows * num_positions, head_dim]``, and ``[num_shifts, num_rows, 3]``.
+        """
+        shifts = torch.arange(num_shifts, device=places.device) * self.right
+        starts = places[None, :, 1] - shifts[:, None]
+        positions = starts[:, :, None] + torch.arange(num_positions, device=places.device)
+        angles = positions[..., None].float() * self.radians
+        rotations = torch.cat((angles.cos(), angles.sin()), dim=-1).flatten(1, 2)
+        slots, ends = places[:, 0].expand_as(starts), places[:, 2].expand_as(starts)
+        return rotations, torch.stack((slots, starts, ends), dim=2)
+
+
+def _laid_out(linear: Linear) -> ConvWeights:
+    factors, rest = (each.contiguous() for each in split(linear.weight.T))
+    return ConvWeights(factors, linear.bias, rest=rest)
+
+
+def _product(
+    inputs: Tensor, weights: ConvWeights, *, activation: str = "", residual: Tensor | None = None
+) -> Tensor:
+    # A product of one tap reads nothing of streams.
+    rows = Rows(inputs.new_empty(1, 1), inputs.new_empty(1, 1, dtype=torch.int32), inputs, 1)
+    return causal_conv(
+        inputs,
+        weights,
+        rows,
+        config_of(weights, len(inputs)),
+        activation=activation,
+        residual=residual,
+    )[0]

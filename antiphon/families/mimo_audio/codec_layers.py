@@ -1,0 +1,303 @@
+"""Layers of the tokenizer's decoder, a few groups of frames at a time, in rows of several slots.
+
+All that a slot keeps stands in rings, at places that follow from positions: what is computed for
+the same position again is put into the same place. So groups that do not count, since they are
+text, may be computed like any others after those that do; the next ones overwrite all of it. Which
+slots, which groups and where streams end are tensors: nothing asks the device, and a graph can hold
+all of it.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.families.mimo_audio.config import NetConfig
+from antiphon.nn import kernels
+from antiphon.nn.codec_layers.transformer import Frequencies, LayerNorm
+from antiphon.nn.layers import Linear, Rotation, Weights
+
+if TYPE_CHECKING:
+    from antiphon.families.mimo_audio.codec_fused import FusedStack
+
+_EPSILON = 1e-5  # PyTorch's own, of LayerNorm and GroupNorm
+
+
+def layer_norm(weights: Weights, name: str) -> LayerNorm:
+    """Take the norm ``name``."""
+    return LayerNorm(weights[f"{name}.weight"], weights[f"{name}.bias"], _EPSILON)
+
+
+def frequencies(config: NetConfig, device: torch.device) -> Frequencies:
+    """Return the rotary embedding of a stack of layers."""
+    exponents = torch.arange(0, config.head_dim, 2, device=device).float() / config.head_dim
+    return Frequencies((1.0 / config.rope_theta**exponents).repeat(2))
+
+
+@dataclass(frozen=True, slots=True)
+class NetLayer:
+    """Attention, then GELU feed-forward, each normed before and added to what went in."""
+
+    config: NetConfig
+    attention_norm: LayerNorm
+    query_key_value: Linear
+    output: Linear
+    feed_forward_norm: LayerNorm
+    wide: Linear
+    narrow: Linear
+
+    @classmethod
+    def of(cls, weights: Weights, name: str, config: NetConfig) -> "NetLayer":
+        """Take the layer ``name``."""
+        attention = f"{name}.self_attn"
+        return cls(
+            config=config,
+            attention_norm=layer_norm(weights, f"{name}.self_attn_layer_norm"),
+            query_key_value=Linear.joined(weights, *(f"{attention}.{part}_proj" for part in "qkv")),
+            output=Linear.of(weights, f"{attention}.out_proj"),
+            feed_forward_norm=layer_norm(weights, f"{name}.final_layer_norm"),
+            wide=Linear.of(weights, f"{name}.fc1"),
+            narrow=Linear.of(weights, f"{name}.fc2"),
+        )
+
+    def project(self, states: Tensor, rotation: Rotation) -> Tensor:
+        """Return queries, keys and values, ``[num_rows, n, 3, num_heads, head_dim]``, rotated."""
+        joined = self.query_key_value(self.attention_norm(states))
+        heads = torch.unflatten(joined, 2, (3, self.config.num_heads, -1))
+        rotated = rotation(heads[:, :, :2].flatten(2, 3)).view_as(heads[:, :, :2])
+        return torch.cat((rotated, heads[:, :, 2:]), dim=2)
+
+    def attend(self, states: Tensor, queries: Tensor, kept: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the states after the layer.
+
+        Args:
+            states: before it, ``[num_rows, n, hidden_size]``.
+            queries: of them, ``[num_rows, n, num_heads, head_dim]``.
+            kept: keys and values, ``[num_rows, num_keys, 2, num_heads, head_dim]``.
+            mask: keys that each sees, bool ``[num_rows, n, num_keys]``; ``None``: all.
+        """
+        keys, values = kept.to(queries.dtype).transpose(1, 3).unbind(2)
+        seen = F.scaled_dot_product_attention(
+            queries.transpose(1, 2),
+            keys,
+            values,
+            attn_mask=None if mask is None else mask[:, None],
+        )
+        states = states + self.output(seen.transpose(1, 2).flatten(2))
+        return states + self.narrow(F.gelu(self.wide(self.feed_forward_norm(states))))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is computed in one pass, of each row.
+
+    Attributes:
+        slots: whose it is, int64 ``[num_rows, 1]``.
+        start: position of the first state, likewise; may be before 0 or after the end.
+        end: positions of the stream, as far as they are known, likewise.
+    """
+
+    slots: Tensor
+    start: Tensor
+    end: Tensor
+
+    def moved(self, num_positions: int) -> "Span":
+        """Return the span of states that come later by so many positions."""
+        return Span(self.slots, self.start - num_positions, self.end)
+
+    def positions(self, count: int) -> Tensor:
+        """Return the first positions, int64 ``[num_rows, count]``."""
+        return self.start + torch.arange(count, device=self.start.device)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingStack:
+    """Layers that see a bounded number of positions before and after each of theirs.
+
+    A layer's states come as many positions late as it looks ahead: then all is there that they see.
+
+    Attributes:
+        config: of the layers.
+        layers: in PyTorch lines; none if there are kernels.
+        frequencies: of their rotary embedding.
+        left: positions before its own that each sees.
+        right: likewise, after it.
+        num_positions: of a pass.
+        fused: the layers, where kernels run; they keep keys and values in half precision.
+    """
+
+    config: NetConfig
+    layers: tuple[NetLayer, ...]
+    frequencies: Frequencies
+    left: int
+    right: int
+    num_positions: int
+    fused: "FusedStack | None" = None
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        name: str,
+        config: NetConfig,
+        num_positions: int,
+        *,
+        is_exact: bool = False,
+    ) -> "StreamingStack":
+        """Take the layers below ``name``, for passes of ``num_positions``.
+
+        Args:
+            weights: float32, on one device.
+            name: of what holds the layers.
+            config: of the layers.
+            num_positions: of a pass.
+            is_exact: whether all is float32 on a GPU too: then there are no kernels.
+        """
+        assert config.left is not None, "its window is bounded"
+        assert config.right is not None, "its window is bounded"
+        layers = (
+            NetLayer.of(weights, f"{name}.layers.{index}", config)
+            for index in range(config.num_layers)
+        )
+        like = weights[f"{name}.layers.0.fc1.weight"]
+        turned, fused = frequencies(config, like.device), None
+        if kernels.run_on(like) and not is_exact:
+            from antiphon.families.mimo_audio.codec_fused import FusedStack
+
+            fused = FusedStack.of(layers, turned.halves, config.left, config.right)
+        # What was laid out for kernels is not kept twice.
+        plain = () if fused is not None else tuple(layers)
+        return cls(config, plain, turned, config.left, config.right, num_positions, fused)
+
+    @property
+    def delay(self) -> int:
+        """Positions by which its states are late."""
+        return self.right * self.config.num_layers
+
+    def open(self, num_slots: int) -> tuple[Tensor, ...]:
+        """Return rings of keys and values, and of queries and states that wait for them."""
+        like, config = self.frequencies.radians, self.config
+        num_kept, num_waiting = self.left + self.right + self.num_positions, self.right
+        num_waiting = num_waiting + self.num_positions if num_waiting else 0
+        # Kernels read halves: half of the memory. What is computed stays in float32.
+        dtype = like.dtype if self.fused is None else torch.float16
+        return (
+            like.new_zeros(
+                (config.num_layers, num_slots, num_kept, 2, config.num_heads, config.head_dim),
+                dtype=dtype,
+            ),
+            like.new_zeros(config.num_layers, num_slots, num_waiting, 2, config.hidden_size),
+        )
+
+    def __call__(self, states: Tensor, span: Span, kept: tuple[Tensor, ...]) -> Tensor:
+        """Return states, of positions that are earlier by `delay`.
+
+        Args:
+            states: ``[num_rows, num_positions, hidden_size]``.
+            span: their place.
+            kept: of `open`; updated in place.
+        """
+        if self.fused is not None:
+            places = torch.cat((span.slots, span.start, span.end), dim=1)
+            return self.fused(states, places, (kept[0], kept[1]))
+        for index, layer in enumerate(self.layers):
+            states = self._layer(layer, states, span, (kept[0][index], kept[1][index]))
+            span = span.moved(self.right)
+        return states
+
+    def _layer(
+        self, layer: NetLayer, states: Tensor, span: Span, kept: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        ring, waiting = kept
+        positions = span.positions(self.num_positions)
+        heads = layer.project(states, self.frequencies.at(positions, states.dtype))
+        queries, num_kept = heads[:, :, 0], ring.shape[1]
+        ring[span.slots, positions % num_kept] = heads[:, :, 1:].to(ring.dtype)
+        if self.right:
+            pair = torch.stack((queries.flatten(2), states), dim=2)
+            waiting[span.slots, positions % waiting.shape[1]] = pair
+            positions = positions - self.right
+            pair = waiting[span.slots, positions % waiting.shape[1]]
+            queries, states = pair[:, :, 0].view_as(queries), pair[:, :, 1]
+        newest = span.start + self.num_positions - 1
+        held = newest - (newest - torch.arange(num_kept, device=newest.device)) % num_kept
+        distance = held[:, None] - positions[:, :, None]
+        mask = (distance >= -self.left) & (distance <= self.right)
+        mask &= ((held >= 0) & (held < span.end))[:, None]
+        mask |= distance == 0  # a position outside the stream sees itself, so that it is a number
+        return layer.attend(states, queries, ring[span.slots[:, 0]], mask)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeNorm:
+    """GroupNorm of one group, whose mean and deviation are those of all channels and all time.
+
+    No stream can know them before its end. A group of frames is normed by those of the stream up
+    to ``num_ahead`` groups after it, and comes that much later; speech which is no longer is normed
+    as a whole.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    num_ahead: int
+
+    @classmethod
+    def of(cls, weights: Weights, name: str, num_ahead: int) -> "TimeNorm":
+        """Take the norm ``name``."""
+        return cls(weights[f"{name}.weight"], weights[f"{name}.bias"], num_ahead)
+
+    def open(self, num_slots: int, num_groups: int, num_positions: int) -> tuple[Tensor, Tensor]:
+        """Return sums of each slot (values, squares, number), and groups that wait.
+
+        Args:
+            num_slots: that there are.
+            num_groups: of a pass.
+            num_positions: of a group.
+        """
+        sums = self.weight.new_zeros(num_slots, 3, dtype=torch.float64)
+        size = (num_slots, self.num_ahead + num_groups, num_positions, len(self.weight))
+        return sums, self.weight.new_zeros(size)
+
+    def __call__(
+        self,
+        states: Tensor,
+        place: tuple[Tensor, Tensor],
+        kept: tuple[Tensor, Tensor],
+        counted: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Return the groups that came ``num_ahead`` groups before, normed.
+
+        Args:
+            states: of groups of each row, ``[num_rows, num_groups, n, channels]``, and perhaps more
+                positions of each, which only count.
+            place: slots and numbers of the groups, int64 ``[num_rows, 1]`` and
+                ``[num_rows, num_groups]``.
+            kept: of `open`; updated in place.
+            counted: whether each group counts, and whether what is beyond it does, bool
+                ``[num_rows, num_groups]``.
+
+        Returns:
+            ``[num_rows, num_groups * positions of a group, channels]``.
+        """
+        (slots, groups), (sums, line) = place, kept
+        num_positions = line.shape[2]
+        totals = sums[slots]
+        parts = (states[:, :, :num_positions], states[:, :, num_positions:])
+        for part, counts in zip(parts, counted, strict=True):
+            if not part.shape[2]:
+                continue
+            wide = part.double().flatten(2)
+            number = torch.full_like(wide[:, :, 0], wide.shape[2])
+            added = torch.stack((wide.sum(2), wide.square().sum(2), number), dim=2)
+            totals = totals + torch.where(counts[:, :, None], added, 0.0).cumsum(1)
+        sums[slots[:, 0]] = totals[:, -1]
+        values, squares, number = totals[:, :, :, None, None].unbind(2)
+        number = number.clamp(min=1.0)
+        mean = values / number
+        deviation = (squares / number - mean.square()).clamp(min=0.0) + _EPSILON
+        line[slots, groups % line.shape[1]] = states[:, :, :num_positions]
+        states = line[slots, (groups - self.num_ahead) % line.shape[1]]
+        normed: Tensor = (states - mean.float()) * deviation.rsqrt().float()
+        return (normed * self.weight + self.bias).flatten(1, 2)

@@ -1,0 +1,363 @@
+"""The decoder of the audio tokenizer as a stage: it reads groups where the model has put them.
+
+Groups go through four at a time, counted from the first frame. A pass is the same for text, speech
+and the end of a stream, which takes as many steps as its passes: on a GPU the next groups of all
+rows are one pass, which a CUDA graph holds; a row differs by its company by rounding at most. On
+the host rows go through one by one.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.types import Samples
+from antiphon.engine.plan import CodecChunk
+from antiphon.engine.runner import row_buckets
+from antiphon.families.mimo_audio.checkpoint_schema import (
+    ENCODER_ONLY,
+    UNUSED_IN_TOKENIZER,
+    spare_codebooks,
+    tokenizer_layout_of,
+)
+from antiphon.families.mimo_audio.codec import AudioDecoder, CodecState
+from antiphon.families.mimo_audio.config import PASS_GROUPS, AudioTokenizerConfig
+from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
+from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
+from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
+from antiphon.nn.device import resolve_device
+from antiphon.nn.graphs import Graphs, round_up
+from antiphon.nn.host_device import Download, upload
+from antiphon.nn.precision import exact_float32
+from antiphon.nn.weights import Progress, open_weights
+
+_NOTHING, _GROUP, _LATE = range(3)
+"""What a place of a pass has: nothing, a group of the stream, or one past its end."""
+_MAX_ROWS = 32
+"""Of a pass; on a GPU without kernels each row's keys and values are copied in it, 10 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageState:
+    """The streams of one batch, and the buffers that a pass reads.
+
+    Attributes:
+        codec: of all slots, and of one more, which pads passes.
+        frames: text id and codes of each row's groups, int64 ``[n, PASS_GROUPS, frame_size]``, as
+            many rows as the largest pass has.
+        rows: slot of each, and what its places have, int64 ``[n, 1 + PASS_GROUPS]``.
+        graphs: by number of rows.
+        sizes: these numbers, ascending.
+    """
+
+    codec: CodecState
+    frames: Tensor
+    rows: Tensor
+    graphs: Graphs
+    sizes: tuple[int, ...]
+
+    @property
+    def padding(self) -> int:
+        """The slot that fills up a pass."""
+        return len(self.codec.ticks) - 1
+
+
+@dataclass(slots=True, eq=False)
+class GroupPasses:
+    """What becomes of a row in a launch.
+
+    Attributes:
+        passes: over its groups.
+        heard: where what is heard of each pass is, among all of the launch.
+    """
+
+    slot: int
+    passes: list["GroupPass"]
+    heard: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, slot: int, places: Sequence[int], num_late: int = 0) -> "GroupPasses":
+        """Part groups, and those past the end, into passes.
+
+        Args:
+            slot: whose they are.
+            places: of the groups, among all of the launch.
+            num_late: groups past the end.
+        """
+        total = len(places) + num_late
+        passes = [
+            GroupPass(places[start : start + PASS_GROUPS], max(0, min(PASS_GROUPS, total - start)))
+            for start in range(0, total, PASS_GROUPS)
+        ]
+        return cls(slot, passes)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPass:
+    """One pass of a row.
+
+    Attributes:
+        places: of its groups, among all of a launch.
+        num_groups: of the pass, those past the end included.
+    """
+
+    places: Sequence[int]
+    num_groups: int
+
+    def told(self) -> list[int]:
+        """Return what each place has, then where among all groups of a launch that is."""
+        num_late = self.num_groups - len(self.places)
+        kinds = [_GROUP] * len(self.places) + [_LATE] * num_late
+        rest = PASS_GROUPS - len(kinds)
+        return [*kinds, *[_NOTHING] * rest, *self.places, *[0] * (num_late + rest)]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingGroups:
+    """A `antiphon.codec.protocol.PendingAudio`: a copy to the host under way.
+
+    Attributes:
+        rows: of the launch.
+        download: all passes of all rows; ``None``: there was none.
+    """
+
+    rows: Sequence[GroupPasses]
+    download: Download | None
+
+    @property
+    def is_done(self) -> bool:
+        return self.download is None or self.download.is_done
+
+    def wait(self) -> None:
+        if self.download is not None:
+            self.download.wait()
+
+    def result(self) -> dict[int, Samples]:
+        passes = np.zeros((0, 0), np.float32)
+        if self.download is not None:
+            passes = self.download.wait().numpy()
+        return {each.slot: _heard(passes, each.heard) for each in self.rows}
+
+
+class MiMoAudioCodec:
+    """An `antiphon.codec.protocol.ElasticDecoder`; a frame is a text id and a group of codes."""
+
+    is_elastic: Literal[True] = True
+    chunk_sizes = (PASS_GROUPS,)
+    look_ahead_frames = 0
+    group_frames = PASS_GROUPS
+
+    def __init__(
+        self,
+        decoder: AudioDecoder,
+        config: AudioTokenizerConfig,
+        empty_id: int,
+        *,
+        is_batched: bool | None = None,
+        uses_graphs: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        """Wrap a decoder.
+
+        Args:
+            decoder: loaded.
+            config: of the tokenizer.
+            empty_id: text id of groups that are speech.
+            is_batched: whether a pass may have several rows; ``None``: on a GPU.
+            uses_graphs: on a GPU.
+            progress: called for every captured graph.
+        """
+        self._uses_graphs = uses_graphs
+        self._progress = progress
+        self._is_batched = decoder.table.is_cuda if is_batched is None else is_batched
+        self._decoder = decoder
+        self._empty_id = empty_id
+        self._num_codes = config.num_codes_used
+        self._frame_size = 1 + config.group_frames * config.num_codes_used
+        self._device = decoder.table.device
+        self.sample_rate_hz = config.sample_rate_hz
+        self.samples_per_frame = config.samples_per_group
+        self.late_frames = decoder.num_late_ticks
+
+    @torch.inference_mode()
+    def open(self, num_slots: int) -> StageState:
+        """Return fresh streams, their graphs captured."""
+        device = self._device
+        sizes = row_buckets(min(num_slots, _MAX_ROWS)) if self._is_batched else (1,)
+        state = StageState(
+            codec=self._decoder.open(num_slots + 1),
+            frames=torch.zeros(
+                (sizes[-1], PASS_GROUPS, self._frame_size), dtype=torch.int64, device=device
+            ),
+            rows=torch.zeros(sizes[-1], 1 + PASS_GROUPS, dtype=torch.int64, device=device),
+            graphs=Graphs(device, is_enabled=self._uses_graphs),
+            sizes=sizes,
+        )
+        if state.graphs.is_enabled:
+            state.rows[:, 0] = state.padding
+            torch.cuda.synchronize(device)
+            with exact_float32():
+                for number, size in enumerate(reversed(sizes), start=1):
+                    state.graphs.capture(size, partial(self._tick, state, size))
+                    if self._progress is not None:
+                        self._progress(number, len(sizes))
+            state.graphs.settle()
+        return state
+
+    def on_stream(self, state: StageState) -> AbstractContextManager[object]:
+        return state.graphs.on_stream()
+
+    @torch.inference_mode()
+    def reset(self, state: StageState, slot: int, conditioning: None = None) -> None:
+        state.codec.reset(slot)
+
+    def prime(self, state: StageState, slot: int, frames: NDArray[Any]) -> None:
+        """Take frames in whose audio is not used."""
+        self.replay(state, slot, frames)
+
+    @torch.inference_mode()
+    def replay(
+        self, state: StageState, slot: int, frames: NDArray[Any], num_ahead: int = 0
+    ) -> None:
+        frames = np.asarray(frames)
+        rows = [GroupPasses.of(slot, range(len(frames)))]
+        self._run(rows, upload(frames, self._device), state)
+
+    @torch.inference_mode()
+    def launch(
+        self,
+        chunks: Sequence[CodecChunk],
+        frame_store: Tensor | NDArray[np.integer[Any]],
+        state: StageState,
+    ) -> PendingGroups:
+        """Begin to decode chunks; see the protocol."""
+        num_kept = frame_store.shape[1]
+        rows, places = [], list[int]()
+        for each in chunks:
+            stop = each.start + each.num_frames
+            end = stop if each.end is None else min(stop, max(each.start, each.end))
+            own = [each.slot * num_kept + number % num_kept for number in range(each.start, end)]
+            if isinstance(frame_store, np.ndarray):  # of which only what is read is sent
+                own, sent = [*range(len(places), len(places) + len(own))], own
+                places += sent
+            rows.append(GroupPasses.of(each.slot, own, stop - end))
+        if isinstance(frame_store, np.ndarray):
+            frames = upload(frame_store.reshape(-1, frame_store.shape[2])[places], self._device)
+        else:
+            frames = frame_store.flatten(0, 1)
+        made = self._run(rows, frames, state)
+        if len(made) == 1:
+            return PendingGroups(rows, Download(made[0]))
+        return PendingGroups(rows, Download(torch.cat(made)) if made else None)
+
+    def close(self) -> None:
+        """Nothing to free that does not go with it."""
+
+    def _run(self, rows: Sequence[GroupPasses], frames: Tensor, state: StageState) -> list[Tensor]:
+        """Run all passes, the first ones of all rows first; see `AudioDecoder.tick` for results.
+
+        The last result holds until the next pass.
+        """
+        if not frames.is_cuda:  # on the host it costs nothing to look, and a pass over text does
+            for each in rows:
+                each.passes = [part for part in each.passes if self._counts(part, frames)]
+        due: list[list[tuple[GroupPasses, GroupPass]]] = []
+        for number in range(max((len(each.passes) for each in rows), default=0)):
+            part = [(each, each.passes[number]) for each in rows if number < len(each.passes)]
+            size = state.sizes[-1]
+            due += [part[start : start + size] for start in range(0, len(part), size)]
+        made: list[Tensor] = []
+        num_made = 0
+        for part in due:
+            if made:
+                made[-1] = made[-1].clone()  # where it stands comes the next one
+            with exact_float32():
+                made.append(self._pass([(each.slot, one) for each, one in part], frames, state))
+            for place, (each, _) in enumerate(part, start=num_made):
+                each.heard.append(place)
+            num_made += len(part)
+        return made
+
+    def _counts(self, part: GroupPass, frames: Tensor) -> bool:
+        """Whether a pass over frames of the host is more than text."""
+        is_late = part.num_groups > len(part.places)
+        ids = frames[:, 0].numpy()
+        return is_late or any(ids[each] == self._empty_id for each in part.places)
+
+    def _pass(
+        self, passes: Sequence[tuple[int, GroupPass]], frames: Tensor, state: StageState
+    ) -> Tensor:
+        """Run a pass of each slot."""
+        size = round_up(len(passes), state.sizes)
+        told = np.zeros((size, 1 + 2 * PASS_GROUPS), np.int64)
+        told[:, 0] = state.padding
+        for row, (slot, each) in enumerate(passes):
+            told[row] = (slot, *each.told())
+        given = upload(told, self._device)
+        rows, places = torch.split(given, [1 + PASS_GROUPS, PASS_GROUPS], dim=1)
+        state.rows[:size].copy_(rows)
+        if len(frames):
+            state.frames[:size].copy_(frames[places])
+        return state.graphs.run(size, partial(self._tick, state, size))[: len(passes)]
+
+    def _tick(self, state: StageState, size: int) -> Tensor:
+        slots, kinds, frames = state.rows[:size, 0], state.rows[:size, 1:], state.frames[:size]
+        is_group = (kinds == _GROUP) & (frames[:, :, 0] == self._empty_id)
+        codes = torch.unflatten(frames[:, :, 1:], 2, (-1, self._num_codes))
+        flags = torch.stack((is_group, kinds == _LATE), dim=2)
+        return self._decoder.tick(codes, state.codec, slots, flags)
+
+
+def load_codec(
+    context: LoadContext, *, is_batched: bool | None = None, uses_graphs: bool = True
+) -> MiMoAudioCodec:
+    """Load what turns groups of codes into audio.
+
+    It computes in float32; but on a GPU, unless ``context.dtype`` asks for float32, its layers do
+    so by kernels: their keys and values are float16, and factors of their products have 22 bits.
+
+    Args:
+        context: where and how.
+        is_batched: see `MiMoAudioCodec`.
+        uses_graphs: likewise.
+
+    Raises:
+        ModelLoadError: the audio tokenizer is not there, or cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    model = load_config(context.path)
+    path = tokenizer_path(context.path)
+    config = load_tokenizer_config(path, model)
+    empty_id = load_text_tokenizer(context.path, model.vocab_size).empty_id
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    opened = open_weights(
+        path,
+        tokenizer_layout_of(config),
+        like=like,
+        unused=f"{UNUSED_IN_TOKENIZER}|{ENCODER_ONLY}|{spare_codebooks(config)}",
+        progress=context.progress_of("codec"),
+    )
+    with torch.inference_mode(), opened as weights:
+        return MiMoAudioCodec(
+            AudioDecoder.of(weights, config, is_exact=context.dtype == "float32"),
+            config,
+            empty_id,
+            is_batched=False if context.is_deterministic else is_batched,
+            uses_graphs=uses_graphs,
+            progress=context.progress_of("codec's graphs"),
+        )
+
+
+def _heard(passes: Samples, places: Sequence[int]) -> Samples:
+    """Cut out of each of a row's passes what is heard."""
+    parts = [np.zeros(0, np.float32)]
+    parts += [passes[each, int(passes[each, -2]) : int(passes[each, -1])] for each in places]
+    return np.concatenate(parts)

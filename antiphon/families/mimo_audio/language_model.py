@@ -1,0 +1,208 @@
+"""The language model over groups: a step writes a token of text, or makes 160 ms of speech.
+
+Its frame is a token and the codes of a group. The token ``<|empty|>`` says that the codes are
+speech; after any other they are the empty ones. Codes are drawn in every step, as a step is the
+same whatever the token turns out to be, and nothing waits for the device to tell.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.contracts.chat import MAX_BIASES
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Sampling
+from antiphon.engine.model_runner.ar_model import (
+    Codes,
+    Frames,
+    Inputs,
+    PromptSpan,
+    SlotStart,
+)
+from antiphon.engine.model_runner.slot_model import SlotModel
+from antiphon.families.mimo_audio.config import MiMoAudioConfig
+from antiphon.families.mimo_audio.patches import GroupDecoder, GroupEncoder
+from antiphon.families.mimo_audio.request import MiMoAudioPrompt, MiMoAudioRequest
+from antiphon.nn.attention import Attend, KVShape
+from antiphon.nn.host_device import upload
+from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.sampler import SamplingReach, SamplingTable
+from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
+from antiphon.nn.transformer import Transformer
+
+_FIRST_CODEBOOK = 1  # of random numbers; 0 is the text's
+
+
+@dataclass(frozen=True, slots=True)
+class Reaches:
+    """What the host must know of a step's sampling: of text, and of codes."""
+
+    text: TokenReach
+    codes: SamplingReach
+
+
+class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
+    """An `antiphon.engine.model_runner.ar_model.ARModel`.
+
+    Attributes:
+        like: the embedding of text, ``[vocab_size, hidden_size]``.
+    """
+
+    def __init__(
+        self,
+        config: MiMoAudioConfig,
+        weights: Weights,
+        *,
+        empty_id: int,
+        stop_ids: Sequence[int],
+        usual: Sampling,
+        num_slots: int,
+        max_positions: int,
+        is_batch_invariant: bool = False,
+    ) -> None:
+        """Take the model out of a checkpoint's tensors, all of one type and on one device.
+
+        Args:
+            config: of the checkpoint.
+            weights: its tensors.
+            empty_id: text id of a group of speech.
+            stop_ids: text ids that end a request.
+            usual: parameters of text that most requests have.
+            num_slots: requests that can run at once.
+            max_positions: of a request.
+            is_batch_invariant: see `antiphon.nn.layers.Linear`.
+        """
+        table, size = weights["model.embed_tokens.weight"], config.frame_size
+        rows = {"num_slots": num_slots, "frame_size": size, "max_positions": max_positions}
+        super().__init__(table, width=table.shape[1], **rows)
+        self.config = config
+        self._transformer = Transformer.of(
+            weights,
+            "model",
+            config.transformer,
+            max_positions,
+            is_batch_invariant=is_batch_invariant,
+        )
+        self._head = replace(Linear.of(weights, "lm_head"), is_batch_invariant=is_batch_invariant)
+        self.encoder = GroupEncoder.of(weights, config, is_batch_invariant=is_batch_invariant)
+        self.decoder = GroupDecoder.of(weights, config, is_batch_invariant=is_batch_invariant)
+        self._empty_id = empty_id
+        num_rows, device = num_slots + 1, self._device
+        # The group that each slot reads next, and whether its answer is text alone.
+        self._writes = torch.zeros(num_rows, dtype=torch.bool, device=device)
+        self._next = torch.zeros(num_rows, size, dtype=torch.int64, device=device)
+        self._text_sampler = TokenSampler(
+            num_rows,
+            config.vocab_size,
+            _token_sampling(usual),
+            self.like,
+            max_logprobs=1,
+            max_biases=MAX_BIASES,
+        )
+        self._code_sampling = SamplingTable(num_rows, self.decoder.num_codes, device)
+        self._frame_cache = self.decoder.new_cache(num_slots)
+        self._is_stop = _among(stop_ids, config.vocab_size, device)
+        self._empty_group = torch.tensor(config.empty_group, device=device)
+        self._codebooks = torch.arange(size - 1, device=device) + _FIRST_CODEBOOK
+
+    @property
+    def kv_shapes(self) -> tuple[KVShape, ...]:
+        return (self._transformer.kv_shape,)
+
+    def open(self, prompt: Prompt, frames: Codes) -> MiMoAudioRequest:
+        data = prompt.data
+        assert isinstance(data, MiMoAudioPrompt)
+        return MiMoAudioRequest.of(data, frames)
+
+    def observe(
+        self, requests: Sequence[MiMoAudioRequest], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        return np.zeros(len(requests), np.bool_)  # the scheduler knows their limits
+
+    def start(self, starts: Sequence[SlotStart[MiMoAudioRequest]], uploads: PackedUpload) -> None:
+        slots = np.array([each.slot for each in starts], np.int64)
+        groups = [
+            each.request.groups[each.prompt.num_positions + each.next_frame] for each in starts
+        ]
+        uploads.write(self._next, slots, np.stack(groups))
+        self._text_sampler.write({each.slot: _text_sampling(each) for each in starts}, uploads)
+        writes = [each.request.prompt.writing is not None for each in starts]
+        uploads.write(self._writes, slots, np.array(writes))
+        codes = {each.slot: each.request.prompt.code_sampling for each in starts}
+        self._code_sampling.write(codes, uploads)
+
+    def embed_prompts(self, spans: Sequence[PromptSpan[MiMoAudioRequest]]) -> Tensor:
+        groups = np.concatenate([each.request.groups[each.start : each.end] for each in spans])
+        return self.embed_groups(upload(groups, self._device))
+
+    def embed_groups(self, groups: Tensor) -> Tensor:
+        """Return inputs, ``[n, width]``, of groups, int64 ``[n, frame_size]``."""
+        is_speech = (groups[:, 0] == self._empty_id)[:, None]
+        text = F.embedding(groups[:, 0], self.like)
+        return torch.where(is_speech, self.encoder(groups[:, 1:]), text)
+
+    def sampling_shape(self, slots: Sequence[int]) -> Hashable:
+        return Reaches(self._text_sampler.reach(slots), self._code_sampling.reach(slots))
+
+    def next_states(self, slots: Tensor) -> Tensor:
+        return self.embed_groups(self._next[slots])
+
+    def forward(
+        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
+    ) -> Tensor:
+        return self._transformer(states, self._transformer.rope.at(positions), attends[0])
+
+    def sample(self, hidden: Tensor, inputs: Inputs, sampling: Reaches) -> Frames:
+        frames = Frames.empty(len(inputs.slots), self.slots)
+        draws = (self.slots.seeds[inputs.slots], inputs.frames)
+        logits = self._head(hidden).float()
+        speech = logits[:, self._empty_id]
+        logits[:, self._empty_id] = speech.masked_fill(self._writes[inputs.slots], -torch.inf)
+        ids, scores = self._text_sampler.sample(logits, inputs.slots, draws, sampling.text)
+        noise = self._head.backend.gumbel_noise(*draws, self._codebooks, self.decoder.num_codes)
+        rows = self._code_sampling.rows(inputs.slots, sampling.codes)
+        codes, code_scores = self.decoder.draw(hidden, rows, noise, self._frame_cache)
+        is_speech = (ids == self._empty_id)[:, None]
+        frames.codes[:, 0], frames.scores[:, 0] = ids, scores
+        frames.codes[:, 1:-1] = torch.where(is_speech, codes, self._empty_group)
+        frames.scores[:, 1:] = torch.where(is_speech, code_scores, 0.0)
+        return frames
+
+    def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
+        codes = frames.codes[:, :-1]
+        self._next[inputs.slots] = codes
+        is_end, is_finite = self._is_stop[codes[:, 0]], frames.scores.isfinite().all(dim=1)
+        self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
+
+
+def _among(ids: Sequence[int], size: int, device: torch.device) -> Tensor:
+    """Return whether each number below a size is one of some, bool ``[size]``."""
+    return torch.isin(torch.arange(size, device=device), torch.tensor([*ids], device=device))
+
+
+def _text_sampling(start: SlotStart[MiMoAudioRequest]) -> tuple[TokenSampling, TokenHistory]:
+    """Return how text is drawn for a request, and what penalties are for."""
+    prompt = start.request.prompt
+    if prompt.writing is None:
+        return _token_sampling(start.prompt.sampling), TokenHistory((), ())
+    history = TokenHistory(prompt.groups[:, 0].tolist(), start.frames[:, 0].tolist())
+    return TokenSampling(**asdict(prompt.writing)), history
+
+
+def _token_sampling(sampling: Sampling) -> TokenSampling:
+    """Return the parameters of text in the form that the device is given."""
+    temperature = sampling.temperature
+    assert temperature is not None, "the prompter fills defaults in"
+    return TokenSampling(
+        temperature=temperature,
+        top_p=1.0 if sampling.top_p is None else sampling.top_p,
+        top_k=sampling.top_k or 0,
+        repetition_penalty=1.0,
+        logit_bias={},
+    )

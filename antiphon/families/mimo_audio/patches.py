@@ -1,0 +1,245 @@
+"""What turns a group of codes into one input of the language model, and its state into a group.
+
+Both are small transformers over a group. The encoder sees all of its frames at once. The decoder
+runs one step for each frame and as many more as the last channel is delayed: a step makes the code
+of every channel that is due, and reads them, added up, in the next.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.families.mimo_audio.config import MiMoAudioConfig
+from antiphon.nn.attention import Attend, FrameAttention, FrameCache, WholeAttention
+from antiphon.nn.layers import Linear, Rotation, Weights
+from antiphon.nn.qkv import QKVHeads
+from antiphon.nn.sampler import SamplingRows
+from antiphon.nn.transformer import Transformer
+
+_HEADS_ARE_A_MULTIPLE_OF = 64  # of outputs, as kernels like it
+
+
+class CausalGroupAttention:
+    """An `antiphon.nn.attention.Attend`: a group's frames see those before them, none is kept."""
+
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
+        queries, keys, values = (each.transpose(1, 2) for each in heads(joined, rotation))
+        seen = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        return seen.transpose(1, 2).flatten(2)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTables:
+    """Embeddings of codes, those of all channels end to end.
+
+    Attributes:
+        rows: ``[sum of code_sizes, width]``; those of empty codes are zero.
+        offsets: where each channel begins, int64 ``[num_channels]``.
+    """
+
+    rows: Tensor
+    offsets: Tensor
+
+    def frames(self, codes: Tensor) -> Tensor:
+        """Embed frames, ``[..., num_channels]``: the sum over their channels."""
+        parts = F.embedding(codes + self.offsets, self.rows)
+        return parts.sum(-2)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEncoder:
+    """Groups of codes to inputs of the language model."""
+
+    config: MiMoAudioConfig
+    tables: ChannelTables
+    transformer: Transformer
+    narrow: Linear
+
+    @classmethod
+    def of(
+        cls, weights: Weights, config: MiMoAudioConfig, *, is_batch_invariant: bool = False
+    ) -> "GroupEncoder":
+        """Take the encoder out of a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
+        tables = []
+        for channel, empty in enumerate(config.empty_codes):
+            table = weights[f"speech_embeddings.{channel}.weight"].clone()
+            table[empty] = 0
+            tables.append(table)
+        sizes = torch.tensor(config.code_sizes)
+        rows = torch.cat(tables)
+        narrow = Linear.of(weights, "speech_group_downcast")
+        return cls(
+            config=config,
+            tables=ChannelTables(rows, (sizes.cumsum(0) - sizes).to(rows.device)),
+            transformer=Transformer.of(
+                weights,
+                "input_local_transformer",
+                config.encoder,
+                config.group_frames,
+                is_batch_invariant=is_batch_invariant,
+            ),
+            narrow=replace(narrow, is_batch_invariant=is_batch_invariant),
+        )
+
+    def __call__(self, codes: Tensor) -> Tensor:
+        """Return inputs, ``[n, width]``, of groups, int64 ``[n, group_frames * num_channels]``."""
+        frames = self.tables.frames(codes.view(len(codes), self.config.group_frames, -1))
+        rotation = self.transformer.rope.between(0, self.config.group_frames)
+        is_causal = self.config.is_encoder_causal
+        attend: Attend = CausalGroupAttention() if is_causal else WholeAttention()
+        return self.narrow(self.transformer(frames, rotation, attend).flatten(1))
+
+
+@dataclass(frozen=True, slots=True)
+class DueCodes:
+    """What a step of the patch decoder draws: the codes of some channels, each of its frame.
+
+    Attributes:
+        places: in a group, int64 ``[num_due]``.
+        columns: of the heads, int64 ``[num_due, num_codes]``; where there is no code, any.
+        forbidden: which of these are no code, or the empty one; bool, likewise.
+        offsets: of the channels' embeddings, int64 ``[num_due]``.
+    """
+
+    places: Tensor
+    columns: Tensor
+    forbidden: Tensor
+    offsets: Tensor
+
+    @classmethod
+    def of_step(cls, config: MiMoAudioConfig, step: int, device: torch.device) -> "DueCodes | None":
+        """Return what is due in a step; ``None``: nothing."""
+        due = [
+            (step - delay, channel)
+            for channel, delay in enumerate(config.delays)
+            if 0 <= step - delay < config.group_frames
+        ]
+        if not due:
+            return None
+        channels = torch.tensor([channel for _, channel in due])
+        sizes, empty = torch.tensor(config.code_sizes), torch.tensor(config.empty_codes)
+        offsets = (sizes.cumsum(0) - sizes)[channels]
+        codes = torch.arange(max(config.code_sizes))[None]
+        is_beyond = codes >= sizes[channels, None]
+        columns = torch.where(is_beyond, 0, codes + offsets[:, None])
+        forbidden = is_beyond | (codes == empty[channels, None])
+        places = torch.tensor([frame * config.num_channels + channel for frame, channel in due])
+        return cls(*(each.to(device) for each in (places, columns, forbidden, offsets)))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDecoder:
+    """States of the language model to groups of codes.
+
+    Attributes:
+        table: embeddings of all channels in the decoder's width, end to end.
+        heads: of all channels, end to end, and after them outputs of nothing.
+        due: what each step draws.
+        order: where the codes of a group are among all that were drawn, int64
+            ``[group_frames * num_channels]``.
+    """
+
+    config: MiMoAudioConfig
+    transformer: Transformer
+    begin: Linear
+    table: Tensor
+    heads: Linear
+    due: tuple[DueCodes | None, ...]
+    order: Tensor
+
+    @classmethod
+    def of(
+        cls, weights: Weights, config: MiMoAudioConfig, *, is_batch_invariant: bool = False
+    ) -> "GroupDecoder":
+        """Take the decoder out of a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
+        channels = range(config.num_channels)
+        rows = torch.cat([weights[f"speech_embeddings.{channel}.weight"] for channel in channels])
+        if "speech_embeddings_to_local.weight" in weights:
+            rows = Linear.of(weights, "speech_embeddings_to_local")(rows)
+        names = [f"local_transformer_lm_heads.{channel}" for channel in channels]
+        steps = range(config.decoder.max_positions)
+        due = tuple(DueCodes.of_step(config, step, rows.device) for step in steps)
+        heads = torch.cat([weights[f"{each}.weight"] for each in names])
+        begin = Linear.of(weights, "hidden_states_downcast")
+        return cls(
+            config=config,
+            transformer=Transformer.of(
+                weights,
+                "local_transformer",
+                config.decoder,
+                config.decoder.max_positions,
+                is_batch_invariant=is_batch_invariant,
+            ),
+            begin=replace(begin, is_batch_invariant=is_batch_invariant),
+            table=rows,
+            heads=Linear(F.pad(heads, (0, 0, 0, -len(heads) % _HEADS_ARE_A_MULTIPLE_OF))),
+            due=due,
+            order=torch.cat([each.places for each in due if each is not None]).argsort(),
+        )
+
+    @property
+    def num_codes(self) -> int:
+        """Most codes of a channel."""
+        return max(self.config.code_sizes)
+
+    def new_cache(self, num_rows: int) -> FrameCache:
+        """Return room for the keys and values of a group."""
+        num_positions, like = self.config.decoder.max_positions, self.heads.weight
+        return FrameCache.zeros(self.transformer.kv_shape, num_rows, num_positions, like=like)
+
+    def draw(
+        self, states: Tensor, rows: SamplingRows, noise: Tensor, cache: FrameCache
+    ) -> tuple[Tensor, Tensor]:
+        """Draw groups.
+
+        Args:
+            states: of the language model, ``[num_rows, width]``.
+            rows: sampling parameters.
+            noise: ``[num_rows, group_frames * num_channels, num_codes]``.
+            cache: of `new_cache`, for at least as many rows; what it holds does not matter.
+
+        Returns:
+            Codes, int64, and their scores, f32: ``[num_rows, group_frames * num_channels]``.
+        """
+        num_rows = len(states)
+        attend = FrameAttention(cache, num_rows)
+        inputs = self.begin(states)[:, None]
+        parts: list[tuple[Tensor, Tensor]] = []
+        spread: dict[int, SamplingRows] = {}
+        for step, due in enumerate(self.due):
+            rotation = self.transformer.rope.between(step, step + 1)
+            logits = self.transformer.project(inputs, rotation, attend, self.heads)
+            attend.advance(1)
+            if due is None:
+                inputs = torch.zeros_like(inputs)
+                continue
+            count = len(due.places)
+            if count not in spread:
+                spread[count] = _repeated(rows, count)
+            drawn = self._draw(logits, due, spread[count], noise)
+            parts.append(drawn)
+            inputs = F.embedding(drawn[0] + due.offsets, self.table).sum(1, keepdim=True)
+        codes, scores = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
+        return codes[:, self.order], scores[:, self.order]
+
+    def _draw(
+        self, logits: Tensor, due: DueCodes, rows: SamplingRows, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Draw the codes that are due, ``[num_rows, num_due]``, in one go."""
+        wide = logits[:, due.columns].float().masked_fill(due.forbidden, -torch.inf)
+        flat = (wide.flatten(0, 1), rows, noise[:, due.places].flatten(0, 1))
+        codes, scores = self.heads.backend.sample(*flat)
+        return codes.view(wide.shape[:2]), scores.view(wide.shape[:2])
+
+
+def _repeated(rows: SamplingRows, count: int) -> SamplingRows:
+    """Return sampling parameters with each row ``count`` times."""
+    return SamplingRows(
+        temperature=rows.temperature.repeat_interleave(count),
+        top_k=rows.top_k.repeat_interleave(count),
+        top_p=rows.top_p.repeat_interleave(count),
+        repetition_penalty=rows.repetition_penalty.repeat_interleave(count),
+        reach=rows.reach,
+    )

@@ -1,0 +1,186 @@
+"""A request becomes a prompt: turns of a chat, of which the last is to be spoken.
+
+The official texts are used, but for the sentence that asks for speech: where the official code
+draws one of ten, it is always the same here, so that a request repeats.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.contracts.family import LoadContext, SpeechCapabilities
+from antiphon.contracts.options import read_options
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.prompt import Encode, Prompt
+from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.errors import InvalidRequestError
+from antiphon.families.kit.prompt_length import check_prompt_length
+from antiphon.families.mimo_audio.config import MAX_POSITIONS
+from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
+from antiphon.families.mimo_audio.options import MAX_FACTOR, MiMoAudioOptions
+from antiphon.families.mimo_audio.request import (
+    MiMoAudioPrompt,
+    audio_groups,
+    position_keys,
+    text_groups,
+)
+from antiphon.families.mimo_audio.sampling import TEXT, code_sampling
+from antiphon.families.mimo_audio.text_tokenizer import IM_END, IM_START, load_text_tokenizer
+from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
+from antiphon.families.mimo_audio.voice_preparer import CodePreparer
+
+_MAX_SEGMENT_CHARACTERS = 300
+_MAX_INSTRUCTIONS_CHARACTERS = 2000
+_MIN_ROOM = 64  # groups that must be left to speak
+_USER = "user\n"
+_ASK = {
+    "en": "Please convert this text to speech",
+    "zh": "请将这段文字转换为语音",
+}
+_STYLE = "你需要根据指定的风格指令和文本内容来生成语音。"
+_TIMBRE = "你需要根据指定的风格指令和文本内容来生成和语音prompt具有相同音色的语音。你的音色应该是："
+_VOICE = Voice(id="default", name="Default", description="The voice that the model finds fitting.")
+
+
+class MiMoAudioPrompter:
+    """An `antiphon.contracts.prompt.Prompter`; may be called from any thread."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load a checkpoint's configuration and tokenizer.
+
+        Raises:
+            ModelLoadError: a file is missing or wrong, or the audio tokenizer is not there.
+        """
+        assert context.path is not None, "the family needs a checkpoint"
+        self._config = load_config(context.path)
+        self._tokenizer = load_text_tokenizer(context.path, self._config.vocab_size)
+        audio = load_tokenizer_config(tokenizer_path(context.path), self._config)
+        self._preparer: CodePreparer | None = None
+        self._capabilities = SpeechCapabilities(
+            sample_rate_hz=audio.sample_rate_hz,
+            voices=(_VOICE,),
+            instructions=True,
+            cloning=True,
+            needs_encoder=True,
+            voice_fields=("ref_audio",),
+            max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+        )
+
+    @property
+    def capabilities(self) -> SpeechCapabilities:
+        return self._capabilities
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Make voices of recordings by the encoder stage."""
+        self._preparer = CodePreparer(encode, self._capabilities.sample_rate_hz)
+
+    def warm_encoder(self) -> None:
+        """Encode a second of noise, in the thread that encodes recordings."""
+        self._with_encoder().warm_up()
+
+    def prepare_voice(
+        self, samples: Samples, *, name: str, ref_text: str | None = None
+    ) -> PreparedVoice:
+        """Make a voice of a recording, to be given as ``ref_audio``.
+
+        Raises:
+            InvalidRequestError: the recording will not do.
+        """
+        return self._with_encoder().prepare(samples, name=name, config=self._config)
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Build the prompt of one segment.
+
+        Raises:
+            InvalidRequestError: a sampling parameter or option is outside what it may be.
+        """
+        options = read_options(MiMoAudioOptions, request.options)
+        _check_sampling(request.sampling)
+        groups, num_common = self._groups(request, options)
+        check_prompt_length(len(groups), MAX_POSITIONS - _MIN_ROOM)
+        return Prompt(
+            data=MiMoAudioPrompt(groups, code_sampling(request.sampling, options)),
+            num_tokens=len(groups),
+            seed=seed,
+            sampling=request.sampling.with_defaults(TEXT),
+            num_positions=len(groups) - 1,
+            position_keys=position_keys(groups[:-1], self._tokenizer.empty_id),
+            num_common_positions=num_common,
+        )
+
+    def _groups(
+        self, request: SpeechRequest, options: MiMoAudioOptions
+    ) -> tuple[NDArray[np.int64], int]:
+        """Return what the model reads, a voice to imitate first; and how much precedes the text."""
+        config, encode = self._config, self._tokenizer.encode
+        instructions = _instructions(request)
+        if options.ref_audio is None:
+            parts = _parts(request.input, instructions)
+            return text_groups(config, encode(parts)), len(encode(_before_text(parts)))
+        codes = self._with_encoder().codes(options.ref_audio, config)
+        before = encode([IM_START, "system\n", _TIMBRE, "<|sosp|>"])
+        parts = ["<|eosp|>", *_end(request.input, instructions)]
+        heard = audio_groups(config, codes, self._tokenizer.empty_id)
+        groups = (text_groups(config, before), heard, text_groups(config, encode(parts)))
+        num_common = len(before) + len(heard) + len(encode(_before_text(parts)))
+        return np.concatenate(groups), num_common
+
+    def _with_encoder(self) -> CodePreparer:
+        assert self._preparer is not None, "its encoder is given before the first prompt"
+        return self._preparer
+
+
+def _parts(text: str, instructions: str) -> list[str]:
+    """Return the turns: with instructions the model plans before it speaks."""
+    if instructions:
+        return [IM_START, "system\n", _STYLE, *_end(text, instructions)]
+    turn = [IM_START, _asked(text), IM_END, "\n"]
+    return [*turn, IM_START, "assistant\n", "<|sostm|>"]
+
+
+def _end(text: str, instructions: str) -> list[str]:
+    """Return what comes after the style or the voice that the system's turn asks for."""
+    style = f"({instructions})" if instructions else ""
+    turn = [IM_END, "\n", IM_START, f"{_asked(text)}{style}", IM_END, "\n"]
+    return [*turn, IM_START, "assistant\n<think>\n"]
+
+
+def _before_text(parts: Sequence[str]) -> list[str]:
+    """Return the parts before that which asks for the text, and of this what is before the text."""
+    index = next(number for number, part in enumerate(parts) if part.startswith(_USER))
+    asks, colon, _ = parts[index].partition(":")
+    return [*parts[:index], asks + colon]
+
+
+def _asked(text: str) -> str:
+    """Return the user's turn; letters of one case are capitalized, as in official prompts."""
+    text = text.strip()
+    if text.isupper() or text.islower():
+        text = text.capitalize()
+    language = "zh" if any("\u4e00" <= letter <= "\u9fff" for letter in text) else "en"
+    return f"{_USER}{_ASK[language]}: {text}"
+
+
+def _instructions(request: SpeechRequest) -> str:
+    said = (request.instructions or "").strip()
+    if len(said) > _MAX_INSTRUCTIONS_CHARACTERS:
+        raise InvalidRequestError(
+            f"Invalid 'instructions': at most {_MAX_INSTRUCTIONS_CHARACTERS} characters are"
+            " allowed.",
+            param="instructions",
+        )
+    return said
+
+
+def _check_sampling(sampling: Sampling) -> None:
+    temperature, penalty = sampling.temperature, sampling.repetition_penalty
+    if temperature is not None and not 0 <= temperature <= MAX_FACTOR:
+        raise InvalidRequestError(
+            f"Invalid 'temperature': it must be 0 to {MAX_FACTOR:g}.", param="temperature"
+        )
+    if penalty not in (None, 1.0):
+        raise InvalidRequestError(
+            "Invalid 'repetition_penalty': this model draws without one; leave it out or send 1.",
+            param="repetition_penalty",
+        )

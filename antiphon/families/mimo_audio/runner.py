@@ -1,0 +1,96 @@
+"""Loads the language model of a checkpoint, and the runner that drives it."""
+
+from typing import TypeAlias
+
+import torch
+
+from antiphon.contracts.family import LoadContext
+from antiphon.engine.model_runner.kv_cache import KVBudget
+from antiphon.engine.model_runner.model_runner import ModelRunner
+from antiphon.families.mimo_audio.checkpoint_schema import layout_of
+from antiphon.families.mimo_audio.config import MAX_POSITIONS, MiMoAudioConfig
+from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
+from antiphon.families.mimo_audio.language_model import MiMoAudioModel
+from antiphon.families.mimo_audio.request import MiMoAudioRequest
+from antiphon.families.mimo_audio.sampling import TEXT
+from antiphon.families.mimo_audio.stream_memory import reserved_bytes
+from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
+from antiphon.families.mimo_audio.tokenizer_path import found_tokenizer
+from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.nn.weights import open_weights
+
+MiMoAudioRunner: TypeAlias = ModelRunner[MiMoAudioRequest]
+
+
+def load_runner(
+    context: LoadContext,
+    *,
+    is_batched: bool | None = None,
+    uses_graphs: bool = True,
+) -> MiMoAudioRunner:
+    """Load a checkpoint's language model, and make room for the requests that it serves.
+
+    Args:
+        context: where and how.
+        is_batched: see `ModelRunner`.
+        uses_graphs: likewise.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    model = load_language_model(context)
+    return ModelRunner(
+        model,
+        _budget(context, model.config),
+        is_batched=is_batched,
+        is_deterministic=context.is_deterministic,
+        uses_graphs=uses_graphs,
+        progress=context.progress_of("graphs"),
+    )
+
+
+def _budget(context: LoadContext, config: MiMoAudioConfig) -> KVBudget:
+    """Return what keys and values may take: not what the decoder keeps of streams."""
+    assert context.path is not None, "the family needs a checkpoint"
+    num_reserved = 0
+    if (audio_path := found_tokenizer(context.path)) is not None:
+        audio = load_tokenizer_config(audio_path, config)
+        is_exact = context.dtype == "float32"
+        num_reserved = reserved_bytes(audio, context.max_slots, is_exact=is_exact)
+    return KVBudget(
+        context.max_slots,
+        MAX_POSITIONS,
+        context.cache_bytes,
+        context.memory_utilization,
+        num_reserved,
+    )
+
+
+def load_language_model(context: LoadContext) -> MiMoAudioModel:
+    """Load the language model and its local transformers from a checkpoint's directory.
+
+    Raises:
+        ModelLoadError: tensors are missing, or of the wrong shape.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    config = load_config(context.path)
+    tokenizer = load_text_tokenizer(context.path, config.vocab_size)
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
+    opened = open_weights(
+        context.path,
+        layout_of(config),
+        like=like,
+        progress=context.progress_of("language model"),
+    )
+    with torch.inference_mode(), opened as weights:
+        return MiMoAudioModel(
+            config,
+            weights,
+            empty_id=tokenizer.empty_id,
+            stop_ids=tokenizer.stop_ids,
+            usual=TEXT,
+            num_slots=context.max_slots,
+            max_positions=MAX_POSITIONS,
+            is_batch_invariant=context.is_deterministic,
+        )

@@ -1,0 +1,153 @@
+"""Text to ids and back: Qwen2.5's byte-level BPE and the special tokens of speech."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders
+from tokenizers.models import BPE
+from tokenizers.normalizers import NFC
+from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+
+from antiphon.contracts.config_file import ConfigSection
+from antiphon.engine.faults import fault_of
+from antiphon.errors import ModelLoadError
+from antiphon.families.kit.token_decoder import bytes_of_name
+from antiphon.families.kit.token_ids import token_ids
+
+IM_START, IM_END = "<|im_start|>", "<|im_end|>"
+SPEECH_TOKENS = (
+    "<|sosp|>",
+    "<|eosp|>",
+    "<|empty|>",
+    "<|Human|>",
+    "<|SpeechLM|>",
+    "<|sostm|>",
+    "<|eostm|>",
+    "<|eot|>",
+)
+"""In the order of their ids; a vocabulary without them gets them at its end."""
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How Qwen2's vocabulary was made: words, single digits, marks and spaces."""
+
+
+class MiMoTextTokenizer:
+    """Encodes what a prompt is made of; may be used from any thread.
+
+    Attributes:
+        empty_id: of a group of speech.
+        stop_ids: that end a request.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, eos: str | None, vocab_size: int) -> None:
+        """Add the tokens that are missing.
+
+        Raises:
+            ModelLoadError: there is none that begins or ends a turn, or ids beyond the embedding.
+        """
+        known = tokenizer.get_vocab(with_added_tokens=True)
+        missing = [name for name in SPEECH_TOKENS if name not in known]
+        if missing:
+            tokenizer.add_special_tokens(
+                [AddedToken(name, special=True, normalized=False) for name in missing]
+            )
+        self._tokenizer = tokenizer
+        self._added: Mapping[int, AddedToken] = tokenizer.get_added_tokens_decoder()
+        self._special_ids = {name: self._id(name) for name in (IM_START, IM_END, *SPEECH_TOKENS)}
+        beyond = [name for name, number in self._special_ids.items() if number >= vocab_size]
+        if beyond:
+            raise ModelLoadError(f"{beyond[0]} has no row in the embedding of {vocab_size} tokens")
+        self.empty_id = self._special_ids["<|empty|>"]
+        ends = {self._special_ids["<|eostm|>"], self._special_ids[IM_END]}
+        end = None if eos is None else tokenizer.token_to_id(eos)
+        if end is not None:
+            ends.add(end)
+        self.stop_ids = tuple(sorted(ends))
+        tokenizer.encode_special_tokens = True  # text that spells one out is text
+
+    def encode(self, parts: Iterable[str]) -> list[int]:
+        """Return the ids of parts, of which those that are special tokens stand for themselves.
+
+        Lone surrogates, which a JSON string can hold, become replacement characters.
+        """
+        ids: list[int] = []
+        for part in parts:
+            if part in self._special_ids:
+                ids.append(self._special_ids[part])
+            else:
+                ids += self.encode_text(part)
+        return ids
+
+    def encode_text(self, text: str) -> list[int]:
+        """Return the ids of text, whatever it spells; see `encode`."""
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return token_ids(self._tokenizer, text)
+
+    def is_special(self, token: int) -> bool:
+        """Whether a token is no text."""
+        return token in self._added and self._added[token].special
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token stands for; nothing, if there is no such token."""
+        if token in self._added:
+            return self._added[token].content.encode()
+        name = self._tokenizer.id_to_token(token)
+        return b"" if name is None else bytes_of_name(name)
+
+    def _id(self, name: str) -> int:
+        number = self._tokenizer.token_to_id(name)
+        if number is None:
+            raise ModelLoadError(f"the tokenizer has no token {name}")
+        return int(number)
+
+
+def load_text_tokenizer(path: Path, vocab_size: int) -> MiMoTextTokenizer:
+    """Read tokenizer.json of a checkpoint's directory, or vocab.json and merges.txt.
+
+    Raises:
+        ModelLoadError: they are missing or broken, or lack a token.
+    """
+    file, eos = path / "tokenizer_config.json", None
+    section = ConfigSection.read(file) if file.is_file() else ConfigSection(file, "", {})
+    value: Any = section.values.get("eos_token")
+    eos = value.get("content") if isinstance(value, dict) else value
+    found: list[Tokenizer] = []
+    whole = (path / "tokenizer.json").is_file()
+    read = _read_whole if whole else _read_parts
+    if not whole and not (path / "vocab.json").is_file():
+        raise ModelLoadError(f"{path}: there is neither tokenizer.json nor vocab.json")
+    fault = fault_of(lambda: found.append(read(path, section)))
+    if isinstance(fault, ModelLoadError):
+        raise fault
+    if fault is not None:
+        raise ModelLoadError(f"{path}: the tokenizer cannot be read: {fault}") from fault
+    tokenizer = found[0]
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    try:
+        return MiMoTextTokenizer(tokenizer, eos, vocab_size)
+    except ModelLoadError as error:
+        raise ModelLoadError(f"{path}: {error.message}") from error
+
+
+def _read_whole(path: Path, section: ConfigSection) -> Tokenizer:
+    return Tokenizer.from_str((path / "tokenizer.json").read_text(encoding="utf-8"))
+
+
+def _read_parts(path: Path, section: ConfigSection) -> Tokenizer:
+    """Build the tokenizer of vocab.json, merges.txt and the added tokens of its configuration."""
+    tokenizer = Tokenizer(BPE.from_file(str(path / "vocab.json"), str(path / "merges.txt")))
+    tokenizer.normalizer = NFC()
+    words = Split(Regex(_WORDS), behavior="isolated")
+    tokenizer.pre_tokenizer = Sequence([words, ByteLevel(False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    added: Any = section.values.get("added_tokens_decoder") or {}
+    for number, token in sorted((int(key), value) for key, value in added.items()):
+        name = str(token["content"])
+        tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False)])
+        if tokenizer.token_to_id(name) != number:
+            raise section.error("added_tokens_decoder", f"{name} does not get its id, {number}")
+    return tokenizer

@@ -1,0 +1,70 @@
+"""A request becomes what the model's own streaming method is called with."""
+
+from dataclasses import dataclass
+
+from antiphon.contracts.family import LoadContext, SpeechCapabilities
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import SpeechRequest, Voice
+from antiphon.errors import UnknownVoiceError
+from antiphon.families.kit.remote_code import check_trust
+from antiphon.families.moss_tts_nano.checkpoint import MossVoice, read_checkpoint
+
+_MAX_SEGMENT_CHARACTERS = 300
+"""About 25 s of speech; the model makes no more than 30 s at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MossPrompt:
+    """What the generator reads.
+
+    Attributes:
+        text: of one segment.
+        voice: to be imitated.
+    """
+
+    text: str
+    voice: MossVoice
+
+
+class MossPrompter:
+    """Builds prompts; the model reads the text itself."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Read the checkpoint's configuration.
+
+        Raises:
+            ModelLoadError: it is not complete, or its code may not be run.
+        """
+        found = read_checkpoint(check_trust(context))
+        self._voices = found.voices
+        self._capabilities = SpeechCapabilities(
+            sample_rate_hz=found.sample_rate_hz,
+            channels=found.channels,
+            voices=tuple(_voice(name, each) for name, each in found.voices.items()),
+            max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+        )
+
+    @property
+    def capabilities(self) -> SpeechCapabilities:
+        return self._capabilities
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Build the prompt of one segment; a character counts as a token.
+
+        Raises:
+            UnknownVoiceError: the checkpoint has no such voice.
+        """
+        if voice.id not in self._voices:
+            raise UnknownVoiceError(voice.id, self._voices)
+        text = request.input.strip()
+        return Prompt(
+            data=MossPrompt(text, self._voices[voice.id]),
+            num_tokens=len(text),
+            seed=seed,
+            sampling=request.sampling,
+        )
+
+
+def _voice(name: str, voice: MossVoice) -> Voice:
+    described = "as the model likes" if voice.recording is None else "from a recording"
+    return Voice(id=name, name=name, description=described)

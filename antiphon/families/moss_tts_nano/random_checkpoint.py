@@ -1,0 +1,114 @@
+"""Makes checkpoints in the official layout, with code of their own, for tests.
+
+The code is small and ours. What it has in common with the published one is what the adapter relies
+on: the files, the names of classes and methods, the events, PyTorch's own random numbers, a buffer
+that is in no file, and the state of a request on the model.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from antiphon.families.moss_tts_nano.checkpoint import CODEC_DIRECTORY
+from antiphon.nn.random_weights import Dtype, check_arguments
+
+SIZES = ("tiny",)
+TASKS = ("custom_voice",)
+_SOURCES = Path(__file__).parent / "random_repository"
+_WIDTH, _CODES, _SAMPLES_PER_FRAME = 16, 64, 640
+_MODEL = {
+    "architectures": ["MossTTSNanoForCausalLM"],
+    "auto_map": {
+        "AutoConfig": "configuration_moss_tts_nano.MossTTSNanoConfig",
+        "AutoModelForCausalLM": "modeling_moss_tts_nano.MossTTSNanoForCausalLM",
+    },
+    "model_type": "moss_tts_nano",
+    "width": _WIDTH,
+    "audio_vocab_size": _CODES,
+}
+_CODEC = {
+    "architectures": ["MossAudioTokenizerModel"],
+    "auto_map": {
+        "AutoConfig": "modeling_moss_audio_tokenizer.MossAudioTokenizerConfig",
+        "AutoModel": "modeling_moss_audio_tokenizer.MossAudioTokenizerModel",
+    },
+    "model_type": "moss-audio-tokenizer-nano",
+    "sampling_rate": 8000,
+    "downsample_rate": _SAMPLES_PER_FRAME,
+    "codebook_size": _CODES,
+}
+
+
+def make_checkpoint(
+    path: Path,
+    *,
+    size: str,
+    task: str = TASKS[0],
+    vocabulary: str = "byte",
+    seed: int = 0,
+    dtype: Dtype = "float32",
+    shards: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write the directories of a model and of its codec; what they hold is replaced file by file.
+
+    Args:
+        path: the directory; it may exist.
+        size: ``"tiny"``: the published code is not ours to write in another size.
+        task: ``"custom_voice"``.
+        vocabulary: ``"byte"``: text is read as bytes.
+        seed: of all weights.
+        dtype: ``"float32"``.
+        shards: 1.
+        progress: called with the bytes written so far and the bytes in all.
+
+    Raises:
+        ModelLoadError: there is no such size, task or dtype.
+    """
+    check_arguments(
+        size=(size, SIZES),
+        task=(task, TASKS),
+        vocabulary=(vocabulary, ("byte",)),
+        dtype=(dtype, ("float32",)),
+        shards=(str(shards), ("1",)),
+    )
+    num_bytes = write_repositories(path, seed=seed)
+    if progress is not None:
+        progress(num_bytes, num_bytes)
+
+
+def write_repositories(path: Path, *, seed: int = 0, channels: int = 1) -> int:
+    """Write a model, and a codec of one or two channels below it; return the weights' bytes."""
+    random = np.random.default_rng(seed)
+    codec = path / CODEC_DIRECTORY
+    codec.mkdir(parents=True, exist_ok=True)
+    for source in _SOURCES.glob("*.txt"):
+        folder = codec if "audio_tokenizer" in source.name else path
+        text = source.read_text(encoding="utf-8")
+        (folder / source.name).with_suffix(".py").write_text(text, encoding="utf-8")
+    _write_config(path, _MODEL)
+    _write_config(codec, {**_CODEC, "number_channels": channels})
+    embedding = _random(random, 256, _WIDTH)
+    model = {
+        "wte.weight": embedding,
+        "text_head.weight": embedding.clone(),  # tied, and in the file twice, as published
+        "audio_embedding.weight": _random(random, _CODES, _WIDTH),
+        "mix.weight": _random(random, _WIDTH, _WIDTH),
+        "audio_head.weight": _random(random, _CODES, _WIDTH),
+    }
+    torch.save(model, path / "pytorch_model.bin")
+    table = {"table.weight": _random(random, _CODES, channels * _SAMPLES_PER_FRAME) / 8}
+    save_file(table, codec / "model-00001-of-00001.safetensors")
+    return sum(each.nbytes for each in (*model.values(), *table.values()))
+
+
+def _write_config(path: Path, config: dict[str, object]) -> None:
+    (path / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def _random(random: np.random.Generator, *shape: int) -> torch.Tensor:
+    return torch.from_numpy(random.normal(0, 0.5, shape).astype(np.float32))

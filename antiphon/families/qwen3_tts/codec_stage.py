@@ -1,0 +1,48 @@
+"""The codec of a checkpoint, loaded for the pipeline's decoder stage."""
+
+import torch
+
+from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.codec.protocol import StreamingDecoder
+from antiphon.contracts.family import LoadContext
+from antiphon.families.qwen3_tts.codec import CodecDecoder
+from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.weights import codec_decoder_weights
+from antiphon.nn import kernels
+from antiphon.nn.device import resolve_device
+
+
+def load_codec(context: LoadContext) -> StreamingDecoder:
+    """Load what turns codes into 24 kHz audio.
+
+    It computes in float16 on a GPU, whose ten bits of fraction are those of TF32 (bfloat16 has
+    seven, and is heard), in float32 elsewhere; ``context.dtype`` is the talker's.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    config = load_config(context.path)
+    rate_hz, num_samples = config.codec.sample_rate_hz, config.codec.samples_per_frame
+    like = torch.empty(
+        0, dtype=torch.float32, device=resolve_device(context.device, context.memory_fraction)
+    )
+    progress = context.progress_of("codec")
+    with (
+        torch.inference_mode(),
+        codec_decoder_weights(context.path, config, like=like, progress=progress) as weights,
+    ):
+        decoder = CodecDecoder.of(weights, config.codec.decoder)
+        if not kernels.run_on(like):
+            return GroupedDecoder(decoder, sample_rate_hz=rate_hz, samples_per_frame=num_samples)
+        from antiphon.codec.graph_decoder import GraphDecoder
+        from antiphon.families.qwen3_tts.codec_fused import fused
+
+        on_gpu = fused(decoder)
+    return GraphDecoder(
+        on_gpu,
+        num_quantizers=config.codec.num_quantizers,
+        sample_rate_hz=rate_hz,
+        samples_per_frame=num_samples,
+        progress=context.progress_of("codec graphs"),
+    )

@@ -1,0 +1,122 @@
+"""The codec's encoder: reference audio to codes, the encoder half of Mimi.
+
+The checkpoint's configuration names an attention window, but the code that the models were
+published with applies none here: every step attends to all steps before it, and so do we.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import InvalidRequestError
+from antiphon.families.qwen3_tts.config import DOWNSAMPLE_STRIDE, CodecEncoderConfig
+from antiphon.nn.codec_layers.conv import LayerBuilder, PaddedConv
+from antiphon.nn.codec_layers.quantizer import ResidualQuantizer, codebook
+from antiphon.nn.codec_layers.seanet import SeanetEncoder
+from antiphon.nn.codec_layers.state import EmptyHistory
+from antiphon.nn.codec_layers.transformer import CodecTransformer
+from antiphon.nn.layers import Weights
+from antiphon.nn.row_lengths import RowLengths
+
+
+@dataclass(frozen=True, slots=True)
+class CodecEncoder:
+    """Encodes whole recordings, one at a time or several in a padded batch.
+
+    Attributes:
+        quantizers: the semantic and the acoustic one, which start from the same vector.
+    """
+
+    waves: SeanetEncoder
+    transformer: CodecTransformer
+    downsample: PaddedConv
+    quantizers: tuple[ResidualQuantizer, ResidualQuantizer]
+
+    @classmethod
+    def of(
+        cls, weights: Weights, config: CodecEncoderConfig, num_quantizers: int
+    ) -> "CodecEncoder":
+        """Take the encoder out of the codec's tensors.
+
+        Args:
+            weights: under their names in the checkpoint; in float32, or roundings change codes.
+            config: of the encoder.
+            num_quantizers: codes per frame, the first of those that the checkpoint can make.
+        """
+        num_semantic = config.num_semantic_quantizers
+        return cls(
+            waves=SeanetEncoder.of(
+                weights,
+                "encoder.encoder",
+                strides=config.ratios[::-1],
+                num_residual_layers=config.num_residual_layers,
+                dilation_base=config.dilation_growth_rate,
+            ),
+            transformer=CodecTransformer.of(
+                LayerBuilder(weights), "encoder.encoder_transformer", config.transformer
+            ),
+            downsample=PaddedConv.of(
+                weights,
+                "encoder.downsample.conv",
+                stride=DOWNSAMPLE_STRIDE,
+                pad_mode="replicate",
+            ),
+            quantizers=(
+                _quantizer(weights, "semantic", num_semantic),
+                _quantizer(weights, "acoustic", num_quantizers - num_semantic),
+            ),
+        )
+
+    def check(self, num_samples: int) -> None:
+        """Refuse a recording without samples; raises InvalidRequestError."""
+        if not num_samples:
+            raise InvalidRequestError("The reference audio is empty.")
+
+    @torch.no_grad()
+    def encode(self, samples: Tensor) -> Tensor:
+        """Encode one recording.
+
+        Args:
+            samples: float32 ``[num_samples]``, mono at the codec's rate, on the encoder's device.
+
+        Returns:
+            int64 ``[ceil(num_samples / samples_per_frame), num_quantizers]``.
+
+        Raises:
+            InvalidRequestError: there are no samples.
+        """
+        self.check(len(samples))
+        return self._codes(samples[None, None], None)[0]
+
+    @torch.no_grad()
+    def encode_rows(self, samples: Tensor, lengths: Tensor) -> Tensor:
+        """Encode several recordings, each as if it were alone.
+
+        On a CPU a row's codes are those of `encode` but where two entries of a codebook are as near
+        as roundings. A row's codes do not depend on what is in other rows, or behind its samples.
+
+        Args:
+            samples: float32 ``[B, t]``; ``t`` is whole frames, and what is behind is finite.
+            lengths: of the rows in samples, int64 ``[B]``, each from 1 to ``t``.
+
+        Returns:
+            int64 ``[B, t / samples_per_frame, num_quantizers]``; frames behind a row's own, of
+            which there are ``ceil(length / samples_per_frame)``, mean nothing.
+        """
+        return self._codes(samples[:, None], RowLengths(lengths))
+
+    def _codes(self, samples: Tensor, lengths: RowLengths | None) -> Tensor:
+        steps = self.waves(samples, lengths).transpose(1, 2)
+        history = EmptyHistory(steps.shape[1], None, steps.device)
+        step_lengths = None if lengths is None else lengths.downsampled(self.waves.stride)
+        frames = self.downsample(self.transformer(steps, history).transpose(1, 2), step_lengths)
+        codes = [code for quantizer in self.quantizers for code in quantizer(frames)]
+        return torch.stack(codes, dim=2)
+
+
+def _quantizer(weights: Weights, kind: str, num_codebooks: int) -> ResidualQuantizer:
+    name = f"encoder.quantizer.{kind}_residual_vector_quantizer"
+    names = (f"{name}.layers.{index}.codebook" for index in range(num_codebooks))
+    tables = tuple(codebook(weights, each, "embed_sum") for each in names)
+    return ResidualQuantizer(weights[f"{name}.input_proj.weight"], tables)

@@ -1,0 +1,124 @@
+"""What a checkpoint takes of a GPU: memory, traffic and arithmetic, from its configuration."""
+
+import math
+import re
+from pathlib import Path
+
+from antiphon.contracts.family import Product
+from antiphon.contracts.inspection import Footprint
+from antiphon.families.qwen3_tts.bench_spec import frame_products
+from antiphon.families.qwen3_tts.checkpoint_schema import codec_layout, main_layout
+from antiphon.families.qwen3_tts.config import CodecDecoderConfig, Qwen3TTSConfig
+from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.nn.cuda.resident_limits import MAX_ROWS
+from antiphon.nn.layer_configs import TransformerConfig
+
+_NUMBER_BYTES = 2  # bfloat16 in talker and predictor, float16 in the codec
+_PROMPT_POSITIONS = 40  # of a sentence and a built-in voice
+_ENDS_LAUNCHES = 30  # of a frame, which are neither product nor attention nor draw
+_PASS_FRAMES = 25  # that the codec's ring of keys has room for, beyond its window
+
+# Of docs/performance.md: engine alone, streams of 100 frames, random weights.
+_MEASURED_MS = {
+    "1b7": {"H200": {1: 2.37, 8: 2.96, 64: 5.80, 256: 12.77}},
+    "0b6": {"H200": {64: 5.08, 256: 12.05}},  # few streams: not since a program serves them
+}
+
+
+def footprint(path: Path) -> Footprint:
+    """Return what a checkpoint's directory takes of a GPU; reads no tensor.
+
+    Raises:
+        ModelLoadError: its configuration cannot be read.
+    """
+    config, products = load_config(path), frame_products(path)
+    codec = config.codec
+    return Footprint(
+        weight_bytes=_weight_bytes(config),
+        read_bytes=_NUMBER_BYTES * sum(_size(each) for each in products),
+        stream_flop=2 * sum(_size(each) * each.num_positions for each in products),
+        decoder_flop=decoder_flop(config),
+        position_bytes=_kept_bytes(config.talker.transformer),
+        slot_bytes=slot_bytes(codec.decoder),
+        num_launches=_num_launches(config, products),
+        frames_per_s=codec.sample_rate_hz / codec.samples_per_frame,
+        prompt_positions=_PROMPT_POSITIONS,
+        measured_ms=_MEASURED_MS.get(config.model_size, {}),
+        num_resident=_num_inner_launches(config, products),
+        resident_streams=MAX_ROWS,
+    )
+
+
+def _size(product: Product) -> int:
+    return product.num_outputs * product.num_inputs
+
+
+def _weight_bytes(config: Qwen3TTSConfig) -> int:
+    """Add up what is kept: the text embedding is folded with its projection, and so are codes'."""
+    talker, predictor = config.talker, config.predictor
+    main = {
+        name: math.prod(shape)
+        for name, shape in main_layout(config).items()
+        if "text_embedding" not in name and "text_projection" not in name
+    }
+    codec = codec_layout(config)
+    numbers = sum(main.values())
+    numbers += talker.text_vocab_size * talker.transformer.hidden_size
+    if predictor.has_projection:
+        folded = talker.vocab_size + (predictor.num_groups - 2) * predictor.vocab_size
+        numbers += folded * predictor.transformer.hidden_size
+    numbers += sum(math.prod(codec[name]) for name in codec if name.startswith("decoder."))
+    return _NUMBER_BYTES * numbers
+
+
+def _kept_bytes(transformer: TransformerConfig) -> int:
+    """Return the bytes of keys and values of a position."""
+    width = transformer.num_kv_heads * transformer.head_dim
+    return 2 * transformer.num_layers * width * _NUMBER_BYTES
+
+
+def _num_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
+    return _num_kernels(products) + config.predictor.num_groups + _ENDS_LAUNCHES
+
+
+def _num_kernels(products: list[Product]) -> int:
+    """Return how many there are of products, with an attention for each that makes heads."""
+    return len(products) + sum(each.weight.endswith(".qkv") for each in products)
+
+
+def _num_inner_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
+    """Return how many kernels the inner codes of a frame are, where no program makes them."""
+    inner = [each for each in products if each.weight.startswith(("predictor.", "head."))]
+    return _num_kernels(inner) + config.predictor.num_groups - 1
+
+
+def slot_bytes(config: CodecDecoderConfig) -> int:
+    """Return about what the codec keeps of a stream, nearly all of it keys and values."""
+    window = config.transformer.window or 0
+    return (window + _PASS_FRAMES) * _kept_bytes(config.transformer)
+
+
+def decoder_flop(config: Qwen3TTSConfig) -> int:
+    """Return the additions and multiplications of the codec's decoder for a frame.
+
+    Every number of a weight is multiplied once for each column that it is applied to, of which
+    there are more with every upsampling; a transposed convolution is applied to those before it.
+    """
+    decoder = config.codec.decoder
+    flop = 0
+    for name, shape in codec_layout(config).items():
+        is_used = name.startswith("decoder.") and "quantizer" not in name
+        if is_used and name.endswith("weight") and len(shape) > 1:
+            flop += 2 * math.prod(shape) * _num_columns(name, decoder)
+    return flop
+
+
+def _num_columns(name: str, config: CodecDecoderConfig) -> int:
+    """Return how many columns of a frame a weight of the decoder is applied to."""
+    ratios, rates = config.upsampling_ratios, config.upsample_rates
+    if found := re.match(r"decoder\.upsample\.(\d+)\.(\d)", name):
+        return math.prod(ratios[: int(found[1]) + int(found[2] != "0")])
+    if found := re.match(r"decoder\.decoder\.(\d+)(\.block\.1\.)?", name):
+        num_done = int(found[1]) - (found[2] is not None)
+        return math.prod(ratios) * math.prod(rates[:num_done])
+    return 1

@@ -1,0 +1,114 @@
+"""Request fields that only this family knows."""
+
+import json
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from antiphon.contracts.well_formed import StrictModel
+from antiphon.families.kit.reference import Reference
+
+FAMILY_NAME = "qwen3_tts"
+MAX_EMBEDDING_SIZE = 4096
+MIN_FACTOR, MAX_FACTOR = 1e-6, 100.0
+"""Of temperatures and penalties: what float32 divides logits by without overflow."""
+MAX_TOP_K = 2**31 - 1
+ALLOWED_TEMPERATURES = f"0, or from {MIN_FACTOR:g} to {MAX_FACTOR:g}"
+_ALLOWED = {"allowed": ALLOWED_TEMPERATURES}
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+def is_temperature(value: float) -> bool:
+    """Whether logits can be divided by this and stay numbers; 0 means the likeliest code."""
+    return value == 0 or MIN_FACTOR <= value <= MAX_FACTOR
+
+
+def _temperature(value: float) -> float:
+    if not is_temperature(value):
+        raise PydanticCustomError("temperature", "it must be {allowed}", _ALLOWED)
+    return value
+
+
+def _embedding(value: Any) -> tuple[float, ...]:
+    """Accept numbers, and JSON, which is how forms bring them."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        value = value[0]  # vLLM-Omni takes several, and one in this form too
+    is_long_enough = isinstance(value, list | tuple) and 1 <= len(value) <= MAX_EMBEDDING_SIZE
+    if not is_long_enough or not all(type(each) in (int, float) for each in value):
+        raise PydanticCustomError(
+            "embedding", f"it must be a non-empty list of at most {MAX_EMBEDDING_SIZE} numbers"
+        )
+    if not all(abs(each) <= _MAX_FLOAT32 for each in value):  # NaN is not
+        raise PydanticCustomError("embedding", "all its numbers must be finite")
+    return tuple(map(float, value))
+
+
+Temperature = Annotated[
+    float, Field(ge=0, le=MAX_FACTOR, allow_inf_nan=False), AfterValidator(_temperature)
+]
+Embedding = Annotated[
+    tuple[float, ...],
+    PlainValidator(_embedding),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "number"},
+            "minItems": 1,
+            "maxItems": MAX_EMBEDDING_SIZE,
+        }
+    ),
+]
+
+
+class Qwen3TTSOptions(StrictModel):
+    """What a request may say to this family beyond the fields that all families share."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    task_type: Literal["CustomVoice", "VoiceDesign", "Base"] | None = Field(
+        None, description="What the client expects; refused if the checkpoint's task is another."
+    )
+    ref_audio: Reference | None = Field(None, description="The recording to imitate.")
+    ref_text: str | None = Field(None, description="What the recording says.")
+    x_vector_only_mode: bool | None = Field(
+        None, description="Clone with the speaker vector alone, without the recording's codes."
+    )
+    speaker_embedding: Embedding | None = Field(
+        None, description="A speaker vector instead of a recording."
+    )
+    non_streaming_mode: bool | None = Field(
+        None,
+        description="Let the model read all text before it speaks; default: not for cloned voices.",
+    )
+    initial_codec_chunk_frames: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_TOP_K,
+        description="Frames in the first chunk; 0 leaves it to the server.",
+    )
+    subtalker_dosample: bool | None = Field(
+        None, description="false: take the likeliest codes inside a frame."
+    )
+    subtalker_temperature: Temperature | None = Field(
+        None, description="Sampling of the codes inside a frame; 0 takes the likeliest."
+    )
+    subtalker_top_k: int | None = Field(
+        None, ge=0, le=MAX_TOP_K, description="The same; 0 keeps all."
+    )
+    subtalker_top_p: float | None = Field(None, gt=0, le=1, description="The same.")
+
+
+BASE_ONLY = ("ref_audio", "ref_text", "x_vector_only_mode", "speaker_embedding")

@@ -1,0 +1,248 @@
+"""A request becomes a prompt: what the checkpoint can do is checked, text becomes ids."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+
+from antiphon.contracts.family import LoadContext, SpeechCapabilities
+from antiphon.contracts.options import read_options
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.prompt import Encode, Prompt
+from antiphon.contracts.types import (
+    MIN_NEW_TOKENS,
+    Samples,
+    Sampling,
+    SpeechRequest,
+    Voice,
+    max_frames_of,
+)
+from antiphon.families.kit.prompt_length import check_prompt_length
+from antiphon.families.kit.speech_budget import frame_budget, slow_frames
+from antiphon.families.qwen3_tts.chat_template import ChatTemplate
+from antiphon.families.qwen3_tts.cloning import Clone, choose_clone
+from antiphon.families.qwen3_tts.config import CheckpointTask, GenerationDefaults
+from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.input_ids import position_keys
+from antiphon.families.qwen3_tts.options import Qwen3TTSOptions
+from antiphon.families.qwen3_tts.prompt_layout import (
+    SPEAKER,
+    Ids,
+    Qwen3TTSPrompt,
+    Spoken,
+    language_tag,
+    lay_out,
+)
+from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
+from antiphon.families.qwen3_tts.streaming_tokenizer import StreamingTokenizer, TextCutter
+from antiphon.families.qwen3_tts.tokenizer import load_tokenizer
+from antiphon.families.qwen3_tts.validation import check_instructions, check_sampling, check_task
+from antiphon.families.qwen3_tts.voice_preparer import VoicePreparer
+from antiphon.families.qwen3_tts.voices import capabilities_of, language_name, speaker_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What is to be said, as far as it is known."""
+
+    role: Ids
+    body: Ids
+    num_slow_frames: int
+    is_open: bool = False
+
+
+class Qwen3TTSPrompter:
+    """Builds prompts and prepares voices; may be called from any thread."""
+
+    def __init__(self, context: LoadContext, *, preparer: VoicePreparer | None = None) -> None:
+        """Load a checkpoint's configuration and tokenizer.
+
+        Args:
+            context: where the checkpoint is.
+            preparer: makes voices of recordings; default: by the encoder of `use_encoder`.
+
+        Raises:
+            ModelLoadError: a file is missing or wrong.
+        """
+        assert context.path is not None, "the family needs a checkpoint"
+        self._config = load_config(context.path)
+        self._encode = load_tokenizer(context.path).encode
+        self._turns = ChatTemplate(self._encode, self._config.tokens)
+        self._preparer = preparer
+        self._capabilities = capabilities_of(self._config)
+
+    @property
+    def capabilities(self) -> SpeechCapabilities:
+        return self._capabilities
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Make voices of recordings by the encoder stage."""
+        self._preparer = VoicePreparer(encode)
+
+    def warm_encoder(self) -> None:
+        """Encode a second of noise, in the thread that encodes recordings."""
+        assert self._preparer is not None, "a checkpoint without an encoder needs no warming"
+        self._preparer.warm_up()
+
+    def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
+        """Refuse what no text and no voice could make right.
+
+        Args:
+            request: what is asked for, still without its recordings.
+            recordings: names of the options that will be recordings.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        options = read_options(Qwen3TTSOptions, request.options)
+        check_task(self._config, options, recordings)
+        check_sampling(request.sampling)
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Build the prompt of one segment.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        role, body = self._turns.spoken(request.input)
+        text = _Text(role, body, slow_frames(request.input))
+        return self._prompt(request, voice, seed, text)
+
+    def open(
+        self, request: SpeechRequest, voice: Voice, seed: int
+    ) -> tuple[Prompt, StreamingTokenizer]:
+        """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
+
+        ``request.input`` is the text so far, never blank. The text is read beside the frames
+        whatever ``non_streaming_mode`` says.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        role, first, rest = self._turns.begun(request.input)
+        cutter = TextCutter(self._encode)
+        ids = (*first, *cutter.push(rest))
+        cutter.num_slow_frames += slow_frames(request.input[: len(request.input) - len(rest)])
+        text = _Text(role, ids, cutter.num_slow_frames, is_open=True)
+        prompt = self._prompt(request, voice, seed, text)
+        num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
+        end_id, budget = self._config.tokens.tts_eos, self._budget(request)
+        return prompt, StreamingTokenizer(cutter, num_frames_allowed, end_id, budget)
+
+    def prepare_voice(
+        self, samples: Samples, *, name: str, ref_text: str | None = None
+    ) -> PreparedVoice:
+        """Make a voice of a recording, to be given as ``ref_audio``.
+
+        Raises:
+            InvalidRequestError: the recording is too short, or the checkpoint clones no voices.
+        """
+        check_task(self._config, read_options(Qwen3TTSOptions, {"ref_audio": samples}))
+        assert self._preparer is not None, "a base checkpoint has an encoder"
+        return self._preparer.prepare(samples, name=name, ref_text=ref_text)
+
+    def _prompt(self, request: SpeechRequest, voice: Voice, seed: int, text: _Text) -> Prompt:
+        config, options = self._config, read_options(Qwen3TTSOptions, request.options)
+        check_task(config, options)
+        check_sampling(request.sampling)
+        instructions = check_instructions(config, request.instructions)
+        clone = self._clone(options)
+        spoken = Spoken(
+            role=text.role,
+            body=text.body,
+            instructions=self._turns.instructions(instructions),
+            reference=self._turns.spoken(clone.text)[1] if clone else (),
+        )
+        speaker = speaker_of(config, voice)
+        tracks = lay_out(
+            config,
+            spoken,
+            tag=language_tag(config, language_name(config, request.language), speaker),
+            speaker_id=SPEAKER if clone else config.speakers[speaker] if speaker else None,
+            streams_text=text.is_open or self._streams_text(options),
+            is_open=text.is_open,
+        )
+        data = Qwen3TTSPrompt(
+            prefix=tracks.prefix,
+            text=tracks.text,
+            max_frames=self._budget(request)(text.num_slow_frames),
+            is_open=text.is_open,
+            speaker=clone.speaker if clone else None,
+            reference=clone.codes if clone else None,
+            predictor_sampling=_predictor_sampling(request.sampling, options, config.generation),
+        )
+        _check_length(data)
+        return Prompt(
+            data=data,
+            num_tokens=spoken.num_ids - len(spoken.role),
+            seed=seed,
+            sampling=_talker_sampling(request.sampling, config.generation),
+            num_frames_allowed=data.num_frames_allowed,
+            context_frames=data.reference,
+            first_chunk_frames=options.initial_codec_chunk_frames or None,
+            num_positions=data.num_prefilled,
+            position_keys=position_keys(config, data),
+            num_common_positions=min(tracks.num_common, data.num_prefilled),
+        )
+
+    def _clone(self, options: Qwen3TTSOptions) -> Clone | None:
+        if self._config.task is not CheckpointTask.BASE:
+            return None
+        return choose_clone(self._config, options, self._preparer)
+
+    def _budget(self, request: SpeechRequest) -> Callable[[int], int]:
+        """Return what gives the most frames of a text by those of slow speech."""
+        return partial(
+            frame_budget,
+            is_instructed=bool(check_instructions(self._config, request.instructions)),
+            is_limited=request.sampling.max_frames is not None,
+        )
+
+    def _streams_text(self, options: Qwen3TTSOptions) -> bool:
+        """Whether the text is read beside the frames; by default only for cloned voices."""
+        if options.non_streaming_mode is None:
+            return self._config.task is CheckpointTask.BASE
+        return not options.non_streaming_mode
+
+
+def _check_length(prompt: Qwen3TTSPrompt) -> None:
+    """Refuse a prompt that leaves no room to speak."""
+    limit = MAX_POSITIONS - RESERVED_FRAMES
+    param = "ref_audio" if prompt.num_reference_frames > limit // 2 else "input"
+    check_prompt_length(prompt.num_prefilled, limit, param)
+
+
+def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
+    """Complete what a request asks for with the checkpoint's defaults."""
+    samples = defaults.do_sample if asked.do_sample is None else asked.do_sample
+    checkpoint = Sampling(
+        temperature=defaults.temperature * samples,
+        top_k=defaults.top_k,
+        top_p=defaults.top_p,
+        repetition_penalty=defaults.repetition_penalty,
+        max_frames=max_frames_of(max(MIN_NEW_TOKENS, defaults.max_new_tokens)),
+    )
+    return asked.with_defaults(checkpoint)
+
+
+def _predictor_sampling(
+    asked: Sampling, options: Qwen3TTSOptions, defaults: GenerationDefaults
+) -> Sampling:
+    """Complete the sampling of later groups.
+
+    A temperature of 0 holds for them too; ``do_sample`` does not, as in the official package.
+    """
+    samples = defaults.predictor_do_sample
+    if asked.temperature == 0 and asked.do_sample is not False:
+        samples = False
+    if options.subtalker_dosample is not None:
+        samples = options.subtalker_dosample
+    temperature = defaults.predictor_temperature * samples
+    asked_of_predictor = Sampling(
+        temperature=0.0 if options.subtalker_dosample is False else options.subtalker_temperature,
+        top_k=options.subtalker_top_k,
+        top_p=options.subtalker_top_p,
+    )
+    checkpoint = Sampling(
+        temperature=temperature, top_k=defaults.predictor_top_k, top_p=defaults.predictor_top_p
+    )
+    return asked_of_predictor.with_defaults(checkpoint)

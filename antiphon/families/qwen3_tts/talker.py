@@ -1,0 +1,128 @@
+"""The talker: a Qwen3 decoder that reads text and codes on two tracks and says group 0 of a frame.
+
+The text embedding and its projection are folded into one table when the model is loaded, and the
+16 tables that embed a frame are laid end to end, so that a frame is embedded by one gather.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.families.qwen3_tts.config import PredictorConfig, TalkerConfig
+from antiphon.nn.code_predictor import CodePredictor, FrameTable
+from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.transformer import Transformer
+
+_FOLD_ROWS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Talker:
+    """The language model over frames.
+
+    Attributes:
+        text_table: projected embedding of every text id, ``[text_vocab_size, hidden_size]``.
+        frame_table: embeddings of codes.
+        head: final state to logits of group 0.
+        is_forbidden: ids of group 0 that are never said, bool, ``[vocab_size]``.
+    """
+
+    config: TalkerConfig
+    transformer: Transformer
+    text_table: Tensor
+    frame_table: FrameTable
+    head: Linear
+    is_forbidden: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        config: TalkerConfig,
+        max_positions: int,
+        *,
+        is_batch_invariant: bool = False,
+    ) -> "Talker":
+        """Take the talker out of a checkpoint's tensors, all of one type and on one device."""
+        groups = range(config.num_groups - 1)
+        name = "talker.code_predictor.model.codec_embedding"
+        head = replace(
+            Linear.of(weights, "talker.codec_head"), is_batch_invariant=is_batch_invariant
+        )
+        return cls(
+            config=config,
+            transformer=Transformer.of(
+                weights,
+                "talker.model",
+                config.transformer,
+                max_positions,
+                is_batch_invariant=is_batch_invariant,
+            ),
+            text_table=_folded_text_table(weights),
+            frame_table=FrameTable.of(
+                [
+                    weights["talker.model.codec_embedding.weight"],
+                    *(weights[f"{name}.{group}.weight"] for group in groups),
+                ]
+            ),
+            head=head,
+            is_forbidden=_forbidden_ids(config).to(head.weight.device),
+        )
+
+    def forbid(self, logits: Tensor, is_too_early: Tensor) -> Tensor:
+        """Rule out ids that are never said, and the end of speech where it is too early.
+
+        Args:
+            logits: shape ``[rows, vocab_size]``.
+            is_too_early: whether a row must not end yet, bool, ``[rows]``.
+        """
+        logits = logits.masked_fill(self.is_forbidden, -torch.inf)
+        eos = self.config.tokens.eos
+        logits[:, eos] = logits[:, eos].masked_fill(is_too_early, -torch.inf)
+        return logits
+
+
+def load_predictor(
+    weights: Weights,
+    config: PredictorConfig,
+    frame_table: FrameTable,
+    *,
+    is_batch_invariant: bool = False,
+) -> CodePredictor:
+    """Take the predictor out of a checkpoint's tensors; the talker has its embeddings."""
+    name = "talker.code_predictor"
+    projection = None
+    if config.has_projection:
+        projection = Linear.of(weights, f"{name}.small_to_mtp_projection")
+        projection = replace(projection, is_batch_invariant=is_batch_invariant)
+    tables = frame_table.groups[:-1]
+    predictor = CodePredictor(
+        transformer=Transformer.of(
+            weights,
+            f"{name}.model",
+            config.transformer,
+            config.num_groups,
+            is_batch_invariant=is_batch_invariant,
+        ),
+        projection=projection,
+        tables=tuple(projection(table) for table in tables) if projection else tables,
+        heads=tuple(
+            Linear.of(weights, f"{name}.lm_head.{group}") for group in range(config.num_groups - 1)
+        ),
+    )
+    return predictor.with_resident()
+
+
+def _folded_text_table(weights: Weights) -> Tensor:
+    """Project the whole text embedding once; a lookup then replaces two products."""
+    table = weights["talker.model.text_embedding.weight"]
+    first = Linear.of(weights, "talker.text_projection.linear_fc1")
+    second = Linear.of(weights, "talker.text_projection.linear_fc2")
+    return torch.cat([second(F.silu(first(rows))) for rows in torch.split(table, _FOLD_ROWS)])
+
+
+def _forbidden_ids(config: TalkerConfig) -> Tensor:
+    ids = torch.arange(config.vocab_size)
+    return (ids >= config.first_suppressed_id) & (ids != config.tokens.eos)

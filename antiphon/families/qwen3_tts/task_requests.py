@@ -1,0 +1,60 @@
+"""Makes requests of a task's arguments, each of which is one for all texts or a list."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from antiphon.contracts.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
+from antiphon.errors import InvalidRequestError
+
+_REQUEST_FIELDS = ("voice", "language", "instructions", "seed", "speed", "sample_rate_hz")
+_SAMPLING_FIELDS = ("do_sample", "temperature", "top_k", "top_p", "repetition_penalty")
+
+
+def requests_of(
+    text: str | list[str], each: Mapping[str, Any], more: Mapping[str, Any]
+) -> list[SpeechRequest]:
+    """Return one request a text.
+
+    Args:
+        text: one, or a list.
+        each: fields and options by name; a list has one entry a text. ``None`` is left out.
+        more: the same for all texts, but for ``seed`` and ``language``, which may be lists.
+
+    Raises:
+        InvalidRequestError: a list is not as long as the texts.
+    """
+    texts = text if isinstance(text, list) else [text]
+    each = {"language": more.get("language"), "seed": more.get("seed"), **each}
+    for name, value in each.items():
+        if not isinstance(value, list):
+            continue
+        if not isinstance(text, list) or len(value) != len(texts):
+            raise InvalidRequestError(
+                f"Invalid '{name}': a list of {len(value)} for"
+                f" {len(texts) if isinstance(text, list) else 'one'} text(s).",
+                param=name,
+            )
+    return [
+        _request(one, {**more, **{name: _at(value, n) for name, value in each.items()}})
+        for n, one in enumerate(texts)
+    ]
+
+
+def _at(value: Any, index: int) -> Any:
+    return value[index] if isinstance(value, list) else value
+
+
+def _request(text: str, values: Mapping[str, Any]) -> SpeechRequest:
+    """Sort values into the parts of a request; what is nowhere else is an option."""
+    given = {name: value for name, value in values.items() if value is not None}
+    fields = {name: given.pop(name) for name in _REQUEST_FIELDS if name in given}
+    sampling = {name: given.pop(name) for name in _SAMPLING_FIELDS if name in given}
+    max_new_tokens = given.pop("max_new_tokens", None)
+    if max_new_tokens is not None and max_new_tokens < MIN_NEW_TOKENS:
+        raise InvalidRequestError(
+            f"Invalid 'max_new_tokens': {max_new_tokens}. It must be at least {MIN_NEW_TOKENS}:"
+            " the token that ends speech counts.",
+            param="max_new_tokens",
+        )
+    sampling["max_frames"] = max_frames_of(max_new_tokens)
+    return SpeechRequest(text, sampling=Sampling(**sampling), options=given, **fields)

@@ -1,0 +1,75 @@
+"""Opens the parts of a checkpoint, each for the module that is built from it.
+
+Every tensor of a part must be taken. What the official modules hold and nothing here needs is
+named: input projections of a codec that only decodes, output projections of one that only encodes.
+"""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from torch import Tensor
+
+from antiphon.families.qwen3_tts.checkpoint_schema import codec_layout, main_layout
+from antiphon.families.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
+from antiphon.nn.layers import Weights
+from antiphon.nn.weights import Progress, open_weights
+
+_UNUSED_BY_DECODER = r"decoder\.quantizer\.\w+\.input_proj\.weight"
+_UNUSED_BY_ENCODER = r"encoder\.quantizer\.\w+\.output_proj\.weight|.*\.initialized"
+
+
+def language_model_weights(
+    path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
+) -> AbstractContextManager[Weights]:
+    """Open ``talker.*``, predictor included.
+
+    Args:
+        path: the checkpoint's directory.
+        config: read from it.
+        like: a tensor of the wanted type, on the wanted device.
+        progress: called for every tensor.
+
+    Raises:
+        ModelLoadError: on entering, if the files do not fit the configuration; on leaving, if a
+            tensor was not taken.
+    """
+    return open_weights(path, main_layout(config), like=like, part="talker.", progress=progress)
+
+
+def speaker_encoder_weights(
+    path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
+) -> AbstractContextManager[Weights]:
+    """Open ``speaker_encoder.*`` of a base checkpoint; as `language_model_weights`."""
+    part = "speaker_encoder."
+    return open_weights(path, main_layout(config), like=like, part=part, progress=progress)
+
+
+def codec_decoder_weights(
+    path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
+) -> AbstractContextManager[Weights]:
+    """Open ``decoder.*`` of the codec; as `language_model_weights`."""
+    return _codec_weights(path, config, like, "decoder.", _UNUSED_BY_DECODER, progress)
+
+
+def codec_encoder_weights(
+    path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
+) -> AbstractContextManager[Weights]:
+    """Open ``encoder.*`` of the codec, with the quantizers in use; as `language_model_weights`."""
+    encoder = config.codec.encoder
+    num_acoustic = config.codec.num_quantizers - encoder.num_semantic_quantizers
+    spare = range(num_acoustic, encoder.num_quantizers - encoder.num_semantic_quantizers)
+    levels = "|".join(map(str, spare)) or "(?!)"
+    unused = rf"{_UNUSED_BY_ENCODER}|encoder\.quantizer\.acoustic.*\.layers\.({levels})\..*"
+    return _codec_weights(path, config, like, "encoder.", unused, progress)
+
+
+def _codec_weights(
+    path: Path,
+    config: Qwen3TTSConfig,
+    like: Tensor,
+    part: str,
+    unused: str,
+    progress: Progress | None,
+) -> AbstractContextManager[Weights]:
+    layout, path = codec_layout(config), path / CODEC_DIRECTORY
+    return open_weights(path, layout, like=like, part=part, unused=unused, progress=progress)

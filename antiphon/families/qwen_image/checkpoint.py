@@ -1,0 +1,84 @@
+"""What a checkpoint of Qwen-Image says of itself; read without torch."""
+
+from pathlib import Path
+
+from antiphon.contracts.inspection import Inspection
+from antiphon.diffusion.inspection import inspect_pipeline
+from antiphon.diffusion.model_index import ModelIndex
+from antiphon.diffusion.packed_config import PackedConfig
+from antiphon.errors import ModelLoadError
+from antiphon.families.qwen_image.editing import Variant
+
+COMPONENTS = {
+    "scheduler": ("FlowMatchEulerDiscreteScheduler",),
+    "text_encoder": ("Qwen2_5_VLForConditionalGeneration",),
+    "tokenizer": ("Qwen2Tokenizer", "Qwen2TokenizerFast"),
+    "transformer": ("QwenImageTransformer2DModel",),
+    "vae": ("AutoencoderKLQwenImage",),
+}
+_FURTHER_COMPONENTS = {"processor": ("Qwen2VLProcessor", "Qwen2_5_VLProcessor")}
+"""Of checkpoints that change images."""
+_TOLD = {
+    Variant.GENERATE: "images from text",
+    Variant.EDIT: "an image changed as a text says",
+    Variant.EDIT_PLUS: "images changed as a text says, several at once",
+}
+TEMPLATE = (
+    "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity,"
+    " text, spatial relationships of the objects and background:<|im_end|>\n<|im_start|>user\n{}"
+    "<|im_end|>\n<|im_start|>assistant\n"
+)
+"""What the text encoder reads; the pipeline of diffusers has the same."""
+NUM_DROPPED_TOKENS = 34
+"""Tokens of the template before the prompt: the denoiser does not see them."""
+MAX_SEQUENCE_LENGTH = 1024
+"""Tokens that the denoiser sees at most."""
+
+
+def read_config(path: Path) -> PackedConfig:
+    """Read a checkpoint's configuration.
+
+    Raises:
+        ModelLoadError: a file is missing, or says what is not supported.
+    """
+    index = ModelIndex.read(path)
+    is_for_edits = variant_of(index) is not Variant.GENERATE
+    components = COMPONENTS | (_FURTHER_COMPONENTS if is_for_edits else {})
+    for name, classes in components.items():
+        index.check(name, *classes)
+    transformer, vae = index.config("transformer"), index.config("vae")
+    for key in ("guidance_embeds", "use_additional_t_cond", "use_layer3d_rope"):
+        transformer.expect(key, False, default=False)
+    downsamplings = vae.values.get("temperal_downsample", [False, True, True])
+    if not isinstance(downsamplings, list):
+        raise vae.error("temperal_downsample", "must be a list")
+    # A schedule that is stretched to end at a given level needs two points.
+    is_stretched = bool(index.config("scheduler").values.get("shift_terminal"))
+    return PackedConfig(
+        index=index,
+        vae_scale_factor=2 ** len(downsamplings),
+        in_channels=transformer.integer("in_channels", 64),
+        inner_dim=transformer.integer("num_attention_heads", 24)
+        * transformer.integer("attention_head_dim", 128),
+        min_steps=2 if is_stretched else 1,
+    )
+
+
+def variant_of(index: ModelIndex) -> Variant:
+    """Return what a checkpoint is for; raises ModelLoadError if it is none of this family."""
+    if index.pipeline not in [*Variant]:
+        raise ModelLoadError(f"{index.path}: '{index.pipeline}' is not supported")
+    return Variant(index.pipeline)
+
+
+def inspect(path: Path) -> Inspection:
+    """Return what a checkpoint's directory holds, complete or not."""
+
+    def facts() -> dict[str, str | int]:
+        config = read_config(path)
+        return {
+            "Task": _TOLD[variant_of(config.index)],
+            "Sizes": f"multiples of {config.size_multiple} pixels",
+        }
+
+    return inspect_pipeline(path, facts)

@@ -1,0 +1,111 @@
+"""The denoiser of Qwen-Image: a transformer over packed latents and text."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+
+import torch
+from diffusers import QwenImageTransformer2DModel
+from torch import Tensor
+from torch.nn.functional import pad
+
+from antiphon.contracts.prompt import Prompt
+from antiphon.diffusion.components import ComponentLoader
+from antiphon.diffusion.flow_denoiser import FlowState
+from antiphon.diffusion.image_prompt import ImagePrompt
+from antiphon.diffusion.packed_config import PATCH, PackedConfig
+from antiphon.diffusion.packed_denoiser import PackedDenoiser
+from antiphon.families.qwen_image.checkpoint import read_config
+from antiphon.families.qwen_image.editing import reference_sizes
+from antiphon.families.qwen_image.guidance import guidance_of
+
+MAX_MASKED_POSITIONS = 1024
+"""Of an image that is stepped together with others whose texts are longer or shorter.
+
+Attention with a mask is slower, as the fastest kernels take none. Of larger images the products
+fill a GPU anyway, so that there is little to gain.
+"""
+
+
+class QwenImageDenoiser(PackedDenoiser):
+    """Steps images of Qwen-Image."""
+
+    def load(self, loader: ComponentLoader) -> None:
+        super().load(loader)
+        self._transformer = loader.module("transformer", QwenImageTransformer2DModel)
+
+    def read_config(self, loader: ComponentLoader) -> PackedConfig:
+        return read_config(loader.index.path)
+
+    def guidance(self, data: ImagePrompt) -> float | None:
+        return guidance_of(data)
+
+    def num_further_positions(self, prompt: Prompt) -> int:
+        return prompt.num_tokens + sum(height * width for height, width in self.shapes(prompt.data))
+
+    def shapes(self, data: ImagePrompt) -> tuple[tuple[int, int], ...]:
+        """Return height and width, in positions, of the images that a request brings."""
+        multiple = self.config.size_multiple
+        sizes = reference_sizes(data)
+        return tuple((height // multiple, width // multiple) for width, height in sizes)
+
+    def predict(self, states: Sequence[FlowState]) -> Tensor:
+        near = partial(self._velocity, states, "prompt_embeds", "cond")
+        apart = partial(self._velocity, states, "negative_prompt_embeds", "uncond")
+        scale = guidance_of(states[0].prompt.data)  # of all of them: it is in their batch key
+        if scale is None:
+            return near()
+        velocity, negative = self.both(near, apart)
+        guided = negative + scale * (velocity - negative)
+        norm = torch.norm(velocity, dim=-1, keepdim=True)
+        rescaled: Tensor = guided * (norm / torch.norm(guided, dim=-1, keepdim=True))
+        return rescaled
+
+    def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
+        """Return what the transformer predicts with one of the texts, in one pass or several."""
+        groups: dict[int, list[int]] = {}
+        is_masked = self.config.num_positions(states[0].prompt.data) <= MAX_MASKED_POSITIONS
+        for number, state in enumerate(states):
+            length = 0 if is_masked else state.inputs[text].shape[1]
+            groups.setdefault(length, []).append(number)
+        passes = [
+            self._pass([states[number] for number in group], text, context)
+            for group in groups.values()
+        ]
+        if len(passes) == 1:
+            return passes[0]
+        velocities = dict(zip(chain(*groups.values()), torch.cat(passes), strict=True))
+        return torch.stack([velocities[number] for number in range(len(states))])
+
+    def _pass(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
+        """Run the transformer with one of the texts."""
+        embeds, mask = _padded([state.inputs[text] for state in states])
+        data: ImagePrompt = states[0].prompt.data
+        height, width = self.config.latent_size(data)
+        shapes = [(height // PATCH, width // PATCH), *self.shapes(data)]
+        latents = torch.cat([state.latents for state in states])
+        hidden = latents
+        if data.images:
+            references = torch.cat([state.inputs["image_latents"] for state in states])
+            hidden = torch.cat([latents, references], dim=1)
+        with self._transformer.cache_context(context):
+            velocity: Tensor = self._transformer(
+                hidden_states=hidden,
+                timestep=self.timesteps(states) / 1000,
+                encoder_hidden_states=embeds,
+                encoder_hidden_states_mask=mask,
+                img_shapes=[[(1, *shape) for shape in shapes]] * len(states),
+                return_dict=False,
+            )[0]
+        return velocity[:, : latents.shape[1]]
+
+
+def _padded(embeds: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Join texts to ``[B, T, D]``, with a mask of what is text; ``None`` if all of it is."""
+    lengths = [each.shape[1] for each in embeds]
+    longest = max(lengths)
+    joined = torch.cat([pad(each, (0, 0, 0, longest - each.shape[1])) for each in embeds])
+    if min(lengths) == longest:
+        return joined, None
+    flags = [chain([True] * length, [False] * (longest - length)) for length in lengths]
+    return joined, torch.tensor([list(each) for each in flags], device=joined.device)

@@ -1,0 +1,184 @@
+"""The AudioVAE's decoder as a GPU runs it: half precision, few kernels, the state read in place."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from antiphon.families.voxcpm2.audio_vae import RateCondition, VAEDecoder
+from antiphon.nn.codec_layers.conv_blocks import UpsamplingBlock
+from antiphon.nn.codec_layers.fused import KernelLayout
+from antiphon.nn.codec_layers.state import DoubleBufferedState
+from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, causal_conv
+from antiphon.nn.kernels.codec_io import samples
+from antiphon.nn.kernels.depthwise import begin_latents, depthwise, scaled_snake
+from antiphon.nn.kernels.kernel_configs import config_of
+from antiphon.nn.kernels.stream_columns import Rows
+from antiphon.nn.layers import Snake
+
+_MIN_OUTPUTS = 16  # of a matrix instruction
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledSnake:
+    """What comes before an upsampling: what tells it the rate, then the activation."""
+
+    scale: Tensor
+    shift: Tensor
+    snake: Snake
+
+    @classmethod
+    def of(cls, condition: RateCondition | None, snake: Snake) -> "ScaledSnake":
+        if condition is None:
+            ones = torch.ones_like(snake.frequency)
+            return cls(ones, torch.zeros_like(ones), snake)
+        return cls(condition.scale, condition.shift, snake)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return scaled_snake(x, self.scale, self.shift, self.snake)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedUnit:
+    """A residual unit without its first activation: two kernels.
+
+    Attributes:
+        following: activates the sum; ``None``: the sum is wanted as it is.
+    """
+
+    depthwise: ConvWeights
+    snake: Snake
+    pointwise: ConvWeights
+    following: Snake | None
+
+    def __call__(
+        self, x: Tensor, active: Tensor, rows: Rows, *, keeps_sum: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Take the input and it activated; return the same of the output."""
+        hidden = depthwise(active, self.depthwise, rows, self.snake)
+        config = _config(self.pointwise, len(x))
+        return causal_conv(
+            hidden,
+            self.pointwise,
+            rows,
+            config,
+            residual=x,
+            snake=self.following,
+            keeps_sum=keeps_sum,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FusedVAEBlock:
+    """An upsampling, then units; takes an activated input.
+
+    Attributes:
+        first_snake: of the first unit, for each output of the upsampling.
+    """
+
+    upsample: ConvWeights
+    stride: int
+    first_snake: Snake
+    units: tuple[FusedUnit, ...]
+
+    @classmethod
+    def of(
+        cls, block: UpsamplingBlock, following: Snake | None, layout: KernelLayout
+    ) -> "FusedVAEBlock":
+        """Lay out a block; ``following`` activates what it makes."""
+        snakes = (*(unit.snakes[0] for unit in block.units[1:]), following)
+        stride, first = block.upsample.stride, block.units[0].snakes[0]
+        return cls(
+            layout.transposed(block.upsample),
+            stride,
+            Snake(first.frequency.repeat(stride), first.amplitude.repeat(stride)),
+            tuple(
+                FusedUnit(
+                    layout.depthwise(unit.convs[0]),
+                    unit.snakes[1],
+                    layout.conv(unit.convs[1]),
+                    snake,
+                )
+                for unit, snake in zip(block.units, snakes, strict=True)
+            ),
+        )
+
+    def __call__(self, active: Tensor, rows: Rows) -> Tensor:
+        """Return the output, activated if something activates it."""
+        config = _config(self.upsample, len(active))
+        both = causal_conv(active, self.upsample, rows, config, snake=self.first_snake)
+        x, active = (each.view(len(each) * self.stride, -1) for each in both)
+        for unit in self.units:
+            x, active = unit(x, active, rows, keeps_sum=unit is not self.units[-1])
+        return active
+
+
+@dataclass(frozen=True, slots=True)
+class FusedVAEDecoder:
+    """An `antiphon.codec.graph_decoder.SlotDecoder` of patches of latents.
+
+    Attributes:
+        first: of one channel each, then of all.
+        blocks: each with what activates its input.
+        row_size: numbers that the state of one stream takes.
+    """
+
+    first: tuple[ConvWeights, ConvWeights]
+    blocks: tuple[tuple[ScaledSnake, FusedVAEBlock], ...]
+    last_conv: ConvWeights
+    dtype: torch.dtype
+    row_size: int
+
+    @classmethod
+    def of(cls, decoder: VAEDecoder, dtype: torch.dtype = torch.float16) -> "FusedVAEDecoder":
+        """Lay out a float32 decoder with depthwise convolutions; nothing of it is kept."""
+        layout = KernelLayout(dtype)
+        narrow, wide = decoder.first
+        first = layout.depthwise(narrow), layout.conv(wide)
+        blocks = []
+        for condition, block in decoder.blocks:
+            following = decoder.last_snake if block is decoder.blocks[-1][1] else None
+            active = ScaledSnake.of(condition, block.snake)
+            blocks.append((active, FusedVAEBlock.of(block, following, layout)))
+        last_conv = layout.exact_conv(decoder.last_conv)
+        return cls(first, tuple(blocks), last_conv, dtype, layout.state.row_size)
+
+    def open(self, num_slots: int) -> DoubleBufferedState:
+        """Return a state of fresh slots."""
+        like = self.last_conv.weight
+        return DoubleBufferedState(
+            like.new_zeros(num_slots, self.row_size, dtype=self.dtype),
+            like.new_zeros(num_slots, dtype=torch.int32),
+            like.new_zeros(num_slots, dtype=torch.int64),
+        )
+
+    def decode(
+        self, codes: Tensor, table: Tensor, state: DoubleBufferedState, max_row_frames: int
+    ) -> Tensor:
+        """Decode the next frames of some slots and advance them.
+
+        Args:
+            codes: frames, int64 ``[num_frames, frame_size]``; see
+                `antiphon.families.voxcpm2.latents`.
+            table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`.
+            state: updated in place.
+            max_row_frames: that a row has.
+
+        Returns:
+            float32 ``[num_frames, samples_per_frame]`` in [-1, 1].
+        """
+        streams = (state.memory, state.turns, state.positions)
+        narrow, wide = self.first
+        x, rows = begin_latents(codes, narrow.num_out, table, streams, max_row_frames)
+        x = depthwise(x, narrow, rows)
+        x, _ = causal_conv(x, wide, rows, _config(wide, len(x)))
+        for active, block in self.blocks:
+            x = block(active(x), rows)
+        return samples(x, self.last_conv, rows, "tanh").view(len(codes), -1)
+
+
+def _config(conv: ConvWeights, num_columns: int) -> KernelConfig:
+    """Return the config of a product, without outputs that it does not have."""
+    config = config_of(conv, num_columns)
+    most = max(_MIN_OUTPUTS, 1 << (conv.num_out - 1).bit_length())
+    return replace(config, outputs=min(config.outputs, most))

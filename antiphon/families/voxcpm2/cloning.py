@@ -1,0 +1,106 @@
+"""What a prompt imitates: how a voice sounds, speech that is continued, both, or nothing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.errors import InvalidRequestError
+from antiphon.families.voxcpm2.latents import Patches
+from antiphon.families.voxcpm2.options import FAMILY_NAME, VoxCPM2Options
+from antiphon.families.voxcpm2.voice_preparer import PatchPreparer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imitation:
+    """What the prompt says of the voice.
+
+    Attributes:
+        reference: how it sounds; ``None``: the model chooses.
+        spoken: speech that is continued, ``[0, ...]`` for none.
+        text: what ``spoken`` says.
+    """
+
+    reference: Patches | None
+    spoken: Patches
+    text: str = ""
+
+
+def check_options(
+    options: VoxCPM2Options, instructions: str, recordings: frozenset[str] = frozenset()
+) -> None:
+    """Refuse fields that do not go together.
+
+    Args:
+        options: of the request.
+        instructions: how to speak, ``""`` for none.
+        recordings: names of options that are still to be loaded.
+
+    Raises:
+        InvalidRequestError: naming the field.
+    """
+    has_reference = options.ref_audio is not None or "ref_audio" in recordings
+    has_prompt = options.prompt_audio is not None or "prompt_audio" in recordings
+    if options.ref_text is not None and not has_reference:
+        raise _refused("ref_text", "it says what 'ref_audio' says, which is missing")
+    if has_prompt != (options.prompt_text is not None):
+        missing = "prompt_text" if has_prompt else "prompt_audio"
+        raise _refused(missing, "'prompt_audio' and 'prompt_text' come together")
+    for name, text in (("ref_text", options.ref_text), ("prompt_text", options.prompt_text)):
+        if text is not None and not text.strip():
+            raise _refused(name, "it must not be blank")
+    if has_prompt and options.ref_text is not None:
+        raise _refused("ref_text", "with 'prompt_audio' that is what is continued")
+    if instructions and (has_prompt or options.ref_text is not None):
+        raise _refused(
+            "instructions", "speech that is continued ('prompt_audio', 'ref_text') keeps its manner"
+        )
+
+
+def choose_imitation(
+    options: VoxCPM2Options, preparer: PatchPreparer, frame_size: int, *, is_instructed: bool
+) -> Imitation:
+    """Encode what a request brings, as far as it is not prepared.
+
+    Args:
+        options: of the request; `check_options` has passed them.
+        preparer: encodes recordings.
+        frame_size: of the checkpoint.
+        is_instructed: whether the request says how to speak; then nothing is continued.
+
+    Raises:
+        InvalidRequestError: a recording or a voice will not do.
+    """
+    nothing = np.zeros((0, frame_size - 1), np.float32)
+    reference, spoken, text = None, nothing, ""
+    given = options.ref_audio
+    if isinstance(given, PreparedVoice):
+        reference, continued = _halves(given, frame_size)
+        if not is_instructed and (options.ref_text or given.ref_text):
+            spoken, text = continued, options.ref_text or given.ref_text or ""
+    elif given is not None:
+        reference = preparer.patches(given, is_continued=False)
+        if options.ref_text is not None:
+            spoken, text = preparer.patches(given, is_continued=True), options.ref_text
+    if options.prompt_audio is not None and options.prompt_text is not None:
+        spoken = preparer.patches(options.prompt_audio, is_continued=True, param="prompt_audio")
+        text = options.prompt_text
+    return Imitation(reference, spoken, text)
+
+
+def _halves(voice: PreparedVoice, frame_size: int) -> tuple[Patches, Patches]:
+    """Return the patches of a voice to refer to, and to continue."""
+    patches = voice.ref_features
+    if voice.family != FAMILY_NAME or patches is None:
+        raise _refused(
+            "ref_audio",
+            f"the voice '{voice.name}' was prepared for '{voice.family}', or of no recording; this"
+            f" model needs one of a recording, prepared for '{FAMILY_NAME}'",
+        )
+    if patches.shape[1] != frame_size - 1 or len(patches) % 2:
+        raise _refused("ref_audio", f"the voice '{voice.name}' is not of a checkpoint like this")
+    return patches[: len(patches) // 2], patches[len(patches) // 2 :]
+
+
+def _refused(param: str, reason: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid '{param}': {reason}.", param=param)

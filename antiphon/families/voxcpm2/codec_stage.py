@@ -1,0 +1,55 @@
+"""The AudioVAE's decoder, loaded for the pipeline's decoder stage."""
+
+import torch
+
+from antiphon.codec.lockstep_decoder import LockstepDecoder
+from antiphon.codec.protocol import StreamingDecoder
+from antiphon.contracts.family import LoadContext
+from antiphon.families.voxcpm2.audio_vae import VAEDecoder
+from antiphon.families.voxcpm2.config import VoxCPM2Config, load_config
+from antiphon.families.voxcpm2.weights import vae_weights
+from antiphon.nn import kernels
+from antiphon.nn.device import resolve_device
+
+
+def load_codec(context: LoadContext) -> StreamingDecoder:
+    """Load what turns frames into 48 kHz audio.
+
+    It computes in float32 as the official program does, but on a GPU in float16, with sums in
+    float32, if ``context.dtype`` does not ask for float32 and wide convolutions are depthwise.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    config = load_config(context.path)
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    progress = context.progress_of("audio vae")
+    with torch.inference_mode():
+        weights = vae_weights(context.path, config.vae, "decoder.", like=like, progress=progress)
+        network = VAEDecoder.of(weights, config)
+    if kernels.run_on(like) and config.vae.depthwise and context.dtype != "float32":
+        return _fused(network, config, context)
+    return LockstepDecoder(
+        network,
+        frame_size=config.frame_size,
+        sample_rate_hz=config.vae.out_sample_rate,
+        samples_per_frame=config.samples_per_frame,
+        progress=context.progress_of("audio vae graphs"),
+    )
+
+
+def _fused(network: VAEDecoder, config: VoxCPM2Config, context: LoadContext) -> StreamingDecoder:
+    from antiphon.codec.graph_decoder import GraphDecoder
+    from antiphon.families.voxcpm2.audio_vae_fused import FusedVAEDecoder
+
+    with torch.inference_mode():
+        fused = FusedVAEDecoder.of(network)
+    return GraphDecoder(
+        fused,
+        num_quantizers=config.frame_size,
+        sample_rate_hz=config.vae.out_sample_rate,
+        samples_per_frame=config.samples_per_frame,
+        progress=context.progress_of("audio vae graphs"),
+    )

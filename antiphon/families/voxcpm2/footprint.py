@@ -1,0 +1,130 @@
+"""What a checkpoint takes of a GPU: memory, traffic and arithmetic, from its configuration."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from antiphon.contracts.family import Product
+from antiphon.contracts.inspection import Footprint
+from antiphon.families.voxcpm2.checkpoint_schema import (
+    decoder_blocks,
+    last_layer,
+    model_layout,
+    vae_layout,
+)
+from antiphon.families.voxcpm2.config import DEFAULT_STEPS, VoxCPM2Config, load_config
+from antiphon.nn.layer_configs import TransformerConfig
+from antiphon.nn.safetensors_index import Shape
+
+_NUMBER_BYTES, _ENCODER_NUMBER_BYTES = 2, 4  # bfloat16; the AudioVAE's encoder is float32
+_KEPT_NUMBER_BYTES = 4  # two copies in float16
+_PROMPT_POSITIONS = 40  # of a sentence
+_LAUNCHES_A_LAYER = 5  # four products, and attention with its turning
+_ENDS_LAUNCHES = 140  # of a frame, which are in no layer; a third of them in the AudioVAE
+_DILATIONS = (1, 3, 9)
+
+# Of docs/performance.md, by the width of the language model: the published size.
+_MEASURED_MS = {2048: {"H200": {1: 5.30, 8: 7.50, 64: 17.28}}}
+
+
+def footprint(path: Path) -> Footprint:
+    """Return what a checkpoint's directory takes of a GPU; reads no tensor.
+
+    Raises:
+        ModelLoadError: its configuration cannot be read.
+    """
+    config = load_config(path)
+    products, vae = frame_products(config), vae_layout(config.vae)
+    halves = [*model_layout(config).values()]
+    halves += [shape for name, shape in vae.items() if name.startswith("decoder.")]
+    encoder = [shape for name, shape in vae.items() if name.startswith("encoder.")]
+    weight_bytes = _NUMBER_BYTES * sum(map(math.prod, halves))
+    weight_bytes += _ENCODER_NUMBER_BYTES * sum(map(math.prod, encoder))
+    return Footprint(
+        weight_bytes=weight_bytes,
+        read_bytes=_NUMBER_BYTES * sum(map(_size, products)),
+        stream_flop=2 * sum(_size(each) * each.num_positions for each in products),
+        decoder_flop=_decoder_flop(config, vae),
+        position_bytes=_NUMBER_BYTES * config.position_size,
+        slot_bytes=_slot_bytes(config),
+        num_launches=_num_launches(config),
+        frames_per_s=config.vae.out_sample_rate / config.samples_per_frame,
+        prompt_positions=_PROMPT_POSITIONS,
+        measured_ms=_MEASURED_MS.get(config.base.hidden_size, {}),
+    )
+
+
+def frame_products(config: VoxCPM2Config) -> list[Product]:
+    """Return the matrix products of one frame, in order, with the usual number of steps.
+
+    The flow is asked twice in each step but the first, which does not move.
+    """
+    width, flow = config.base.hidden_size, config.flow.hidden_size
+    narrow, latent = config.bottleneck_size, config.feature_size
+    num_positions = 3 + 2 * config.patch_size
+    products = [
+        *_layers("base", config.base),
+        Product("quantizer.in", narrow, width),
+        Product("quantizer.out", width, narrow),
+        Product("join", width, 2 * width),
+        *_layers("residual", config.residual),
+        Product("stop", width, width),
+        Product("to flow", 2 * flow, width),
+    ]
+    for _ in range(DEFAULT_STEPS - 1):
+        products.append(Product("flow.in", flow, latent, 2 * config.patch_size))
+        products += _layers("flow", config.flow, 2 * num_positions)
+        products.append(Product("flow.out", latent, flow, 2 * config.patch_size))
+    products.append(Product("encoder.in", config.encoder.hidden_size, latent, config.patch_size))
+    products += _layers("encoder", config.encoder, 1 + config.patch_size)
+    return [*products, Product("from encoder", width, config.encoder.hidden_size)]
+
+
+def _layers(name: str, sizes: TransformerConfig, num_positions: int = 1) -> list[Product]:
+    width, inner = sizes.hidden_size, sizes.intermediate_size
+    queries = sizes.num_heads * sizes.head_dim
+    joined = queries + 2 * sizes.num_kv_heads * sizes.head_dim
+    parts = [("qkv", joined, width), ("out", width, queries)]
+    parts += [("up", 2 * inner, width), ("down", width, inner)]
+    return [
+        Product(f"{name}.{layer}.{part}", num_outputs, num_inputs, num_positions)
+        for layer in range(sizes.num_layers)
+        for part, num_outputs, num_inputs in parts
+    ]
+
+
+def _size(product: Product) -> int:
+    return product.num_outputs * product.num_inputs
+
+
+def _num_launches(config: VoxCPM2Config) -> int:
+    num_layers = config.base.num_layers + config.residual.num_layers + config.encoder.num_layers
+    num_layers += (DEFAULT_STEPS - 1) * config.flow.num_layers
+    return _LAUNCHES_A_LAYER * num_layers + _ENDS_LAUNCHES
+
+
+def _decoder_flop(config: VoxCPM2Config, vae: Mapping[str, Shape]) -> int:
+    """Return the additions and multiplications of the AudioVAE's decoder for a frame.
+
+    A number of a weight is multiplied once for each column that the convolution is applied to.
+    """
+    blocks = {f"decoder.model.{index}": rate for index, rate, _ in decoder_blocks(config.vae)}
+    flop, num_columns, block = 0, config.patch_size, ""
+    for name, shape in vae.items():
+        if not (name.startswith("decoder.model.") and name.endswith("weight_v")):
+            continue
+        flop += 2 * math.prod(shape) * num_columns
+        found = ".".join(name.split(".")[:3])
+        if found in blocks and found != block:  # its first convolution lengthens
+            block, num_columns = found, num_columns * blocks[found]
+    return flop
+
+
+def _slot_bytes(config: VoxCPM2Config) -> int:
+    """Return what the AudioVAE keeps of a stream: columns before each convolution."""
+    vae = config.vae
+    _, last_channels = last_layer(vae)
+    kept = 6 * (vae.latent_dim + last_channels)
+    for _, _, channels in decoder_blocks(vae):
+        kept += channels + 6 * sum(_DILATIONS) * (channels // 2)
+    return _KEPT_NUMBER_BYTES * kept

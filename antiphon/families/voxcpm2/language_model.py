@@ -1,0 +1,230 @@
+"""Both language models and the networks inside a step as one autoregressive model over patches.
+
+A step: the base model reads the patch before (or the end of the prompt), its result is rounded to a
+grid, the residual model reads that beside the patch; of both results a patch is made by the flow,
+and encoded for the next step. A step reads and writes tensors only; nothing in it waits for the
+device.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.contracts.prompt import Prompt
+from antiphon.engine.model_runner.ar_model import (
+    Codes,
+    Frames,
+    Inputs,
+    PromptSpan,
+    SlotStart,
+)
+from antiphon.engine.model_runner.slot_model import SlotModel
+from antiphon.families.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, MIN_FRAMES, VoxCPM2Config
+from antiphon.families.voxcpm2.flow import Flow, FlowInputs
+from antiphon.families.voxcpm2.latents import Patches
+from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder, Quantizer, StopHead
+from antiphon.families.voxcpm2.request import PATCH, VoxCPM2Prompt, VoxCPM2Request
+from antiphon.nn.attention import Attend, KVShape
+from antiphon.nn.backends import backend_of
+from antiphon.nn.graphs import round_up
+from antiphon.nn.host_device import upload
+from antiphon.nn.packed_upload import PackedUpload
+
+_STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
+
+
+class VoxCPM2Model(SlotModel[VoxCPM2Request]):
+    """An `antiphon.engine.model_runner.ar_model.ARModel`.
+
+    An input is what the base model reads, then what the residual model reads beside its result:
+    the same for a patch, zeros for text. A hidden state is the results of both.
+
+    Attributes:
+        like: the embedding of text, scaled.
+        width: twice the hidden size.
+    """
+
+    def __init__(
+        self,
+        builder: NetworkBuilder,
+        config: VoxCPM2Config,
+        *,
+        num_slots: int,
+        max_positions: int,
+    ) -> None:
+        """Take the model out of a checkpoint's tensors.
+
+        Args:
+            builder: of its tensors.
+            config: of the checkpoint.
+            num_slots: requests that can run at once.
+            max_positions: of a request, prompt and frames together.
+        """
+        super().__init__(
+            builder.weights["base_lm.embed_tokens.weight"] * config.embedding_scale,
+            width=2 * config.base.hidden_size,
+            num_slots=num_slots,
+            frame_size=config.frame_size,
+            max_positions=max_positions,
+        )
+        scales = config.branch_scales
+        self._config = config
+        self._base = builder.transformer("base_lm", config.base, scales[0], max_positions)
+        self._residual = builder.transformer(
+            "residual_lm", config.residual, scales[1], max_positions
+        )
+        self._encoder = PatchEncoder.of(builder, config)
+        self._flow = Flow.of(builder, config)
+        self._quantizer = Quantizer.of(builder, config)
+        self._stop = StopHead.of(builder)
+        self._from_encoder = builder.linear("enc_to_lm_proj")
+        self._join = builder.linear("fusion_concat_proj")
+        self._to_flow = (builder.linear("lm_to_dit_proj"), builder.linear("res_to_dit_proj"))
+        self._hidden_size = config.base.hidden_size
+        self._backend = backend_of(self.like)
+        num_rows, patch = num_slots + 1, (config.patch_size, config.feature_size)
+        device = self._device
+        # Of each slot: the next input, the latest patch, whether it was the last one, where
+        # patches are among the positions, guidance and number of steps of its flow.
+        self._pending = self.like.new_zeros(num_rows, self.width)
+        self._latest = torch.zeros(num_rows, *patch, device=device)
+        self._has_ended = torch.zeros(num_rows, dtype=torch.bool, device=device)
+        self._bounds = torch.zeros(num_rows, 3, dtype=torch.int64, device=device)
+        self._guidance = torch.ones(num_rows, device=device)
+        self._num_steps = torch.full((num_rows,), DEFAULT_STEPS, device=device)
+        self._host_num_steps = [DEFAULT_STEPS] * num_rows
+        self._noise_index = torch.zeros(1, dtype=torch.int64, device=device)
+
+    @property
+    def kv_shapes(self) -> tuple[KVShape, ...]:
+        return (self._base.kv_shape, self._residual.kv_shape)
+
+    def open(self, prompt: Prompt, frames: Codes) -> VoxCPM2Request:
+        data = prompt.data
+        assert isinstance(data, VoxCPM2Prompt)
+        return VoxCPM2Request.of(data, frames)
+
+    def observe(
+        self, requests: Sequence[VoxCPM2Request], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        return numbers >= np.array([each.prompt.max_frames for each in requests], np.int64)
+
+    def start(self, starts: Sequence[SlotStart[VoxCPM2Request]], uploads: PackedUpload) -> None:
+        size = self._config.frame_size - 1
+        numbers = np.zeros((len(starts), 7), np.int64)
+        patches = np.zeros((len(starts), size))
+        for row, patch, each in zip(numbers, patches, starts, strict=True):
+            request, flow = each.request, each.request.prompt.flow
+            last = each.prompt.num_positions + each.next_frame
+            has_ended = each.next_frame > 0 and each.frames[each.next_frame - 1, 0] != 0
+            row[:] = each.slot, request.ids[last], has_ended, flow.num_steps, *request.prompt.bounds
+            if request.ids[last] == PATCH:
+                patch[:] = request.patches_between(last, last + 1)[0]
+            self._host_num_steps[each.slot] = flow.num_steps
+        guidance = np.array([each.request.prompt.flow.guidance for each in starts], np.float64)
+        uploads.add(self._begin, numbers, patches, guidance)
+
+    def _begin(self, numbers: Tensor, patches: Tensor, guidance: Tensor) -> None:
+        """Write what slots hold of new requests, and embed what each reads first."""
+        slots, ids = numbers[:, 0], numbers[:, 1]
+        latest = self._shaped(patches.float())
+        self._latest[slots] = latest
+        self._has_ended[slots] = numbers[:, 2] != 0
+        self._num_steps[slots] = numbers[:, 3]
+        self._bounds[slots] = numbers[:, 4:]
+        self._guidance[slots] = guidance.float()
+        is_patch = (ids == PATCH)[:, None]
+        text = self._of_text(ids.clamp(min=0))
+        self._pending[slots] = torch.where(is_patch, self._of_patches(latest), text)
+
+    def embed_prompts(self, spans: Sequence[PromptSpan[VoxCPM2Request]]) -> Tensor:
+        ids = np.concatenate([each.request.ids[each.start : each.end] for each in spans])
+        states = self._of_text(upload(ids.clip(min=0), self._device))
+        patches = np.concatenate(
+            [each.request.patches_between(each.start, each.end) for each in spans]
+        )
+        if len(patches):
+            places = upload(np.flatnonzero(ids == PATCH), self._device)
+            states[places] = self._of_patches(self._uploaded(patches))
+        return states
+
+    def sampling_shape(self, slots: Sequence[int]) -> int:
+        """Return at least the most steps of a flow: few numbers, where each is a graph."""
+        most = max((self._host_num_steps[slot] for slot in slots), default=DEFAULT_STEPS)
+        return round_up(most, _STEP_BUCKETS) if self.uses_kernels else most
+
+    def next_states(self, slots: Tensor) -> Tensor:
+        return self._pending[slots]
+
+    def forward(
+        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
+    ) -> Tensor:
+        read, beside = self._halves(states)
+        base = self._base(read, self._base.rope.at(positions), attends[0])
+        start, end, first = self._bounds[slots].unbind(-1)
+        is_patch = ((positions >= start) & (positions < end)) | (positions >= first)
+        base = torch.where(is_patch[..., None], self._quantizer(base), base)
+        joined = self._join(torch.cat((base, beside), dim=-1))
+        residual = self._residual(joined, self._residual.rope.at(positions), attends[1])
+        return torch.cat((base, residual), dim=-1)
+
+    def sample(self, hidden: Tensor, inputs: Inputs, sampling: int) -> Frames:
+        frames, slots = Frames.empty(len(inputs.slots), self.slots), inputs.slots
+        base, residual = self._halves(hidden)
+        to_base, to_residual = self._to_flow
+        given = FlowInputs(
+            noise=self._noise(inputs),
+            conditions=torch.stack((to_base(base), to_residual(residual)), dim=1),
+            previous=self._latest[slots],
+            guidance=self._guidance[slots],
+            num_steps=self._num_steps[slots],
+            most_steps=sampling,
+        )
+        patches = self._flow.make(given)
+        frames.codes[:, 0] = self._stop(base) & (inputs.frames >= MIN_FRAMES - 1)
+        frames.codes[:, 1:-1] = patches.flatten(1).view(torch.int32)
+        frames.scores.zero_()
+        return frames
+
+    def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
+        codes, slots = frames.codes[:, :-1], inputs.slots
+        patches = self._shaped(codes[:, 1:].int().view(torch.float32))
+        self._latest[slots] = patches
+        self._pending[slots] = self._of_patches(patches)
+        # A slot that has made its last frame says so in the step after it.
+        is_end, is_finite = self._has_ended[slots], patches.isfinite().flatten(1).all(dim=1)
+        self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
+        self._has_ended[slots] = codes[:, 0] != 0
+
+    def _noise(self, inputs: Inputs) -> Tensor:
+        """Return what frames are made of, ``[rows, patch_size, feature_size]``."""
+        seeds, size = self.slots.seeds[inputs.slots], self._config.frame_size - 1
+        noise = self._backend.gaussian_noise(seeds, inputs.frames, self._noise_index, size)
+        return self._shaped(noise[:, 0])
+
+    def _halves(self, both: Tensor) -> tuple[Tensor, Tensor]:
+        """Part what the two models read or made, ``[..., width]``."""
+        first, second = both.chunk(2, dim=-1)
+        return first.contiguous(), second.contiguous()
+
+    def _shaped(self, patches: Tensor) -> Tensor:
+        return patches.view(-1, self._config.patch_size, self._config.feature_size)
+
+    def _uploaded(self, patches: Patches) -> Tensor:
+        return self._shaped(upload(patches, self._device))
+
+    def _of_text(self, ids: Tensor) -> Tensor:
+        """Return the inputs of ids, ``[n, width]``."""
+        return F.pad(F.embedding(ids, self.like), (0, self._hidden_size))
+
+    def _of_patches(self, patches: Tensor) -> Tensor:
+        """Return the inputs of patches, ``[n, width]``.
+
+        On the host one by one: products of several rows would differ in their last bits.
+        """
+        parts = (patches,) if self.uses_kernels else torch.split(patches, 1)
+        return torch.cat([self._from_encoder(self._encoder(each)) for each in parts]).repeat(1, 2)

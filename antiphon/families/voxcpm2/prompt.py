@@ -1,0 +1,163 @@
+"""A request becomes a prompt: text with how to speak before it, and the recordings it imitates."""
+
+import re
+from collections.abc import Collection
+
+from antiphon.contracts.family import LoadContext, SpeechCapabilities
+from antiphon.contracts.options import read_options
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.prompt import Encode, Prompt
+from antiphon.contracts.types import Samples, SpeechRequest, Voice
+from antiphon.errors import InvalidRequestError
+from antiphon.families.kit.prompt_length import check_prompt_length
+from antiphon.families.voxcpm2.cloning import check_options, choose_imitation
+from antiphon.families.voxcpm2.config import load_config
+from antiphon.families.voxcpm2.latents import frames_of
+from antiphon.families.voxcpm2.options import VoxCPM2Options
+from antiphon.families.voxcpm2.request import FlowSampling, VoxCPM2Prompt
+from antiphon.families.voxcpm2.tokenizer import load_tokenizer
+from antiphon.families.voxcpm2.voice_preparer import PatchPreparer
+
+_MAX_SEGMENT_CHARACTERS = 1000
+"""About a minute. Without a recording each segment may sound like somebody else."""
+_MAX_INSTRUCTIONS_CHARACTERS = 2000
+_MAX_FRAMES_A_TOKEN, _MORE_FRAMES = 6, 10
+"""As in the official program: after so many frames the model has lost its way."""
+_MIN_FRAMES_LEFT = 64
+_CONTEXT_FRAMES = 3
+"""Patches of what is continued that the decoder hears first, as in the official program."""
+_VOICE = Voice(
+    id="default",
+    name="Default",
+    description="The voice that 'instructions' describe or 'ref_audio' brings, else any.",
+)
+
+
+class VoxCPM2Prompter:
+    """Builds prompts and prepares voices; may be called from any thread."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load a checkpoint's configuration and tokenizer.
+
+        Raises:
+            ModelLoadError: a file is missing or wrong.
+        """
+        assert context.path is not None, "the family needs a checkpoint"
+        self._config = config = load_config(context.path)
+        self._encode = load_tokenizer(context.path, config.vocab_size).encode
+        self._preparer: PatchPreparer | None = None
+        self._capabilities = SpeechCapabilities(
+            sample_rate_hz=config.vae.out_sample_rate,
+            voices=(_VOICE,),
+            instructions=True,
+            cloning=True,
+            needs_encoder=True,
+            max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+            voice_fields=("instructions", "ref_audio", "prompt_audio"),
+        )
+
+    @property
+    def capabilities(self) -> SpeechCapabilities:
+        return self._capabilities
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Make voices of recordings by the encoder stage."""
+        self._preparer = PatchPreparer(encode, self._config.vae.out_sample_rate)
+
+    def warm_encoder(self) -> None:
+        """Encode a second of noise, in the thread that encodes recordings."""
+        self._with_encoder().warm_up()
+
+    def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
+        """Refuse what no text and no voice could make right.
+
+        Args:
+            request: what is asked for, still without its recordings.
+            recordings: names of the options that will be recordings.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        options = read_options(VoxCPM2Options, request.options)
+        check_options(options, _instructions(request), frozenset(recordings))
+
+    def prepare_voice(
+        self, samples: Samples, *, name: str, ref_text: str | None = None
+    ) -> PreparedVoice:
+        """Make a voice of a recording, to be given as ``ref_audio``.
+
+        Raises:
+            InvalidRequestError: the recording will not do.
+        """
+        return self._with_encoder().prepare(samples, name=name, ref_text=ref_text)
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Build the prompt of one segment.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        options = read_options(VoxCPM2Options, request.options)
+        instructions = _instructions(request)
+        check_options(options, instructions)
+        imitation = choose_imitation(
+            options,
+            self._with_encoder(),
+            self._config.frame_size,
+            is_instructed=bool(instructions),
+        )
+        said = re.sub(r"\s+", " ", request.input)
+        if instructions:
+            said = f"({instructions}){said}"
+        num_said = len(self._encode(said))
+        ids = self._encode(imitation.text + said)
+        data = VoxCPM2Prompt.of(
+            ids,
+            reference=imitation.reference,
+            spoken=imitation.spoken,
+            flow=FlowSampling(options.cfg_value, options.inference_timesteps),
+            max_frames=self._max_frames(num_said),
+        )
+        self._check_length(data)
+        context = None
+        if len(imitation.spoken):
+            context = frames_of(imitation.spoken[-_CONTEXT_FRAMES:])
+        return Prompt(
+            data=data,
+            num_tokens=len(ids),
+            seed=seed,
+            sampling=request.sampling,
+            context_frames=context,
+            num_positions=len(data.ids) - 1,
+            position_keys=data.position_keys(),
+            num_common_positions=data.num_reference_positions,
+        )
+
+    def _max_frames(self, num_ids: int) -> int:
+        return num_ids * _MAX_FRAMES_A_TOKEN + _MORE_FRAMES
+
+    def _check_length(self, prompt: VoxCPM2Prompt) -> None:
+        """Refuse a prompt that leaves no room to speak."""
+        limit = self._config.max_positions - _MIN_FRAMES_LEFT
+        param = "ref_audio" if len(prompt.patches) > limit // 2 else "input"
+        check_prompt_length(len(prompt.ids), limit, param)
+
+    def _with_encoder(self) -> PatchPreparer:
+        assert self._preparer is not None, "it has been given the encoder"
+        return self._preparer
+
+
+def _instructions(request: SpeechRequest) -> str:
+    """Return how to speak, ``""`` for none.
+
+    Raises:
+        InvalidRequestError: it is too long.
+    """
+    said = re.sub(r"\s+", " ", request.instructions or "").strip()
+    if len(said) > _MAX_INSTRUCTIONS_CHARACTERS:
+        raise InvalidRequestError(
+            f"Invalid 'instructions': {len(said)} characters; at most"
+            f" {_MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
+            param="instructions",
+        )
+    return said

@@ -1,0 +1,68 @@
+"""Text to ids, by a checkpoint's tokenizer.json; Chinese is read character by character."""
+
+from functools import cached_property
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from antiphon.engine.faults import fault_of
+from antiphon.errors import ModelLoadError
+from antiphon.families.kit.token_ids import token_ids
+
+_WORD_START = "\u2581"
+_FIRST_CHINESE, _LAST_CHINESE = "\u4e00", "\u9fff"
+
+
+class VoxCPM2Tokenizer:
+    """A tokenizer; may be used from any thread. No text of a user is read as a special token."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True
+        self._tokenizer = tokenizer
+
+    @property
+    def size(self) -> int:
+        """Ids are below it."""
+        return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        ids = token_ids(self._tokenizer, text)
+        return [part for token in ids for part in self._words.get(token, (token,))]
+
+    @cached_property
+    def _words(self) -> dict[int, tuple[int, ...]]:
+        """The ids of the characters of every token that is several, all of them Chinese."""
+        words: dict[int, tuple[int, ...]] = {}
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        for name, number in vocabulary.items():
+            word = name.replace(_WORD_START, "")
+            is_split = len(word) > 1 and word in vocabulary and _is_chinese(word)
+            parts = tuple(vocabulary[each] for each in word if each in vocabulary)
+            if is_split and len(parts) == len(word):
+                words[number] = parts
+        return words
+
+
+def load_tokenizer(path: Path, vocab_size: int) -> VoxCPM2Tokenizer:
+    """Read the tokenizer of a checkpoint's directory.
+
+    Raises:
+        ModelLoadError: it is missing or broken, or has more ids than the model.
+    """
+    file = path / "tokenizer.json"
+    read: list[Tokenizer] = []
+    fault = fault_of(lambda: read.append(Tokenizer.from_str(file.read_text(encoding="utf-8"))))
+    if fault is not None:
+        raise ModelLoadError(f"{file}: cannot be read: {fault}") from fault
+    tokenizer = VoxCPM2Tokenizer(*read)
+    if tokenizer.size > vocab_size:
+        raise ModelLoadError(f"{file}: has {tokenizer.size} ids, the model {vocab_size}")
+    return tokenizer
+
+
+def _is_chinese(word: str) -> bool:
+    return all(_FIRST_CHINESE <= each <= _LAST_CHINESE for each in word)

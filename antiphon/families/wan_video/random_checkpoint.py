@@ -1,0 +1,108 @@
+"""Makes checkpoints of random weights in the official layout, for tests and measurements.
+
+They are loaded by diffusers as by us, so that both can be compared where no published weights are
+at hand. A seed gives the same weights on every machine.
+"""
+
+import string
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanTransformer3DModel
+from transformers import (
+    CLIPImageProcessorPil,
+    CLIPVisionConfig,
+    CLIPVisionModelWithProjection,
+    T5Tokenizer,
+    UMT5Config,
+    UMT5EncoderModel,
+)
+
+from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
+from antiphon.families.wan_video.config import IMAGE_PIPELINE
+from antiphon.families.wan_video.random_configs import SIZES, Layout, Size, WanRecipe, recipe
+from antiphon.nn.random_weights import Dtype, check_arguments
+
+_WORDS = "a the cat dog red blue runs sits on in of and with sun sea snow bright blurred static"
+
+
+def make_checkpoint(
+    path: Path,
+    *,
+    size: Size | str,
+    task: Layout | str = "t2v-2.1",
+    vocabulary: str = "byte",
+    seed: int = 0,
+    dtype: Dtype = "float32",
+    shards: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
+
+    Args:
+        path: the directory.
+        size: ``"tiny"`` runs in seconds on a CPU; ``"1.3b"``, ``"5b"`` and ``"14b"`` have the sizes
+            of the published ones, of those layouts that have them.
+        task: the layout: ``"t2v-2.1"``, ``"t2v-2.2-a14b"``, ``"ti2v-2.2-5b"``, ``"i2v-2.2-a14b"``
+            or ``"i2v-2.1"``.
+        vocabulary: ``"byte"``: letters and a few words.
+        seed: of all weights.
+        dtype: of all weights.
+        shards: files that the largest network is spread over.
+        progress: called with the bytes written so far and the bytes in all.
+
+    Raises:
+        ModelLoadError: an argument is none of these.
+    """
+    check_arguments(task=(task, tuple(SIZES)))
+    check_arguments(size=(size, SIZES[task]), vocabulary=(vocabulary, ("byte",)))
+    tokenizer = _tokenizer()
+    plan = recipe(cast(Layout, task), cast(Size, size), len(tokenizer))
+    pipeline = _pipeline(plan, tokenizer)
+    write_pipeline(path, pipeline, seed=seed, dtype=dtype, shards=shards, progress=progress)
+
+
+def _pipeline(plan: WanRecipe, tokenizer: Any) -> RandomPipeline:
+    networks: dict[str, Any] = {}
+    others = {"tokenizer": tokenizer, "scheduler": _scheduler(plan.flow_shift)}
+    with torch.device("meta"):
+        config = UMT5Config(feed_forward_proj="gated-gelu", **plan.text_encoder)
+        networks["text_encoder"] = UMT5EncoderModel(config)
+        networks["transformer"] = WanTransformer3DModel(**plan.transformer)
+        if plan.settings["boundary_ratio"] is not None:
+            networks["transformer_2"] = WanTransformer3DModel(**plan.transformer)
+        networks["vae"] = AutoencoderKLWan(**plan.vae)
+        if plan.clip is not None:
+            networks["image_encoder"] = CLIPVisionModelWithProjection(CLIPVisionConfig(**plan.clip))
+            side = plan.clip["image_size"]
+            others["image_processor"] = CLIPImageProcessorPil(size=side, crop_size=side)
+    optional = ["transformer_2"]
+    if plan.pipeline == IMAGE_PIPELINE:
+        optional += ["image_encoder", "image_processor"]
+    return RandomPipeline(
+        pipeline=plan.pipeline,
+        networks=networks,
+        others=others,
+        settings=plan.settings,
+        missing=[name for name in optional if name not in {*networks, *others}],
+    )
+
+
+def _tokenizer() -> Any:
+    """Return a tokenizer of letters and a few words."""
+    pieces = {"<pad>": 0.0, "</s>": 0.0, "<unk>": 0.0, "▁": -2.0}
+    pieces |= {f"▁{word}": -3.0 for word in _WORDS.split()}
+    pieces |= {letter: -6.0 for letter in string.printable if not letter.isspace()}
+    make: Any = T5Tokenizer
+    return make(vocab=list(pieces.items()), extra_ids=0)
+
+
+def _scheduler(flow_shift: float) -> Any:
+    return UniPCMultistepScheduler(
+        prediction_type="flow_prediction",
+        use_flow_sigmas=True,
+        num_train_timesteps=1000,
+        flow_shift=flow_shift,
+    )

@@ -1,0 +1,1 @@
+"""Drivers of the stage kinds: one engine each, behind one protocol."""

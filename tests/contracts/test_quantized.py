@@ -1,0 +1,63 @@
+"""Quantized checkpoints are refused by their method, at any level and in any layout."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.contracts.config_file import ConfigSection
+from antiphon.diffusion.model_index import ModelIndex
+from antiphon.errors import ModelLoadError
+
+AWQ = {"quantization_config": {"bits": 4, "quant_method": "awq"}}
+
+
+@pytest.mark.parametrize(
+    ("values", "method"),
+    [
+        (AWQ, "AWQ"),
+        ({"thinker_config": {"text_config": AWQ}}, "AWQ"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "GPTQ"),
+        ({"quantization_config": {"quant_method": "compressed-tensors"}}, "compressed-tensors"),
+        ({"quantization_config": {"load_in_4bit": True}}, "bitsandbytes"),
+        ({"quantization_config": {"bits": 3}}, "Quantized"),
+        ({"compression_config": {"quant_method": "compressed-tensors"}}, "compressed-tensors"),
+        ({"quantization": {"bits": 4, "group_size": 64}}, "MLX"),
+    ],
+)
+def test_the_method_and_the_next_step_are_named(
+    tmp_path: Path, values: dict[str, Any], method: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ModelLoadError, match=rf": {method} weights are not supported\. Use the"):
+        ConfigSection.read(tmp_path / "config.json")
+
+
+def test_plain_weights_are_not_taken_for_quantized(tmp_path: Path) -> None:
+    plain = {
+        "quantization_config": None,
+        "quantization": {"codebooks": 8},
+        "compression_config": {},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    assert ConfigSection.read(tmp_path / "config.json").values == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("quantize_config.json", "GPTQ"), ("hf_quant_config.json", "ModelOpt")]
+)
+def test_files_beside_the_configuration_count(tmp_path: Path, name: str, method: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(ModelLoadError, match=f"{method} weights"):
+        ConfigSection.read(tmp_path / "config.json")
+
+
+def test_each_component_of_a_pipeline_is_checked(tmp_path: Path) -> None:
+    index = {"_class_name": "X", "text_encoder": ["transformers", "Y"]}
+    (tmp_path / "model_index.json").write_text(json.dumps(index))
+    (tmp_path / "text_encoder").mkdir()
+    (tmp_path / "text_encoder" / "config.json").write_text(json.dumps(AWQ))
+    with pytest.raises(ModelLoadError, match="AWQ weights"):
+        ModelIndex.read(tmp_path)

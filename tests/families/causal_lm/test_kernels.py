@@ -1,0 +1,72 @@
+"""Steps by kernels: they compute what PyTorch lines do, and compile for a GPU that is not there."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from antiphon.contracts.chat_types import ChatSampling
+from antiphon.contracts.family import LoadContext
+from antiphon.engine.plan import Start
+from antiphon.families.causal_lm import random_configs
+from antiphon.families.causal_lm.prompt import CausalLMPrompter
+from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
+from antiphon.families.causal_lm.random_configs import Layout
+from antiphon.families.causal_lm.runner import load_runner
+from antiphon.nn import kernels
+from tests.engine.drive import Drive
+from tests.families.causal_lm.answers import answers, ask, greedy
+from tests.kernels import why_not_here
+from tests.nn.kernels.compiler import Compiler
+from tests.nn.kernels.test_compilation import compiler
+
+__all__ = ["compiler"]
+
+DRAWN = ChatSampling(temperature=1.1, top_p=0.9, top_k=40, repetition_penalty=1.1)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "they run here")
+@pytest.mark.parametrize("layout", ["qwen2", "qwen3"])
+def test_answers_are_those_of_pytorch_lines(
+    checkpoint_of: Callable[[Layout], Path],
+    layout: Layout,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context = LoadContext(checkpoint_of(layout), "cpu", "float32", 3)
+    prompter = CausalLMPrompter(context)
+    prompts = {
+        0: greedy(prompter, "Hello", max_tokens=6),
+        1: prompter.build(ask("Who is there?", sampling=DRAWN, max_tokens=6, num_logprobs=2), 4),
+    }
+    wanted = answers(load_runner(context, is_batched=True), prompts)
+    if torch.cuda.is_available():
+        context = replace(context, device="cuda")
+    else:  # in Triton's interpreter
+        monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    assert answers(load_runner(context, is_batched=True), prompts) == wanted
+
+
+@pytest.mark.slow  # it compiles
+@pytest.mark.filterwarnings("ignore")  # Triton tells of changes to come
+@pytest.mark.parametrize("layout", ["qwen2", "qwen3"])
+def test_a_step_of_full_size_heads_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout, request: pytest.FixtureRequest
+) -> None:
+    sizes = (896, 1024, 1, 7, 1, 128, 152064, False, 4096, 1e6)  # a share of 7B's heads
+    monkeypatch.setitem(random_configs._SIZES, "tiny", sizes)
+    make_checkpoint(tmp_path, task=layout)
+    context = LoadContext(tmp_path, "cpu", "bfloat16", 4)
+    prompter = CausalLMPrompter(context)
+    prompt = prompter.build(ask("Hello " * 20, sampling=DRAWN, num_logprobs=5), 1)
+    compiled: Compiler = request.getfixturevalue("compiler")  # not before: it fakes torch.empty
+    drive = Drive(load_runner(context, is_batched=True))
+    drive.step((0, 1), starts=[Start(0, prompt), Start(1, prompt)])
+    drive.step((0, 1))
+    expected = {"_attend_tile", "_decode", "_score_tokens", "_find_candidates", "_draw_candidate"}
+    assert expected | {"_end_token_step"} <= compiled.names
+    assert not compiled.too_large()

@@ -1,0 +1,173 @@
+"""Greedy answers against transformers, and what the engine promises beyond it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+
+from antiphon.contracts.chat_types import ChatSampling
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.token_frame import TokenFrame
+from antiphon.families.causal_lm.prompt import CausalLMPrompter
+from antiphon.families.causal_lm.random_configs import Layout
+from antiphon.families.causal_lm.runner import CausalLMRunner, load_runner
+from tests.families.causal_lm.answers import GREEDY, answers, ask, frames_of, greedy, ids_of
+from tests.families.causal_lm.official import official_thinker
+
+MAX_TOKENS = 24
+QUESTIONS = [f"Question {number}: " + "why? " * (number % 7) for number in range(50)]
+
+
+def official_of(path: Path, layout: Layout) -> Any:
+    if layout in ("omni", "omni_voice", "thinker"):
+        return official_thinker(path)
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(path, dtype="float32")
+
+
+def official_answer(official: Any, ids: tuple[int, ...]) -> list[int]:
+    """Return what transformers generates, without the token that ends it."""
+    read = torch.tensor([ids])
+    made = official.generate(
+        input_ids=read,
+        attention_mask=torch.ones_like(read),
+        max_new_tokens=MAX_TOKENS,
+        do_sample=False,
+        repetition_penalty=1.0,
+        eos_token_id=[258, 256],
+        pad_token_id=256,
+    )
+    answer: list[int] = made[0, len(ids) :].tolist()
+    return answer[:-1] if answer[-1] in (258, 256) else answer
+
+
+def assert_official(path: Path, layout: Layout, questions: list[str]) -> None:
+    context = LoadContext(path=path, device="cpu", dtype="float32", max_slots=len(questions))
+    prompter, official = CausalLMPrompter(context), official_of(path, layout)
+    prompts = dict(enumerate(greedy(prompter, each, max_tokens=MAX_TOKENS) for each in questions))
+    wanted = [official_answer(official, ids_of(each)) for each in prompts.values()]
+    assert len({token for each in wanted for token in each}) > 20, "there is not much to compare"
+    for is_batched in (False, True):
+        runner = load_runner(context, is_batched=is_batched)
+        assert [*answers(runner, prompts).values()] == wanted
+        assert answers(runner, {1: prompts[0]})[1] == wanted[0], "alone"
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_greedy_answers_are_those_that_transformers_generates(
+    checkpoint_of: Callable[[Layout], Path], layout: Layout
+) -> None:
+    assert_official(checkpoint_of(layout), layout, QUESTIONS[:4])
+
+
+@pytest.mark.slow  # transformers generates 250 answers, one by one
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_greedy_answers_to_fifty_questions(
+    checkpoint_of: Callable[[Layout], Path], layout: Layout
+) -> None:
+    assert_official(checkpoint_of(layout), layout, QUESTIONS)
+
+
+DRAWN = ChatSampling(
+    temperature=1.3, top_p=0.9, top_k=50, repetition_penalty=1.2, presence_penalty=0.4,
+    frequency_penalty=0.3, min_p=0.01, logit_bias={65: 2.0, 66: -3.0},
+)  # fmt: skip
+
+
+def test_answers_are_the_same_alone_in_company_and_resumed(
+    prompter: CausalLMPrompter, runner: CausalLMRunner
+) -> None:
+    prompt = prompter.build(ask("Hello", sampling=DRAWN, max_tokens=60, num_logprobs=2), 5)
+    wild = ChatSampling(temperature=2.0, top_p=1.0, top_k=0, repetition_penalty=1.0)
+    company = {
+        1: prompter.build(ask("Who is there", sampling=wild, max_tokens=30), 6),
+        2: prompt,
+        0: greedy(prompter, "Hi"),
+    }
+    together = frames_of(runner, company)[2]
+    alone = frames_of(runner, {0: prompt})[0]
+    np.testing.assert_array_equal(together, alone)
+    tokens = [int(frame[0]) for frame in alone]
+    assert len(set(tokens)) > 10
+    resumed = frames_of(runner, {1: prompt}, {1: tokens[:23]})[1]
+    np.testing.assert_array_equal(resumed[23:], alone[23:])
+    assert answers(runner, {0: replace(prompt, seed=6)})[0] != tokens
+
+
+def test_a_batch_resumes_with_the_same_tokens(
+    prompter: CausalLMPrompter, batched: CausalLMRunner
+) -> None:
+    prompt = prompter.build(ask("Hello", sampling=DRAWN, max_tokens=40), 5)
+    tokens = answers(batched, {0: prompt, 1: greedy(prompter, "Hi")})[0]
+    assert answers(batched, {3: prompt}, {3: tokens[:17]})[3] == tokens
+
+
+def test_logprobs_are_those_of_the_raw_distribution(
+    checkpoint: Path, prompter: CausalLMPrompter, runner: CausalLMRunner
+) -> None:
+    prompt = prompter.build(ask("Hello", sampling=DRAWN, max_tokens=12, num_logprobs=3), 5)
+    frames = [TokenFrame.of(frame) for frame in frames_of(runner, {0: prompt})[0]]
+    ids, tokens = ids_of(prompt), [frame.token for frame in frames]
+    official = official_of(checkpoint, "qwen3")
+    with torch.inference_mode():
+        logits = official(input_ids=torch.tensor([[*ids, *tokens]])).logits[0, len(ids) - 1 : -1]
+    wanted = logits.log_softmax(-1)
+    best = wanted.topk(3)
+    for frame, row, top, values in zip(frames, wanted, best.indices, best.values, strict=True):
+        assert frame.logprob == pytest.approx(float(row[frame.token]), abs=1e-4)
+        assert frame.top_tokens[:4].tolist() == [*top.tolist(), -1]
+        np.testing.assert_allclose(frame.top_logprobs[:3], values, atol=1e-4)
+        assert np.isnan(frame.top_logprobs[3:]).all()
+
+
+def test_without_logprobs_a_frame_tells_none(
+    prompter: CausalLMPrompter, runner: CausalLMRunner
+) -> None:
+    told = prompter.build(ask("Hello", sampling=GREEDY, max_tokens=3, num_logprobs=0), 5)
+    frames = frames_of(runner, {0: greedy(prompter, "Hi", max_tokens=3), 1: told})
+    silent, only = (TokenFrame.of(frames[slot][0]) for slot in (0, 1))
+    assert np.isnan(silent.logprob)
+    assert only.logprob < 0
+    for frame in (silent, only):
+        assert (frame.top_tokens == -1).all()
+
+
+def test_a_bias_decides_and_an_end_token_ends(
+    prompter: CausalLMPrompter, runner: CausalLMRunner
+) -> None:
+    def biased(token: int) -> list[int]:
+        sampling = replace(GREEDY, logit_bias={token: 1000.0})
+        prompt = prompter.build(ask("Hello", sampling=sampling, max_tokens=5), 5)
+        return answers(runner, {0: prompt})[0]
+
+    assert biased(65) == [65] * 5
+    assert biased(258) == []
+
+
+def test_penalties_are_those_of_transformers(
+    checkpoint: Path, prompter: CausalLMPrompter, runner: CausalLMRunner
+) -> None:
+    sampling = ChatSampling(temperature=0.0, repetition_penalty=1.7)
+    prompt = prompter.build(ask("Hello", sampling=sampling, max_tokens=30), 5)
+    official, ids = official_of(checkpoint, "qwen3"), torch.tensor([ids_of(prompt)])
+    made = official.generate(
+        input_ids=ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=30,
+        do_sample=False,
+        repetition_penalty=1.7,
+    )
+    assert answers(runner, {0: prompt})[0] == made[0, ids.shape[1] :].tolist()
+
+
+def test_blocks_of_an_earlier_turn_can_be_shared(prompter: CausalLMPrompter) -> None:
+    first = greedy(prompter, "Hello, how are you today?")
+    second = greedy(prompter, "Hello, how are you today?", "Fine.", "And now?")
+    assert first.num_positions == len(first.position_keys) == len(ids_of(first)) - 1
+    num_equal = len(first.position_keys)
+    assert second.position_keys[:num_equal] == first.position_keys

@@ -1,0 +1,24 @@
+"""Tiny checkpoints, made once."""
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.families.cosyvoice3.random_checkpoint import make_checkpoint
+from tests.families.cosyvoice3.oracle.cases import CHECKPOINT_SEED
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that speaks with voices of recordings only."""
+    path = tmp_path_factory.mktemp("cosyvoice3")
+    make_checkpoint(path, seed=CHECKPOINT_SEED)
+    return path
+
+
+@pytest.fixture(scope="session")
+def custom(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with a voice of its own."""
+    path = tmp_path_factory.mktemp("cosyvoice3-custom")
+    make_checkpoint(path, task="custom_voice")
+    return path

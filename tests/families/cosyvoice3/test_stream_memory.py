@@ -1,0 +1,48 @@
+"""As many requests run at once as there is memory for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from antiphon.contracts.family import LoadContext
+from antiphon.families.cosyvoice3 import stream_memory
+from antiphon.families.cosyvoice3.config import load_config
+from antiphon.families.cosyvoice3.random_checkpoint import make_checkpoint
+from antiphon.families.cosyvoice3.random_configs import SIZES
+from antiphon.families.cosyvoice3.stream_memory import slots_that_fit, stream_bytes
+
+CPU = torch.device("cpu")
+
+
+def test_a_stream_takes_what_its_cache_does(base: Path) -> None:
+    config = load_config(base).flow
+    assert stream_bytes(config, CPU) == 752 * 2 * 2 * 10 * 2 * 32 * 4
+    sizes = SIZES["0.5b"]
+    full = replace(
+        config,
+        num_layers=sizes.flow_layers,
+        num_heads=sizes.flow_heads,
+        head_dim=sizes.flow_head_dim,
+    )
+    assert stream_bytes(full, torch.device("cuda")) == pytest.approx(1.35e9, rel=0.01)
+
+
+def test_slots_are_fewer_where_memory_is_short(
+    base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = load_config(base).flow
+    size, context = stream_bytes(config, CPU), LoadContext(base, max_slots=5)
+    networks = sum(file.stat().st_size for file in base.glob("*.pt"))
+    for num_streams, wanted in ((100, 5), (3, 3), (0, 1)):
+        room = int((num_streams * size + 1.5 * networks) / 0.8) + 9
+        monkeypatch.setattr(stream_memory, "_memory_bytes", lambda device, room=room: room)
+        caplog.clear()
+        assert slots_that_fit(context, config, CPU) == wanted
+        assert bool(caplog.records) == (wanted < 5)
+
+
+def test_this_machine_has_room_for_a_tiny_one(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path)
+    assert slots_that_fit(LoadContext(tmp_path, max_slots=2), load_config(tmp_path).flow, CPU) == 2

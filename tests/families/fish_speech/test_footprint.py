@@ -1,0 +1,65 @@
+"""What a checkpoint takes, against what its tensors and its decoder's state really take."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
+from antiphon.families.fish_speech.codec_schema import codec_layout
+from antiphon.families.fish_speech.codec_weights import part_of, read_codec
+from antiphon.families.fish_speech.config import Layout, load_config
+from antiphon.families.fish_speech.footprint import (
+    decoder_flop,
+    footprint,
+    frame_products,
+    slot_numbers,
+)
+from antiphon.families.fish_speech.random_configs import CODEC, main_config
+from antiphon.families.fish_speech.random_tokenizer import write_s2_tokenizer
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of S2's published sizes, without weights."""
+    import json
+
+    path = tmp_path_factory.mktemp("s2-pro")
+    size = write_s2_tokenizer(path, 4096)
+    config = main_config("s2-pro", Layout.S2, size, "bfloat16")
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def test_the_published_model_is_as_large_as_it_is_said_to_be(published: Path) -> None:
+    found = footprint(published)
+    codec_bytes = 4 * 391e6
+    assert (found.weight_bytes - codec_bytes) / 2 == pytest.approx(4.6e9, rel=0.05)
+    assert found.position_bytes == 2 * 36 * 2 * 8 * 128
+    assert found.frames_per_s == pytest.approx(21.5, abs=0.1)
+
+
+def test_a_pass_of_the_fast_model_is_counted_for_each_codebook(
+    made: Callable[[str], Path],
+) -> None:
+    config = load_config(made("s1"))
+    names = [each.weight for each in frame_products(config)]
+    assert names.count("fast.head") == names.count("fast.0.qkv") == 9
+    assert names.count("slow.0.qkv") == names.count("projection") == 1
+
+
+def test_the_decoder_is_counted_as_it_is(made: Callable[[str], Path]) -> None:
+    path = made("s2")
+    sizes, tensors = read_codec(path, load_config(path))
+    decoder = load_decoder(part_of(tensors, *DECODER_PARTS, like=torch.empty(0)), sizes)
+    assert slot_numbers(sizes) == pytest.approx(decoder.row_size, rel=0.35)
+    count = FlopCounterMode(display=False)
+    with count:
+        decoder.decode_whole(torch.zeros(1, 10, 32, dtype=torch.int64))
+    counted = count.get_total_flops() / 32
+    assert decoder_flop(sizes, codec_layout(sizes)) == pytest.approx(counted, rel=0.1)
+    assert decoder_flop(CODEC["published"], codec_layout(CODEC["published"])) == pytest.approx(
+        6.76e9, rel=0.01
+    )

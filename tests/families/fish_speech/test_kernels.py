@@ -1,0 +1,81 @@
+"""Steps by kernels: they compute what PyTorch lines do, and compile for a GPU that is not there."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.types import Sampling
+from antiphon.engine.plan import Start
+from antiphon.families.fish_speech import random_configs
+from antiphon.families.fish_speech.random_checkpoint import make_checkpoint
+from antiphon.families.fish_speech.request import FRAME
+from antiphon.families.fish_speech.runner import load_runner
+from antiphon.nn import kernels
+from tests.engine.drive import Drive
+from tests.families.fish_speech.spoken import hear, made_prompt
+from tests.kernels import why_not_here
+from tests.nn.kernels.compiler import Compiler
+from tests.nn.kernels.test_compilation import compiler
+
+__all__ = ["compiler"]
+
+_IDS = np.array([1, 2, 3, FRAME, FRAME, 4, 5])
+_REFERENCE = np.arange(20).reshape(2, 10)
+# Of repeated codes each is drawn anew: with so few likely ones that is often.
+_NARROW = Sampling(temperature=0.7, top_k=3, top_p=0.9)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "they run here")
+@pytest.mark.parametrize("task", ["s2", "s1"])
+def test_frames_are_those_of_pytorch_lines(
+    made: Callable[[str], Path], task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = LoadContext(made(task), "cpu", "float32", 3)
+    prompts = {
+        0: made_prompt(_IDS, _REFERENCE, seed=1),
+        2: made_prompt(np.arange(5), seed=2, sampling=_NARROW),
+    }
+    wanted = hear(load_runner(context, is_batched=True, max_positions=64), prompts, max_frames=6)
+    if torch.cuda.is_available():
+        context = replace(context, device="cuda")
+    else:  # in Triton's interpreter
+        monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    runner = load_runner(context, is_batched=True, max_positions=64)
+    heard = hear(runner, prompts, max_frames=6)
+    assert {slot: each.codes for slot, each in heard.items()} == {
+        slot: each.codes for slot, each in wanted.items()
+    }
+
+
+@pytest.mark.slow  # it compiles
+@pytest.mark.filterwarnings("ignore")  # Triton tells of changes to come
+@pytest.mark.parametrize(("task", "size"), [("s2", "s2-pro"), ("s1", "s1-mini")])
+def test_a_step_of_published_widths_compiles(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    task: str,
+    size: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    sizes = random_configs._S2_PRO if size == "s2-pro" else random_configs._S1_MINI
+    fast = random_configs._S1_MINI_FAST
+    monkeypatch.setattr(random_configs, "_TINY", {**sizes, "n_layer": 1})
+    monkeypatch.setattr(random_configs, "_TINY_FAST", {**fast, "n_layer": 1})
+    monkeypatch.setattr(random_configs, "_SEMANTIC_CODES", {})
+    make_checkpoint(tmp_path, task=task)
+    context = LoadContext(tmp_path, "cpu", "bfloat16", 4)
+    prompt = made_prompt(np.arange(20))
+    compiled: Compiler = request.getfixturevalue("compiler")  # not before: it fakes torch.empty
+    drive = Drive(load_runner(context, is_batched=True, max_positions=256))
+    drive.step((0, 1), starts=[Start(0, prompt), Start(1, prompt)])
+    drive.step((0, 1))
+    assert {"_draw", "_noise", "_begin"} <= compiled.names
+    assert not compiled.too_large()

@@ -1,0 +1,57 @@
+"""The prior's kernels compile for a GPU that is not there, with heads and codebook of full size."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from antiphon.contracts.family import LoadContext
+from antiphon.engine.plan import Start
+from antiphon.families.glm_image import random_configs
+from antiphon.families.glm_image.prior import load_prior
+from antiphon.families.glm_image.prompt import GlmImagePrompter
+from antiphon.families.glm_image.random_checkpoint import make_checkpoint
+from tests.engine.drive import Drive
+from tests.families.glm_image.priors import ask
+from tests.nn.kernels.compiler import Compiler
+from tests.nn.kernels.test_compilation import compiler
+
+__all__ = ["compiler"]
+
+
+@pytest.fixture
+def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkpoint with the published heads and codebook, and little else."""
+    narrow = random_configs.prior_config
+
+    def prior_config(*arguments: Any) -> dict[str, Any]:
+        config = narrow(*arguments)
+        text = config["text_config"]
+        text |= {"num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128}
+        text["rope_parameters"]["mrope_section"] = [8, 12, 12]
+        return config
+
+    monkeypatch.setattr(random_configs, "prior_config", prior_config)
+    monkeypatch.setattr(random_configs, "num_codes", lambda size: 16384)
+    monkeypatch.setattr(random_configs, "num_image_ids", lambda size: 16512)
+    make_checkpoint(tmp_path, size="tiny")
+    return tmp_path
+
+
+@pytest.mark.slow  # it compiles
+@pytest.mark.filterwarnings("ignore")  # Triton tells of changes to come
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("is_deterministic", [False, True])
+def test_a_step_compiles(
+    wide: Path, dtype: str, is_deterministic: bool, request: pytest.FixtureRequest
+) -> None:
+    context = LoadContext(wide, "cpu", dtype, 4, is_deterministic=is_deterministic)
+    prompt = GlmImagePrompter(context).build(ask("a cat " * 20), 1)
+    compiled: Compiler = request.getfixturevalue("compiler")  # not before: it fakes torch.empty
+    drive = Drive(load_prior(context, is_batched=True))
+    drive.step((0, 1), starts=[Start(0, prompt), Start(1, prompt)])
+    drive.step((0, 1))
+    assert {"_attend_tile", "_decode", "_draw", "_noise", "_keep_token"} <= compiled.names
+    assert not compiled.too_large()

@@ -1,0 +1,140 @@
+"""A request that loses its slot and comes back sounds as if it had kept it, to the last bit."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from antiphon.codec.fused_runner import FusedRunner
+from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling
+from antiphon.engine.core import EngineCore
+from antiphon.engine.plan import StepPlan
+from antiphon.engine.request import EngineRequest
+from antiphon.families.qwen3_tts.bench_spec import make_endless
+from antiphon.families.qwen3_tts.codec_stage import load_codec
+from antiphon.families.qwen3_tts.config import CheckpointTask
+from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.runner import load_runner
+from tests.families.qwen3_tts.lm import DRAWN, made_prompt
+
+NUM_SLOTS = 4
+MAX_POSITIONS = 128
+MAX_FRAMES = 70
+ROOM = 2**30
+"""More memory than all requests together need."""
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, needs_gpu])]
+
+
+@pytest.fixture(scope="module")
+def endless(checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that practically never says that it is done."""
+    path = tmp_path_factory.mktemp("endless")
+    shutil.copytree(checkpoint("tiny", CheckpointTask.BASE), path, dirs_exist_ok=True)
+    make_endless(path)
+    return path
+
+
+class NotingRunner(FusedRunner):
+    """Notes how many frames each request had, and how many of them were heard, that came back."""
+
+    resumed: list[tuple[int, int]]
+
+    def launch(self, plan: StepPlan) -> object:  # type: ignore[override]
+        self.resumed += [
+            (len(each.frames), each.num_frames_decoded) for each in plan.starts if each.frames
+        ]
+        return super().launch(plan)
+
+
+def loaded(path: Path, device: str, cache_bytes: int) -> NotingRunner:
+    """Load model and codec; on a GPU in the types that are used there, and deterministic."""
+    dtype = "float32" if device == "cpu" else "bfloat16"
+    context = LoadContext(path, device, dtype, NUM_SLOTS, is_deterministic=device != "cpu")
+    runner = load_runner(context, max_positions=MAX_POSITIONS, cache_bytes=cache_bytes)
+    noting = NotingRunner(runner, load_codec(context))
+    noting.resumed = []
+    return noting
+
+
+@dataclass(slots=True)
+class Heard:
+    chunks: list[Samples]
+    reason: str | None = None
+
+    @property
+    def samples(self) -> Samples:
+        return np.concatenate(self.chunks)
+
+
+def speak(runner: FusedRunner, prompts: Sequence[Prompt]) -> list[Heard]:
+    """Speak all prompts at once, to listeners who take everything as it comes."""
+    core = EngineCore(runner)
+    heard = {str(number): Heard([]) for number in range(len(prompts))}
+    for name, prompt in zip(heard, prompts, strict=True):
+        core.scheduler.add(EngineRequest(name, prompt))
+    while core.has_work:
+        for name, event in core.step():
+            if isinstance(event, AudioChunk):
+                heard[name].chunks.append(event.samples)
+                core.scheduler.read(name, event.num_frames)
+            elif isinstance(event, Ended):
+                heard[name].reason = event.reason
+        core.wake()
+    core.scheduler.check_integrity()
+    return [*heard.values()]
+
+
+def prompts_of(path: Path) -> list[Prompt]:
+    """Return prompts of all layouts: their lengths lie beside and between the borders of blocks."""
+    config = load_config(path)
+    sampling: Sampling = replace(DRAWN, max_frames=MAX_FRAMES)
+    return [
+        made_prompt(config, seed=1, sampling=sampling),
+        made_prompt(config, seed=2, num_tokens=30, streams_text=False, sampling=sampling),
+        made_prompt(config, seed=3, num_reference_frames=20, sampling=sampling),
+        made_prompt(config, seed=4, num_reference_frames=0, num_tokens=3, sampling=sampling),
+        made_prompt(config, seed=5, num_reference_frames=7, num_tokens=19, sampling=sampling),
+    ]
+
+
+def with_context(prompt: Prompt) -> Prompt:
+    return replace(prompt, context_frames=prompt.data.reference)
+
+
+@pytest.mark.slow  # minutes of audio on a CPU, again and again
+@pytest.mark.parametrize("device", DEVICES)
+def test_preempted_and_resumed_equals_undisturbed(endless: Path, device: str) -> None:
+    prompts = [with_context(each) for each in prompts_of(endless)]
+    roomy = loaded(endless, device, ROOM)
+    alone = [speak(roomy, [prompt])[0] for prompt in prompts]
+    assert not roomy.resumed
+    roomy.close()
+    scarce = loaded(endless, device, 1)  # as many blocks as one request may take
+    together = speak(scarce, prompts)
+    assert len(scarce.resumed) >= 3, "there was room for all, so this has tested nothing"
+    assert any(num_heard > 1 for _, num_heard in scarce.resumed)
+    assert any(num_made > 16 for num_made, _ in scarce.resumed)
+    scarce.close()
+    for one, other in zip(together, alone, strict=True):
+        assert len(other.samples) > 1920 * 20
+        np.testing.assert_array_equal(one.samples, other.samples)
+        assert one.reason == other.reason
+
+
+@pytest.mark.slow  # minutes of audio on a CPU, again and again
+@pytest.mark.parametrize("device", DEVICES)
+def test_company_changes_nothing_either(endless: Path, device: str) -> None:
+    prompts = [with_context(each) for each in prompts_of(endless)]
+    runner = loaded(endless, device, ROOM)
+    together = speak(runner, prompts)
+    for one, prompt in zip(together, prompts, strict=True):
+        np.testing.assert_array_equal(one.samples, speak(runner, [prompt])[0].samples)
+    runner.close()

@@ -1,0 +1,176 @@
+"""Images are those of diffusers' own pipeline, alone and in company."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import QwenImagePipeline
+
+from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
+from antiphon.families.qwen_image import denoiser
+from antiphon.families.qwen_image.checkpoint import (
+    MAX_SEQUENCE_LENGTH,
+    NUM_DROPPED_TOKENS,
+    TEMPLATE,
+)
+from tests.drawing import Stages, by_diffusers
+
+NAME = "qwen_image"
+
+
+@pytest.fixture(scope="module")
+def path(drawing_checkpoint: Callable[..., Path]) -> Path:
+    return drawing_checkpoint(NAME)
+
+
+@pytest.fixture
+def stages(path: Path) -> Stages:
+    return Stages(NAME, path)
+
+
+@pytest.fixture(scope="module")
+def pipeline(path: Path) -> Any:
+    return QwenImagePipeline.from_pretrained(str(path))
+
+
+def request(
+    negative: str | None = "dogs", scale: float = 4.0, steps: int = 2, **more: Any
+) -> ImageRequest:
+    parameters = DiffusionParameters(num_inference_steps=steps, true_cfg_scale=scale)
+    size = {"width": 64, "height": 32}
+    return ImageRequest(
+        **{"prompt": "a red cat", **size, **more}, negative_prompt=negative, parameters=parameters
+    )
+
+
+@pytest.mark.parametrize(
+    ("negative", "scale", "width", "height", "steps"),
+    [
+        (None, 4.0, 64, 32, 2),
+        ("dogs", 4.0, 32, 48, 3),
+        ("", 2.5, 16, 16, 2),
+        ("dogs", 1.0, 64, 32, 2),
+    ],
+    ids=["no negative prompt", "guided", "an empty negative prompt", "a scale of 1"],
+)
+def test_an_image_is_that_of_diffusers(
+    stages: Stages,
+    pipeline: Any,
+    negative: str | None,
+    scale: float,
+    width: int,
+    height: int,
+    steps: int,
+) -> None:
+    ours = stages.draw(request(negative, scale, steps, width=width, height=height), 5)
+    theirs = by_diffusers(
+        pipeline,
+        "a red cat",
+        5,
+        negative_prompt=negative,
+        true_cfg_scale=scale,
+        width=width,
+        height=height,
+        num_inference_steps=steps,
+    )
+    np.testing.assert_array_equal(ours, theirs)
+    assert ours.std() > 1, "it shows something"
+
+
+def test_tokens_are_counted_in_the_pipeline_s_template(pipeline: Any) -> None:
+    assert pipeline.prompt_template_encode == TEMPLATE
+    assert pipeline.prompt_template_encode_start_idx == NUM_DROPPED_TOKENS
+    assert pipeline.tokenizer_max_length == MAX_SEQUENCE_LENGTH
+
+
+def test_an_image_is_that_of_diffusers_in_bfloat16_too(path: Path) -> None:
+    """Between stages all values are float32, which changes none of them."""
+    pipeline = QwenImagePipeline.from_pretrained(str(path), dtype=torch.bfloat16)
+    theirs = by_diffusers(
+        pipeline,
+        "a red cat",
+        5,
+        negative_prompt="dogs",
+        true_cfg_scale=3.0,
+        width=32,
+        height=32,
+        num_inference_steps=2,
+    )
+    asked = request("dogs", 3.0, width=32, height=32)
+    ours = Stages(NAME, path, dtype="bfloat16").draw(asked, 5)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_seed_prompt_and_guidance_matter(stages: Stages) -> None:
+    images = [
+        stages.draw(request(), 0),
+        stages.draw(request(), 1),
+        stages.draw(request(prompt="a blue cat"), 0),
+        stages.draw(request("cats"), 0),
+        stages.draw(request(scale=3.0), 0),
+        stages.draw(request(None), 0),
+    ]
+    for index, one in enumerate(images):
+        assert all((one != other).any() for other in images[:index])
+
+
+@pytest.mark.parametrize("negatives", [(None, None), ("dogs", "many white dogs")])
+@pytest.mark.parametrize("num_masked", [denoiser.MAX_MASKED_POSITIONS, 0], ids=["masked", "apart"])
+def test_texts_of_different_lengths_are_stepped_together(
+    stages: Stages,
+    negatives: tuple[str | None, str | None],
+    num_masked: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(denoiser, "MAX_MASKED_POSITIONS", num_masked)
+    requests = [
+        request(negatives[0], prompt="a cat"),
+        request(negatives[1], prompt="a large red cat on a sofa"),
+        request(negatives[0], prompt="a dog"),  # as long as the first
+    ]
+    alone = [stages.draw(each, seed) for seed, each in enumerate(requests)]
+    states = [stages.begin(each, seed) for seed, each in enumerate(requests)]
+    lengths = {state.inputs["prompt_embeds"].shape[1] for state in states}
+    assert len(lengths) == 2
+    stages.batched()
+    for one, other in zip(alone, stages.step_all(states), strict=True):
+        np.testing.assert_allclose(one.astype(int), other.astype(int), atol=1)
+
+
+def test_requests_at_different_steps_are_stepped_together(stages: Stages) -> None:
+    ahead, behind = (stages.begin(request(steps=steps), steps) for steps in (3, 2))
+    stages.denoiser.step([ahead])
+    stages.batched()
+    together = stages.step_all([behind, ahead])
+    assert (ahead.step, behind.step) == (3, 2)
+    for image, steps in zip(together, (2, 3), strict=True):
+        alone = stages.draw(request(steps=steps), steps)
+        np.testing.assert_allclose(image.astype(int), alone.astype(int), atol=1)
+
+
+def test_previews_come_closer_to_the_image(stages: Stages) -> None:
+    state = stages.begin(request(steps=6), 3)
+    shown = []
+    for _ in range(6):
+        stages.denoiser.step([state])
+        shown.append(stages.denoiser.preview(state).data)
+    final = stages.denoiser.finish(state).data
+    distances = [float(np.abs(each - final).mean()) for each in shown]
+    assert distances[-1] < 1e-5, "the last estimate is the result"
+    assert distances[-2] < distances[0]
+    pixels = stages.decoded(state.prompt, stages.denoiser.preview(state))
+    assert pixels.shape == (32, 64, 3)
+
+
+def test_embeddings_are_held_exactly_by_arrays(path: Path) -> None:
+    stages = Stages(NAME, path, dtype="bfloat16")
+    prompt = stages.prompter.build(request(), 0)
+    (embeddings,) = stages.text_encoder.generate(prompt)
+    for array in embeddings.data.values():  # type: ignore[union-attr]
+        assert array.dtype == np.float32
+        assert torch.equal(torch.tensor(array).bfloat16().float(), torch.tensor(array))
+    state = stages.denoiser.begin(prompt, embeddings)  # type: ignore[arg-type]
+    assert state.latents.dtype == torch.bfloat16

@@ -1,0 +1,358 @@
+"""What every family owes its users, on each: exact, repeatable, cleanly cancelled.
+
+Wrong requests to a name share one model: `parametrize` runs a name's tests one after another
+(``scope="module"``). Other tests load their own: one that has learned on a busy machine how slow
+that is refuses listeners.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.contracts.prompt import LateText, Piece
+from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling, SpeechRequest
+from antiphon.errors import InvalidRequestError
+from antiphon.families.registry import FAMILIES, families
+from antiphon.offline import Audio, collect
+from antiphon.pipeline.speech.model import SPEECH, SpeechModel
+from antiphon.pipeline.speech.service import Speech
+from antiphon.stages.base import StageRequest
+
+T = TypeVar("T")
+SPEAKING = [family for family in families() if SPEECH in family.tasks]
+LAYOUTS: dict[str, Callable[[Path], None]] = {
+    f"{family.name}-{layout}": make
+    for family in SPEAKING
+    if (Path(__file__).parent / family.name / "layouts.py").exists()
+    for layout, make in import_module(f"tests.families.{family.name}.layouts").LAYOUTS.items()
+}
+"""Makers of checkpoints in layouts that their families' own makers do not write."""
+NAMES = [*(family.name for family in SPEAKING), *LAYOUTS]
+READY = [family.name for family in SPEAKING if not family.needs_checkpoint]
+IN_STAGES = [family.name for family in SPEAKING if len(family.tasks[SPEECH].pipeline) > 1]
+SLOW = pytest.mark.slow  # neural networks, many times over; their own tests have it in small
+
+
+def slow_unless_ready(names: Sequence[str]) -> list[Any]:
+    return [name if name in READY else pytest.param(name, marks=SLOW) for name in names]
+
+
+TEXT = "Hello there. How are you?"
+MAX_FRAMES = 24
+"""Random weights seldom say that they are done; the others are done before."""
+
+made: dict[str, Path] = {}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _random_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Make a small checkpoint of random weights for every family that needs one."""
+    for family in SPEAKING:
+        if family.needs_checkpoint:
+            assert family.checkpoint_maker is not None, "without one it cannot be tested"
+            made[family.name] = tmp_path_factory.mktemp(family.name)
+            family.checkpoint_maker.resolve()(made[family.name], size="tiny", task="custom_voice")
+    for name, make in LAYOUTS.items():
+        made[name] = tmp_path_factory.mktemp(name)
+        make(made[name])
+
+
+async def load(name: str, is_colocated: bool) -> Speech:
+    source = str(made[name]) if name in made else name
+    settings = ModelSettings(
+        source=source,
+        device="cpu",
+        decoder_device=None if is_colocated else "cpu",
+        max_slots=8,
+        trust_remote_code=True,  # ours: written by the makers of checkpoints
+    )
+    model = await SpeechModel.load(settings)
+    return Speech({model.name: model}, SpeechSettings())
+
+
+class LoadedModels:
+    """The models of one name, which some of its tests share, in one event loop."""
+
+    def __init__(self) -> None:
+        self._name = ""
+        self._speeches: dict[bool, Speech] = {}
+        self._runner = asyncio.Runner()
+
+    def run(
+        self, name: str, is_colocated: bool, body: Callable[[Speech], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Run a test's body on a model that is loaded if it is not yet; others are closed."""
+        if name != self._name:
+            self.drop()
+            self._name = name
+        if is_colocated not in self._speeches:
+            self._speeches[is_colocated] = self._runner.run(load(name, is_colocated))
+        speech = self._speeches[is_colocated]
+        result = self._runner.run(body(speech))
+        assert speech.model(None).fabric.num_open == 0
+        return result
+
+    def drop(self) -> None:
+        while self._speeches:
+            _, speech = self._speeches.popitem()
+            model = speech.model(None)
+            speech.close()
+            self._runner.run(model.close())
+
+    def close(self) -> None:
+        self.drop()
+        self._runner.close()
+
+
+loaded_models = LoadedModels()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _close_models() -> Generator[None, None, None]:
+    yield
+    loaded_models.close()
+
+
+def on(
+    name: str,
+    body: Callable[[Speech], Coroutine[Any, Any, T]],
+    *,
+    is_colocated: bool = True,
+    is_fresh: bool = True,
+) -> T:
+    if is_fresh:
+        loaded_models.drop()
+    return loaded_models.run(name, is_colocated, body)
+
+
+def ask(text: str = TEXT, seed: int = 1, **more: Any) -> SpeechRequest:
+    return SpeechRequest(text, seed=seed, sampling=Sampling(max_frames=MAX_FRAMES), **more)
+
+
+async def say(speech: Speech, text: str = TEXT, seed: int = 1, **more: Any) -> Audio:
+    return await collect(speech.stream(ask(text, seed, **more)))
+
+
+def assert_same(one: Samples, other: Samples) -> None:
+    """Assert equality to the last bit, though chunks are as long as the listeners' clocks want."""
+    np.testing.assert_array_equal(one, other)
+
+
+async def say_late(model: SpeechModel, parts: Iterable[str]) -> Samples:
+    """Speak a text that arrives in parts, each when the one before has had its turn."""
+    assert isinstance(model.prompter, LateText)
+    sampling = replace(model.task.sampling, max_frames=MAX_FRAMES)
+    request = replace(ask(""), sampling=sampling)
+    prompt, feed = model.prompter.open(request, model.capabilities.voices[0], 1)
+
+    async def pieces() -> AsyncGenerator[Piece, None]:
+        for part in parts:
+            if (piece := feed.push(part)) is not None:
+                yield piece
+            await asyncio.sleep(0)
+        yield feed.close()
+
+    chunks = []
+    async with aclosing(model.open(StageRequest("late", prompt), pieces())) as items:
+        async for item in items:
+            if isinstance(item, AudioChunk):
+                chunks.append(item.samples)
+    return np.concatenate(chunks)
+
+
+def test_every_registry_line_names_its_own_family() -> None:
+    assert [family.name for family in families()] == list(FAMILIES)
+
+
+@pytest.mark.parametrize("name", NAMES, scope="module")
+def test_a_stream_is_chunks_then_one_end(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        events = [event async for event in speech.stream(ask())]
+        *chunks, ended = events
+        assert chunks
+        assert all(isinstance(chunk, AudioChunk) for chunk in chunks)
+        assert isinstance(ended, Ended)
+        assert ended.reason in ("stop", "length")
+        assert ended.usage.input_tokens > 0
+        assert ended.usage.output_tokens > 0
+        native_hz = speech.model(None).capabilities.sample_rate_hz
+        for chunk in chunks:
+            assert isinstance(chunk, AudioChunk)
+            assert chunk.samples.dtype == np.float32
+            assert chunk.samples.ndim == 1
+            assert np.isfinite(chunk.samples).all()
+            assert chunk.sample_rate_hz == native_hz
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", NAMES, scope="module")
+def test_seed_repeats_and_another_seed_differs(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        first, again, other = [await say(speech, seed=seed) for seed in (1, 1, 2)]
+        assert_same(first.samples, again.samples)
+        assert not np.array_equal(first.samples, other.samples)
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", slow_unless_ready(NAMES), scope="module")
+def test_alone_equals_in_a_crowd(name: str) -> None:
+    texts = [f"Sentence {n} is here, and then it ends." for n in range(6)]
+
+    async def body(speech: Speech) -> None:
+        crowd = await asyncio.gather(*(say(speech, text, seed=n) for n, text in enumerate(texts)))
+        for n, (text, together) in enumerate(zip(texts, crowd, strict=True)):
+            alone = await say(speech, text, seed=n)
+            assert_same(alone.samples, together.samples)
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", NAMES, scope="module")
+def test_a_listener_and_a_whole_file_get_the_same(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        live, whole = await asyncio.gather(say(speech), say(speech, is_live=False))
+        assert_same(live.samples, whole.samples)
+        assert live.usage == whole.usage
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", slow_unless_ready(IN_STAGES), scope="module")
+def test_stages_together_equal_stages_apart(name: str) -> None:
+    async def body(speech: Speech) -> list[Audio]:
+        return await asyncio.gather(*(say(speech, seed=seed) for seed in range(4)))
+
+    together, apart = (on(name, body, is_colocated=each) for each in (True, False))
+    for one, other in zip(together, apart, strict=True):
+        assert_same(one.samples, other.samples)
+        assert (one.usage, one.finish_reason) == (other.usage, other.finish_reason)
+
+
+@pytest.mark.parametrize("is_colocated", [True, False], ids=["together", "apart"])
+@pytest.mark.parametrize("name", IN_STAGES, scope="module")
+def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: bool) -> None:
+    async def body(speech: Speech) -> None:
+        model = speech.model(None)
+        if not isinstance(model.prompter, LateText):
+            assert not model.capabilities.late_text
+            pytest.skip("the model reads its text before it speaks")
+        at_once, in_words, in_letters = [
+            await say_late(model, parts) for parts in ([TEXT], re.split("( )", TEXT), [*TEXT])
+        ]
+        assert len(at_once) > 0
+        assert_same(at_once, in_words)
+        assert_same(at_once, in_letters)
+        assert model.fabric.num_open == 0
+
+    on(name, body, is_colocated=is_colocated)
+
+
+@pytest.mark.parametrize(
+    "is_colocated",
+    # Slow: all models once more, their stages with engines of their own.
+    [True, pytest.param(False, marks=SLOW)],
+    ids=["together", "apart"],
+)
+@pytest.mark.parametrize("name", NAMES, scope="module")
+def test_leaving_early_frees_everything(name: str, is_colocated: bool) -> None:
+    async def body(speech: Speech) -> None:
+        for _ in range(3):
+            async with aclosing(speech.stream(ask(TEXT * 20))) as events:
+                assert isinstance(await anext(events), AudioChunk)
+            assert speech.model(None).fabric.num_open == 0
+        task = asyncio.create_task(say(speech, TEXT * 50))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.wait([task])
+        assert speech.model(None).fabric.num_open == 0
+        assert (await say(speech)).duration_s > 0.1
+
+    on(name, body, is_colocated=is_colocated)
+
+
+@pytest.mark.parametrize("name", READY, scope="module")
+def test_long_text_is_spoken_to_its_end(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        limit = speech.model(None).capabilities.max_segment_characters
+        many = "A short line. " * (2 * limit // 14 + 2)
+        short, long = [
+            await collect(speech.stream(SpeechRequest(text, seed=1)))
+            for text in ("A short line.", many)
+        ]
+        assert short.finish_reason == long.finish_reason == "stop"
+        num_lines = many.count("line")
+        assert long.duration_s == pytest.approx(short.duration_s * num_lines, rel=0.25)
+
+    on(name, body)
+
+
+@pytest.mark.slow  # each voice in each language
+@pytest.mark.parametrize("name", NAMES, scope="module")
+def test_every_declared_voice_and_language_speaks(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        capabilities = speech.model(None).capabilities
+        for voice in capabilities.voices:
+            assert (await say(speech, voice=voice.id.upper())).duration_s > 0.1
+        for language in capabilities.languages:
+            assert (await say(speech, language=language.title())).duration_s > 0.1
+        default = await say(speech)
+        named = await say(speech, voice=capabilities.voices[0].id)
+        assert_same(default.samples, named.samples)
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", NAMES, scope="module")
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": " \n"}, "input"),
+        ({"input": "a" * 100_001}, "input"),
+        ({"voice": "nobody"}, "voice"),
+        ({"model": "nothing"}, "model"),
+        ({"language": "klingon"}, "language"),
+        ({"speed": 5.0}, "speed"),
+        ({"speed": float("nan")}, "speed"),
+        ({"sample_rate_hz": 100}, "sample_rate"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_wrong_requests_name_their_field(name: str, fields: dict[str, Any], param: str) -> None:
+    async def body(speech: Speech) -> None:
+        request = replace(ask(), **fields)
+        with pytest.raises(InvalidRequestError) as caught:
+            await collect(speech.stream(request))
+        assert caught.value.param == param
+
+    on(name, body, is_fresh=False)
+
+
+@pytest.mark.parametrize("name", NAMES, scope="module")
+@pytest.mark.parametrize(
+    ("speed", "rate_hz"),
+    [
+        (1.5, 16000),
+        pytest.param(0.5, 24000, marks=pytest.mark.slow),  # more of the same
+        pytest.param(1.0, 44100, marks=pytest.mark.slow),
+    ],
+)
+def test_speed_and_rate_change_the_length_as_told(name: str, speed: float, rate_hz: int) -> None:
+    async def body(speech: Speech) -> None:
+        plain = await say(speech)
+        changed = await say(speech, speed=speed, sample_rate_hz=rate_hz)
+        assert changed.sample_rate_hz == rate_hz
+        assert changed.duration_s == pytest.approx(plain.duration_s / speed, rel=0.02, abs=0.05)
+        assert changed.usage == plain.usage
+
+    on(name, body)

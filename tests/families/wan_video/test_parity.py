@@ -1,0 +1,170 @@
+"""Videos are those of diffusers' own pipelines, to the last bit, and depend on all that is said."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from antiphon.config import ModelSettings
+from antiphon.contracts.picture_types import DiffusionParameters, Progress, Video, VideoRequest
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Ended, new_request_id
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.stages.base import StageItem, StageRequest
+from tests.families.wan_video.conftest import WanCheckpoint
+from tests.families.wan_video.official import SEED, official_video, small_request, some_image
+
+DEADLINE_S = 120
+
+
+def on_task(path: Path, body: Callable[[LoadedTask], Awaitable[None]]) -> None:
+    async def main() -> None:
+        loaded = await LoadedTask.load(ModelSettings(source=str(path), device="cpu"), "video")
+        async with asyncio.timeout(DEADLINE_S):
+            await body(loaded)
+        assert loaded.status.num_open == 0
+        await loaded.close()
+
+    asyncio.run(main())
+
+
+async def items_of(loaded: LoadedTask, prompt: Prompt) -> list[StageItem]:
+    async with aclosing(loaded.open(StageRequest(new_request_id(), prompt))) as items:
+        return [item async for item in items]
+
+
+async def made(loaded: LoadedTask, request: VideoRequest, seed: int = SEED) -> NDArray[np.uint8]:
+    *_, video, ended = await items_of(loaded, loaded.prompter.build(request, seed))
+    assert isinstance(video, Video)
+    assert video.fps == request.fps
+    assert ended == Ended("stop")
+    return video.frames
+
+
+def taking_long(*values: object) -> Any:
+    """Parameters of a layout that two others stand for where time is short."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("layout", "with_image"),
+    [
+        taking_long("t2v-2.1", False),
+        ("t2v-2.2-a14b", False),
+        taking_long("ti2v-2.2-5b", False),
+        ("ti2v-2.2-5b", True),
+        taking_long("i2v-2.2-a14b", True),
+        taking_long("i2v-2.1", True),
+    ],
+)
+def test_a_video_is_that_of_diffusers(wan: WanCheckpoint, layout: str, with_image: bool) -> None:
+    request = small_request(layout, image=some_image() if with_image else None)
+    path = wan(layout)
+
+    async def body(loaded: LoadedTask) -> None:
+        frames = await made(loaded, request)
+        assert frames.shape == (5, request.height, request.width, 3)
+        np.testing.assert_array_equal(frames, official_video(path, request))
+
+    on_task(path, body)
+
+
+@pytest.mark.slow  # ten videos
+def test_what_a_request_says_changes_the_video(wan: WanCheckpoint) -> None:
+    request = small_request("t2v-2.2-a14b")
+    given = request.parameters
+
+    async def body(loaded: LoadedTask) -> None:
+        plain = await made(loaded, request)
+        np.testing.assert_array_equal(await made(loaded, request), plain)
+        assert (await made(loaded, request, seed=6) != plain).any()
+        for changed in (
+            replace(request, prompt="the sea"),
+            replace(request, negative_prompt="static"),
+            replace(request, parameters=replace(given, guidance_scale=1.0)),
+            replace(request, parameters=replace(given, guidance_scale_2=1.0)),
+            replace(request, parameters=replace(given, boundary_ratio=0.5)),
+            replace(request, parameters=replace(given, flow_shift=5.0)),
+            replace(request, parameters=replace(given, num_inference_steps=4)),
+        ):
+            assert (await made(loaded, changed) != plain).any()
+
+    on_task(wan("t2v-2.2-a14b"), body)
+
+
+def test_what_is_left_out_is_as_diffusers_would_have_it(wan: WanCheckpoint) -> None:
+    """No negative prompt is an empty one; without guidance, one is not read."""
+    path = wan("t2v-2.1")
+    few = DiffusionParameters(num_inference_steps=2)
+    request = small_request("t2v-2.1", negative_prompt=None, parameters=few)
+    unguided = replace(request, parameters=replace(few, guidance_scale=1.0))
+
+    async def body(loaded: LoadedTask) -> None:
+        complete = replace(
+            request, parameters=few.with_defaults(DiffusionParameters(guidance_scale=5))
+        )
+        np.testing.assert_array_equal(await made(loaded, request), official_video(path, complete))
+        frames = await made(loaded, unguided)
+        np.testing.assert_array_equal(frames, official_video(path, unguided))
+        np.testing.assert_array_equal(
+            await made(loaded, replace(unguided, negative_prompt="static")), frames
+        )
+
+    on_task(path, body)
+
+
+def test_a_request_is_the_same_in_company(wan: WanCheckpoint) -> None:
+    """Others of its shape, of other steps, of another shape, and one that leaves midway."""
+    request = small_request("ti2v-2.2-5b")
+    few = replace(request.parameters, num_inference_steps=2)
+    others = (
+        replace(request, parameters=few),
+        replace(request, image=some_image()),
+        replace(request, width=64),
+        replace(request, negative_prompt=None),
+    )
+
+    async def leave(loaded: LoadedTask) -> None:
+        prompt = loaded.prompter.build(request, 8)
+        async with aclosing(loaded.open(StageRequest(new_request_id(), prompt))) as items:
+            async for item in items:
+                if isinstance(item, Progress):
+                    return
+
+    async def body(loaded: LoadedTask) -> None:
+        alone = await made(loaded, request)
+        together, *_ = await asyncio.gather(
+            made(loaded, request),
+            *(made(loaded, other, seed) for seed, other in enumerate(others)),
+            leave(loaded),
+        )
+        np.testing.assert_array_equal(together, alone)
+
+    on_task(wan("ti2v-2.2-5b"), body)
+
+
+@pytest.mark.slow  # every family's conformance tests say the same in short
+def test_progress_grows_to_the_last_step_and_leaving_frees_all(wan: WanCheckpoint) -> None:
+    many = DiffusionParameters(num_inference_steps=6)
+    request = small_request("i2v-2.1", parameters=many)
+
+    async def body(loaded: LoadedTask) -> None:
+        prompt = loaded.prompter.build(request, SEED)
+        items = await items_of(loaded, prompt)
+        steps = [item.step for item in items if isinstance(item, Progress)]
+        assert steps == sorted(set(steps))
+        assert steps[-1] == 6
+        async with aclosing(loaded.open(StageRequest("leaves", prompt))) as left:
+            async for item in left:
+                if isinstance(item, Progress):
+                    break
+        while loaded.status.num_open:
+            await asyncio.sleep(0.01)
+
+    on_task(wan("i2v-2.1"), body)
