@@ -11,8 +11,10 @@ import httpx
 import pytest
 
 from tests.servers import start_server, wait_until
+from tests.speed import slowness
 
 MAX_CALLBACK_S = 0.005
+"""On the reference machine."""
 MAX_ROUNDS = 5
 NUM_STREAMS = 16
 
@@ -58,6 +60,7 @@ def test_no_callback_takes_more_than_5_ms_of_cpu(monkeypatch: pytest.MonkeyPatch
             with measured(monkeypatch) as costs:
                 assert set(pool.map(post, range(NUM_STREAMS))) == {200}
             assert len(costs) > 100, "nothing was measured"
-            if max(costs)[0] < MAX_CALLBACK_S:
+            longest_s = max(costs)[0]
+            if longest_s < MAX_CALLBACK_S or longest_s / slowness() < MAX_CALLBACK_S:
                 return
     pytest.fail(f"the event loop was held: {max(costs)}")

@@ -21,8 +21,9 @@ from tests.api.fuzzing import Operation, operations
 from tests.chaos.largest_bodies import JSON, largest_bodies
 from tests.chaos.long_messages import SCRIPTS
 from tests.chaos.long_texts import NUM_BYTES, ODD_MEMBERS, TEXTS, LongBody, bodies
-from tests.chaos.pauses import MAX_PAUSE_S, Watched, watched
+from tests.chaos.pauses import Watched, watched
 from tests.chaos.siege import SCALE
+from tests.chaos.watched import MAX_PAUSE_S
 from tests.servers import TOY
 
 pytestmark = pytest.mark.slow  # some hundred requests of a megabyte each
@@ -168,7 +169,12 @@ def test_no_header_or_query_stops_the_server(server: Watched) -> None:
 
 
 def test_a_pause_is_noticed(server: Watched) -> None:
-    assert server.pause_of(server.hold) > MAX_PAUSE_S
+    """The longer it is, the less the turns matter that the machine gives the thread that waits."""
+    for number in (20_000_000, 80_000_000, 320_000_000):  # 0.2 s and more
+        found = server.held(number)
+        if min(found.values()) > MAX_PAUSE_S:
+            return
+    pytest.fail(f"a pause went unnoticed: {found}")
 
 
 def test_every_websocket_has_a_script() -> None:

@@ -1,8 +1,9 @@
 """A server whose pauses are measured from inside: ``python -m tests.chaos.watched``.
 
 It reads pickled settings from stdin and prints its address. For each further line of stdin it
-prints one line of JSON: the longest pauses since the line before; ``hold`` makes one. Pauses are
-in CPU time, so that a busy machine makes none of them longer.
+prints one line of JSON: the longest pauses since the line before. A line with a number makes one,
+by adding up so many numbers on the event loop. Pauses are in CPU time, so that a busy machine makes
+none of them longer, and those above the limit in that of the reference machine.
 """
 
 import asyncio
@@ -18,7 +19,9 @@ from collections.abc import Mapping
 import httpx
 
 from tests.servers import RunningServer, start_server, wait_until
+from tests.speed import slowness
 
+MAX_PAUSE_S = 0.05
 BEAT_S = 0.004
 
 
@@ -27,6 +30,7 @@ class LoopBeat:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.longest_s = 0.0
+        self.num_turns = 0
         self._loop = loop
         self._last_s = 0.0
         loop.call_soon_threadsafe(self._begin)
@@ -39,6 +43,7 @@ class LoopBeat:
         now_s = time.thread_time()
         self.longest_s = max(self.longest_s, now_s - self._last_s)
         self._last_s = now_s
+        self.num_turns += 1
         self._loop.call_later(BEAT_S, self._beat)
 
 
@@ -46,13 +51,15 @@ class LockBeat(threading.Thread):
     """How long other threads keep this one from the interpreter's lock.
 
     A thread that wants the lock asks for it again and again, so that the number of its waits says
-    how long it was refused; on a busy machine it comes to ask less often. A beat counts no further
-    than one of the other threads was on a processor meanwhile, as one that holds the lock is.
+    how long it was refused. On a busy machine it comes to ask less often, which makes a pause seem
+    shorter, never longer. A beat counts no further than one of the other threads was on a processor
+    meanwhile, as one that holds the lock is.
     """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.longest_s = 0.0
+        self.num_turns = 0
 
     def run(self) -> None:
         num_waits, spent = _num_waits(), _cpu_times()
@@ -62,6 +69,7 @@ class LockBeat(threading.Thread):
             now_spent = _cpu_times()
             most_s = max(cpu_s - spent.get(id, 0.0) for id, cpu_s in now_spent.items())
             self.longest_s = max(self.longest_s, min(waited_s, most_s))
+            self.num_turns += 1
             num_waits, spent = _num_waits(), now_spent
 
 
@@ -96,12 +104,23 @@ def _measure(server: RunningServer) -> None:
     lock_beat = LockBeat()
     lock_beat.start()
     for line in sys.stdin.buffer:
-        if line == b"hold\n":
-            sum(range(20_000_000))  # one call, of 200 ms
-        time.sleep(2 * BEAT_S)  # a pause that has just ended is booked by the next beat
-        _tell({"loop_s": loop_beat.longest_s, "lock_s": lock_beat.longest_s})
-        if line != b"hold\n":
-            loop_beat.longest_s = lock_beat.longest_s = 0.0
+        if number := line.strip():
+            server.loop.call_soon_threadsafe(sum, range(int(number)))
+        _let_turn(loop_beat)
+        _let_turn(lock_beat)
+        _tell({"loop_s": _scaled(loop_beat.longest_s), "lock_s": _scaled(lock_beat.longest_s)})
+        loop_beat.longest_s = lock_beat.longest_s = 0.0
+
+
+def _let_turn(beat: LoopBeat | LockBeat) -> None:
+    """Wait until a beat has begun and ended, so that it has booked what was before."""
+    turn = beat.num_turns + 2
+    wait_until(lambda: beat.num_turns >= turn)
+
+
+def _scaled(pause_s: float) -> float:
+    """Return what a pause above the limit would be on the reference machine."""
+    return pause_s if pause_s < MAX_PAUSE_S else pause_s / slowness()
 
 
 def _tell(value: object) -> None:
