@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.families.voxcpm2.checkpoint_schema import (
+from antiphon.families.voxcpm2.checkpoint import (
     NUM_UNITS,
     decoder_blocks,
     encoder_blocks,

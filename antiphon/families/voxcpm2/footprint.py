@@ -6,7 +6,7 @@ from pathlib import Path
 
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint
-from antiphon.families.voxcpm2.checkpoint_schema import (
+from antiphon.families.voxcpm2.checkpoint import (
     decoder_blocks,
     last_layer,
     model_layout,

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from antiphon.families.voxcpm2 import random_configs as configs
-from antiphon.families.voxcpm2.checkpoint_schema import VAE_STEM, model_layout, vae_layout
+from antiphon.families.voxcpm2.checkpoint import VAE_STEM, model_layout, vae_layout
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.nn.random_weights import (
     Dtype,

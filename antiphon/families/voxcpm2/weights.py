@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.voxcpm2.checkpoint_schema import (
+from antiphon.families.voxcpm2.checkpoint import (
     ENCODER_UNUSED,
     MODEL_OTHERS,
     VAE_OTHERS,

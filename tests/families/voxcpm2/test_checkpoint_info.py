@@ -12,8 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from antiphon.errors import ModelLoadError
 from antiphon.families.registry import checkpoint_family
-from antiphon.families.voxcpm2.checkpoint_info import inspect
-from antiphon.families.voxcpm2.checkpoint_schema import model_layout, vae_layout
+from antiphon.families.voxcpm2.checkpoint import inspect, model_layout, vae_layout
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.random_checkpoint import make_checkpoint
 from antiphon.families.voxcpm2.random_configs import main_config

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from antiphon.families.voxcpm2.audio_vae import VAEDecoder
-from antiphon.families.voxcpm2.checkpoint_schema import model_layout, vae_layout
+from antiphon.families.voxcpm2.checkpoint import model_layout, vae_layout
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.footprint import footprint
 from antiphon.families.voxcpm2.language_model import VoxCPM2Model

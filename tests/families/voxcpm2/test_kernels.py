@@ -11,7 +11,7 @@ import torch
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.contracts.prompt import Prompt
-from antiphon.families.voxcpm2.checkpoint_schema import model_layout
+from antiphon.families.voxcpm2.checkpoint import model_layout
 from antiphon.families.voxcpm2.config import DEFAULT_STEPS, load_config
 from antiphon.families.voxcpm2.flow import Flow, FlowInputs
 from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from antiphon.families.voxcpm2.checkpoint_schema import model_layout, vae_layout
+from antiphon.families.voxcpm2.checkpoint import model_layout, vae_layout
 from antiphon.families.voxcpm2.codec_stage import load_codec
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.latents import frames_of

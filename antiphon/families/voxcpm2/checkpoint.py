@@ -1,11 +1,29 @@
-"""Names and shapes of a checkpoint's tensors, as a function of its configuration."""
+"""Layout of a checkpoint's tensors by its configuration, and its inspection."""
 
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
-from antiphon.families.voxcpm2.config import AudioVAEConfig, VoxCPM2Config
+from antiphon.contracts.inspection import Inspection
+from antiphon.families.kit.checkpoint import (
+    Findings,
+    components,
+    num_parameters,
+    part_by_prefix,
+)
+from antiphon.families.kit.layouts import (
+    Layout,
+    affine,
+    attention,
+    gated_mlp,
+    layer_norms,
+    repeated,
+    under,
+)
+from antiphon.families.voxcpm2.config import AudioVAEConfig, VoxCPM2Config, load_config
 from antiphon.nn.layer_configs import TransformerConfig
-from antiphon.nn.safetensors_index import Shape
+from antiphon.nn.safetensors_index import STEM, Shape, TensorHeader
 
 MODEL_OTHERS = r"audio_vae\..*"
 """An AudioVAE beside the model, which is read from its own file."""
@@ -15,11 +33,63 @@ VAE_OTHERS = r"decoder\.sr_bin_boundaries"
 ENCODER_UNUSED = r"encoder\.fc_logvar\..*"
 NUM_UNITS = 3
 """Residual units of a block of the AudioVAE, dilated by 1, 3 and 9."""
+_PTH = f"{VAE_STEM}.pth"
 _KERNEL, _LATENT_KERNEL = 7, 3
 _TRANSPOSED = re.compile(r"decoder\.model\.\d+\.block\.1")
+_PARTS = {
+    "base_lm.": "language model",
+    "residual_lm.": "residual model",
+    "feat_encoder.": "patch encoder",
+    "feat_decoder.": "flow",
+    "encoder.": "AudioVAE encoder",
+    "decoder.": "AudioVAE decoder",
+}
 
 
-def model_layout(config: VoxCPM2Config) -> dict[str, Shape]:
+def inspect(path: Path) -> Inspection:
+    """Return what a checkpoint's directory holds, complete or not."""
+    found = Findings()
+    config = found.attempt(lambda: load_config(path))
+    parts = [(STEM, MODEL_OTHERS, model_layout(config) if config else None)]
+    has_pth = (path / _PTH).is_file() and not (path / f"{VAE_STEM}.safetensors").is_file()
+    if not has_pth:
+        parts.append((VAE_STEM, VAE_OTHERS, vae_layout(config.vae) if config else None))
+    headers: list[TensorHeader] = []
+    for stem, others, layout in parts:
+        part = found.headers(path, stem=stem, others=others)
+        if part is not None:
+            found.check_dtypes(path, part.values())
+            found.check_layout(path, part, layout)
+            headers += part.values()
+    if config is not None and find_spec("tokenizers") is not None:
+        from antiphon.families.voxcpm2.tokenizer import load_tokenizer
+
+        vocab_size = config.vocab_size
+        found.attempt(lambda: load_tokenizer(path, vocab_size))
+    facts = {
+        **(_facts(config) if config else {}),
+        "Parameters": num_parameters(headers),
+        "AudioVAE": f"{_PTH}, which only loading looks into" if has_pth else "safetensors",
+    }
+    return found.inspection(facts, components(headers, part_by_prefix(_PARTS, "between them")))
+
+
+def _facts(config: VoxCPM2Config) -> dict[str, str | int]:
+    base, flow, rate_hz = config.base, config.flow, config.vae.out_sample_rate
+    return {
+        "Task": "speech with designed and cloned voices",
+        "Language model": f"{base.num_layers} layers of width {base.hidden_size}, then"
+        f" {config.residual.num_layers}",
+        "Flow": f"{flow.num_layers} layers of width {flow.hidden_size} over"
+        f" {config.patch_size} latents of {config.feature_size}",
+        "Audio": f"{rate_hz} Hz, {rate_hz / config.samples_per_frame:g} frames a second",
+        "Context": f"{config.max_positions} positions of text and frames",
+        "Vocabulary": config.vocab_size,
+        "A position's cache": f"{config.position_size * 2} bytes in 16 bits",
+    }
+
+
+def model_layout(config: VoxCPM2Config) -> Layout:
     """Return what model.safetensors holds."""
     width, latent = config.base.hidden_size, config.feature_size
     encoder, flow, narrow = (
@@ -28,7 +98,7 @@ def model_layout(config: VoxCPM2Config) -> dict[str, Shape]:
         config.bottleneck_size,
     )
     estimator = "feat_decoder.estimator"
-    layout: dict[str, Shape] = {"base_lm.embed_tokens.weight": (config.vocab_size, width)}
+    layout: Layout = {"base_lm.embed_tokens.weight": (config.vocab_size, width)}
     layout |= _transformer("base_lm", config.base) | _transformer("residual_lm", config.residual)
     layout |= _transformer("feat_encoder.encoder", config.encoder)
     layout |= _transformer(f"{estimator}.decoder", config.flow)
@@ -51,14 +121,14 @@ def model_layout(config: VoxCPM2Config) -> dict[str, Shape]:
         "stop_proj": (width, width),
     }
     for name, shape in linears.items():
-        layout |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+        layout |= affine(name, *shape)
     layout["stop_head.weight"] = (2, width)
     return layout
 
 
-def vae_layout(config: AudioVAEConfig) -> dict[str, Shape]:
+def vae_layout(config: AudioVAEConfig) -> Layout:
     """Return what audiovae.safetensors or audiovae.pth holds, without `VAE_OTHERS`."""
-    layout: dict[str, Shape] = {}
+    layout: Layout = {}
     for name, shape in (*_encoder_convs(config), *_decoder_convs(config)):
         num_out = shape[1] if _TRANSPOSED.fullmatch(name) else shape[0]
         layout |= {
@@ -93,24 +163,10 @@ def encoder_blocks(config: AudioVAEConfig) -> list[tuple[int, int, int]]:
     ]
 
 
-def _transformer(name: str, sizes: TransformerConfig) -> dict[str, Shape]:
-    width, inner = sizes.hidden_size, sizes.intermediate_size
-    queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
-    layer: dict[str, Shape] = {
-        "self_attn.q_proj.weight": (queries, width),
-        "self_attn.k_proj.weight": (keys, width),
-        "self_attn.v_proj.weight": (keys, width),
-        "self_attn.o_proj.weight": (width, queries),
-        "mlp.gate_proj.weight": (inner, width),
-        "mlp.up_proj.weight": (inner, width),
-        "mlp.down_proj.weight": (width, inner),
-        "input_layernorm.weight": (width,),
-        "post_attention_layernorm.weight": (width,),
-    }
-    layout: dict[str, Shape] = {f"{name}.norm.weight": (width,)}
-    for index in range(sizes.num_layers):
-        layout |= {f"{name}.layers.{index}.{part}": shape for part, shape in layer.items()}
-    return layout
+def _transformer(name: str, sizes: TransformerConfig) -> Layout:
+    layer = attention(sizes) | gated_mlp(sizes) | layer_norms(sizes)
+    layout: Layout = {"norm.weight": (sizes.hidden_size,)}
+    return under(name, layout | repeated("layers", sizes.num_layers, layer))
 
 
 def _units(name: str, channels: int, *, depthwise: bool) -> Iterator[tuple[str, Shape]]:

@@ -1,0 +1,126 @@
+"""Inspection of checkpoints by their configuration and their files' headers, without torch."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from antiphon.contracts.inspection import Inspection, Table
+from antiphon.errors import ModelLoadError
+from antiphon.nn.safetensors_index import (
+    STEM,
+    Shape,
+    TensorHeader,
+    layout_problems,
+    read_directory,
+    some,
+)
+
+Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
+Found = TypeVar("Found")
+
+DTYPES = ("F32", "BF16", "F16")
+"""Number types of tensors that `antiphon.nn.weights` converts."""
+_NO_NAME = r"(?!)"
+
+
+@dataclass(slots=True)
+class Findings:
+    """Problems found so far; each method adds those that it finds."""
+
+    problems: list[str] = field(default_factory=list)
+
+    def attempt(self, read: Callable[[], Found]) -> Found | None:
+        """Return the result of ``read``, ``None`` if it raised ModelLoadError."""
+        try:
+            return read()
+        except ModelLoadError as error:
+            self.problems.append(error.message)
+            return None
+
+    def headers(
+        self, directory: Path, *, stem: str = STEM, others: str | None = None
+    ) -> dict[str, TensorHeader] | None:
+        """Return the headers of a directory's tensors, ``None`` if a file cannot be read.
+
+        Args:
+            directory: folder of safetensors files.
+            stem: beginning of the files' names.
+            others: regular expression for names of tensors that are left out.
+        """
+        found = self.attempt(lambda: read_directory(directory, stem))
+        if found is None:
+            return None
+        return _without(others, {name: header for name, (_, header) in found.items()})
+
+    def check_dtypes(self, where: Path, headers: Iterable[TensorHeader]) -> None:
+        """Compare number types with `DTYPES`."""
+        if odd := {header.dtype for header in headers} - set(DTYPES):
+            self.problems.append(f"{where}: tensors are {some(odd)}, not {', '.join(DTYPES)}")
+
+    def check_layout(
+        self,
+        where: Path,
+        headers: Mapping[str, TensorHeader],
+        layout: Mapping[str, Shape] | None,
+        others: str | None = None,
+    ) -> None:
+        """Compare names and shapes with a layout.
+
+        Args:
+            where: folder or file, for messages.
+            headers: tensors by name.
+            layout: expected tensors; ``None``: the configuration cannot be read.
+            others: regular expression for names that are not compared.
+        """
+        if layout is not None:
+            shapes = {name: each.shape for name, each in _without(others, headers).items()}
+            problems = layout_problems(shapes, layout)
+            self.problems += [f"{where}: tensors {problem}" for problem in problems]
+
+    def inspection(self, facts: Facts, *tables: Table) -> Inspection:
+        return Inspection(facts=facts, tables=tables, problems=tuple(self.problems))
+
+
+def num_parameters(headers: Iterable[TensorHeader]) -> int:
+    """Return the number of values in tensors."""
+    return sum(header.num_values for header in headers)
+
+
+def part_by_prefix(parts: Mapping[str, str], rest: str) -> Callable[[str], str]:
+    """Return a function from a tensor's name to its component.
+
+    Args:
+        parts: titles of components by prefix of their tensors' names; the first match decides.
+        rest: title for names without such a prefix.
+    """
+    return lambda name: next((parts[start] for start in parts if name.startswith(start)), rest)
+
+
+def components(headers: Iterable[TensorHeader], part_of: Callable[[str], str]) -> Table:
+    """Return parameters, bytes and number types of each component.
+
+    Args:
+        headers: all tensors.
+        part_of: function from a tensor's name to its component.
+    """
+    parts: dict[str, list[TensorHeader]] = {}
+    for header in headers:
+        parts.setdefault(part_of(header.name), []).append(header)
+    rows = tuple(
+        (part, num_parameters(found), sum(header.num_bytes for header in found), _dtypes(found))
+        for part, found in parts.items()
+    )
+    columns = ("Component", "Parameters", "Bytes", "Type")
+    return Table(title="Components", columns=columns, rows=rows)
+
+
+def _dtypes(headers: Iterable[TensorHeader]) -> str:
+    return ", ".join(sorted({header.dtype for header in headers}))
+
+
+def _without(others: str | None, headers: Mapping[str, TensorHeader]) -> dict[str, TensorHeader]:
+    """Return the headers whose names do not match a regular expression."""
+    beside = re.compile(others or _NO_NAME)
+    return {name: each for name, each in headers.items() if not beside.fullmatch(name)}
