@@ -39,7 +39,7 @@ FAMILY = Family(
         "torch",
         (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),
     ),
-    inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
+    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(
         make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),

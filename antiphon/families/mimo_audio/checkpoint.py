@@ -1,13 +1,103 @@
-"""Names and shapes of all tensors of a checkpoint, and of its audio tokenizer."""
+"""Layout of a checkpoint's tensors and of its audio tokenizer's, and their inspection."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
+from antiphon.contracts.inspection import Inspection
+from antiphon.families.kit.checkpoint import (
+    Findings,
+    components,
+    num_parameters,
+    part_by_prefix,
+)
+from antiphon.families.kit.layouts import (
+    Layout,
+    affine,
+    attention,
+    gated_mlp,
+    layer_norms,
+    repeated,
+    under,
+)
 from antiphon.families.mimo_audio.config import AudioTokenizerConfig, MiMoAudioConfig, NetConfig
+from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
+from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
 from antiphon.nn.layer_configs import TransformerConfig
-from antiphon.nn.safetensors_index import Shape
+from antiphon.nn.safetensors_index import TensorHeader
 
 UNUSED_IN_TOKENIZER = r"encoder\.quantizer\..*\.(inited|cluster_size|embed_avg)"
 """What only training needs, a regular expression."""
 ENCODER_ONLY = r"encoder\.(?!quantizer).*"
 """What only recordings need."""
+_PARTS = {
+    "local_transformer": "patch decoder",
+    "hidden_states_downcast": "patch decoder",
+    "speech_embeddings_to_local": "patch decoder",
+    "input_local_transformer": "patch encoder",
+    "speech_embeddings": "patch encoder",
+    "speech_group_downcast": "patch encoder",
+    "encoder": "audio tokenizer, encoder",
+    "decoder": "audio tokenizer, decoder",
+}
+
+
+def inspect(path: Path) -> Inspection:
+    """Return what a checkpoint's directory holds, complete or not."""
+    found = Findings()
+    headers: dict[str, TensorHeader] = {}
+    audio: AudioTokenizerConfig | None = None
+
+    def read(directory: Path, layout: Layout | None) -> None:
+        part = found.headers(directory)
+        if part is not None:
+            found.check_layout(directory, part, layout)
+            found.check_dtypes(directory, part.values())
+            headers.update(part)
+
+    config = found.attempt(lambda: load_config(path))
+    read(path, layout_of(config) if config else None)
+    beside = found.attempt(lambda: tokenizer_path(path))
+    if beside is not None:
+        if config is not None:
+            main = config
+            audio = found.attempt(lambda: load_tokenizer_config(beside, main))
+        read(beside, tokenizer_layout_of(audio) if audio else None)
+    if config is not None and find_spec("tokenizers"):
+        from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
+
+        vocab_size = config.vocab_size
+        found.attempt(lambda: load_text_tokenizer(path, vocab_size))
+    facts: dict[str, str | int] = {
+        "Task": "speech from text, in the style of instructions",
+        **({} if config is None else _facts(config)),
+        **({} if audio is None else _audio_facts(audio)),
+        **({} if beside is None else {"Audio tokenizer": str(beside)}),
+        "Parameters": num_parameters(headers.values()),
+    }
+    table = components(headers.values(), part_by_prefix(_PARTS, "language model"))
+    return found.inspection(facts, table)
+
+
+def _facts(config: MiMoAudioConfig) -> dict[str, str | int]:
+    sizes, decoder = config.transformer, config.decoder
+    return {
+        "Language model": f"{sizes.num_layers} layers of width {sizes.hidden_size},"
+        f" {sizes.num_heads} heads of {sizes.head_dim} on {sizes.num_kv_heads}",
+        "Patch decoder": f"{decoder.num_layers} layers of width {decoder.hidden_size},"
+        f" {decoder.max_positions} steps a group",
+        "Patch encoder": f"{config.encoder.num_layers} layers of width"
+        f" {config.encoder.hidden_size}",
+        "Codes": f"{config.num_channels} a frame, {config.group_frames} frames a group",
+        "Vocabulary": config.vocab_size,
+    }
+
+
+def _audio_facts(config: AudioTokenizerConfig) -> dict[str, str]:
+    groups_per_s = config.sample_rate_hz / config.samples_per_group
+    return {
+        "Sample rate": f"{config.sample_rate_hz} Hz",
+        "Groups per second": f"{groups_per_s:g}",
+    }
 
 
 def spare_codebooks(config: AudioTokenizerConfig) -> str:
@@ -17,11 +107,11 @@ def spare_codebooks(config: AudioTokenizerConfig) -> str:
     return "|".join(names) or r"(?!)"
 
 
-def layout_of(config: MiMoAudioConfig) -> dict[str, Shape]:
+def layout_of(config: MiMoAudioConfig) -> Layout:
     """Return what a checkpoint's files hold."""
     width, group = config.transformer.hidden_size, config.group_frames
     local, read = config.decoder.hidden_size, config.encoder.hidden_size
-    layout: dict[str, Shape] = {
+    layout: Layout = {
         "model.embed_tokens.weight": (config.vocab_size, width),
         "lm_head.weight": (config.vocab_size, width),
         "speech_group_downcast.weight": (width, read * group),
@@ -38,29 +128,24 @@ def layout_of(config: MiMoAudioConfig) -> dict[str, Shape]:
     return layout
 
 
-def tokenizer_layout_of(config: AudioTokenizerConfig) -> dict[str, Shape]:
+def tokenizer_layout_of(config: AudioTokenizerConfig) -> Layout:
     """Return what the audio tokenizer's files hold, the encoder's half included."""
     width, mels = config.decoder.hidden_size, config.num_mels
     vocoder, bins = config.vocoder.hidden_size, config.fft_size + 2
-    layout: dict[str, Shape] = {
-        "encoder.conv1.weight": (width, mels, config.kernel_size),
-        "encoder.conv1.bias": (width,),
-        "encoder.conv2.weight": (width, width, config.kernel_size),
-        "encoder.conv2.bias": (width,),
-        "decoder.dconv2.conv.weight": (width, mels, config.decoder_kernel_size),
-        "decoder.dconv2.conv.bias": (mels,),
+    layout: Layout = {
+        **affine("encoder.conv1", width, mels, config.kernel_size),
+        **affine("encoder.conv2", width, width, config.kernel_size),
+        **affine("decoder.dconv2.conv", width, mels, config.decoder_kernel_size, num_outputs=mels),
         "decoder.vocoder.embeddings.weight": (vocoder, mels),
-        "decoder.vocoder.head.out.weight": (bins, vocoder),
-        "decoder.vocoder.head.out.bias": (bins,),
+        **affine("decoder.vocoder.head.out", bins, vocoder),
         "decoder.vocoder.head.istft.window": (config.fft_size,),
     }
-    layout |= _norm("encoder.layer_norm", width) | _norm("decoder.layer_norm", width)
-    layout |= _norm("decoder.dconv2.norm", mels) | _norm("decoder.vocoder.layer_norm", vocoder)
+    layout |= affine("encoder.layer_norm", width) | affine("decoder.layer_norm", width)
+    layout |= affine("decoder.dconv2.norm", mels) | affine("decoder.vocoder.layer_norm", vocoder)
     if config.pooling != 1:
         layout["encoder.down_sample_layer.0.weight"] = (width, width, config.pooling)
-        layout["decoder.dconv1.conv.weight"] = (width, width, config.pooling)
-        layout["decoder.dconv1.conv.bias"] = (width,)
-        layout |= _norm("encoder.down_sample_norm", width) | _norm("decoder.dconv1.norm", width)
+        layout |= affine("decoder.dconv1.conv", width, width, config.pooling)
+        layout |= affine("encoder.down_sample_norm", width) | affine("decoder.dconv1.norm", width)
     for index, size in enumerate(config.code_sizes):
         name = f"encoder.quantizer.vq.layers.{index}._codebook"
         layout[f"{name}.inited"] = (1,)
@@ -75,45 +160,18 @@ def tokenizer_layout_of(config: AudioTokenizerConfig) -> dict[str, Shape]:
     return layout
 
 
-def _transformer(name: str, config: TransformerConfig) -> dict[str, Shape]:
+def _transformer(name: str, sizes: TransformerConfig) -> Layout:
+    layer = layer_norms(sizes) | attention(sizes, "qkv") | gated_mlp(sizes)
+    layout: Layout = {"norm.weight": (sizes.hidden_size,)}
+    return under(name, layout | repeated("layers", sizes.num_layers, layer))
+
+
+def _net(name: str, config: NetConfig) -> Layout:
     width, inner = config.hidden_size, config.intermediate_size
-    queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    parts: dict[str, Shape] = {
-        "input_layernorm.weight": (width,),
-        "post_attention_layernorm.weight": (width,),
-        "self_attn.q_proj.weight": (queries, width),
-        "self_attn.q_proj.bias": (queries,),
-        "self_attn.k_proj.weight": (keys, width),
-        "self_attn.k_proj.bias": (keys,),
-        "self_attn.v_proj.weight": (keys, width),
-        "self_attn.v_proj.bias": (keys,),
-        "self_attn.o_proj.weight": (width, queries),
-        "mlp.gate_proj.weight": (inner, width),
-        "mlp.up_proj.weight": (inner, width),
-        "mlp.down_proj.weight": (width, inner),
-    }
-    layout: dict[str, Shape] = {f"{name}.norm.weight": (width,)}
-    for index in range(config.num_layers):
-        layout |= {f"{name}.layers.{index}.{part}": shape for part, shape in parts.items()}
-    return layout
-
-
-def _net(name: str, config: NetConfig) -> dict[str, Shape]:
-    width, inner = config.hidden_size, config.intermediate_size
-    layout: dict[str, Shape] = {}
-    for index in range(config.num_layers):
-        layer = f"{name}.layers.{index}"
-        for part in "qkv":
-            layout[f"{layer}.self_attn.{part}_proj.weight"] = (width, width)
-        layout[f"{layer}.self_attn.out_proj.weight"] = (width, width)
-        for part in ("q_proj", "v_proj", "out_proj"):
-            layout[f"{layer}.self_attn.{part}.bias"] = (width,)
-        layout |= _norm(f"{layer}.self_attn_layer_norm", width)
-        layout |= _norm(f"{layer}.final_layer_norm", width)
-        layout[f"{layer}.fc1.weight"], layout[f"{layer}.fc1.bias"] = (inner, width), (inner,)
-        layout[f"{layer}.fc2.weight"], layout[f"{layer}.fc2.bias"] = (width, inner), (width,)
-    return layout
-
-
-def _norm(name: str, width: int) -> dict[str, Shape]:
-    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+    layer: Layout = {f"self_attn.{part}_proj.weight": (width, width) for part in "qkv"}
+    layer["self_attn.out_proj.weight"] = (width, width)
+    for part in ("q_proj", "v_proj", "out_proj"):
+        layer[f"self_attn.{part}.bias"] = (width,)
+    layer |= affine("self_attn_layer_norm", width) | affine("final_layer_norm", width)
+    layer |= affine("fc1", inner, width) | affine("fc2", width, inner)
+    return repeated(f"{name}.layers", config.num_layers, layer)

@@ -21,7 +21,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import row_buckets
-from antiphon.families.mimo_audio.checkpoint_schema import (
+from antiphon.families.mimo_audio.checkpoint import (
     ENCODER_ONLY,
     UNUSED_IN_TOKENIZER,
     spare_codebooks,

@@ -8,7 +8,7 @@ from typing import get_args
 
 from antiphon.families.kit.random_tokenizer import write_byte_tokenizer
 from antiphon.families.mimo_audio import random_configs as configs
-from antiphon.families.mimo_audio.checkpoint_schema import layout_of, tokenizer_layout_of
+from antiphon.families.mimo_audio.checkpoint import layout_of, tokenizer_layout_of
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.families.mimo_audio.tokenizer_path import TOKENIZER_NAME
 from antiphon.nn.random_weights import (

@@ -7,7 +7,7 @@ import torch
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.families.mimo_audio.checkpoint_schema import layout_of
+from antiphon.families.mimo_audio.checkpoint import layout_of
 from antiphon.families.mimo_audio.config import MAX_POSITIONS, MiMoAudioConfig
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.families.mimo_audio.language_model import MiMoAudioModel

@@ -10,7 +10,7 @@ from antiphon.contracts.types import Latents, Samples
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.recordings import warm_up_samples
 from antiphon.families.mimo_audio.audio_encoder import AudioEncoder
-from antiphon.families.mimo_audio.checkpoint_schema import (
+from antiphon.families.mimo_audio.checkpoint import (
     UNUSED_IN_TOKENIZER,
     spare_codebooks,
     tokenizer_layout_of,

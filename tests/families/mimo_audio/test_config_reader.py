@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.mimo_audio.checkpoint_info import inspect
+from antiphon.families.mimo_audio.checkpoint import inspect
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.families.mimo_audio.random_configs import main_config, tokenizer_config
 from antiphon.families.mimo_audio.text_tokenizer import SPEECH_TOKENS, load_text_tokenizer
