@@ -69,14 +69,6 @@ def test_open_webui_finds_what_its_settings_name(server: RunningServer) -> None:
     assert answer.headers["content-type"] == "audio/mpeg"
 
 
-def test_settings_and_commands_are_those_that_the_readme_runs() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```bash\n.*?^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        assert block in readme
-
-
 def test_every_client_is_on_the_page() -> None:
     clients = [path.name for path in EXAMPLES.iterdir() if not path.name.startswith(("agg", "dis"))]
     assert not [name for name in clients if f"](../examples/{name})" not in PAGE]

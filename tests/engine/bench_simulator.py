@@ -106,7 +106,7 @@ def arrivals(rate_hz: float, duration_s: float) -> Traffic:
     )
 
 
-# "Inner codes in one launch" of docs/performance.md; 64 streams of 600 frames: "Measured again".
+# "Inner codes in one launch" and "Measured again" of docs/history/performance-2026-11.md.
 MEASURED = (
     Load("engine, 1 stream", streams(1, 100), ENGINE_HOST, 2.37, 33.8, 6.8),
     Load("engine, 8 streams", streams(8, 100), ENGINE_HOST, 2.96, 216, 8.3),
