@@ -263,7 +263,7 @@ class SingleFlightLRU(Generic[K, V]):
         self._lock = Lock()
 
     def __contains__(self, key: K) -> bool:
-        """Whether there is a result of this key, or somebody is making it."""
+        """Whether a result of this key exists, or is being made."""
         with self._lock:
             return key in self._entries
 

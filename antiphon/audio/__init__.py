@@ -1,1 +1,1 @@
-"""What happens to audio after the model: stretched, resampled, encoded, all as streams."""
+"""Audio after the model, as streams: stretching, resampling, encoding."""

@@ -32,14 +32,14 @@ class Recipe:
     Attributes:
         codec: ffmpeg's name of the encoder.
         container: ffmpeg's name of the muxer.
-        sample_format: what the encoder is fed: integers, or floats in its layout.
-        bit_rates: of mono, bits a second by the highest sample rate that they are for; none if
+        sample_format: PyAV sample format of the encoder's input: integers, or floats in its layout.
+        bit_rates: Bits a second of mono, by the highest sample rate that they are for; none if
             lossless.
         min_hz: lower rates are brought to at least this one.
         frame_ms: length of a frame, where the encoder leaves it to us.
-        codec_options: of the encoder.
-        container_options: of the muxer.
-        stream_options: of the muxer, for a file that leaves while it is made.
+        codec_options: Options of the encoder.
+        container_options: Options of the muxer.
+        stream_options: Options of the muxer for a file that is sent while it is made.
     """
 
     codec: Literal["libmp3lame", "libopus", "aac", "flac"]
@@ -207,7 +207,7 @@ class _Sink:
         self._num_bytes = 0
 
     def end_header(self) -> None:
-        """Say that what has been written by now is the header."""
+        """Mark what has been written by now as the header."""
         self._header[:] = self._written
 
     @property

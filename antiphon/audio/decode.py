@@ -47,7 +47,7 @@ def decode_audio(
 
     Args:
         data: the file.
-        sample_rate_hz: of the result.
+        sample_rate_hz: Sample rate of the result.
         max_duration_s: longest recording that is accepted.
         min_duration_s: shortest.
 
@@ -89,7 +89,7 @@ def too_short(duration_s: float, min_duration_s: float) -> InvalidRequestError:
 
 
 def too_long(duration: str, max_duration_s: float) -> InvalidRequestError:
-    """Return the error for a recording that is longer than the longest, and says how long."""
+    """Return the error for a recording that is too long, with the longest duration."""
     return InvalidRequestError(
         f"Reference audio too long ({duration}s). "
         f"Maximum {max_duration_s:g}s supported — use a shorter clip.",
@@ -127,7 +127,7 @@ def _frames(container: InputContainer) -> Iterator[av.AudioFrame]:
 
 
 def _told_duration(container: InputContainer, max_duration_s: float) -> str:
-    """Say how long a recording is of which only the beginning was decoded."""
+    """Report the duration of a recording of which only the beginning was decoded."""
     declared_s = (container.duration or 0) / av.time_base
     return f"{declared_s:.1f}" if declared_s > max_duration_s else f"over {max_duration_s:g}"
 
@@ -198,7 +198,7 @@ def mean_of_channels(values: NDArray[Any]) -> Samples:
         if values.dtype.kind == "i":
             lone /= 2 ** (8 * values.itemsize - 1)
         return lone
-    with np.errstate(all="ignore"):  # floats may be anything; whoever asks looks at them
+    with np.errstate(all="ignore"):  # floats may be anything; callers check them
         mean = values.mean(axis=0, dtype=np.float64)
         if values.dtype == np.uint8:
             mean = (mean - 128) / 128

@@ -20,7 +20,7 @@ class AudioFormat(StrEnum):
 
     @property
     def media_type(self) -> str:
-        """What ``Content-Type`` says."""
+        """Value of ``Content-Type``."""
         return _MEDIA_TYPES[self]
 
     @property
@@ -101,12 +101,12 @@ def open_encoder(
     """Begin a file.
 
     Args:
-        format: of the file.
-        sample_rate_hz: of the samples, 8000 to 48000. Where the format has no such rate, the file
+        format: File format.
+        sample_rate_hz: Sample rate, 8000 to 48000. Where the format has no such rate, the file
             has the next higher one that it has (for Opus 8, 12, 16, 24 or 48 kHz, for AAC 48 kHz).
-        channels: of the samples: 1, shape ``[num_samples]``, or 2, ``[num_samples, 2]``.
+        channels: 1, samples of shape ``[num_samples]``, or 2, ``[num_samples, 2]``.
         is_whole: nothing is read before the end, and then `Encoder.header` is put in its place.
-            Otherwise the header says, as each format does, that the length is unknown.
+            Otherwise the header marks the length as unknown, as each format does.
     """
     if format is AudioFormat.PCM:
         return PcmEncoder()

@@ -14,7 +14,7 @@ _AUDIBLE = 10 ** (-50 / 20)
 
 
 def num_quiet_after(samples: Samples, num_before: int) -> int:
-    """Return the number of samples since the last that can be heard, in any channel.
+    """Return the number of samples since the last audible one, in any channel.
 
     Args:
         samples: the next ones of a stream.
@@ -75,7 +75,7 @@ class Joiner:
         return held * self._fade_in[::-1][len(self._fade_in) - len(held) :]
 
     def _listen(self, samples: Samples) -> None:
-        """Count the samples since the last that can be heard."""
+        """Count the samples since the last audible one."""
         self._num_silent = num_quiet_after(samples, self._num_silent)
 
     def _faded_in(self, samples: Samples) -> Samples:

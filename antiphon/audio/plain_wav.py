@@ -2,7 +2,7 @@
 
 Nothing here allocates by what a file declares, and no byte of it is read but by NumPy: such files
 need no sandbox. What is not plain, or would be refused, is left to `antiphon.audio.decode`, so that
-there is one place that says what is wrong, and both give the same samples to the bit.
+errors are worded in one place, and both give the same samples to the bit.
 """
 
 import struct
@@ -45,8 +45,8 @@ class _Format:
     Attributes:
         tag: `_INTEGERS` or `_FLOATS`, little-endian.
         num_channels: interleaved.
-        sample_rate_hz: of each channel.
-        bits: of a sample.
+        sample_rate_hz: Sample rate of each channel.
+        bits: Bits per sample.
     """
 
     tag: int
@@ -70,7 +70,7 @@ def read_plain_wav(
 
     Args:
         data: the file.
-        sample_rate_hz: of the result.
+        sample_rate_hz: Sample rate of the result.
         max_duration_s: longest recording that is accepted.
         min_duration_s: shortest.
 
@@ -123,7 +123,7 @@ def _found(data: bytes) -> tuple[_Format, memoryview] | None:
 
 
 def _format(body: memoryview, size: int) -> _Format | None:
-    """Read the chunk that says how samples are written; ``None`` if they are not plain."""
+    """Read the chunk that describes the sample format; ``None`` if it is not plain PCM."""
     if size not in _FMT_SIZES or len(body) < size:
         return None
     tag, num_channels, sample_rate_hz, bytes_a_second, frame_bytes, bits = _FMT.unpack_from(body)

@@ -35,7 +35,7 @@ def read_recording(
 
     Args:
         recording: read, decoded and resampled as far as that is needed.
-        sample_rate_hz: of the result.
+        sample_rate_hz: Sample rate of the result.
         max_duration_s: longest recording that is accepted.
         min_duration_s: shortest.
 

@@ -18,10 +18,10 @@ class Audio:
 
     Attributes:
         samples: PCM in [-1, 1], shape ``[num_samples]`` (mono) or ``[num_samples, channels]``.
-        sample_rate_hz: of ``samples``.
+        sample_rate_hz: Sample rate of ``samples``.
         finish_reason: ``"stop"``, or ``"length"`` if a limit cut it.
         usage: text units read, frames made.
-        unspoken: what the voice has left out of the text; the first of it if it is much.
+        unspoken: Words left out of the text; the first of them if they are many.
     """
 
     samples: Samples

@@ -1,4 +1,4 @@
-"""Which addresses the server fetches from: to public addresses, and to those the operator allows.
+"""Addresses that the server may fetch from: public ones, and those the operator allows.
 
 The check sits where connections are made. A name is resolved once, all its addresses are
 checked, and the connection goes to an address from that very answer: how a URL spells its host,
@@ -21,7 +21,7 @@ IPAddress: TypeAlias = IPv4Address | IPv6Address
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Takes a host and a port, returns numeric addresses; raises `OSError` or `ValueError`."""
 
-# Our own tables of IANA's registries: what `is_global` says differs from one Python to the next.
+# Our own tables of IANA's registries: `is_global` differs between Python versions.
 _NOT_PUBLIC_IPV4 = tuple(
     IPv4Network(network)
     for network in (
@@ -44,10 +44,10 @@ class ReferenceUse:
     """What a reference is loaded for.
 
     Attributes:
-        title: of what it refers to, in errors: ``"reference audio"``.
+        title: Noun for the file in errors: ``"reference audio"``.
         param: the request's field that holds it.
         accept: media types that its server is asked for.
-        max_bytes: that it may have.
+        max_bytes: Largest size in bytes.
     """
 
     title: str

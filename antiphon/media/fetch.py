@@ -37,7 +37,7 @@ class Fetcher:
         """Read the settings and the system's certificates.
 
         Args:
-            settings: from where it may be fetched, and in what time.
+            settings: Allowed sources and timeouts.
             resolve: finds the addresses of hosts.
             ssl_context: whom to trust; default: whom the system trusts.
         """

@@ -49,7 +49,7 @@ class ImageFormat(StrEnum):
 
 
 def check_installed() -> None:
-    """Raise InvalidRequestError, which says how to install it, if there is no Pillow."""
+    """Raise InvalidRequestError with the command to install Pillow if it is missing."""
     if find_spec("PIL") is None:
         raise InvalidRequestError(
             f"Images need Pillow, which is missing: {how_to_install('omni')}.",
@@ -63,8 +63,8 @@ def encode_image(
     """Return an image as a file; takes CPU time. Equal images give equal files.
 
     Args:
-        pixels: of the image.
-        format: of the file.
+        pixels: Image, RGB or RGBA.
+        format: File format.
         quality: 0 to 100, of lossy formats; ``None``: 90 for JPEG, lossless for WebP.
         is_opaque: put it on white if it has an alpha channel; JPEG always does.
     """

@@ -3,7 +3,7 @@
 data:audio/wav;base64,...     always
 https://example.com/a.wav     if the operator allows addresses (``allow_urls``)
 file:///voices/a.wav          if it is inside the operator's directory (``allowed_media_path``)
-/voices/a.wav                 likewise
+/voices/a.wav                 the same
 """
 
 import os
@@ -55,7 +55,7 @@ class ReferenceLoader:
 
         Args:
             reference: a data:, http(s): or file: address; or the bytes, such as an upload's.
-            use: what it is for.
+            use: Purpose of the file.
 
         Raises:
             InvalidRequestError: it may not be loaded, or cannot be, or is too large.

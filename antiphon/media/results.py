@@ -23,7 +23,7 @@ class ImageResult:
 
     Attributes:
         pixels: shape ``[height, width, channels]``; of 1, 3 or 4 channels.
-        seed: that draws it again.
+        seed: Seed that reproduces it.
         usage: text units read.
     """
 
@@ -54,7 +54,7 @@ class VideoResult:
     Attributes:
         frames: shape ``[num_frames, height, width, 3]``.
         fps: frames a second.
-        seed: that makes it again.
+        seed: Seed that reproduces it.
         usage: text units read.
     """
 

@@ -36,9 +36,9 @@ class VideoRecipe:
 
     Attributes:
         codec: ffmpeg's name of the encoder.
-        title: of the codec, for people.
-        options: of the encoder.
-        bits_of_pixel: where it is told a bit rate, for each pixel of each frame; else 0.
+        title: Codec name in messages.
+        options: Encoder options.
+        bits_of_pixel: Bit rate per pixel of each frame, for encoders that need one; else 0.
     """
 
     codec: str

@@ -28,7 +28,7 @@ class ForkServerLostError(Exception):
 class ForkServer:
     """Starts the process when a child is first wanted, and again if it was killed.
 
-    Safe for several threads at once. After it was closed it starts again for whoever asks.
+    Safe for several threads at once. After it was closed it starts again on the next call.
     """
 
     def __init__(self, command: Callable[[], Sequence[str]]) -> None:
@@ -61,7 +61,7 @@ class ForkServer:
         return ForkedChild(self, ours, pid)
 
     def end(self, pid: int) -> int | None:
-        """Kill a child and return how it ended, as `os.waitpid` does; ``None``: nobody knows."""
+        """Kill a child and return its status, as `os.waitpid` does; ``None`` if it is unknown."""
         with self._lock, suppress(ForkServerLostError):
             if self._control is not None:
                 return self._call(_END, pid)
@@ -132,7 +132,7 @@ class ForkedChild:
         self._server, self._connection, self._pid = server, connection, pid
 
     def ask(self, question: bytes, max_wait_s: float) -> tuple[bytes, bool]:
-        """Return all that it says, and whether it ended as it should; it is gone then.
+        """Return all of its output, and whether it exited with status 0; the child is gone then.
 
         Raises:
             TimeoutError: it took longer.
@@ -141,7 +141,7 @@ class ForkedChild:
         try:
             with self._connection as connection:
                 connection.settimeout(_left_s(ends_s))
-                with suppress(ConnectionError):  # it is gone; what it said is still there
+                with suppress(ConnectionError):  # the child is gone; its output is still readable
                     connection.sendall(question)
                     connection.shutdown(socket.SHUT_WR)
                 with suppress(ConnectionError):
@@ -168,13 +168,13 @@ def avoid_threads() -> None:
 
 
 def serve(work: Callable[[], None]) -> None:
-    """Fork a child for each connection that comes, until nobody is left to ask.
+    """Fork a child for each connection until the parent closes its end.
 
     Args:
-        work: of a child: reads standard input to its end, writes to standard output, and exits.
+        work: Main function of a child: reads standard input to its end, writes its output, exits.
     """
     control = socket.socket(fileno=os.dup(0))
-    with suppress(ConnectionError):  # whoever asked was killed before it read the reply
+    with suppress(ConnectionError):  # the parent was killed before it read the reply
         while _serve_one(control, work):
             pass
     os._exit(0)

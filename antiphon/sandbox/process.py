@@ -51,10 +51,10 @@ class Sandbox:
         """Begin without a child.
 
         Args:
-            module: by name; of its functions, ``prepare()`` imports all that the work needs, and
+            module: Module name; its ``prepare()`` imports all that the work needs, and
                 ``answer(data, **limits)`` does it and returns bytes.
             refuse: makes the error for a file that a child did not survive, of the reason.
-            max_memory_bytes: that a child may allocate for one file, where we can limit it.
+            max_memory_bytes: Memory limit of a child for one file, where the system supports it.
             forks: whether children are forked.
         """
         self._refuse = refuse
@@ -64,7 +64,7 @@ class Sandbox:
 
     def start(self) -> None:
         """Start what the first file would have to wait for."""
-        with suppress(OSError):  # whoever brings a file is told
+        with suppress(OSError):  # the first request that needs it reports the error
             self._children.start()
 
     def ask(self, data: bytes, **limits: Any) -> bytes:
@@ -127,7 +127,7 @@ def _work(answer: Callable[..., bytes], max_memory_bytes: int) -> None:
     give_up_rights(max_memory_bytes)
     try:
         _answer_one(answer)
-    except ConnectionError:  # whoever asked was killed
+    except ConnectionError:  # the parent was killed
         os._exit(1)
 
 
@@ -137,7 +137,7 @@ def _answer_one(answer: Callable[..., bytes]) -> None:
     sys.stdout.buffer.flush()
     limits = sys.stdin.buffer.readline()
     if not limits.endswith(b"\n"):
-        raise ConnectionResetError("nobody asks any more")
+        raise ConnectionResetError("the caller went away")
     try:
         content = answer(sys.stdin.buffer.read(), **json.loads(limits))
     except InvalidRequestError as error:

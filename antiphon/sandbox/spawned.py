@@ -56,7 +56,7 @@ class SpawnedChild:
         self._children, self._process = children, process
 
     def ask(self, question: bytes, max_wait_s: float) -> tuple[bytes, bool]:
-        """Return all that it says, and whether it ended as it should; it is gone then.
+        """Return all of its output, and whether it exited with status 0; the child is gone then.
 
         Raises:
             TimeoutError: it took longer.

@@ -1,1 +1,1 @@
-"""What is kept on disk: databases, blobs, the ledger of jobs, backups."""
+"""Data on disk: databases, blobs, the ledger of jobs, backups."""

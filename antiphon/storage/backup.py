@@ -313,7 +313,7 @@ def _undo_folders(folder: Path | None, undo: ExitStack) -> None:
 
 
 def _delete(store: BlobStore, key: str) -> None:
-    with suppress(OSError):  # it may not be there, and the error that led here is told
+    with suppress(OSError):  # it may be missing, and the error that led here is reported
         store.delete(key)
 
 

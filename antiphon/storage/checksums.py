@@ -24,7 +24,7 @@ class DataPlaces:
     Attributes:
         folder: data folder.
         blobs: store of recordings.
-        media: of what jobs have made.
+        media: Store of the results of jobs.
     """
 
     folder: Path
@@ -38,8 +38,8 @@ class KeptFile:
 
     Attributes:
         row: id of the row.
-        sha256: of its content; ``""`` if it was stored before checksums were.
-        num_bytes: of its content; ``None`` if the row does not have it.
+        sha256: Hexadecimal digest of the content; ``""`` if it was stored before checksums existed.
+        num_bytes: Size of the content; ``None`` if the row does not have it.
     """
 
     row: str

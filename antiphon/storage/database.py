@@ -27,8 +27,8 @@ class Schema:
     """What a database looks like.
 
     Attributes:
-        file_name: of the database, in the data folder.
-        version: of the schema, as `PRAGMA user_version`.
+        file_name: File name of the database in the data folder.
+        version: Schema version, as in `PRAGMA user_version`.
         migrations: the statements that lead from an older version to ``version``; 0 is an empty
             file.
         unversioned_table: a file that has this table but version 0 is of version 1.

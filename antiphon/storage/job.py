@@ -1,4 +1,4 @@
-"""What is known of a job: a long text that is spoken in the background, or a video."""
+"""State of a job: a long text that is spoken in the background, or a video."""
 
 from dataclasses import dataclass
 from enum import StrEnum, auto
@@ -37,7 +37,7 @@ class JobProgress:
 
     Attributes:
         fraction: 0 to 1, of the text, or of a video's steps.
-        num_segments: of a text, spoken, or taken from before a restart.
+        num_segments: Segments of a text, spoken, or taken from before a restart.
         audio_s: their length, before any change of speed.
     """
 
@@ -51,7 +51,7 @@ class JobFile:
     """A file that a job has made.
 
     Attributes:
-        sha256: of its content, in hexadecimal digits; ``""`` for files of earlier versions.
+        sha256: Hexadecimal digest of the content; ``""`` for files of earlier versions.
     """
 
     key: str
@@ -98,11 +98,11 @@ class Job:
     """A row of the ledger.
 
     Attributes:
-        owner: whose it is; ``None`` where keys have no owners.
+        owner: Owner's id; ``None`` where keys have no owners.
         body: the request, as JSON, its seed filled in.
         created_s: Unix time.
         finished_s: Unix time of the end; ``None`` before.
-        num_bytes: of disk: what it may take, or what its result has.
+        num_bytes: Disk space in bytes: reserved, or taken by the result.
     """
 
     id: str
@@ -122,11 +122,11 @@ class JobLimits:
     """How many jobs are kept, and how much of the disk they may take.
 
     Attributes:
-        max_jobs: in all, those at an end too.
-        max_owner_jobs: of one owner; 0 for no further limit.
-        max_bytes: of all jobs; 0 for what the disk holds.
-        max_owner_bytes: of one owner's; 0 for no further limit.
-        max_crashes: after so many deaths of servers under it a job is given up.
+        max_jobs: Number of jobs in all, finished ones included.
+        max_owner_jobs: Number of jobs of one owner; 0 for no further limit.
+        max_bytes: Bytes of all jobs; 0 for the size of the disk.
+        max_owner_bytes: Bytes of one owner's jobs; 0 for no further limit.
+        max_crashes: Number of crashed servers after which a job is given up.
         min_free_bytes: so much of the disk stays free.
     """
 

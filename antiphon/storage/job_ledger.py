@@ -67,10 +67,10 @@ class JobLedger:
         """Keep jobs in a folder; nothing is written before the first.
 
         Args:
-            folder: on a disk of this machine.
-            limits: how many there may be, and how large, those of all kinds together; default:
+            folder: Folder on a local disk.
+            limits: Limits of number and size, for all kinds together; default:
                 those of `JobLimits`.
-            kind: of the jobs that it adds and finds.
+            kind: Kind of the jobs that it adds and finds.
             clock: monotonic seconds, to time heartbeats.
         """
         self.limits = limits or JobLimits()
@@ -94,8 +94,8 @@ class JobLedger:
 
         Args:
             body: the request, as JSON.
-            owner: whose it is.
-            num_bytes: of disk that it may take.
+            owner: Owner's id.
+            num_bytes: Disk space in bytes to reserve.
             input: a file that it needs, kept until it ends.
 
         Raises:
@@ -222,7 +222,7 @@ class JobLedger:
     def report(
         self, id: str, runner: LeaseHolder, progress: JobProgress, num_bytes: int | None = None
     ) -> bool:
-        """Say how far a job is, and that its runner lives; ``False`` if it is another's now."""
+        """Store a job's progress and renew its lease; ``False`` if another server holds it now."""
         with self._database.write() as db:
             done = db.execute(
                 "UPDATE jobs SET progress = ?, num_bytes = max(num_bytes, ?),"

@@ -1,7 +1,7 @@
 """Images, videos and audio that are kept for clients with their address, until they are too old.
 
-A file's name says all that there is to know of it: when it was made, whose it is, and a random
-number that nobody can guess. So it needs no database, and any number of servers share a place.
+A file's name holds all of its metadata: creation time, owner, and a random
+number that cannot be guessed. So it needs no database, and any number of servers share a store.
 """
 
 import hashlib
@@ -50,10 +50,10 @@ class MediaLimits:
 
     Attributes:
         http_url: address of the place for clients; ``None``: they ask the server.
-        signed_url_s: for how long addresses are valid that the storage has signed; 0: none is.
-        retention_s: what is older is deleted; 0: never.
-        max_bytes: of all files; 0: what is free.
-        min_free_bytes: of the disk, if it is a local one.
+        signed_url_s: Lifetime of addresses signed by the storage; 0: none is signed.
+        retention_s: Age after which files are deleted; 0: never.
+        max_bytes: Size of all files; 0: the free space.
+        min_free_bytes: Free space to keep, on a local disk.
     """
 
     http_url: str | None = None
@@ -68,9 +68,9 @@ class KeptMedia:
     """A file that is kept.
 
     Attributes:
-        key: of it.
+        key: Key of the file.
         num_bytes: its length.
-        media_type: what it is.
+        media_type: Media type.
     """
 
     key: str
@@ -79,7 +79,7 @@ class KeptMedia:
 
 
 class MediaStore:
-    """Keeps files by keys that say when they were made and whose they are; blocks, so it belongs in
+    """Keeps files by keys that encode creation time and owner; blocks, so it belongs in
     worker threads.
     """
 
@@ -109,9 +109,9 @@ class MediaStore:
         """Keep a file, and return its key; it is there at once and whole, or not at all.
 
         Args:
-            content: of the file.
+            content: Bytes of the file.
             suffix: one of `MEDIA_TYPES`.
-            owner: who may fetch it; ``None``: whoever needs no key, or has no owner.
+            owner: Owner's id; ``None``: any caller without an owner.
 
         Raises:
             StorageFullError: there is no room for it.
@@ -136,8 +136,8 @@ class MediaStore:
         """Return an address of a file for clients.
 
         Args:
-            key: of the file.
-            server_url: how the client reaches the server's route of media, with ``/`` at its end.
+            key: Key of the file.
+            server_url: Address of the server's media route at the client, with ``/`` at its end.
 
         Raises:
             StorageError: the storage signs nothing at the moment.

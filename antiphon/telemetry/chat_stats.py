@@ -1,4 +1,4 @@
-"""What is measured of answers in chats, and its metrics."""
+"""Statistics of chat answers, and their metrics."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ class AnswerStats:
     """Times an answer.
 
     Attributes:
-        first_token_s: from the request to the first token; ``None`` before that.
+        first_token_s: Time from the request to the first token; ``None`` before that.
         num_tokens: so far.
         usage: known at the end.
         reason: why it ended; ``None`` before that.

@@ -27,8 +27,8 @@ class Histogram:
 
     Attributes:
         bounds: upper bounds of the buckets, inclusive and ascending; one more bucket has none.
-        counts: of each bucket.
-        total: of all values.
+        counts: Number of values in each bucket.
+        total: Sum of all values.
     """
 
     bounds: tuple[float, ...]
@@ -76,9 +76,9 @@ class EngineMetric:
     """How a field of `EngineStats` is exported.
 
     Attributes:
-        kind: of metric; a histogram's field holds one `Histogram` for each value of ``kind``.
-        text: of help.
-        vllm_name: of vLLM's metric that means the same; empty: there is none.
+        kind: Metric type; a histogram's field holds one `Histogram` for each value of ``kind``.
+        text: Help text.
+        vllm_name: Name of vLLM's metric of the same meaning; empty: none.
     """
 
     kind: Literal["gauge", "counter", "histogram"]

@@ -1,6 +1,6 @@
-"""A stream for logs that is written in a thread: whoever reads them may halt, and holds up nothing.
+"""A stream for logs that is written in a thread: a reader that stalls blocks nothing.
 
-A pipe that nobody reads is full after 64 KiB. A process that writes to it then waits, and its event
+A pipe without a reader is full after 64 KiB. A process that writes to it then blocks, and its event
 loop with it, and all that it serves; so does a terminal whose output was stopped.
 """
 
@@ -73,7 +73,7 @@ class LogStream:
 
     def _put(self, line: str) -> None:
         """Write a line, however long that takes."""
-        if self._stream.closed:  # nobody reads any more
+        if self._stream.closed:  # the reader is gone
             return
         try:
             number = self._stream.fileno()
@@ -82,7 +82,7 @@ class LogStream:
                 self._stream.write(line)
                 self._stream.flush()
             return
-        except ValueError:  # likewise
+        except ValueError:  # the stream was closed meanwhile
             return
         raw = line.encode(errors="backslashreplace")
         while raw:

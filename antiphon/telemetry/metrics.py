@@ -1,4 +1,4 @@
-"""What a server measures: streams, engines, connections, jobs.
+"""Metrics of a server: streams, engines, connections, jobs.
 
 Labels take few values: models by their served names, kinds of voices, formats, routes as they are
 written in the API's description. Nothing that a client makes up becomes a label.
@@ -29,7 +29,7 @@ from antiphon.telemetry.stream_stats import StreamMetrics
 
 _HTTP_BUCKETS_S = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 MAX_ASKED_S = 2.0
-"""For which a scrape waits for what other processes say of themselves."""
+"""Timeout of a scrape for the figures of other processes."""
 _LAG_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
@@ -37,7 +37,7 @@ class Metrics:
     """Prometheus metrics in a registry of their own, so that several servers share a process.
 
     Front ends of one server share theirs by files (prometheus_client's multiprocess mode): each
-    counts for itself, and any of them can say what all have counted, those too that have died.
+    counts for itself, and any of them can report all counts, those of dead processes included.
 
     Attributes:
         engines: returns the latest statistics of all engines when the metrics are scraped.

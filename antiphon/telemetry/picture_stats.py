@@ -1,4 +1,4 @@
-"""What is measured of requests for images and videos, and its metrics."""
+"""Statistics of image and video requests, and their metrics."""
 
 import asyncio
 import time
@@ -21,11 +21,11 @@ class PictureStats:
     """Times a request.
 
     Attributes:
-        first_picture_s: from the beginning to the first picture, possibly a preview; ``None``
+        first_picture_s: Time from the beginning to the first picture or preview; ``None``
             before that.
         num_pictures: images, or frames of a video, of the result.
-        num_pixels: of each of them.
-        num_steps: of denoising, so far.
+        num_pixels: Pixels of each picture.
+        num_steps: Denoising steps so far.
         usage: known at the end.
         reason: why it ended; ``None`` before that.
     """

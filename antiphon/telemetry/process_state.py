@@ -14,7 +14,7 @@ class ProcessState:
     """A process of a server; data.
 
     Attributes:
-        name: of the process, unique in its server.
+        name: Process name, unique in its server.
         pid: its number, or the last one that it had; 0: it never ran.
         is_up: whether it runs.
         num_restarts: times that it was started again.
@@ -27,7 +27,7 @@ class ProcessState:
 
 
 class ProcessStateCollector(Collector):
-    """Says which processes run, how often they were restarted, and what each takes of the host."""
+    """Reports running processes, how often they were restarted, and what they take of the host."""
 
     def __init__(self, states: Iterable[ProcessState]) -> None:
         self._states = tuple(states)
@@ -48,7 +48,7 @@ class ProcessStateCollector(Collector):
 
 
 def _resources(states: Iterable[ProcessState]) -> Iterator[Metric]:
-    """Yield what the library says of one process, for several; a restart begins a new series."""
+    """Yield the library's figures of one process, for several; a restart begins a new series."""
     families: dict[str, Metric] = {}
     for state in states:
         labels = {"process": state.name, "pid": str(state.pid)}

@@ -1,4 +1,4 @@
-"""What a stage publishes of itself whenever it changes: load, failure and the step under way."""
+"""Status that a stage publishes on each change: load, failure and the step under way."""
 
 import threading
 import time
@@ -17,12 +17,12 @@ class StageStatus:
     Attributes:
         num_open: requests that are open.
         capacity: live requests that it can serve at once without gaps.
-        failure: what broke it for good; ``None`` while it works.
-        step_began_s: when the longest step under way began, on the host's monotonic clock; ``None``
+        failure: Error that stopped it for good; ``None`` while it works.
+        step_began_s: Start of the longest step under way on the host's monotonic clock; ``None``
             between steps.
-        num_bytes: of memory that it was estimated to need when it was loaded.
-        stats: of its engine, a few times a second; ``None``: it counts nothing.
-        num_replicas: that can be reached; 0 while none runs, or is being started again.
+        num_bytes: Memory estimated at load time, in bytes.
+        stats: Engine statistics, a few times a second; ``None`` without an engine.
+        num_replicas: Reachable replicas; 0 while none runs, or is being started again.
     """
 
     num_open: int = 0

@@ -1,4 +1,4 @@
-"""What is measured of a stream, and its metrics.
+"""Statistics of a stream, and its metrics.
 
 `StreamStats` follows a stream as a listener would who plays from the first audio on and buffers
 nothing.
@@ -39,12 +39,12 @@ class StreamStats:
     is spoken: a gap that begins then is no underrun.
 
     Attributes:
-        first_audio_s: from the beginning to the first audio, without waiting for text; ``None``
+        first_audio_s: Time to first audio, without waiting for text; ``None``
             before that.
         audio_s: seconds of audio so far.
         busy_s: seconds in which the listener was waiting for more.
-        num_underruns: how often the listener had nothing to play.
-        underrun_s: for how long in all.
+        num_underruns: Number of gaps in playback.
+        underrun_s: Duration of all gaps.
         usage: known at the end.
         reason: why the stream ended; ``None`` before that.
     """

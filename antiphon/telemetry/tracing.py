@@ -1,6 +1,6 @@
 """OpenTelemetry spans where that is installed and wanted; without, nothing is done at all.
 
-Only its API is used: where spans go is said by its own means, such as ``opentelemetry-instrument``
+Only its API is used: exporters are configured by their own means, ``opentelemetry-instrument``
 and the variables ``OTEL_*``.
 """
 
@@ -51,7 +51,7 @@ def span(name: str, attributes: Mapping[str, str] | None = None) -> Generator[No
 def request_span(
     name: str, headers: Iterable[tuple[bytes, bytes]], attributes: Mapping[str, str]
 ) -> Generator[None, None, None]:
-    """Time a request, as a part of what its client says that it belongs to."""
+    """Time a request, as a part of the client's trace if it sent one."""
     if not _is_on:
         yield
         return
@@ -75,7 +75,7 @@ async def _until_first(name: str, stream: AsyncGenerator[T, None]) -> AsyncGener
     try:
         async with aclosing(stream):
             async for item in stream:
-                timed.end()  # ended again, it says so in the log: once is enough
+                timed.end()  # a second end would be logged as a warning
                 yield item
                 break
             async for item in stream:

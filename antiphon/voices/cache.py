@@ -36,9 +36,9 @@ class PreparedCache:
         """Return a voice as it was kept, under the name that it has now.
 
         Args:
-            content_hash: of the recording and its text.
+            content_hash: Hash of the recording and its text.
             model: its identity; see `model_identity`.
-            name: of the voice.
+            name: Name of the voice.
         """
         key = _key(content_hash, model)
         with self._lock:

@@ -22,11 +22,11 @@ class StoredConsent:
     Attributes:
         id: ``cons_`` and digits.
         name: a label for people.
-        language: of the recording, a BCP 47 tag.
+        language: Language of the recording, a BCP 47 tag.
         created_s: Unix time.
-        media_type: of the recording.
-        num_bytes: of the recording.
-        owner: whose it is; ``None`` where keys have no owners.
+        media_type: Media type of the recording.
+        num_bytes: Size of the recording.
+        owner: Owner's id; ``None`` where keys have no owners.
     """
 
     id: str

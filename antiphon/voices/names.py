@@ -1,4 +1,4 @@
-"""What a voice may be called: names that show what they are, and that look different."""
+"""Rules for voice names: readable, and not to be confused with each other."""
 
 import re
 import unicodedata

@@ -24,14 +24,14 @@ class NewVoice:
     """A voice that is to be kept.
 
     Attributes:
-        name: what users will call it.
+        name: Name of the voice.
         content: the file of a recording; or a speaker embedding, as float32, little-endian.
-        kind: which of the two it is.
-        media_type: of the content.
-        consent: what the speaker has agreed to, or the id of a consent.
-        ref_text: what is said in the recording.
-        description: for people.
-        owner: whose it is; ``None``: all callers may speak with it.
+        kind: Kind of content.
+        media_type: Media type of the content.
+        consent: Statement of the speaker's consent, or the id of a consent.
+        ref_text: Transcript of the recording.
+        description: Description for users.
+        owner: Owner's id; ``None``: all callers may use the voice.
     """
 
     name: str
