@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,6 +12,13 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | int, ...], ...]
+
+
+def files_table(directory: Path) -> Table:
+    """Return the files of a directory and their sizes."""
+    files = sorted(file for file in directory.rglob("*") if file.is_file())
+    rows = tuple((file.relative_to(directory).as_posix(), file.stat().st_size) for file in files)
+    return Table(title="Files", columns=("File", "Bytes"), rows=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

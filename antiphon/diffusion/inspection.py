@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from antiphon.contracts.inspection import Inspection, Table
+from antiphon.contracts.inspection import Inspection, Table, files_table
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.errors import ModelLoadError
 from antiphon.nn.safetensors_index import TensorHeader, read_tensor_headers, tensor_files
@@ -42,7 +42,7 @@ def inspect_pipeline(path: Path, facts: Callable[[], Mapping[str, str | int]]) -
                 problems += _shape_problems(path / name, kind, headers)
         told["Parameters"] = sum(int(row[2]) for row in rows)
     columns = ("Component", "Class", "Parameters", "Bytes", "Type")
-    tables = (Table(title="Components", columns=columns, rows=tuple(rows)), _files(path))
+    tables = (Table(title="Components", columns=columns, rows=tuple(rows)), files_table(path))
     return Inspection(facts=told, tables=tables, problems=tuple(problems))
 
 
@@ -68,9 +68,3 @@ def _shape_problems(folder: Path, kind: str, headers: list[TensorHeader]) -> lis
     from antiphon.diffusion.tensor_shapes import shape_problems
 
     return shape_problems(folder, kind, headers)
-
-
-def _files(path: Path) -> Table:
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    rows = tuple((file.relative_to(path).as_posix(), file.stat().st_size) for file in files)
-    return Table(title="Files", columns=("File", "Bytes"), rows=rows)

@@ -7,7 +7,7 @@ import torch
 
 from antiphon.contracts.family import Product
 from antiphon.families.fish_speech import footprint
-from antiphon.families.fish_speech.checkpoint_schema import PICKLED_FILE, s2_name
+from antiphon.families.fish_speech.checkpoint import PICKLED_FILE, s2_name
 from antiphon.families.fish_speech.config import load_config
 from antiphon.families.kit.weight_edits import write_rows
 

@@ -4,14 +4,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
 
 from antiphon.errors import ModelLoadError
 from antiphon.families.fish_speech.config import SAMPLES_PER_FRAME
+from antiphon.families.kit.layouts import Layout, affine, repeated, under
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import Shape, layout_problems
-
-CodecLayout: TypeAlias = dict[str, Shape]
 
 HEAD_DIM = 64
 FRAME_WINDOW, ENCODER_WINDOW = 128, 512
@@ -79,7 +77,7 @@ def _transformer_config(width: int, inner: int, num_layers: int, window: int) ->
     )
 
 
-def codec_layout(sizes: CodecSizes) -> CodecLayout:
+def codec_layout(sizes: CodecSizes) -> Layout:
     """Return all tensors, normed weights as one tensor each."""
     return {**_encoder(sizes), **_quantizer(sizes), **_decoder(sizes)}
 
@@ -145,109 +143,99 @@ def _count(shapes: Mapping[str, Shape], pattern: str) -> int:
     return sum(re.fullmatch(pattern, name) is not None for name in shapes)
 
 
-def _conv(name: str, num_out: int, num_in: int, kernel: int) -> CodecLayout:
-    return {f"{name}.weight": (num_out, num_in, kernel), f"{name}.bias": (num_out,)}
-
-
-def _snake(name: str, width: int) -> CodecLayout:
+def _snake(name: str, width: int) -> Layout:
     return {f"{name}.alpha": (1, width, 1)}
 
 
-def _residual_unit(name: str, width: int) -> CodecLayout:
+def _residual_unit(name: str, width: int) -> Layout:
     return {
         **_snake(f"{name}.block.0", width),
-        **_conv(f"{name}.block.1.conv", width, width, _KERNEL),
+        **affine(f"{name}.block.1.conv", width, width, _KERNEL),
         **_snake(f"{name}.block.2", width),
-        **_conv(f"{name}.block.3.conv", width, width, 1),
+        **affine(f"{name}.block.3.conv", width, width, 1),
     }
 
 
-def _transformer(name: str, config: TransformerConfig) -> CodecLayout:
+def layer_layout(config: TransformerConfig) -> Layout:
+    """Return a transformer's layer by the names of Fish Speech."""
     width, inner = config.hidden_size, config.intermediate_size
-    num_queries = config.num_heads * config.head_dim
-    layer: CodecLayout = {
-        "attention.wqkv.weight": (3 * num_queries, width),
-        "attention.wo.weight": (width, num_queries),
+    queries = config.num_heads * config.head_dim
+    return {
+        "attention.wqkv.weight": (queries + 2 * config.num_kv_heads * config.head_dim, width),
+        "attention.wo.weight": (width, queries),
         "feed_forward.w1.weight": (inner, width),
         "feed_forward.w3.weight": (inner, width),
         "feed_forward.w2.weight": (width, inner),
         "ffn_norm.weight": (width,),
         "attention_norm.weight": (width,),
-        "attention_layer_scale.gamma": (width,),
-        "ffn_layer_scale.gamma": (width,),
     }
-    layers = {
-        f"{name}.layers.{index}.{part}": shape
-        for index in range(config.num_layers)
-        for part, shape in layer.items()
-    }
-    return {**layers, f"{name}.norm.weight": (width,)}
 
 
-def _encoder(sizes: CodecSizes) -> CodecLayout:
+def _transformer(name: str, config: TransformerConfig) -> Layout:
+    width = config.hidden_size
+    layer = layer_layout(config)
+    layer |= {"attention_layer_scale.gamma": (width,), "ffn_layer_scale.gamma": (width,)}
+    layers = repeated("layers", config.num_layers, layer)
+    return under(name, layers | {"norm.weight": (width,)})
+
+
+def _encoder(sizes: CodecSizes) -> Layout:
     width = sizes.encoder_width
-    layout = _conv("encoder.block.0.conv", width, 1, _KERNEL)
+    layout = affine("encoder.block.0.conv", width, 1, _KERNEL)
     for block, stride in enumerate(sizes.strides):
         name = f"encoder.block.{block + 1}.block"
         for unit in range(_DILATED):
             layout |= _residual_unit(f"{name}.{unit}", width)
         layout |= _snake(f"{name}.3", width)
-        layout |= _conv(f"{name}.4.conv", 2 * width, width, 2 * stride)
+        layout |= affine(f"{name}.4.conv", 2 * width, width, 2 * stride)
         if sizes.encoder_layers[block]:
             layout |= _transformer(f"{name}.5", sizes.encoder_config(block))
         width *= 2
     last = len(sizes.strides) + 1
     layout |= _snake(f"encoder.block.{last}", width)
-    layout |= _conv(
+    layout |= affine(
         f"encoder.block.{last + 1}.conv", sizes.latent_width, width, _LAST_ENCODER_KERNEL
     )
     return layout
 
 
-def _quantizer(sizes: CodecSizes) -> CodecLayout:
+def _quantizer(sizes: CodecSizes) -> Layout:
     width, size = sizes.latent_width, sizes.codebook_dim
-    layout: CodecLayout = {}
+    layout: Layout = {}
     books = [("semantic_quantizer", 0, sizes.semantic_codes)]
     books += [("quantizer", index, sizes.residual_codes) for index in range(sizes.num_residual)]
     for kind, index, num_codes in books:
         name = f"quantizer.{kind}.quantizers.{index}"
-        layout |= _conv(f"{name}.in_proj", size, width, 1)
-        layout |= _conv(f"{name}.out_proj", width, size, 1)
+        layout |= affine(f"{name}.in_proj", size, width, 1)
+        layout |= affine(f"{name}.out_proj", width, size, 1)
         layout[f"{name}.codebook.weight"] = (num_codes, size)
     for index, factor in enumerate(sizes.factors):
         mirrored = len(sizes.factors) - 1 - index
         for name, kernel in ((f"downsample.{index}", factor), (f"upsample.{mirrored}", factor)):
-            layout |= _conv(f"quantizer.{name}.0.conv", width, width, kernel)
+            layout |= affine(f"quantizer.{name}.0.conv", width, width, kernel)
             layout |= _convnext(f"quantizer.{name}.1", width)
     for name in ("pre_module", "post_module"):
         layout |= _transformer(f"quantizer.{name}", sizes.frames)
     return layout
 
 
-def _convnext(name: str, width: int) -> CodecLayout:
-    return {
-        f"{name}.gamma": (width,),
-        **_conv(f"{name}.dwconv.conv", width, 1, _KERNEL),
-        f"{name}.norm.weight": (width,),
-        f"{name}.norm.bias": (width,),
-        f"{name}.pwconv1.weight": (_NARROW * width, width),
-        f"{name}.pwconv1.bias": (_NARROW * width,),
-        f"{name}.pwconv2.weight": (width, _NARROW * width),
-        f"{name}.pwconv2.bias": (width,),
-    }
+def _convnext(name: str, width: int) -> Layout:
+    layout: Layout = {"gamma": (width,)}
+    layout |= affine("dwconv.conv", width, 1, _KERNEL) | affine("norm", width)
+    layout |= affine("pwconv1", _NARROW * width, width) | affine("pwconv2", width, _NARROW * width)
+    return under(name, layout)
 
 
-def _decoder(sizes: CodecSizes) -> CodecLayout:
+def _decoder(sizes: CodecSizes) -> Layout:
     width = sizes.decoder_width
-    layout = _conv("decoder.model.0.conv", width, sizes.latent_width, _KERNEL)
+    layout = affine("decoder.model.0.conv", width, sizes.latent_width, _KERNEL)
     for block, rate in enumerate(sizes.rates, start=1):
         name, narrow = f"decoder.model.{block}.block", width // 2
         layout |= _snake(f"{name}.0", width)
-        layout[f"{name}.1.conv.weight"] = (width, narrow, 2 * rate)  # transposed: inputs first
-        layout[f"{name}.1.conv.bias"] = (narrow,)
+        layout |= affine(f"{name}.1.conv", width, narrow, 2 * rate, num_outputs=narrow)
         for unit in range(2, 2 + _DILATED):
             layout |= _residual_unit(f"{name}.{unit}", narrow)
         width = narrow
     last = len(sizes.rates) + 1
     layout |= _snake(f"decoder.model.{last}", width)
-    return layout | _conv(f"decoder.model.{last + 1}.conv", 1, width, _KERNEL)
+    return layout | affine(f"decoder.model.{last + 1}.conv", 1, width, _KERNEL)

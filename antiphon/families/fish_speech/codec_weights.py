@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.fish_speech.checkpoint_schema import CODEC_FILE
+from antiphon.families.fish_speech.checkpoint import CODEC_FILE
 from antiphon.families.fish_speech.codec_schema import CodecSizes, read_sizes
 from antiphon.families.fish_speech.config import FishSpeechConfig
 from antiphon.nn.safetensors_index import Shape

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint
-from antiphon.families.fish_speech.checkpoint_schema import layout_of
+from antiphon.families.fish_speech.checkpoint import layout_of
 from antiphon.families.fish_speech.codec_schema import FRAME_WINDOW, CodecSizes, codec_layout
 from antiphon.families.fish_speech.config import (
     SAMPLE_RATE_HZ,

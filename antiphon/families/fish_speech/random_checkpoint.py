@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.fish_speech.checkpoint_schema import (
+from antiphon.families.fish_speech.checkpoint import (
     CODEC_FILE,
     PICKLED_FILE,
     layout_of,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.fish_speech.checkpoint_schema import (
+from antiphon.families.fish_speech.checkpoint import (
     PICKLED_FILE,
     is_s2_name,
     layout_of,

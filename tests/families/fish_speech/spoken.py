@@ -13,7 +13,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling
 from antiphon.engine.plan import Start
 from antiphon.engine.runner import Runner
-from antiphon.families.fish_speech.checkpoint_schema import PICKLED_FILE, s2_name
+from antiphon.families.fish_speech.checkpoint import PICKLED_FILE, s2_name
 from antiphon.families.fish_speech.config import load_config
 from antiphon.families.fish_speech.request import FishSpeechPrompt
 from antiphon.families.kit.weight_edits import write_rows

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
-from antiphon.families.fish_speech.checkpoint_info import inspect
+from antiphon.families.fish_speech.checkpoint import inspect
 from antiphon.families.fish_speech.codec_schema import codec_layout, read_sizes
 from antiphon.families.fish_speech.codec_weights import read_codec
 from antiphon.families.fish_speech.config import Layout, load_config
