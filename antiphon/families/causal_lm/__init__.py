@@ -37,7 +37,7 @@ FAMILY = Family(
             ("jinja2", "Jinja2"),
         ),
     ),
-    inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
+    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(
         task="chat",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from antiphon.families.causal_lm import random_configs as configs
-from antiphon.families.causal_lm.checkpoint_schema import layout_of
+from antiphon.families.causal_lm.checkpoint import layout_of
 from antiphon.families.causal_lm.config import load_config
 from antiphon.families.causal_lm.omni.random_voice import make_voice
 from antiphon.families.kit.random_tokenizer import write_byte_tokenizer

@@ -8,7 +8,7 @@ from antiphon.contracts.chat import CHAT_VOICE
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.families.causal_lm.checkpoint_schema import layout_of, others, tied
+from antiphon.families.causal_lm.checkpoint import layout_of, others, tied
 from antiphon.families.causal_lm.config import CausalLMConfig, load_config
 from antiphon.families.causal_lm.language_model import CausalLM
 from antiphon.families.causal_lm.omni.config import has_voice

@@ -52,7 +52,7 @@ class Findings:
         found = self.attempt(lambda: read_directory(directory, stem))
         if found is None:
             return None
-        return _without(others, {name: header for name, (_, header) in found.items()})
+        return without(others, {name: header for name, (_, header) in found.items()})
 
     def check_dtypes(self, where: Path, headers: Iterable[TensorHeader]) -> None:
         """Compare number types with `DTYPES`."""
@@ -75,7 +75,7 @@ class Findings:
             others: regular expression for names that are not compared.
         """
         if layout is not None:
-            shapes = {name: each.shape for name, each in _without(others, headers).items()}
+            shapes = {name: each.shape for name, each in without(others, headers).items()}
             problems = layout_problems(shapes, layout)
             self.problems += [f"{where}: tensors {problem}" for problem in problems]
 
@@ -120,7 +120,7 @@ def _dtypes(headers: Iterable[TensorHeader]) -> str:
     return ", ".join(sorted({header.dtype for header in headers}))
 
 
-def _without(others: str | None, headers: Mapping[str, TensorHeader]) -> dict[str, TensorHeader]:
+def without(others: str | None, headers: Mapping[str, TensorHeader]) -> dict[str, TensorHeader]:
     """Return the headers whose names do not match a regular expression."""
     beside = re.compile(others or _NO_NAME)
     return {name: each for name, each in headers.items() if not beside.fullmatch(name)}

@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.families.causal_lm import random_configs as configs
 from antiphon.families.causal_lm.bench_spec import frame_products
-from antiphon.families.causal_lm.checkpoint_schema import layout_of
+from antiphon.families.causal_lm.checkpoint import layout_of
 from antiphon.families.causal_lm.config import load_config
 
 

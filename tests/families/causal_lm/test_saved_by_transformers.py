@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
-from antiphon.families.causal_lm.checkpoint_info import inspect
+from antiphon.families.causal_lm.checkpoint import inspect
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.random_configs import Layout
 from antiphon.families.causal_lm.runner import load_runner

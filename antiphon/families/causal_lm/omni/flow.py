@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.families.causal_lm.omni.checkpoint_schema import FLOW, TIME_SIZE
+from antiphon.families.causal_lm.omni.checkpoint import FLOW, TIME_SIZE
 from antiphon.families.causal_lm.omni.config import FlowConfig
 from antiphon.families.causal_lm.omni.voices import OmniVoice
 from antiphon.nn.ecapa import EcapaEncoder

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.families.causal_lm.omni.checkpoint_schema import talker_layout, token2wav_layout
+from antiphon.families.causal_lm.omni.checkpoint import talker_layout, token2wav_layout
 from antiphon.families.causal_lm.omni.config import SPEAKERS, OmniConfig, load_omni_config
 from antiphon.families.causal_lm.omni.random_configs import bos_tokens
 from antiphon.nn.random_weights import RandomTensor, random_values

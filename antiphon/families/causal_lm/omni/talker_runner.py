@@ -7,7 +7,7 @@ import torch
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.families.causal_lm.omni.checkpoint_schema import NOT_OF_TALKER, talker_layout
+from antiphon.families.causal_lm.omni.checkpoint import NOT_OF_TALKER, talker_layout
 from antiphon.families.causal_lm.omni.config import load_omni_config
 from antiphon.families.causal_lm.omni.talker import OmniTalker
 from antiphon.families.causal_lm.omni.talker_request import MAX_CODES, TalkerRequest

@@ -21,7 +21,7 @@ from torch import Tensor
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
-from antiphon.families.causal_lm.omni.checkpoint_schema import NOT_OF_TOKEN2WAV, token2wav_layout
+from antiphon.families.causal_lm.omni.checkpoint import NOT_OF_TOKEN2WAV, token2wav_layout
 from antiphon.families.causal_lm.omni.config import SAMPLE_RATE_HZ, load_omni_config
 from antiphon.families.causal_lm.omni.flow import FlowModel, FlowWindow
 from antiphon.families.causal_lm.omni.flow_passes import FlowPasses

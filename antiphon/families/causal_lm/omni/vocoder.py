@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.families.causal_lm.omni.checkpoint_schema import VOCODER
+from antiphon.families.causal_lm.omni.checkpoint import VOCODER
 from antiphon.families.causal_lm.omni.config import BigVGANConfig
 from antiphon.nn.layers import Snake, Weights
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.causal_lm.checkpoint_info import inspect
+from antiphon.families.causal_lm.checkpoint import inspect
 from antiphon.families.causal_lm.omni.config import SPEAKERS, has_voice, load_omni_config
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
