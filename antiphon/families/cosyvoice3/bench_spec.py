@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from antiphon.contracts.family import Product
-from antiphon.families.cosyvoice3.checkpoint_schema import LANGUAGE_FILE, TEXT_PREFIX
+from antiphon.families.cosyvoice3.checkpoint import LANGUAGE_FILE, TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.kit.weight_edits import head_row, leaning_rows
 

@@ -3,7 +3,7 @@
 import torch
 
 from antiphon.contracts.family import LoadContext
-from antiphon.families.cosyvoice3 import checkpoint_schema as schema
+from antiphon.families.cosyvoice3 import checkpoint as schema
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.decoder import CosyVoice3Decoder
 from antiphon.families.cosyvoice3.flow import MelFlow

@@ -19,7 +19,7 @@ from antiphon.engine.model_runner.ar_model import (
     SlotStart,
 )
 from antiphon.engine.model_runner.token_model import TokenModel
-from antiphon.families.cosyvoice3.checkpoint_schema import TEXT_PREFIX
+from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import CosyVoice3Config
 from antiphon.families.cosyvoice3.request import CosyVoice3Prompt, CosyVoice3Request
 from antiphon.nn.attention import Attend

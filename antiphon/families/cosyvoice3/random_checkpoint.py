@@ -11,7 +11,7 @@ import torch
 from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 
-from antiphon.families.cosyvoice3 import checkpoint_schema as schema
+from antiphon.families.cosyvoice3 import checkpoint as schema
 from antiphon.families.cosyvoice3.config import CONFIG_FILE, TEXT_FOLDER, load_config
 from antiphon.families.cosyvoice3.random_configs import (
     FIRST_TINY_MARK,

@@ -7,7 +7,7 @@ import torch
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.families.cosyvoice3 import checkpoint_schema as schema
+from antiphon.families.cosyvoice3 import checkpoint as schema
 from antiphon.families.cosyvoice3.bounds import MAX_POSITIONS
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.language_model import SpeechLM

@@ -9,7 +9,7 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.families.cosyvoice3.bench_spec import make_endless
-from antiphon.families.cosyvoice3.checkpoint_schema import LANGUAGE_FILE, TEXT_PREFIX
+from antiphon.families.cosyvoice3.checkpoint import LANGUAGE_FILE, TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.runner import load_runner
 from antiphon.families.kit.weight_edits import head_row, leaning_rows

@@ -16,7 +16,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.cosyvoice3 import dit, flow
-from antiphon.families.cosyvoice3.checkpoint_schema import FLOW_FILE, flow_layout
+from antiphon.families.cosyvoice3.checkpoint import FLOW_FILE, flow_layout
 from antiphon.families.cosyvoice3.conditioning import reference_arrays
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.decoder_stage import load_decoder

@@ -17,7 +17,7 @@ from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.engine.model_runner.ar_model import Frames, Inputs
 from antiphon.engine.plan import Start
 from antiphon.families.cosyvoice3 import language_model
-from antiphon.families.cosyvoice3.checkpoint_schema import LANGUAGE_FILE, TEXT_PREFIX
+from antiphon.families.cosyvoice3.checkpoint import LANGUAGE_FILE, TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.language_model import draw_nucleus
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompter

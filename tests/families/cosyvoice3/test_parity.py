@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from antiphon.families.cosyvoice3 import checkpoint_schema as schema
+from antiphon.families.cosyvoice3 import checkpoint as schema
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.features import speaker_fbank, whisper_mel
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference

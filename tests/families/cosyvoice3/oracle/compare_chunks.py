@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.families.cosyvoice3 import checkpoint_schema as schema
+from antiphon.families.cosyvoice3 import checkpoint as schema
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.random_checkpoint import make_checkpoint

@@ -1,0 +1,173 @@
+"""Layout of the tensors of llm.pt, flow.pt and hift.pt, and inspection of a checkpoint."""
+
+from itertools import accumulate
+from pathlib import Path
+
+from antiphon.contracts.inspection import Inspection, Table
+from antiphon.families.cosyvoice3.config import (
+    TEXT_FOLDER,
+    CosyVoice3Config,
+    MelFlowConfig,
+    VocoderConfig,
+    load_config,
+)
+from antiphon.families.cosyvoice3.dit import CONV_GROUPS, CONV_KERNEL, TIME_SIZE
+from antiphon.families.cosyvoice3.vocoder import PITCH_LOOK_AHEAD
+from antiphon.families.cosyvoice3.voice_encoder_files import has_voice_encoder
+from antiphon.families.kit.checkpoint import Facts, Findings
+from antiphon.families.kit.layouts import (
+    Layout,
+    affine,
+    attention,
+    gated_mlp,
+    layer_norms,
+    repeated,
+)
+from antiphon.nn.safetensors_index import layout_problems
+
+LANGUAGE_FILE, FLOW_FILE, VOCODER_FILE = "llm.pt", "flow.pt", "hift.pt"
+TEXT_PREFIX = "llm.model.model"
+LANGUAGE_UNUSED = r"llm\.model\.lm_head\.weight|.*\.rotary_emb\.inv_freq"
+"""The head of text, which says nothing here."""
+FLOW_UNUSED = r"decoder\.estimator\.rotary_embed\.inv_freq"
+VOCODER_PREFIX = "generator."
+"""Of names in files that training wrote, with a discriminator beside the vocoder."""
+VOCODER_UNUSED = r"discriminator\..*|stft_window|mel_spec_transform.*"
+
+_SPREAD = 2
+"""Columns that each output of a strided convolution reads, in strides."""
+
+
+def inspect(path: Path) -> Inspection:
+    """Return what a checkpoint's directory holds, complete or not."""
+    found = Findings()
+    config = found.attempt(lambda: load_config(path))
+    if config is None:
+        return found.inspection({"Model": "CosyVoice3"})
+    parts: tuple[tuple[str, Layout, str, str], ...] = (
+        (LANGUAGE_FILE, language_layout(config), LANGUAGE_UNUSED, ""),
+        (FLOW_FILE, flow_layout(config.flow), FLOW_UNUSED, ""),
+        (VOCODER_FILE, vocoder_layout(config.vocoder), VOCODER_UNUSED, VOCODER_PREFIX),
+    )
+    rows = tuple(_row(found, path, part) for part in parts)
+    voices = found.attempt(lambda: _voices(path, config)) or ()
+    clones = has_voice_encoder(path)
+    if not clones and not voices:
+        found.problems.append(f"{path}: has neither voices nor the networks that hear recordings")
+    sizes, flow = config.text, config.flow
+    facts: Facts = {
+        "Model": "CosyVoice3",
+        "Sample rate": f"{config.sample_rate_hz} Hz",
+        "Language model": f"{sizes.num_layers} layers of width {sizes.hidden_size}",
+        "Flow": f"{flow.num_layers} layers of width {flow.hidden_size}, 10 steps",
+        "Chunk": f"{flow.chunk_tokens} tokens of 40 ms",
+        "Speech tokens": config.num_tokens,
+        "Voices": voices or ("of recordings only",),
+        "Clones voices": "yes" if clones else "no",
+    }
+    columns = ("file", "parameters", "bytes")
+    return found.inspection(facts, Table(title="Files", columns=columns, rows=rows))
+
+
+def _row(found: Findings, path: Path, part: tuple[str, Layout, str, str]) -> tuple[str, int, int]:
+    """Compare a file with its layout; return its name, parameters and bytes."""
+    from antiphon.families.cosyvoice3.weights import stored_tensors
+
+    name, layout, unused, prefix = part
+    file = path / name
+    tensors = found.attempt(lambda: stored_tensors(file, unused=unused, prefix=prefix))
+    if tensors is None:
+        return name, 0, 0
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    problems = layout_problems(shapes, layout)
+    found.problems += [f"{file}: tensors {problem}" for problem in problems]
+    return name, sum(tensor.numel() for tensor in tensors.values()), file.stat().st_size
+
+
+def _voices(path: Path, config: CosyVoice3Config) -> tuple[str, ...]:
+    """Return the built-in voices, after a check of the tokenizer's files."""
+    from antiphon.families.cosyvoice3.tokenizer import load_tokenizer
+    from antiphon.families.cosyvoice3.voices import load_voices
+
+    load_tokenizer(path / TEXT_FOLDER)
+    return tuple(load_voices(path, config))
+
+
+def language_layout(config: CosyVoice3Config) -> Layout:
+    """Return what llm.pt holds of the language model."""
+    sizes = config.text
+    width, num_ids = sizes.hidden_size, config.num_speech_ids
+    layout: Layout = {
+        f"{TEXT_PREFIX}.embed_tokens.weight": (config.text_vocab_size, width),
+        f"{TEXT_PREFIX}.norm.weight": (width,),
+        "speech_embedding.weight": (num_ids, width),
+        "llm_decoder.weight": (num_ids, width),
+    }
+    layer = layer_norms(sizes) | attention(sizes, "qkv") | gated_mlp(sizes)
+    return layout | repeated(f"{TEXT_PREFIX}.layers", sizes.num_layers, layer)
+
+
+def flow_layout(config: MelFlowConfig) -> Layout:
+    """Return what flow.pt holds."""
+    mels, width, dit = config.num_mels, config.hidden_size, "decoder.estimator"
+    ahead, kernel = config.look_ahead_channels, config.look_ahead_tokens + 1
+    conv = f"{dit}.input_embed.conv_pos_embed"
+    layout: Layout = {
+        "input_embedding.weight": (config.num_tokens, mels),
+        **affine("spk_embed_affine_layer", mels, config.speaker_size),
+        **affine("pre_lookahead_layer.conv1", ahead, mels, kernel),
+        **affine("pre_lookahead_layer.conv2", mels, ahead, 3),
+        **affine(f"{dit}.time_embed.time_mlp.0", width, TIME_SIZE),
+        **affine(f"{dit}.time_embed.time_mlp.2", width, width),
+        **affine(f"{dit}.input_embed.proj", width, 4 * mels),
+        **affine(f"{conv}.conv1.0", width, width // CONV_GROUPS, CONV_KERNEL),
+        **affine(f"{conv}.conv2.0", width, width // CONV_GROUPS, CONV_KERNEL),
+        **affine(f"{dit}.norm_out.linear", 2 * width, width),
+        **affine(f"{dit}.proj_out", mels, width),
+    }
+    heads, inner = config.num_heads * config.head_dim, config.feed_forward_factor * width
+    layer = affine("attn_norm.linear", 6 * width, width)
+    for part in "qkv":
+        layer |= affine(f"attn.to_{part}", heads, width)
+    layer |= affine("attn.to_out.0", width, heads)
+    layer |= affine("ff.ff.0.0", inner, width) | affine("ff.ff.2", width, inner)
+    return layout | repeated(f"{dit}.transformer_blocks", config.num_layers, layer)
+
+
+def vocoder_layout(config: VocoderConfig) -> Layout:
+    """Return what hift.pt holds, its weights joined of direction and length."""
+    channels, spectrum = config.base_channels, config.fft_size + 2
+    pitch = config.pitch_channels
+    layout: Layout = {
+        **affine("m_source.l_linear", 1, config.num_overtones + 1),
+        **affine("conv_pre", channels, config.num_mels, config.look_ahead_frames + 1),
+        **affine("f0_predictor.condnet.0", pitch, config.num_mels, PITCH_LOOK_AHEAD + 1),
+        **affine("f0_predictor.classifier", 1, pitch),
+    }
+    for index in (2, 4, 6, 8):
+        layout |= affine(f"f0_predictor.condnet.{index}", pitch, pitch, 3)
+    rates = config.upsample_rates
+    strides = [*accumulate((1, *rates[:0:-1]), lambda one, other: one * other)][::-1]
+    num_blocks = len(config.kernel_sizes)
+    for index, kernel in enumerate(config.upsample_kernel_sizes):
+        layout |= affine(f"ups.{index}", channels // 2, channels, kernel)
+        channels //= 2
+        spread = _SPREAD * strides[index] if strides[index] > 1 else 1
+        layout |= affine(f"source_downs.{index}", channels, spectrum, spread)
+        layout |= _snake_block(
+            f"source_resblocks.{index}",
+            *(channels, config.source_kernel_sizes[index], len(config.source_dilations[index])),
+        )
+        for number, dilations in enumerate(config.dilations):
+            block = f"resblocks.{index * num_blocks + number}"
+            layout |= _snake_block(block, channels, config.kernel_sizes[number], len(dilations))
+    return layout | affine("conv_post", spectrum, channels, 7)
+
+
+def _snake_block(name: str, channels: int, kernel: int, num_pairs: int) -> Layout:
+    layout: Layout = {}
+    for index in range(num_pairs):
+        for part in ("1", "2"):
+            layout |= affine(f"{name}.convs{part}.{index}", channels, channels, kernel)
+            layout[f"{name}.activations{part}.{index}.alpha"] = (channels,)
+    return layout
