@@ -90,7 +90,7 @@ def _components(
         part = name.partition(".")[0]
         return part if has_voice and part in PARTS else "not read"
 
-    return components(headers.values(), part_of)
+    return components((part_of(name), header) for name, header in headers.items())
 
 
 def others(config: CausalLMConfig) -> str:

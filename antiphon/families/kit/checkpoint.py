@@ -88,26 +88,27 @@ def num_parameters(headers: Iterable[TensorHeader]) -> int:
     return sum(header.num_values for header in headers)
 
 
-def part_by_prefix(parts: Mapping[str, str], rest: str) -> Callable[[str], str]:
-    """Return a function from a tensor's name to its component.
+def by_prefix(
+    headers: Iterable[TensorHeader], parts: Mapping[str, str], rest: str
+) -> list[tuple[str, TensorHeader]]:
+    """Return tensors with the titles of their components.
 
     Args:
-        parts: titles of components by prefix of their tensors' names; the first match decides.
-        rest: title for names without such a prefix.
+        headers: tensors.
+        parts: titles by prefix of the tensors' names; the first match decides.
+        rest: title of tensors without such a prefix.
     """
-    return lambda name: next((parts[start] for start in parts if name.startswith(start)), rest)
+    return [
+        (next((parts[start] for start in parts if header.name.startswith(start)), rest), header)
+        for header in headers
+    ]
 
 
-def components(headers: Iterable[TensorHeader], part_of: Callable[[str], str]) -> Table:
-    """Return parameters, bytes and number types of each component.
-
-    Args:
-        headers: all tensors.
-        part_of: function from a tensor's name to its component.
-    """
+def components(tensors: Iterable[tuple[str, TensorHeader]]) -> Table:
+    """Return parameters, bytes and number types by component, from tensors with its title."""
     parts: dict[str, list[TensorHeader]] = {}
-    for header in headers:
-        parts.setdefault(part_of(header.name), []).append(header)
+    for part, header in tensors:
+        parts.setdefault(part, []).append(header)
     rows = tuple(
         (part, num_parameters(found), sum(header.num_bytes for header in found), _dtypes(found))
         for part, found in parts.items()

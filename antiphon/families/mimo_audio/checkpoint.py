@@ -6,9 +6,9 @@ from pathlib import Path
 from antiphon.contracts.inspection import Inspection
 from antiphon.families.kit.checkpoint import (
     Findings,
+    by_prefix,
     components,
     num_parameters,
-    part_by_prefix,
 )
 from antiphon.families.kit.layouts import (
     Layout,
@@ -74,7 +74,7 @@ def inspect(path: Path) -> Inspection:
         **({} if beside is None else {"Audio tokenizer": str(beside)}),
         "Parameters": num_parameters(headers.values()),
     }
-    table = components(headers.values(), part_by_prefix(_PARTS, "language model"))
+    table = components(by_prefix(headers.values(), _PARTS, "language model"))
     return found.inspection(facts, table)
 
 

@@ -25,7 +25,7 @@ FAMILY = Family(
         "torch",
         (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),
     ),
-    inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
+    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
     footprint=Ref(f"{_HERE}.footprint:footprint"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(

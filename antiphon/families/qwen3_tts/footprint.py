@@ -7,7 +7,7 @@ from pathlib import Path
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint
 from antiphon.families.qwen3_tts.bench_spec import frame_products
-from antiphon.families.qwen3_tts.checkpoint_schema import codec_layout, main_layout
+from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CodecDecoderConfig, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.nn.cuda.resident_limits import MAX_ROWS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.qwen3_tts.checkpoint_schema import codec_layout, main_layout
+from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CODEC_DIRECTORY, CheckpointTask, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.random_configs import (

@@ -7,9 +7,10 @@ that the largest of them is clear. So tests that compare two implementations see
 import math
 import re
 
-from antiphon.families.qwen3_tts.checkpoint_schema import Layout, Shape
+from antiphon.families.kit.layouts import Layout
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.nn.random_weights import RandomTensor
+from antiphon.nn.safetensors_index import Shape
 
 # The first match decides. A gain is relative to keeping the variance of random inputs.
 _GAINS: tuple[tuple[str, float], ...] = (

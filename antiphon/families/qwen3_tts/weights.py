@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from antiphon.families.qwen3_tts.checkpoint_schema import codec_layout, main_layout
+from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
 from antiphon.nn.layers import Weights
 from antiphon.nn.weights import Progress, open_weights

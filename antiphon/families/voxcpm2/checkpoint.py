@@ -8,9 +8,9 @@ from pathlib import Path
 from antiphon.contracts.inspection import Inspection
 from antiphon.families.kit.checkpoint import (
     Findings,
+    by_prefix,
     components,
     num_parameters,
-    part_by_prefix,
 )
 from antiphon.families.kit.layouts import (
     Layout,
@@ -71,7 +71,7 @@ def inspect(path: Path) -> Inspection:
         "Parameters": num_parameters(headers),
         "AudioVAE": f"{_PTH}, which only loading looks into" if has_pth else "safetensors",
     }
-    return found.inspection(facts, components(headers, part_by_prefix(_PARTS, "between them")))
+    return found.inspection(facts, components(by_prefix(headers, _PARTS, "between them")))
 
 
 def _facts(config: VoxCPM2Config) -> dict[str, str | int]:

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.families.qwen3_tts.checkpoint_schema import Layout, codec_layout, main_layout
+from antiphon.families.kit.layouts import Layout
+from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint

@@ -8,7 +8,7 @@ import torch
 
 from antiphon.bench.cards import card_of
 from antiphon.bench.fit import fit
-from antiphon.families.qwen3_tts.checkpoint_schema import codec_layout, main_layout
+from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.footprint import footprint

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from antiphon.families.qwen3_tts.checkpoint_schema import codec_layout, main_layout
+from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights

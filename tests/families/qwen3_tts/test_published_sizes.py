@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from antiphon.families.qwen3_tts.checkpoint_schema import main_layout
+from antiphon.families.qwen3_tts.checkpoint import main_layout
 from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.families.qwen3_tts.random_configs import Size
 from antiphon.families.qwen3_tts.talker import Talker, load_predictor

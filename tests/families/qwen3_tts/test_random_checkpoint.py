@@ -11,7 +11,7 @@ import pytest
 from safetensors import safe_open
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.qwen3_tts.checkpoint_schema import codec_layout, main_layout
+from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint, write_all_but_weights

@@ -13,7 +13,8 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.engine.model_runner.ar_model import Frames
-from antiphon.families.qwen3_tts.checkpoint_schema import Layout, main_layout
+from antiphon.families.kit.layouts import Layout
+from antiphon.families.qwen3_tts.checkpoint import main_layout
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.language_model import FusedLanguageModel
 from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights

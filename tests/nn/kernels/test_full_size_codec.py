@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from antiphon.families.qwen3_tts.checkpoint_schema import codec_layout
+from antiphon.families.qwen3_tts.checkpoint import codec_layout
 from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.codec_fused import fused
 from antiphon.nn.codec_layers.frame_table import empty_table

@@ -13,7 +13,7 @@ import pytest
 
 from antiphon.contracts.inspection import Inspection
 from antiphon.errors import how_to_install
-from antiphon.families.qwen3_tts.checkpoint_info import inspect
+from antiphon.families.qwen3_tts.checkpoint import inspect
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.families.qwen3_tts.random_configs import Size
