@@ -183,9 +183,10 @@ def engine_rows(settings: "Settings") -> "tuple[list[EngineRow], Mapping[str, St
             engines += [] if task.encoder is None else [(task.encoder,)]
             chains[name] = engine_groups(task.pipeline, is_colocated=is_colocated)
         engines += [group for chain in shared_engines(chains).values() for group in chain]
-        for specs in dict.fromkeys(engines):  # one that several tasks declare is loaded once
+        once = tuple(dict.fromkeys(engines))  # one that several tasks declare is loaded once
+        for specs, placement in zip(once, placed.placements(once), strict=True):
             kinds |= {spec.name: spec.kind for spec in specs}
-            rows.append(engine_row(placed, specs, context))
+            rows.append(engine_row(placed, specs, placement, context))
     return rows, kinds
 
 
@@ -216,7 +217,8 @@ def _cells(row: "EngineRow") -> Iterator[Any]:
     yield row.model
     yield row.name
     yield f"{where.num_replicas}{bounds}"
-    yield " ".join(filter(None, (", ".join(row.devices), gpus, cpus, labels)))
+    group = f"{where.group.name} ({where.group.strategy})" if where.group else ""
+    yield " ".join(filter(None, (", ".join(row.devices), gpus, cpus, labels, group)))
     yield row.max_batch
     yield f"{row.num_bytes / _GIB:.1f} GiB"
 
@@ -234,6 +236,7 @@ def _record(row: "EngineRow") -> dict[str, Any]:
         "memory_fraction": where.memory_fraction,
         "bytes": row.num_bytes,
         "labels": dict(where.labels),
+        "group": where.group and {"name": where.group.name, "strategy": where.group.strategy},
         "environment": sorted(name for name, _ in where.environment),
     }
 

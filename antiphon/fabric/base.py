@@ -2,12 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.prompt import Piece
 from antiphon.stages.base import StageHandle, StageRequest, StageStream
 from antiphon.telemetry.stage_status import StageStatus
+
+GroupStrategy: TypeAlias = Literal["PACK", "SPREAD", "STRICT_SPREAD"]
+"""Distribution of a group's bundles over hosts, in Ray's terms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageGroup:
+    """Engines whose replicas are reserved together: bundle N holds replica N of each engine.
+
+    Attributes:
+        name: name in the placement file.
+        strategy: distribution of the bundles over hosts; a bundle is on one host.
+        engines: stages and placement, without a group, of each engine.
+        labels: ``(name, value)`` pairs that the host of a bundle must have.
+    """
+
+    name: str
+    strategy: GroupStrategy
+    engines: tuple[tuple[tuple[StageSpec, ...], "Placement"], ...]
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +48,7 @@ class Placement:
         labels: ``(name, value)`` that the host of a replica must have.
         environment: variables of the process of a replica.
         settings: of the engine, overriding those of `LoadContext`, by its fields' names.
+        group: engines that the replicas are reserved with; ``None``: none.
     """
 
     device: str | None = None
@@ -42,6 +63,7 @@ class Placement:
     labels: tuple[tuple[str, str], ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     settings: tuple[tuple[str, Any], ...] = ()
+    group: StageGroup | None = None
 
     def context_of(self, context: LoadContext, number: int) -> LoadContext:
         """Return the context that a replica is loaded with, its device included.

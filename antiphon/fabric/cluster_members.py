@@ -50,6 +50,7 @@ class ReplicaMember:
     seen_s: float | None = None
     process: str = ""
     node: str = ""
+    bundle: str = ""
     num_failures: int = 0
     retry_at_s: float | None = None
     replica: Replica | None = None

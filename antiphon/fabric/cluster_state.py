@@ -112,7 +112,9 @@ class ClusterState:
             raise unknown_stage(stage_id)
         limits = None if hosted.scaler is None else hosted.scaler.limits
         check_number(stage_id, num_replicas, limits)
-        hosted.num_wanted = num_replicas
+        for each in self._hosted.values():
+            if _scaled_as(each) == _scaled_as(hosted):
+                each.num_wanted = num_replicas
 
     def summaries(self) -> tuple[StageSummary, ...]:
         """Return all stages, for people."""
@@ -154,7 +156,7 @@ class ClusterState:
             member.retry_at_s = None
             member.num_beats_missing = 0
         member.seen_s = now_s
-        member.node = beat.node
+        member.node, member.bundle = beat.node, beat.bundle
         member.status = beat.status
         member.replica = beat.replica
         member.num_beats_missing = max(0, member.num_beats_missing - 1)
@@ -181,11 +183,20 @@ class ClusterState:
             if member.node
         )
 
-    def plan(self, name: str, node: str) -> None:
-        """Note where a replica is to run; its beats correct it."""
+    def bundles(self, stage_id: str | None = None) -> frozenset[str]:
+        """Return the bundles that replicas of a stage, or of all stages, are in."""
+        return frozenset(
+            member.bundle
+            for id, hosted in self._hosted.items()
+            for member in hosted.members.values()
+            if member.bundle and stage_id in (None, id)
+        )
+
+    def plan(self, name: str, *, node: str = "", bundle: str = "") -> None:
+        """Record where a replica is to run; its heartbeats correct it."""
         for hosted in self._hosted.values():
             if (member := hosted.members.get(name)) is not None:
-                member.node = node
+                member.node, member.bundle = node, bundle
 
     # ------------------------------------------------------------------ decisions
 
@@ -195,6 +206,7 @@ class ClusterState:
         for owner, renewed_s in tuple(self._leases.items()):
             if now_s - renewed_s > self._limits.lease_s:
                 self._drop_owner(owner)
+        self._scale_by_load(now_s)
         actions: list[ReplicaAction] = []
         for stage_id, hosted in tuple(self._hosted.items()):
             if not hosted.owners and now_s >= hosted.kept_until_s:
@@ -207,12 +219,22 @@ class ClusterState:
         self._stopped |= {each.name for each in actions if each.kind == "stop"}
         return actions
 
+    def _scale_by_load(self, now_s: float) -> None:
+        """Set the numbers of replicas that the load asks for; engines of a group have the largest
+        of theirs."""
+        wanted: dict[str, int] = {}
+        for hosted in self._hosted.values():
+            if hosted.scaler is not None:
+                serving = [each.status for each in hosted.active if each.is_ready]
+                hosted.num_wanted = hosted.scaler.wanted(serving, hosted.num_wanted, now_s)
+            key = _scaled_as(hosted)
+            wanted[key] = max(wanted.get(key, 0), hosted.num_wanted)
+        for hosted in self._hosted.values():
+            hosted.num_wanted = wanted[_scaled_as(hosted)]
+
     def _tick_stage(
         self, stage_id: str, hosted: HostedStage, now_s: float
     ) -> Iterator[ReplicaAction]:
-        if hosted.scaler is not None:
-            serving = [each.status for each in hosted.active if each.is_ready]
-            hosted.num_wanted = hosted.scaler.wanted(serving, hosted.num_wanted, now_s)
         for member in tuple(hosted.members.values()):
             yield from self._tick_member(hosted, member, now_s)
         if now_s >= self._settled_s:
@@ -324,3 +346,8 @@ class ClusterState:
             for member in hosted.members.values():
                 if member.seen_s is not None:
                     member.seen_s += stalled_s
+
+
+def _scaled_as(hosted: HostedStage) -> str:
+    """Return the id that all engines with one number of replicas have."""
+    return hosted.hosting.group_id or hosted.hosting.id

@@ -41,7 +41,19 @@ class Hosting:
     @property
     def id(self) -> str:
         """Equal for equal hostings, in all processes (equal values may be pickled differently)."""
-        return f"{self.name}-{hashlib.sha256(repr(self).encode()).hexdigest()[:10]}"
+        return f"{self.name}-{_digest(self)}"
+
+    @property
+    def group_id(self) -> str | None:
+        """Id of the group that the placement names, equal for all engines of the group."""
+        group = self.placement.group
+        return None if group is None else f"{group.name}-{_digest((group, self.context))}"
+
+    def group_members(self) -> tuple["Hosting", ...]:
+        """Return the hostings of all engines of the group; this one alone without a group."""
+        group = self.placement.group
+        engines = ((self.specs, self.placement),) if group is None else group.engines
+        return tuple(Hosting(specs, self.context, placement) for specs, placement in engines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +65,7 @@ class Beat:
         hosting: what it was started for.
         process: unique; another one after a restart.
         node: that its process runs on, as the cluster knows it.
+        bundle: bundle of a placement group that the process was started in.
         replica: once its stages are loaded.
         status: of its stages.
         failure: why they could not be loaded.
@@ -65,6 +78,7 @@ class Beat:
     process: str
     num_wanted: int
     node: str = ""
+    bundle: str = ""
     replica: Replica | None = None
     status: StageStatus = field(default_factory=StageStatus)
     failure: str | None = None
@@ -92,3 +106,7 @@ class StageView:
     version: int = 0
     replicas: tuple[Replica, ...] = ()
     failure: str | None = None
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:10]

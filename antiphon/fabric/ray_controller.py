@@ -22,7 +22,14 @@ from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.cluster_state import ClusterState
 from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageView
 from antiphon.fabric.ray_control import end_with_raylet
-from antiphon.fabric.ray_placement import actor_options, alive_nodes, choose_node, lack
+from antiphon.fabric.ray_groups import RayGroups
+from antiphon.fabric.ray_placement import (
+    actor_options,
+    alive_nodes,
+    choose_node,
+    lack,
+    node_options,
+)
 from antiphon.fabric.ray_replica import RayReplica, ReplicaTask
 from antiphon.fabric.wire.sockets import WireTls
 
@@ -64,6 +71,7 @@ class RayController:
         end_with_raylet()
         self._plan = plan
         self._me = ray.get_runtime_context().current_actor
+        self._groups = RayGroups(plan.namespace)
         # Replicas that are there before us are those of a controller that died.
         self._found = frozenset(self._replica_names())
         self._state = ClusterState(
@@ -118,7 +126,8 @@ class RayController:
         hosting = self._state.unplaced(stage_id)
         if hosting is None:
             return None
-        found = await asyncio.to_thread(lambda: lack(hosting, alive_nodes()))
+        look = lack if hosting.group_id is None else self._groups.lack
+        found = await asyncio.to_thread(lambda: look(hosting, alive_nodes()))
         return found or "There is room, but its process has not begun; Ray's logs say why."
 
     async def report(self, stage_id: str, replica_id: str) -> None:
@@ -165,10 +174,14 @@ class RayController:
             # Without Ray's head nothing can be started or stopped, and a front end whose driver
             # has ended cannot come back: this waits for it, and no lease ends meanwhile.
             await asyncio.to_thread(alive_nodes)
-            for action in self._after(lambda: self._state.tick(time.monotonic())):
+            actions = self._after(lambda: self._state.tick(time.monotonic()))
+            for action in actions:
                 await asyncio.to_thread(self._do, action)
             if self._found and time.monotonic() - self._began_s > self._plan.limits.lease_s:
                 await asyncio.to_thread(self._stop_unknown)
+            # Until all replicas have reported, a group without any may still be in use.
+            if not self._found and any(action.kind == "stop" for action in actions):
+                await asyncio.to_thread(self._groups.remove_unused, self._state.bundles())
             await asyncio.sleep(_TICK_S)
 
     def _do(self, action: ReplicaAction) -> None:
@@ -189,7 +202,16 @@ class RayController:
             logger.warning("cannot %s %s: %s", action.kind, action.name, error)
 
     def _start(self, name: str, hosting: Hosting) -> None:
-        plan = self._plan
+        plan, nodes, bundle = self._plan, alive_nodes(), ""
+        if hosting.group_id is not None:
+            taken = self._state.bundles(hosting.id)
+            bundle, where = self._groups.take(hosting, nodes, taken)
+            self._state.plan(name, bundle=bundle)
+        else:
+            node = choose_node(hosting, nodes, self._state.placed())
+            where = node_options(hosting, node)
+            if node is not None:
+                self._state.plan(name, node=node)
         task = ReplicaTask(
             name=name,
             hosting=hosting,
@@ -197,13 +219,11 @@ class RayController:
             token=plan.token,
             tls=plan.tls,
             stall_s=plan.limits.stall_s,
+            bundle=bundle,
         )
-        nodes = alive_nodes()
-        node = choose_node(hosting, nodes, self._state.placed())
-        if node is not None:
-            self._state.plan(name, node)
         options = {
-            **actor_options(hosting, nodes, node),
+            **actor_options(hosting, nodes),
+            **where,
             "name": name,
             "namespace": plan.namespace,
             "lifetime": "detached",
@@ -227,6 +247,7 @@ class RayController:
         for name in self._found - self._state.names:
             self._do(ReplicaAction("stop", name))
         self._found = frozenset()
+        self._groups.remove_unused(self._state.bundles())
 
 
 def _new_name(stage_id: str) -> str:

@@ -20,7 +20,7 @@ engines, and a node without CPUs, such as a head, holds none."""
 
 _TINY = 1e-6
 """Error of sums of fractional amounts."""
-_REMEDY = "Lower 'cpus' or 'gpus' in the placement, or add a host: antiphon stage."
+REMEDY = "Lower 'cpus' or 'gpus' in the placement, or add a host: antiphon stage."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def choose_node(
 
     Replicas of a stage are spread over nodes, and a stage is packed with those that feed it or that
     it feeds: the node comes first that has most of these for each replica of the stage. Frames then
-    stay on the host. Placement groups would fix the pairs for good, but stages are scaled one by
-    one, and a group never changes.
+    stay on the host. Stages without a group are scaled one by one, which placement groups, whose
+    bundles never change, do not allow.
 
     Args:
         hosting: hosting of the replica.
@@ -81,7 +81,7 @@ def choose_node(
     def has_room(node: RayNode) -> bool:
         # Ray's own account is late by what was planned just now.
         left = {name: each - taken[node.id].get(name, 0.0) for name, each in node.total.items()}
-        return _fits(demand, node.free) and _fits(demand, left)
+        return fits(demand, node.free) and fits(demand, left)
 
     def rank(node: RayNode) -> tuple[Any, ...]:
         num_own, num_near = own[node.id], near[node.id]
@@ -93,25 +93,33 @@ def choose_node(
     return min(fitting, key=rank).id if fitting else None
 
 
-def actor_options(hosting: Hosting, nodes: Sequence[RayNode], node: str | None) -> dict[str, Any]:
-    """Return the options that Ray places a replica's actor by.
+def actor_options(hosting: Hosting, nodes: Sequence[RayNode]) -> dict[str, Any]:
+    """Return the resources and environment of a replica's actor.
 
     Args:
         hosting: hosting of the replica.
         nodes: nodes that are alive.
-        node: id of the preferred node; ``None``: Ray chooses. An actor for which there is no room
-            is demand to Ray's autoscaler.
     """
-    placement = hosting.placement
-    labels = dict(placement.labels)
     demand = demand_of(hosting, nodes)
     options: dict[str, Any] = {
         "num_cpus": demand.get("CPU", 0.0),
         "num_gpus": demand.get("GPU", 0.0),
-        "scheduling_strategy": "SPREAD",
     }
-    if placement.environment:
-        options["runtime_env"] = {"env_vars": dict(placement.environment)}
+    if hosting.placement.environment:
+        options["runtime_env"] = {"env_vars": dict(hosting.placement.environment)}
+    return options
+
+
+def node_options(hosting: Hosting, node: str | None) -> dict[str, Any]:
+    """Return the options by which Ray chooses the node of a replica's actor.
+
+    Args:
+        hosting: hosting of the replica, which is in no group.
+        node: id of the preferred node; ``None``: Ray chooses. An actor for which there is no room
+            is demand to Ray's autoscaler.
+    """
+    labels = dict(hosting.placement.labels)
+    options: dict[str, Any] = {"scheduling_strategy": "SPREAD"}
     if node is not None:
         options["label_selector"] = {**labels, NODE_LABEL: node}
         options["fallback_strategy"] = [{"label_selector": labels}]
@@ -143,15 +151,15 @@ def lack(hosting: Hosting, nodes: Sequence[RayNode]) -> str | None:
     matching = [node for node in nodes if node.has_labels(placement.labels)]
     if not matching:
         return f"No host of the cluster has the labels {labels}." if labels else "It has no host."
-    if any(_fits(demand, node.free) for node in matching):
+    if any(fits(demand, node.free) for node in matching):
         return None
-    needs = f"It needs {_amounts(demand)} on one host{whose}"
-    if not any(_fits(demand, node.total) for node in matching):
+    needs = f"It needs {amounts(demand)} on one host{whose}"
+    if not any(fits(demand, node.total) for node in matching):
         most = {name: max(node.total.get(name, 0.0) for node in matching) for name in demand}
-        return f"{needs}, and no host has more than {_amounts(most)}. {_REMEDY}"
+        return f"{needs}, and no host has more than {amounts(most)}. {REMEDY}"
     total = {name: sum(node.total.get(name, 0.0) for node in matching) for name in demand}
     free = {name: sum(node.free.get(name, 0.0) for node in matching) for name in demand}
-    return f"{needs}; of {_amounts(total)} in the cluster, {_amounts(free)} are free. {_REMEDY}"
+    return f"{needs}; of {amounts(total)} in the cluster, {amounts(free)} are free. {REMEDY}"
 
 
 def own_context(hosting: Hosting) -> LoadContext:
@@ -173,11 +181,13 @@ def _num_gpus(hosting: Hosting, nodes: Sequence[RayNode]) -> float:
     return float(context.diffusion.num_processes if is_parallel else 1)
 
 
-def _fits(demand: Mapping[str, float], room: Mapping[str, float]) -> bool:
+def fits(demand: Mapping[str, float], room: Mapping[str, float]) -> bool:
+    """Return whether a node has room for a demand."""
     return all(room.get(name, 0.0) > amount - _TINY for name, amount in demand.items())
 
 
-def _amounts(resources: Mapping[str, float]) -> str:
+def amounts(resources: Mapping[str, float]) -> str:
+    """Return resources as text."""
     return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
 
 

@@ -47,6 +47,7 @@ class ReplicaTask:
         token: of the cluster's connections.
         tls: of the cluster's connections; files that every host has at the same place.
         stall_s: a step that takes longer ends the process.
+        bundle: bundle of a placement group that the process is in.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ReplicaTask:
     token: str = field(repr=False)
     tls: WireTls | None = None
     stall_s: float = 120.0
+    bundle: str = ""
 
 
 class RayReplica:
@@ -140,6 +142,7 @@ class RayReplica:
             process=self._process,
             num_wanted=self._num_wanted,
             node=self._node,
+            bundle=self._task.bundle,
             replica=self._replica,
             status=replace(status, stats=None),  # which front ends get from the stage itself
             failure=self._failure,

@@ -337,7 +337,7 @@ def _placed(
     groups: tuple[tuple[StageSpec, ...], ...], context: LoadContext, placement: ModelPlacement
 ) -> PooledModel:
     """Return a model's engines and where they run, to be loaded."""
-    placements = [placement.placement(group) for group in groups]
+    placements = placement.placements(groups)
     if not _is_alone(groups, placements):
         context = replace(context, memory_utilization=None)
     return PooledModel(groups, context, placements)

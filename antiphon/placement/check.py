@@ -50,19 +50,16 @@ class EngineRow:
 
 
 def engine_row(
-    placed: ModelPlacement, specs: Sequence[StageSpec], context: LoadContext
+    placed: ModelPlacement, specs: Sequence[StageSpec], placement: Placement, context: LoadContext
 ) -> EngineRow:
     """Return how one engine would run.
 
     Args:
         placed: the placement of its model.
         specs: its stages.
+        placement: placement of the engine; see `ModelPlacement.placements`.
         context: with which the model is loaded otherwise.
-
-    Raises:
-        SettingsError: its stages disagree, or the fabric cannot do it.
     """
-    placement = placed.placement(specs)
     loaded = placement.context_of(context, 0)
     default = "cuda" if placed.fabric == "ray" and placement.num_gpus else context.device
     devices = placement.devices or (placement.device or default,)

@@ -18,7 +18,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^."']+))\s*(?:\.|$)""")
-_SHORT_KEYS = {"stage": "stages", "model": "models"}
+_SHORT_KEYS = {"stage": "stages", "model": "models", "group": "groups"}
 _MAX_EXTENDS = 8
 
 
@@ -208,7 +208,7 @@ def _nearest(path: KeyPath) -> str:
     """Return what may stand where an unknown entry does."""
     from difflib import get_close_matches
 
-    from antiphon.placement.schema import ModelSection, ReplicaRange, StageSection
+    from antiphon.placement.schema import GroupSection, ModelSection, ReplicaRange, StageSection
 
     *around, last = [str(part) for part in path]
     known: Iterable[str] = PlacementFile.model_fields
@@ -216,6 +216,8 @@ def _nearest(path: KeyPath) -> str:
         known = ReplicaRange.model_fields
     elif around and around[0] == "models" and len(around) == 2:
         known = ModelSection.model_fields
+    elif "groups" in around[:3:2]:
+        known = GroupSection.model_fields
     elif around:
         known = StageSection.model_fields
     near = get_close_matches(last, known, n=1)

@@ -1,7 +1,7 @@
 """What a placement means for the stages of one model."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +10,7 @@ from antiphon.config.diffusion import devices_of_ranks
 from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.family import StageKind, StageSpec
 from antiphon.errors import SettingsError
-from antiphon.fabric.base import Placement
+from antiphon.fabric.base import GroupStrategy, Placement, StageGroup
 from antiphon.placement.schema import ModelSection, PlacementFile, StageSection
 
 _PLACE = ("devices", "replicas", "gpus", "cpus", "labels", "environment")
@@ -86,8 +86,69 @@ class ModelPlacement:
             environment=tuple(sorted(section.environment.items())),
             settings=tuple(self._load_settings(section, chunks)),
         )
-        self._check_fabric("+".join(spec.name for spec in specs), placement)
+        self._check_fabric(_named(specs), placement)
         return placement
+
+    def placements(self, engines: Sequence[tuple[StageSpec, ...]]) -> list[Placement]:
+        """Return where each engine of the model runs, and the group that it starts with.
+
+        Raises:
+            SettingsError: stages disagree, or the fabric cannot do it.
+        """
+        placements = [self.placement(specs) for specs in engines]
+        grouped = list(placements)
+        for name, stages, strategy in self._groups():
+            members = [
+                number
+                for number, specs in enumerate(engines)
+                if any(spec.name in stages or spec.kind.value in stages for spec in specs)
+            ]
+            if self.fabric != "ray":
+                raise SettingsError(f"groups.{name}: groups need the fabric 'ray'.")
+            for number in members:
+                self._check_group(name, engines, placements, members[0], number)
+                if (other := grouped[number].group) is not None:
+                    raise SettingsError(
+                        f"groups.{name}: '{_named(engines[number])}' is in the group"
+                        f" '{other.name}' already. A stage is in one group at most."
+                    )
+            group = StageGroup(
+                name=f"{self.name}.{name}",
+                strategy=strategy,
+                engines=tuple((engines[number], placements[number]) for number in members),
+                labels=placements[members[0]].labels if members else (),
+            )
+            for number in members:
+                grouped[number] = replace(placements[number], group=group)
+        return grouped
+
+    def _groups(self) -> Iterator[tuple[str, tuple[str, ...], GroupStrategy]]:
+        own = self.file.models.get(self.name, ModelSection()).groups
+        for name, section in {**self.file.groups, **own}.items():
+            yield name, section.stages, section.strategy
+
+    def _check_group(
+        self,
+        name: str,
+        engines: Sequence[tuple[StageSpec, ...]],
+        placements: Sequence[Placement],
+        first: int,
+        other: int,
+    ) -> None:
+        """Refuse engines that cannot share the bundles of a group."""
+        one, two = placements[first], placements[other]
+        counts = [
+            f"{each.min_replicas} to {each.max_replicas}, {each.num_replicas} at the start"
+            for each in (one, two)
+        ]
+        labels = [str(dict(each.labels)) for each in (one, two)]
+        for what, (its, own) in (("replicas", counts), ("labels", labels)):
+            if its != own:
+                raise SettingsError(
+                    f"groups.{name}: Invalid '{what}' of '{_named(engines[other])}': {own}."
+                    f" Must equal those of '{_named(engines[first])}' ({its}), as the stages of a"
+                    " group share hosts."
+                )
 
     def _general(self) -> Iterator[StageSection]:
         yield self.file.defaults
@@ -180,6 +241,10 @@ def playback_policy(settings: ModelSettings) -> PlaybackPolicy:
         largest_frames=settings.codec_chunk_frames,
         spacing=settings.codec_chunk_growth,
     )
+
+
+def _named(specs: Sequence[StageSpec]) -> str:
+    return "+".join(spec.name for spec in specs)
 
 
 def _first_devices(devices: tuple[str, ...], num_ranks: int) -> tuple[str, ...]:

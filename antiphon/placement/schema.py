@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from antiphon.fabric.base import GroupStrategy
+
 ALL_GPUS = "all"
 """As devices: every GPU of this host."""
 
@@ -92,11 +94,23 @@ class StageSection(PlacementSection):
     environment: Texts = Field(default_factory=dict, description="Of a replica's process.")
 
 
+class GroupSection(PlacementSection):
+    """Stages of a model whose replicas start together on Ray, one of each on a host."""
+
+    stages: Annotated[tuple[str, ...], BeforeValidator(_list)] = Field(
+        min_length=1, description="Names or kinds of stages."
+    )
+    strategy: GroupStrategy = Field(
+        "SPREAD", description="How the bundles of one replica of each are put on hosts."
+    )
+
+
 class ModelSection(PlacementSection):
     """What holds for one model only."""
 
     defaults: StageSection = StageSection()
     stages: dict[str, StageSection] = Field(default_factory=dict)
+    groups: dict[str, GroupSection] = Field(default_factory=dict)
 
 
 class PlacementFile(ModelSection):
@@ -109,6 +123,7 @@ class PlacementFile(ModelSection):
         defaults: of all stages of all models.
         stages: by a stage's name, or by a kind of stage: autoregressive, decoder, generator,
             encoder. A name wins over a kind.
+        groups: stages that start together, by a name of the group.
         models: by served name, what differs there.
     """
 

@@ -1,7 +1,7 @@
 """The placement that a server's settings name."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from antiphon.families.registry import served_name
 from antiphon.placement.documents import read_placement
 from antiphon.placement.gpus import gpus_of_host
 from antiphon.placement.model_placement import ModelPlacement
-from antiphon.placement.schema import ALL_GPUS, PlacementFile
+from antiphon.placement.schema import ALL_GPUS, ModelSection, PlacementFile
 
 _KINDS = tuple(kind.value for kind in StageKind)
 
@@ -59,11 +59,11 @@ class ServerPlacement:
         for name, model in self.file.models.items():
             if name not in families:
                 raise _unknown("models", name, "model", families)
-            for stage in model.stages:
+            for stage in _stages_named(model):
                 if stage not in (known := _stages({name: families[name]})):
                     raise _unknown(f"models.{name}.stages", stage, "stage", known)
         known = _stages(families)
-        for stage in self.file.stages:
+        for stage in _stages_named(self.file):
             if stage not in known:
                 raise _unknown("stages", stage, "stage", known)
 
@@ -148,6 +148,12 @@ def _name_gpus(values: dict[str, Any], gpus: Callable[[], Mapping[str, int]]) ->
         elif isinstance(value, dict):
             is_changed |= _name_gpus(value, gpus)
     return is_changed
+
+
+def _stages_named(section: ModelSection) -> Iterator[str]:
+    yield from section.stages
+    for group in section.groups.values():
+        yield from group.stages
 
 
 def _stages(families: Mapping[str, Family]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from antiphon.fabric.ray_placement import (
     choose_node,
     demand_of,
     lack,
+    node_options,
 )
 from antiphon.families.registry import resolve
 
@@ -57,14 +58,14 @@ def test_a_replica_reserves_what_is_placed_and_little_else(
     hosted: Hosting, demand: dict[str, float]
 ) -> None:
     assert demand_of(hosted, NODES) == demand
-    options = actor_options(hosted, NODES, None)
+    options = actor_options(hosted, NODES)
     assert options["num_cpus"] == demand.get("CPU", 0), "Ray's own default is one"
     assert options["num_gpus"] == demand.get("GPU", 0)
 
 
 def test_there_is_a_runtime_environment_only_if_there_is_an_environment() -> None:
-    assert "runtime_env" not in actor_options(hosting(), NODES, None)
-    options = actor_options(hosting(environment=(("A", "1"),)), NODES, None)
+    assert "runtime_env" not in actor_options(hosting(), NODES)
+    options = actor_options(hosting(environment=(("A", "1"),)), NODES)
     assert options["runtime_env"] == {"env_vars": {"A": "1"}}
 
 
@@ -135,9 +136,9 @@ def test_a_pack_begins_where_there_is_most_room_and_ends_where_there_is_none() -
 
 
 def test_a_node_is_a_preference_and_labels_are_a_condition() -> None:
-    options = actor_options(hosting(labels=(("rack", "7"),)), NODES, "small")
+    options = node_options(hosting(labels=(("rack", "7"),)), "small")
     assert options["label_selector"] == {"rack": "7", NODE_LABEL: "small"}
     assert options["fallback_strategy"] == [{"label_selector": {"rack": "7"}}]
-    options = actor_options(hosting(labels=(("rack", "7"),)), NODES, None)
+    options = node_options(hosting(labels=(("rack", "7"),)), None)
     assert options["label_selector"] == {"rack": "7"}
     assert choose_node(hosting(labels=(("rack", "8"),)), NODES, []) is None

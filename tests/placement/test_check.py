@@ -21,7 +21,10 @@ TWO_GPUS = {"cuda:0": 80 * 2**30, "cuda:1": 80 * 2**30}
 def rows_of(text: str, fabric: str = "process") -> list[EngineRow]:
     placed = ModelPlacement(read_placement([text]), "toy", ModelSettings(source="toy"), fabric)
     groups = engine_groups(PIPELINE, is_colocated=placed.is_colocated(PIPELINE))
-    return [engine_row(placed, specs, LoadContext(device="cpu")) for specs in groups]
+    return [
+        engine_row(placed, specs, placement, LoadContext(device="cpu"))
+        for specs, placement in zip(groups, placed.placements(groups), strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +77,7 @@ def test_replicas_of_several_ranks_share_no_gpu(
     file = read_placement([f"{{stages: {{diffusion: {{devices: {devices}}}}}}}"])
     placed = ModelPlacement(file, "toy", ModelSettings(source="toy"), "process", num_ranks)
     spec = family("toy").tasks["image"].pipeline[1]
-    row = engine_row(placed, [spec], LoadContext(device="cpu"))
+    row = engine_row(placed, [spec], placed.placement([spec]), LoadContext(device="cpu"))
     assert row.devices == firsts
     assert row.placement.num_replicas == len(firsts)
     gpus = {f"cuda:{number}": 80 * 2**30 for number in range(4)}
@@ -107,4 +110,5 @@ def test_weights_are_counted(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"x" * 1000)
     placed = ModelPlacement(read_placement(["{}"]), "m", ModelSettings(source="toy"))
     spec = family("qwen3_tts").tasks["speech"].pipeline[0]
-    assert engine_row(placed, [spec], LoadContext(tmp_path)).num_bytes == 1000
+    row = engine_row(placed, [spec], placed.placement([spec]), LoadContext(tmp_path))
+    assert row.num_bytes == 1000
