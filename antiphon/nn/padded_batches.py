@@ -9,13 +9,14 @@ recordings longer than a batch's are rare: both are encoded one by one, unpadded
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.prompt import EncodingBatch
 from antiphon.contracts.types import Samples
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.precision import exact_float32
@@ -36,11 +37,28 @@ class PaddedPass:
         encode_one: maps one recording, float32 ``[t]``, to what ``encode`` makes of its row.
         prepare: maps samples, float32 ``[B, t]`` with zeros behind the rows' own, and the lengths
             to what ``encode`` gets; it is not captured. ``None``: that gets the samples.
+        num_frames: maps a recording's number of samples to that of frames in its row; frames of
+            padding are cut off. ``None``: rows are returned whole.
     """
 
     encode: Callable[[Tensor, Tensor], Tensor]
     encode_one: Callable[[Tensor], Tensor]
     prepare: Callable[[Tensor, Tensor], Tensor] | None = None
+    num_frames: Callable[[int], int] | None = None
+
+
+class RecordingBatches(Protocol):
+    """Passes over recordings in batches."""
+
+    def batch_of(self, num_samples: int) -> EncodingBatch:
+        """Return the batches that a recording of a length fits; keys are `encode`'s ``key``."""
+        ...
+
+    def encode(
+        self, names: Sequence[str], recordings: Sequence[Samples], key: Any
+    ) -> list[dict[str, NDArray[Any]]]:
+        """Run passes over recordings of one batch; return their outputs by name."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +147,28 @@ class PaddedBatches:
         """Return how many recordings of a length are encoded at once."""
         return 1 if length is None else len(self._shapes[length].samples)
 
+    def batch_of(self, num_samples: int) -> EncodingBatch:
+        """Return the batches that a recording fits: those of the length that it is padded to."""
+        length = self.length_of(num_samples)
+        return EncodingBatch(length, self.num_rows(length))
+
     @torch.inference_mode()
     def encode(
-        self, names: Sequence[str], recordings: Sequence[Samples], length: int | None
+        self, names: Sequence[str], recordings: Sequence[Samples], key: int | None
     ) -> list[dict[str, NDArray[Any]]]:
         """Run passes over recordings.
 
         Args:
             names: of the passes.
             recordings: at most `num_rows` of a length, float32.
-            length: that they are padded to, one of those of `length_of`.
+            key: the length that they are padded to, one of those of `length_of`.
 
         Returns:
-            Of each recording what the passes made of its row, by their names: of one that was
-            padded, what they made of the padding too, at the end.
+            Outputs of the passes for each recording, by name; see `PaddedPass.num_frames`.
         """
-        if length is None:
+        if key is None:
             return [self._encode_one(names, each) for each in recordings]
-        return self.finish(self.begin(names, recordings, length), len(recordings))
+        return self.finish(self.begin(names, recordings, key), list(map(len, recordings)))
 
     @torch.inference_mode()
     def begin(
@@ -159,14 +181,19 @@ class PaddedBatches:
 
     @torch.inference_mode()
     def finish(
-        self, running: Mapping[str, Tensor], num_recordings: int
+        self, running: Mapping[str, Tensor], lengths: Sequence[int]
     ) -> list[dict[str, NDArray[Any]]]:
-        """Wait for what `begin` returned; see `encode`."""
+        """Wait for what `begin` returned, of recordings of these lengths; see `encode`."""
         with self._graphs.on_stream():
             made = {name: each.cpu().numpy() for name, each in running.items()}
         return [
-            {name: rows[row].copy() for name, rows in made.items()} for row in range(num_recordings)
+            {name: self._row(name, rows[row], length) for name, rows in made.items()}
+            for row, length in enumerate(lengths)
         ]
+
+    def _row(self, name: str, row: NDArray[Any], length: int) -> NDArray[Any]:
+        num_frames = self._passes[name].num_frames
+        return (row if num_frames is None else row[: num_frames(length)]).copy()
 
     def _encode_one(self, names: Sequence[str], recording: Samples) -> dict[str, NDArray[Any]]:
         with exact_float32():

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from antiphon.contracts.prompt import EncodingBatch
 from antiphon.contracts.types import Samples
 from antiphon.nn.padded_batches import BATCH_S, PaddedBatches, PaddedPass
 
@@ -67,18 +68,23 @@ class ParallelRows:
         """Return how many recordings are encoded at once: those that are given the same number."""
         return max(1, sum(self._length_of(row, num_samples) is not None for row in self._rows))
 
+    def batch_of(self, num_samples: int) -> EncodingBatch:
+        """Return the batches that a recording fits: those of the same number of rows."""
+        num_rows = self.num_rows(num_samples)
+        return EncodingBatch(num_rows, num_rows)
+
     def encode(
-        self, names: Sequence[str], recordings: Sequence[Samples]
+        self, names: Sequence[str], recordings: Sequence[Samples], key: int | None = None
     ) -> list[dict[str, NDArray[Any]]]:
         """Run passes over recordings.
 
         Args:
             names: of the passes.
             recordings: float32, ``[num_samples]`` each; as many as `num_rows` is of each of them.
+            key: unused; every row has a length of its own.
 
         Returns:
-            Of each recording what the passes made of it, by their names: of one that was padded,
-            what they made of the padding too, at the end.
+            Outputs of the passes for each recording, by name; see `PaddedPass.num_frames`.
         """
         rows = self._rows[: len(recordings)]
         lengths = [
@@ -94,8 +100,8 @@ class ParallelRows:
             if length is not None
         }
         return [
-            {name: row[name].finish(running[number, name], 1)[0][name] for name in names}
-            for number, row in enumerate(rows)
+            {name: row[name].finish(running[number, name], [len(each)])[0][name] for name in names}
+            for number, (row, each) in enumerate(zip(rows, recordings, strict=True))
         ]
 
     def _by_itself(self, names: Sequence[str], recording: Samples) -> dict[str, NDArray[Any]]:

@@ -12,7 +12,7 @@ from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.config import Settings
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples
-from antiphon.families.qwen3_tts.voice_preparer import VoicePreparer
+from antiphon.families.kit.cloned_voices import CloningPrompter
 from tests.api.voice_uploads import (
     EMBEDDING,
     SPEECH,
@@ -128,18 +128,18 @@ def test_deletion_is_for_good(client: httpx.Client, settings: Settings) -> None:
 def work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list of the work that recordings have made."""
     done: list[str] = []
-    prepare = VoicePreparer.prepare
+    prepare = CloningPrompter.prepare_voice
 
     def noted_read(data: bytes, **more: Any) -> "Samples | None":
         done.append("decoded")
         return read_plain_wav(data, **more)
 
-    def noted_prepare(self: VoicePreparer, *args: Any, **more: Any) -> PreparedVoice:
+    def noted_prepare(self: CloningPrompter, *args: Any, **more: Any) -> PreparedVoice:
         done.append("heard")
         return prepare(self, *args, **more)
 
     monkeypatch.setattr("antiphon.voices.recordings.read_plain_wav", noted_read)
-    monkeypatch.setattr(VoicePreparer, "prepare", noted_prepare)
+    monkeypatch.setattr(CloningPrompter, "prepare_voice", noted_prepare)
     return done
 
 

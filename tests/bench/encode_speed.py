@@ -15,9 +15,10 @@ import numpy as np
 from antiphon.bench.summary import Percentiles
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
+from antiphon.families.kit.cloned_voices import CODES, SPEAKER, Recording
+from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.qwen3_tts import FAMILY
-from antiphon.families.qwen3_tts.recording import PARTS, Recording
-from antiphon.families.qwen3_tts.voice_encoder import VoiceEncoder
+from antiphon.families.qwen3_tts.voice_encoder import load_voice_encoder
 from antiphon.stages.base import StageRequest
 from antiphon.stages.encoder_stage import EncoderStage
 from tests.bench.peer import device_of, peer_flags, report, weights_of
@@ -33,7 +34,7 @@ async def encoded_ms(stage: EncoderStage, seeds: Sequence[int]) -> list[float]:
     async def one(seed: int) -> float:
         size = round(_REFERENCE_S * _RATE_HZ)
         samples = np.random.default_rng(seed).uniform(-0.3, 0.3, size).astype(np.float32)
-        prompt = Prompt(data=Recording(samples, PARTS), num_tokens=1, seed=0)
+        prompt = Prompt(data=Recording(samples, (SPEAKER, CODES)), num_tokens=1, seed=0)
         begun_s = time.perf_counter()
         async with aclosing(stage.open(StageRequest(f"{seed}", prompt), None)) as items:
             async for _ in items:
@@ -44,7 +45,7 @@ async def encoded_ms(stage: EncoderStage, seeds: Sequence[int]) -> list[float]:
 
 
 async def measured(
-    encoder: VoiceEncoder, rounds: int, at_once: int
+    encoder: ClonedVoiceEncoder, rounds: int, at_once: int
 ) -> tuple[list[float], list[float]]:
     """Return times in milliseconds: of recordings one at a time, and of many at once."""
     spec = FAMILY.tasks["speech"].encoder
@@ -68,7 +69,7 @@ def main() -> None:
     given = parser.parse_args()
     context = LoadContext(weights_of(given, "qwen3_tts", "base"), device_of(given.device))
     begun_s = time.perf_counter()
-    encoder = VoiceEncoder(context)
+    encoder = load_voice_encoder(context)
     loading_s = time.perf_counter() - begun_s
     alone, together = asyncio.run(measured(encoder, given.rounds, given.at_once))
     found = {"one": Percentiles.of(alone), f"{given.at_once} at once": Percentiles.of(together)}

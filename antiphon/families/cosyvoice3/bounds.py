@@ -3,7 +3,6 @@
 FAMILY_NAME = "cosyvoice3"
 MAX_POSITIONS = 4096
 """Of a request in the language model: text, recording and speech together."""
-MIN_RECORDING_S, MAX_RECORDING_S = 0.5, 30.0
 MAX_REFERENCE_TOKENS = 250
 """Of a recording, its last ten seconds, that the flow is told; the language model reads all."""
 MIN_TOKENS_A_TEXT_TOKEN, MAX_TOKENS_A_TEXT_TOKEN = 2, 20

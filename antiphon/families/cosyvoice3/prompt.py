@@ -8,7 +8,7 @@ import numpy as np
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
-from antiphon.contracts.prompt import Encode, Prompt
+from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.families.cosyvoice3.bounds import (
@@ -32,20 +32,21 @@ from antiphon.families.cosyvoice3.request import CosyVoice3Prompt
 from antiphon.families.cosyvoice3.tokenizer import END_OF_PROMPT, load_tokenizer
 from antiphon.families.cosyvoice3.validation import check_sampling
 from antiphon.families.cosyvoice3.voice_encoder_files import has_voice_encoder
-from antiphon.families.cosyvoice3.voice_preparer import CosyVoice3VoicePreparer
 from antiphon.families.cosyvoice3.voices import SpokenVoice, load_voices, voice_of
+from antiphon.families.kit.cloned_voices import CODES, FEATURES, SPEAKER, CloningPrompter
 from antiphon.families.kit.prompt_length import check_prompt_length
 
 _BEGINNING = "You are a helpful assistant."
 """What every prompt of the published examples begins with; instructions follow it."""
 _MAX_SEGMENT_CHARACTERS = 300
+_MAX_CACHED = 3 * 32  # of a voice's parts, up to 500 kB together
 _MIN_LIMIT_FRAMES = 50  # two seconds, for texts of a word
 _REFERENCE = Voice(
     id="reference", name="Reference", description="The voice of the request's 'ref_audio'."
 )
 
 
-class CosyVoice3Prompter:
+class CosyVoice3Prompter(CloningPrompter):
     """Builds prompts and prepares voices; may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
@@ -58,23 +59,10 @@ class CosyVoice3Prompter:
         self._config = load_config(context.path)
         self._tokenizer = load_tokenizer(context.path / TEXT_FOLDER)
         self._voices = load_voices(context.path, self._config)
-        self._preparer: CosyVoice3VoicePreparer | None = None
-        self._capabilities = _capabilities(
+        capabilities = _capabilities(
             self._config, tuple(self._voices), clones=has_voice_encoder(context.path)
         )
-
-    @property
-    def capabilities(self) -> SpeechCapabilities:
-        return self._capabilities
-
-    def use_encoder(self, encode: Encode) -> None:
-        """Make voices of recordings by the encoder stage."""
-        self._preparer = CosyVoice3VoicePreparer(encode)
-
-    def warm_encoder(self) -> None:
-        """Encode a second of noise, in the thread that encodes recordings."""
-        assert self._preparer is not None, "a checkpoint without an encoder needs no warming"
-        self._preparer.warm_up()
+        super().__init__(capabilities, FAMILY_NAME, (SPEAKER, CODES, FEATURES), _MAX_CACHED)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
         """Refuse what no text and no voice could make right.
@@ -133,19 +121,19 @@ class CosyVoice3Prompter:
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Make a voice of a recording, to be given as ``ref_audio``.
+        """Prepare a voice; see `CloningPrompter`.
 
         Raises:
             InvalidRequestError: the recording is too short or too long, or the checkpoint's
-                directory lacks what hears recordings.
+                directory lacks the networks that encode recordings.
         """
-        if self._preparer is None:
+        if not self.capabilities.cloning:
             raise InvalidRequestError(
                 "This checkpoint clones no voices: campplus.onnx or speech_tokenizer_v3.onnx is"
                 " missing.",
                 param="ref_audio",
             )
-        return self._preparer.prepare(samples, name=name, ref_text=ref_text)
+        return super().prepare_voice(samples, name=name, ref_text=ref_text)
 
     def _voice(self, options: CosyVoice3Options, voice: Voice) -> SpokenVoice:
         """Return the request's voice: that of its recording, or one of the checkpoint's."""

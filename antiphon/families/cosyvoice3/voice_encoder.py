@@ -1,4 +1,4 @@
-"""The stage that hears a recording: who speaks, what is said as tokens, and how it sounds."""
+"""Encoder stage: speaker vector, speech tokens and mel frames of reference audio."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -12,20 +12,28 @@ from antiphon.audio.resample import resampled
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Latents, Samples
-from antiphon.errors import EngineError, InvalidRequestError, ModelLoadError
-from antiphon.families.cosyvoice3.bounds import MAX_RECORDING_S, MIN_RECORDING_S
-from antiphon.families.cosyvoice3.config import load_config
+from antiphon.errors import EngineError, ModelLoadError
+from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, load_config
 from antiphon.families.cosyvoice3.features import (
     SPEECH_RATE_HZ,
     decoder_mel,
     speaker_fbank,
     whisper_mel,
 )
-from antiphon.families.cosyvoice3.recording import WANTED, CosyVoice3Recording, second_of_noise
 from antiphon.families.cosyvoice3.voice_encoder_files import SPEAKER_NETWORK, TOKEN_NETWORK
+from antiphon.families.kit.cloned_voices import (
+    CODES,
+    FEATURES,
+    SPEAKER,
+    Recording,
+    RecordingLimits,
+    warm_up_samples,
+)
 from antiphon.families.kit.onnx_errors import ONNX_ERRORS
 
 _NUM_THREADS = 2
+_MIN_RECORDING_S, _MAX_RECORDING_S = 0.5, 30.0
+PARTS = (SPEAKER, CODES, FEATURES)
 
 
 class CosyVoice3VoiceEncoder:
@@ -37,41 +45,37 @@ class CosyVoice3VoiceEncoder:
         self._config = load_config(context.path)
         self._speaker = _session(context.path / SPEAKER_NETWORK, 1)
         self._tokens = _session(context.path / TOKEN_NETWORK, 2)
-        for wanted in WANTED:
-            self.encode(second_of_noise(self._config.sample_rate_hz, wanted))
+        rate_hz = self._config.sample_rate_hz
+        self._limits = RecordingLimits(rate_hz, _MAX_RECORDING_S, _MIN_RECORDING_S)
+        self.encode(Recording(warm_up_samples(rate_hz), PARTS))
 
     def generate(self, prompt: Prompt) -> Generator[Latents, None, None]:
-        """Yield what the prompt's `CosyVoice3Recording` wants.
-
-        Raises:
-            InvalidRequestError: the recording is too short or too long.
-        """
+        """Yield the features of the prompt's `Recording`; see `encode`."""
         yield self.encode(prompt.data)
 
-    def encode(self, recording: CosyVoice3Recording) -> Latents:
-        """Return what is wanted of a recording.
+    def encode(self, recording: Recording) -> Latents:
+        """Return the features of a recording; those that are not wanted come all the same.
 
-        The speaker is float32 ``[speaker_size]``; tokens are int64 ``[num_tokens]``, 25 a second;
-        mel frames are float32 ``[num_frames, num_mels]``, 50 a second.
+        The speaker vector is float32 ``[speaker_size]``; tokens are int64 ``[num_tokens, 1]``, 25 a
+        second; mel frames are float32 ``[2 * num_tokens, num_mels]``, 50 a second.
 
         Raises:
             InvalidRequestError: the recording is too short or too long.
-            EngineError: a network gave what no such network gives.
+            EngineError: the output of a network has the wrong shape or values.
         """
+        self._limits.check(recording)
         config, samples = self._config, recording.samples
-        duration_s = len(samples) / config.sample_rate_hz
-        if not MIN_RECORDING_S <= duration_s <= MAX_RECORDING_S:
-            raise InvalidRequestError(
-                f"Invalid 'ref_audio': it has {duration_s:.1f} seconds; it must have from"
-                f" {MIN_RECORDING_S:g} to {MAX_RECORDING_S:g}.",
-                param="ref_audio",
-            )
-        if recording.wanted == "mel":
-            return Latents(decoder_mel(samples, config.flow.num_mels, config.sample_rate_hz))
         speech = resampled(samples, config.sample_rate_hz, SPEECH_RATE_HZ)
-        if recording.wanted == "speaker":
-            return Latents(self._speaker_of(speech))
-        return Latents(self._tokens_of(speech))
+        speaker, tokens = self._speaker_of(speech), self._tokens_of(speech)
+        mel = decoder_mel(samples, config.flow.num_mels, config.sample_rate_hz)
+        num_tokens = min(len(tokens), len(mel) // MEL_FRAMES_PER_TOKEN)
+        return Latents(
+            {
+                SPEAKER: speaker,
+                CODES: tokens[:num_tokens, None],
+                FEATURES: mel[: MEL_FRAMES_PER_TOKEN * num_tokens],
+            }
+        )
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""

@@ -48,7 +48,7 @@ FAMILY = Family(
                 StageKind.ENCODER,
                 ItemKind.AUDIO,
                 ItemKind.LATENTS,
-                Ref(f"{_HERE}.voice_encoder:CodecVoiceEncoder"),
+                Ref(f"{_HERE}.voice_encoder:load_voice_encoder"),
                 max_concurrency=16,
                 weights=("codec.pth",),
             ),

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
-from antiphon.contracts.prompt import Encode, Prompt
-from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.families.fish_speech.config import (
     MAX_POSITIONS,
@@ -24,8 +24,8 @@ from antiphon.families.fish_speech.prompt_layout import NEEDED, Imitated, Prompt
 from antiphon.families.fish_speech.request import FishSpeechPrompt
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
 from antiphon.families.fish_speech.validation import check_sampling
+from antiphon.families.kit.cloned_voices import CloningPrompter
 from antiphon.families.kit.prompt_length import check_prompt_length
-from antiphon.families.kit.recordings import KeptRecordings, known_text
 from antiphon.families.kit.speech_budget import FRAME_RATE_HZ, frame_budget, slow_frames
 
 _SAMPLING = {
@@ -39,7 +39,6 @@ _RESERVED_FRAMES = 215
 """Positions that a prompt leaves for speech, 10 s."""
 _FRAMES_A_BYTE = 6
 """Of UTF-8: three times what slow speech takes in most scripts."""
-_MAX_KEPT = 64
 _REFERENCE = "reference"
 _VOICES = (
     Voice(
@@ -50,7 +49,7 @@ _VOICES = (
 )
 
 
-class FishSpeechPrompter:
+class FishSpeechPrompter(CloningPrompter):
     """Builds prompts and prepares voices; may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
@@ -66,9 +65,7 @@ class FishSpeechPrompter:
                 raise ModelLoadError(f"{context.path}: the tokenizer lacks {name}")
         encode = load_tokenizer(context.path).encode
         self._layout = PromptLayout(config.layout, encode, config.tokens)
-        self._encode: Encode | None = None
-        self._codes: KeptRecordings[NDArray[np.int64]] = KeptRecordings(_MAX_KEPT)
-        self._capabilities = SpeechCapabilities(
+        capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ,
             voices=_VOICES,
             cloning=True,
@@ -76,14 +73,7 @@ class FishSpeechPrompter:
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
             voice_fields=("ref_audio",),
         )
-
-    @property
-    def capabilities(self) -> SpeechCapabilities:
-        return self._capabilities
-
-    def use_encoder(self, encode: Encode) -> None:
-        """Make voices of recordings by the encoder stage."""
-        self._encode = encode
+        super().__init__(capabilities, FAMILY_NAME)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
         """Refuse what no text and no voice could make right.
@@ -130,23 +120,6 @@ class FishSpeechPrompter:
             num_positions=len(ids) - 1,
             position_keys=data.position_keys,
             num_common_positions=num_common,
-        )
-
-    def prepare_voice(
-        self, samples: Samples, *, name: str, ref_text: str | None = None
-    ) -> PreparedVoice:
-        """Make a voice of a recording, to be given as ``ref_audio``.
-
-        Raises:
-            InvalidRequestError: the recording will not do.
-        """
-        encode = self._encode
-        assert encode is not None, "the pipeline gives it the encoder"
-        return PreparedVoice(
-            name=name,
-            family=FAMILY_NAME,
-            ref_text=known_text(ref_text),
-            ref_codes=self._codes.get(samples, lambda: encode(samples)),
         )
 
     def _imitated(self, options: FishSpeechOptions) -> Imitated | None:

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
-from antiphon.contracts.prompt import Encode, Prompt
+from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError
+from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
 from antiphon.families.kit.prompt_length import check_prompt_length
 from antiphon.families.mimo_audio.config import MAX_POSITIONS
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
-from antiphon.families.mimo_audio.options import MAX_FACTOR, MiMoAudioOptions
+from antiphon.families.mimo_audio.options import FAMILY_NAME, MAX_FACTOR, MiMoAudioOptions
 from antiphon.families.mimo_audio.request import (
     MiMoAudioPrompt,
     audio_groups,
@@ -28,7 +29,6 @@ from antiphon.families.mimo_audio.request import (
 from antiphon.families.mimo_audio.sampling import TEXT, code_sampling
 from antiphon.families.mimo_audio.text_tokenizer import IM_END, IM_START, load_text_tokenizer
 from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
-from antiphon.families.mimo_audio.voice_preparer import CodePreparer
 
 _MAX_SEGMENT_CHARACTERS = 300
 _MAX_INSTRUCTIONS_CHARACTERS = 2000
@@ -43,8 +43,8 @@ _TIMBRE = "你需要根据指定的风格指令和文本内容来生成和语音
 _VOICE = Voice(id="default", name="Default", description="The voice that the model finds fitting.")
 
 
-class MiMoAudioPrompter:
-    """An `antiphon.contracts.prompt.Prompter`; may be called from any thread."""
+class MiMoAudioPrompter(CloningPrompter):
+    """Builds prompts and prepares voices; may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
         """Load a checkpoint's configuration and tokenizer.
@@ -56,8 +56,7 @@ class MiMoAudioPrompter:
         self._config = load_config(context.path)
         self._tokenizer = load_text_tokenizer(context.path, self._config.vocab_size)
         audio = load_tokenizer_config(tokenizer_path(context.path), self._config)
-        self._preparer: CodePreparer | None = None
-        self._capabilities = SpeechCapabilities(
+        capabilities = SpeechCapabilities(
             sample_rate_hz=audio.sample_rate_hz,
             voices=(_VOICE,),
             instructions=True,
@@ -66,28 +65,13 @@ class MiMoAudioPrompter:
             voice_fields=("ref_audio",),
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         )
-
-    @property
-    def capabilities(self) -> SpeechCapabilities:
-        return self._capabilities
-
-    def use_encoder(self, encode: Encode) -> None:
-        """Make voices of recordings by the encoder stage."""
-        self._preparer = CodePreparer(encode, self._capabilities.sample_rate_hz)
-
-    def warm_encoder(self) -> None:
-        """Encode a second of noise, in the thread that encodes recordings."""
-        self._with_encoder().warm_up()
+        super().__init__(capabilities, FAMILY_NAME)
 
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Make a voice of a recording, to be given as ``ref_audio``.
-
-        Raises:
-            InvalidRequestError: the recording will not do.
-        """
-        return self._with_encoder().prepare(samples, name=name, config=self._config)
+        """Prepare a voice; see `CloningPrompter`. The transcript is not needed."""
+        return super().prepare_voice(samples, name=name)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Build the prompt of one segment.
@@ -118,7 +102,7 @@ class MiMoAudioPrompter:
         if options.ref_audio is None:
             parts = _parts(request.input, instructions)
             return text_groups(config, encode(parts)), len(encode(_before_text(parts)))
-        codes = self._with_encoder().codes(options.ref_audio, config)
+        codes = self._codes(options.ref_audio)
         before = encode([IM_START, "system\n", _TIMBRE, "<|sosp|>"])
         parts = ["<|eosp|>", *_end(request.input, instructions)]
         heard = audio_groups(config, codes, self._tokenizer.empty_id)
@@ -126,9 +110,23 @@ class MiMoAudioPrompter:
         num_common = len(before) + len(heard) + len(encode(_before_text(parts)))
         return np.concatenate(groups), num_common
 
-    def _with_encoder(self) -> CodePreparer:
-        assert self._preparer is not None, "its encoder is given before the first prompt"
-        return self._preparer
+    def _codes(self, given: NDArray[np.float32] | PreparedVoice) -> NDArray[np.int64]:
+        """Return the codes of a voice, ``[num_frames, num_channels]``."""
+        if not isinstance(given, PreparedVoice):
+            return self._preparer.features(given, [CODES])[CODES]
+        config, codes = self._config, given.ref_codes
+        if given.family != FAMILY_NAME or codes is None:
+            raise InvalidRequestError(
+                f"Invalid 'ref_audio': the voice '{given.name}' was prepared for"
+                f" '{given.family}'; this model needs one for '{FAMILY_NAME}'.",
+                param="ref_audio",
+            )
+        if codes.shape[1] != config.num_channels or (codes >= config.empty_codes).any():
+            raise InvalidRequestError(
+                f"Invalid 'ref_audio': the voice '{given.name}' is not of a checkpoint like this.",
+                param="ref_audio",
+            )
+        return codes
 
 
 def _parts(text: str, instructions: str) -> list[str]:

@@ -44,7 +44,7 @@ FAMILY = Family(
                 StageKind.ENCODER,
                 ItemKind.AUDIO,
                 ItemKind.LATENTS,
-                Ref(f"{_HERE}.voice_encoder:VoiceEncoder"),
+                Ref(f"{_HERE}.voice_encoder:load_voice_encoder"),
                 max_concurrency=16,
             ),
             pipeline=(

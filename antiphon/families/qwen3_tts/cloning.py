@@ -1,5 +1,6 @@
 """What a base checkpoint imitates: a speaker vector alone, or a recording with its words."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,9 +8,9 @@ from numpy.typing import NDArray
 
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.errors import InvalidRequestError
+from antiphon.families.kit.cloned_voices import CODES, SPEAKER
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
-from antiphon.families.qwen3_tts.voice_preparer import VoicePreparer
 
 _NAME = "reference"
 
@@ -31,9 +32,14 @@ class Clone:
 
 
 def choose_clone(
-    config: Qwen3TTSConfig, options: Qwen3TTSOptions, preparer: VoicePreparer | None
+    config: Qwen3TTSConfig, options: Qwen3TTSOptions, prepare: Callable[..., PreparedVoice]
 ) -> Clone:
-    """Find out what to imitate.
+    """Return the voice to imitate.
+
+    Args:
+        config: of the checkpoint.
+        options: of the request.
+        prepare: `CloningPrompter.prepare_parts`.
 
     Raises:
         InvalidRequestError: there is nothing, too much, or not what the checkpoint needs.
@@ -56,10 +62,8 @@ def choose_clone(
     with_codes = not options.x_vector_only_mode
     if with_codes:
         _check_text(options.ref_text)
-    assert preparer is not None, "a base checkpoint has an encoder"
-    voice = preparer.prepare(
-        reference, name=_NAME, ref_text=options.ref_text, with_codes=with_codes
-    )
+    wanted = [SPEAKER, CODES] if with_codes else [SPEAKER]
+    voice = prepare(reference, wanted, name=_NAME, ref_text=options.ref_text)
     return _of_voice(config, voice, options)
 
 

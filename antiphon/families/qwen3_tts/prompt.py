@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
-from antiphon.contracts.family import LoadContext, SpeechCapabilities
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
-from antiphon.contracts.prompt import Encode, Prompt
+from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import (
     MIN_NEW_TOKENS,
     Samples,
@@ -16,6 +16,8 @@ from antiphon.contracts.types import (
     Voice,
     max_frames_of,
 )
+from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
+from antiphon.families.kit.cloned_voices import SPEAKER as SPEAKER_VECTOR
 from antiphon.families.kit.prompt_length import check_prompt_length
 from antiphon.families.kit.speech_budget import frame_budget, slow_frames
 from antiphon.families.qwen3_tts.chat_template import ChatTemplate
@@ -23,7 +25,7 @@ from antiphon.families.qwen3_tts.cloning import Clone, choose_clone
 from antiphon.families.qwen3_tts.config import CheckpointTask, GenerationDefaults
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.input_ids import position_keys
-from antiphon.families.qwen3_tts.options import Qwen3TTSOptions
+from antiphon.families.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
 from antiphon.families.qwen3_tts.prompt_layout import (
     SPEAKER,
     Ids,
@@ -36,8 +38,9 @@ from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
 from antiphon.families.qwen3_tts.streaming_tokenizer import StreamingTokenizer, TextCutter
 from antiphon.families.qwen3_tts.tokenizer import load_tokenizer
 from antiphon.families.qwen3_tts.validation import check_instructions, check_sampling, check_task
-from antiphon.families.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.families.qwen3_tts.voices import capabilities_of, language_name, speaker_of
+
+_MAX_CACHED = 2 * 64  # of a voice's parts, up to 60 kB together
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +53,11 @@ class _Text:
     is_open: bool = False
 
 
-class Qwen3TTSPrompter:
+class Qwen3TTSPrompter(CloningPrompter):
     """Builds prompts and prepares voices; may be called from any thread."""
 
-    def __init__(self, context: LoadContext, *, preparer: VoicePreparer | None = None) -> None:
+    def __init__(self, context: LoadContext) -> None:
         """Load a checkpoint's configuration and tokenizer.
-
-        Args:
-            context: where the checkpoint is.
-            preparer: makes voices of recordings; default: by the encoder of `use_encoder`.
 
         Raises:
             ModelLoadError: a file is missing or wrong.
@@ -67,21 +66,8 @@ class Qwen3TTSPrompter:
         self._config = load_config(context.path)
         self._encode = load_tokenizer(context.path).encode
         self._turns = ChatTemplate(self._encode, self._config.tokens)
-        self._preparer = preparer
-        self._capabilities = capabilities_of(self._config)
-
-    @property
-    def capabilities(self) -> SpeechCapabilities:
-        return self._capabilities
-
-    def use_encoder(self, encode: Encode) -> None:
-        """Make voices of recordings by the encoder stage."""
-        self._preparer = VoicePreparer(encode)
-
-    def warm_encoder(self) -> None:
-        """Encode a second of noise, in the thread that encodes recordings."""
-        assert self._preparer is not None, "a checkpoint without an encoder needs no warming"
-        self._preparer.warm_up()
+        parts = (SPEAKER_VECTOR, CODES)
+        super().__init__(capabilities_of(self._config), FAMILY_NAME, parts, _MAX_CACHED)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
         """Refuse what no text and no voice could make right.
@@ -131,14 +117,13 @@ class Qwen3TTSPrompter:
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Make a voice of a recording, to be given as ``ref_audio``.
+        """Prepare a voice; see `CloningPrompter`.
 
         Raises:
             InvalidRequestError: the recording is too short, or the checkpoint clones no voices.
         """
         check_task(self._config, read_options(Qwen3TTSOptions, {"ref_audio": samples}))
-        assert self._preparer is not None, "a base checkpoint has an encoder"
-        return self._preparer.prepare(samples, name=name, ref_text=ref_text)
+        return super().prepare_voice(samples, name=name, ref_text=ref_text)
 
     def _prompt(self, request: SpeechRequest, voice: Voice, seed: int, text: _Text) -> Prompt:
         config, options = self._config, read_options(Qwen3TTSOptions, request.options)
@@ -187,7 +172,7 @@ class Qwen3TTSPrompter:
     def _clone(self, options: Qwen3TTSOptions) -> Clone | None:
         if self._config.task is not CheckpointTask.BASE:
             return None
-        return choose_clone(self._config, options, self._preparer)
+        return choose_clone(self._config, options, self.prepare_parts)
 
     def _budget(self, request: SpeechRequest) -> Callable[[int], int]:
         """Return what gives the most frames of a text by those of slow speech."""

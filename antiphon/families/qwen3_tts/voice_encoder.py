@@ -1,104 +1,76 @@
-"""The stage that encodes recordings of voices: into a speaker vector, and into codes."""
+"""Encoder stage: speaker vector and codes of reference audio."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from functools import partial
 
 import torch
+from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
-from antiphon.contracts.prompt import EncodingBatch
-from antiphon.contracts.types import Latents
-from antiphon.errors import InvalidRequestError
+from antiphon.families.kit.cloned_voices import CODES, SPEAKER, RecordingLimits
+from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.encoder import CodecEncoder
-from antiphon.families.qwen3_tts.recording import Recording, noise
 from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
-from antiphon.families.qwen3_tts.voice_passes import voice_passes
 from antiphon.families.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.nn.device import resolve_device
 from antiphon.nn.ecapa import EcapaEncoder
+from antiphon.nn.mel import HOP_SAMPLES, log_mel_rows, mel_filters
+from antiphon.nn.padded_batches import PaddedPass
 from antiphon.nn.parallel_rows import ParallelRows
+from antiphon.nn.row_lengths import RowLengths
 
-_WARM_UP_S = 1.0
 
+def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> ClonedVoiceEncoder:
+    """Load the encoders of a base checkpoint.
 
-class VoiceEncoder:
-    """The encoders of a base checkpoint, a `BatchEncoder`; used by one thread at a time.
+    Args:
+        context: where and how.
+        pads: whether recordings are padded; default: on a GPU.
 
-    Both compute in float32, whatever the talker does: roundings would change codes. So a voice's
-    codes are the same on a GPU, where recordings are padded and encoded side by side.
+    Raises:
+        ModelLoadError: they cannot be loaded.
     """
+    assert context.path is not None, "the family needs a checkpoint"
+    config = load_config(context.path)
+    assert config.speaker_encoder is not None, "only base checkpoints encode voices"
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    with speaker_encoder_weights(context.path, config, like=like) as weights:
+        speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
+    with codec_encoder_weights(context.path, config, like=like) as weights:
+        codec = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
+    rate_hz, frame = config.codec.sample_rate_hz, config.codec.samples_per_frame
+    batches = ParallelRows(
+        _passes(speaker, codec, frame),
+        device,
+        sample_rate_hz=rate_hz,
+        samples_per_frame=frame,
+        pads=pads,
+    )
+    max_s = (MAX_POSITIONS - RESERVED_FRAMES) * frame / rate_hz
+    limits = RecordingLimits(rate_hz, max_s, speaker.min_samples / rate_hz)
+    return ClonedVoiceEncoder(batches, limits, [SPEAKER, CODES])
 
-    def __init__(self, context: LoadContext, *, pads: bool | None = None) -> None:
-        """Load and warm both encoders.
 
-        Args:
-            context: what to load, and where.
-            pads: whether recordings are padded; default: on a GPU.
+def _passes(speaker: EcapaEncoder, codec: CodecEncoder, frame: int) -> Mapping[str, PaddedPass]:
+    """Return the passes of both encoders.
 
-        Raises:
-            ModelLoadError: they cannot be loaded.
-        """
-        assert context.path is not None, "the family needs a checkpoint"
-        config = load_config(context.path)
-        assert config.speaker_encoder is not None, "only base checkpoints encode voices"
-        device = resolve_device(context.device, context.memory_fraction)
-        self._rate_hz = config.codec.sample_rate_hz
-        self._max_samples = (MAX_POSITIONS - RESERVED_FRAMES) * config.codec.samples_per_frame
-        like = torch.empty(0, dtype=torch.float32, device=device)
-        with speaker_encoder_weights(context.path, config, like=like) as weights:
-            self._speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
-        with codec_encoder_weights(context.path, config, like=like) as weights:
-            self._codec = CodecEncoder.of(
-                weights, config.codec.encoder, config.codec.num_quantizers
-            )
-        self._frame = config.codec.samples_per_frame
-        self._rows = ParallelRows(
-            voice_passes(self._speaker, self._codec),
-            device,
-            sample_rate_hz=self._rate_hz,
-            samples_per_frame=self._frame,
-            pads=pads,
-        )
-        self.encode(noise(_WARM_UP_S))
+    Speaker vectors are float32 ``[B, D]``; codes are int64 ``[B, num_frames, Q]``. Spectrograms are
+    made outside of graphs: a few kernels, whose plans cuFFT keeps itself.
+    """
+    config, device = speaker.config, speaker.project.weight.device
+    filters = torch.from_numpy(mel_filters(config.mel_dim, config.sample_rate_hz)).to(device)
+    codes = PaddedPass(
+        codec.encode_rows, codec.encode, num_frames=lambda num_samples: -(-num_samples // frame)
+    )
+    vectors = PaddedPass(partial(_vectors, speaker), speaker.embed, partial(_mels, filters))
+    return {SPEAKER: vectors, CODES: codes}
 
-    def batch_of(self, data: Recording) -> EncodingBatch:
-        """Return which others a recording is encoded with: those that are as short as it is.
 
-        Raises:
-            InvalidRequestError: the recording is too short, or longer than any prompt could be.
-        """
-        num_samples = len(data.samples)
-        if num_samples > self._max_samples:
-            raise InvalidRequestError(
-                f"Invalid 'ref_audio': at most {self._max_samples / self._rate_hz:.0f} seconds"
-                " are allowed.",
-                param="ref_audio",
-            )
-        if "speaker" in data.wanted:
-            self._speaker.check(num_samples)
-        self._codec.check(num_samples)
-        num_rows = self._rows.num_rows(num_samples)
-        return EncodingBatch((data.wanted, num_rows), num_rows)
+def _mels(filters: Tensor, samples: Tensor, lengths: Tensor) -> Tensor:
+    return log_mel_rows(samples, RowLengths(lengths), filters)
 
-    def encode_batch(self, batch: Sequence[Recording]) -> list[Latents]:
-        """Return what is wanted of each recording of a batch, by name; see `batch_of`.
 
-        The speaker vector is float32 ``[D]``, codes are int64 ``[num_frames, Q]``.
-        """
-        made = self._rows.encode(batch[0].wanted, [each.samples for each in batch])
-        for recording, parts in zip(batch, made, strict=True):
-            if "codes" in parts:
-                parts["codes"] = parts["codes"][: -(-len(recording.samples) // self._frame)]
-        return [Latents(parts) for parts in made]
-
-    def encode(self, recording: Recording) -> Latents:
-        """Encode one recording; see `encode_batch`.
-
-        Raises:
-            InvalidRequestError: the recording is too short, or longer than any prompt could be.
-        """
-        self.batch_of(recording)
-        return self.encode_batch([recording])[0]
-
-    def close(self) -> None:
-        """Nothing to free that does not go with it."""
+def _vectors(speaker: EcapaEncoder, mels: Tensor, lengths: Tensor) -> Tensor:
+    return speaker.pooled(mels, RowLengths(lengths // HOP_SAMPLES))[:, :, 0]

@@ -47,7 +47,7 @@ FAMILY = Family(
                 StageKind.ENCODER,
                 ItemKind.AUDIO,
                 ItemKind.LATENTS,
-                Ref(f"{_HERE}.voice_encoder:VAEVoiceEncoder"),
+                Ref(f"{_HERE}.voice_encoder:load_voice_encoder"),
                 max_concurrency=16,
             ),
             pipeline=(

@@ -6,9 +6,9 @@ import numpy as np
 
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.errors import InvalidRequestError
-from antiphon.families.voxcpm2.latents import Patches
+from antiphon.families.kit.cloned_voices import VoicePreparer
+from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE, Patches
 from antiphon.families.voxcpm2.options import FAMILY_NAME, VoxCPM2Options
-from antiphon.families.voxcpm2.voice_preparer import PatchPreparer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ def check_options(
 
 
 def choose_imitation(
-    options: VoxCPM2Options, preparer: PatchPreparer, frame_size: int, *, is_instructed: bool
+    options: VoxCPM2Options, preparer: VoicePreparer, frame_size: int, *, is_instructed: bool
 ) -> Imitation:
     """Encode what a request brings, as far as it is not prepared.
 
@@ -79,11 +79,14 @@ def choose_imitation(
         if not is_instructed and (options.ref_text or given.ref_text):
             spoken, text = continued, options.ref_text or given.ref_text or ""
     elif given is not None:
-        reference = preparer.patches(given, is_continued=False)
+        wanted = [REFERENCE] if options.ref_text is None else [REFERENCE, CONTINUED]
+        patches = preparer.features(given, wanted)
+        reference = patches[REFERENCE]
         if options.ref_text is not None:
-            spoken, text = preparer.patches(given, is_continued=True), options.ref_text
+            spoken, text = patches[CONTINUED], options.ref_text
     if options.prompt_audio is not None and options.prompt_text is not None:
-        spoken = preparer.patches(options.prompt_audio, is_continued=True, param="prompt_audio")
+        patches = preparer.features(options.prompt_audio, [CONTINUED], "prompt_audio")
+        spoken = patches[CONTINUED]
         text = options.prompt_text
     return Imitation(reference, spoken, text)
 

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 Patches = NDArray[np.float32]
 """``[num_patches, patch_size * feature_size]``."""
+REFERENCE, CONTINUED = "reference", "continued"
+"""Outputs of the voice encoder: patches to refer to, and those that speech continues."""
 
 
 def frames_of(patches: Patches) -> NDArray[np.int64]:

@@ -3,20 +3,22 @@
 import re
 from collections.abc import Collection
 
+import numpy as np
+
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
-from antiphon.contracts.prompt import Encode, Prompt
+from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError
+from antiphon.families.kit.cloned_voices import CloningPrompter, known_text
 from antiphon.families.kit.prompt_length import check_prompt_length
 from antiphon.families.voxcpm2.cloning import check_options, choose_imitation
 from antiphon.families.voxcpm2.config import load_config
-from antiphon.families.voxcpm2.latents import frames_of
-from antiphon.families.voxcpm2.options import VoxCPM2Options
+from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE, frames_of
+from antiphon.families.voxcpm2.options import FAMILY_NAME, VoxCPM2Options
 from antiphon.families.voxcpm2.request import FlowSampling, VoxCPM2Prompt
 from antiphon.families.voxcpm2.tokenizer import load_tokenizer
-from antiphon.families.voxcpm2.voice_preparer import PatchPreparer
 
 _MAX_SEGMENT_CHARACTERS = 1000
 """About a minute. Without a recording each segment may sound like somebody else."""
@@ -33,7 +35,7 @@ _VOICE = Voice(
 )
 
 
-class VoxCPM2Prompter:
+class VoxCPM2Prompter(CloningPrompter):
     """Builds prompts and prepares voices; may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
@@ -45,8 +47,7 @@ class VoxCPM2Prompter:
         assert context.path is not None, "the family needs a checkpoint"
         self._config = config = load_config(context.path)
         self._encode = load_tokenizer(context.path, config.vocab_size).encode
-        self._preparer: PatchPreparer | None = None
-        self._capabilities = SpeechCapabilities(
+        capabilities = SpeechCapabilities(
             sample_rate_hz=config.vae.out_sample_rate,
             voices=(_VOICE,),
             instructions=True,
@@ -55,18 +56,7 @@ class VoxCPM2Prompter:
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
             voice_fields=("instructions", "ref_audio", "prompt_audio"),
         )
-
-    @property
-    def capabilities(self) -> SpeechCapabilities:
-        return self._capabilities
-
-    def use_encoder(self, encode: Encode) -> None:
-        """Make voices of recordings by the encoder stage."""
-        self._preparer = PatchPreparer(encode, self._config.vae.out_sample_rate)
-
-    def warm_encoder(self) -> None:
-        """Encode a second of noise, in the thread that encodes recordings."""
-        self._with_encoder().warm_up()
+        super().__init__(capabilities, FAMILY_NAME, (REFERENCE, CONTINUED))
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
         """Refuse what no text and no voice could make right.
@@ -84,12 +74,14 @@ class VoxCPM2Prompter:
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Make a voice of a recording, to be given as ``ref_audio``.
-
-        Raises:
-            InvalidRequestError: the recording will not do.
-        """
-        return self._with_encoder().prepare(samples, name=name, ref_text=ref_text)
+        """Prepare a voice of the patches of both uses, end to end; see `CloningPrompter`."""
+        patches = self._preparer.features(samples, (REFERENCE, CONTINUED))
+        return PreparedVoice(
+            name=name,
+            family=FAMILY_NAME,
+            ref_text=known_text(ref_text),
+            ref_features=np.concatenate([patches[REFERENCE], patches[CONTINUED]]),
+        )
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Build the prompt of one segment.
@@ -102,7 +94,7 @@ class VoxCPM2Prompter:
         check_options(options, instructions)
         imitation = choose_imitation(
             options,
-            self._with_encoder(),
+            self._preparer,
             self._config.frame_size,
             is_instructed=bool(instructions),
         )
@@ -141,10 +133,6 @@ class VoxCPM2Prompter:
         limit = self._config.max_positions - _MIN_FRAMES_LEFT
         param = "ref_audio" if len(prompt.patches) > limit // 2 else "input"
         check_prompt_length(len(prompt.ids), limit, param)
-
-    def _with_encoder(self) -> PatchPreparer:
-        assert self._preparer is not None, "it has been given the encoder"
-        return self._preparer
 
 
 def _instructions(request: SpeechRequest) -> str:

@@ -1,7 +1,6 @@
 """Recordings become voices: a vector, tokens, and two mel frames for each of them."""
 
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import pytest
 
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import InvalidRequestError, ModelLoadError
+from antiphon.families.cosyvoice3 import voice_encoder
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompter
-from antiphon.families.cosyvoice3.recording import CosyVoice3Recording
-from antiphon.families.cosyvoice3.voice_encoder import CosyVoice3VoiceEncoder
-from antiphon.families.cosyvoice3.voice_preparer import CosyVoice3VoicePreparer
+from antiphon.families.cosyvoice3.voice_encoder import PARTS, CosyVoice3VoiceEncoder
+from antiphon.families.kit.cloned_voices import CODES, FEATURES, Recording
 from tests.families.cosyvoice3.oracle.cases import recording
 
 RATE_HZ = 24_000
@@ -29,10 +28,9 @@ def test_a_prepared_voice_has_all_that_prompts_need(
 ) -> None:
     prompter, asked = CosyVoice3Prompter(LoadContext(base)), []
 
-    def encode(data: CosyVoice3Recording) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    def encode(data: Recording) -> Any:
         asked.append(data.wanted)
-        found: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = encoder.encode(data).data
-        return found
+        return encoder.encode(data).data
 
     prompter.use_encoder(encode)
     samples = recording(RATE_HZ)
@@ -45,7 +43,7 @@ def test_a_prepared_voice_has_all_that_prompts_need(
     assert voice.ref_features is not None
     assert voice.ref_features.shape == (40, 80)
     again = prompter.prepare_voice(samples, name="Bob", ref_text="So.")
-    assert (again.name, again.ref_text, len(asked)) == ("Bob", "So.", 3)
+    assert (again.name, again.ref_text, len(asked)) == ("Bob", "So.", 1)
     louder = prompter.prepare_voice(samples * np.float32(2), name="Ann")
     assert louder.ref_features is not None
     inner = louder.ref_features[2:-2] - voice.ref_features[2:-2]
@@ -59,7 +57,7 @@ def test_recordings_have_a_length(
 ) -> None:
     samples = np.full(round(duration_s * RATE_HZ), 0.1, np.float32)
     with pytest.raises(InvalidRequestError, match="seconds") as caught:
-        encoder.encode(CosyVoice3Recording(samples, "tokens"))
+        encoder.encode(Recording(samples, PARTS))
     assert caught.value.param == "ref_audio"
 
 
@@ -83,20 +81,12 @@ def test_networks_of_another_shape_are_refused(base: Path, tmp_path: Path) -> No
         CosyVoice3VoiceEncoder(LoadContext(tmp_path))
 
 
-def _known(arrays: dict[str, Any], asked: CosyVoice3Recording) -> Any:
-    return arrays[asked.wanted]
-
-
-def test_of_tokens_and_mel_frames_only_those_that_go_together_are_kept() -> None:
+@pytest.mark.parametrize(("num_mel", "wanted"), [(17, 8), (18, 9), (24, 9)])
+def test_of_tokens_and_mel_frames_only_those_that_go_together_are_kept(
+    encoder: CosyVoice3VoiceEncoder, monkeypatch: pytest.MonkeyPatch, num_mel: int, wanted: int
+) -> None:
     """A token has two mel frames; the two networks may differ by one at the end."""
-    for num_mel, wanted in ((17, 8), (18, 9), (24, 9)):
-        arrays: dict[str, Any] = {
-            "speaker": np.ones(192, np.float32),
-            "tokens": np.arange(9),
-            "mel": np.ones((num_mel, 80), np.float32),
-        }
-        preparer = CosyVoice3VoicePreparer(partial(_known, arrays))
-        voice = preparer.prepare(np.ones(RATE_HZ, np.float32), name="Ann", ref_text=None)
-        assert voice.ref_codes is not None
-        assert voice.ref_features is not None
-        assert (len(voice.ref_codes), len(voice.ref_features)) == (wanted, 2 * wanted)
+    monkeypatch.setattr(encoder, "_tokens_of", lambda speech: np.arange(9))
+    monkeypatch.setattr(voice_encoder, "decoder_mel", lambda *given: np.ones((num_mel, 80)))
+    made = encoder.encode(Recording(recording(RATE_HZ), PARTS)).data
+    assert (len(made[CODES]), len(made[FEATURES])) == (wanted, 2 * wanted)

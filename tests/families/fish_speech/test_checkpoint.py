@@ -22,8 +22,8 @@ from antiphon.families.fish_speech.random_checkpoint import make_checkpoint
 from antiphon.families.fish_speech.random_configs import CODEC
 from antiphon.families.fish_speech.runner import load_model
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
-from antiphon.families.fish_speech.voice_encoder import CodecVoiceEncoder
-from antiphon.families.kit.recordings import warm_up_samples
+from antiphon.families.fish_speech.voice_encoder import load_voice_encoder
+from antiphon.families.kit.cloned_voices import CODES, Recording, warm_up_samples
 from antiphon.families.registry import checkpoint_family
 
 
@@ -181,8 +181,10 @@ def test_a_tokenizer_must_have_what_prompts_need(copied: Callable[[str], Path]) 
 
 
 def test_recordings_are_encoded_in_whole_frames(made: Callable[[str], Path]) -> None:
-    encoder = CodecVoiceEncoder(LoadContext(path=made("s2"), device="cpu"))
-    codes: np.ndarray[Any, Any] = encoder.encode(warm_up_samples(44_100)).data
+    encoder = load_voice_encoder(LoadContext(path=made("s2"), device="cpu"))
+    codes: np.ndarray[Any, Any] = encoder.encode(Recording(warm_up_samples(44_100), (CODES,))).data[
+        CODES
+    ]
     assert codes.shape == (22, 10)
     assert codes.dtype == np.int64
     assert 0 <= codes.min() <= codes.max() < 160

@@ -127,7 +127,7 @@ def test_a_step_asks_nothing_of_the_device(runner: FishSpeechRunner) -> None:
 def test_copies_of_a_voice_change_nothing(
     runner: FishSpeechRunner, prompter: FishSpeechPrompter
 ) -> None:
-    prompter.use_encoder(lambda samples: reference_of(7, 12))
+    prompter.use_encoder(lambda recording: {"ref_codes": reference_of(7, 12)})
     recording = np.zeros(6000, np.float32)
     for options in ({}, {"ref_audio": recording, "ref_text": "So it was."}):
         one, other = (

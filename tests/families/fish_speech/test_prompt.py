@@ -25,7 +25,7 @@ SAMPLES = np.linspace(-0.5, 0.5, 6000, dtype=np.float32)
 @pytest.fixture(scope="module", params=["s2", "s1"])
 def prompter(request: pytest.FixtureRequest, made: Callable[[str], Path]) -> FishSpeechPrompter:
     found = FishSpeechPrompter(LoadContext(path=made(request.param)))
-    found.use_encoder(lambda data: CODES)
+    found.use_encoder(lambda recording: {"ref_codes": CODES})
     return found
 
 

@@ -15,14 +15,16 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest
 from antiphon.errors import InvalidRequestError
-from antiphon.families.mimo_audio.audio_encoder import mel_filters
+from antiphon.families.kit.cloned_voices import CODES, Recording
+from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
+from antiphon.families.mimo_audio.audio_encoder import AudioEncoder, mel_filters
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.families.mimo_audio.prompt import MiMoAudioPrompter
 from antiphon.families.mimo_audio.request import MiMoAudioPrompt, audio_groups
 from antiphon.families.mimo_audio.runner import load_runner
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
-from antiphon.families.mimo_audio.voice_encoder import CodeVoiceEncoder
+from antiphon.families.mimo_audio.voice_encoder import load_audio_encoder, load_voice_encoder
 from antiphon.nn.row_lengths import RowLengths
 from antiphon.offline import collect
 from antiphon.pipeline.speech.model import SpeechModel
@@ -32,14 +34,19 @@ from tests.families.mimo_audio.oracle.record import FIXTURE, random_mels
 
 
 @pytest.fixture(scope="module")
-def encoder(checkpoint: Path) -> CodeVoiceEncoder:
-    return CodeVoiceEncoder(LoadContext(checkpoint, device="cpu"))
+def encoder(checkpoint: Path) -> ClonedVoiceEncoder:
+    return load_voice_encoder(LoadContext(checkpoint, device="cpu"))
 
 
 @pytest.fixture(scope="module")
-def prompter(checkpoint: Path, encoder: CodeVoiceEncoder) -> MiMoAudioPrompter:
+def inner(checkpoint: Path) -> AudioEncoder:
+    return load_audio_encoder(LoadContext(checkpoint), torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def prompter(checkpoint: Path, encoder: ClonedVoiceEncoder) -> MiMoAudioPrompter:
     prompter = MiMoAudioPrompter(LoadContext(checkpoint))
-    prompter.use_encoder(lambda samples: encoder.encode(samples).data)
+    prompter.use_encoder(lambda recording: encoder.encode(recording).data)
     return prompter
 
 
@@ -58,10 +65,10 @@ def build(prompter: MiMoAudioPrompter, **more: Any) -> MiMoAudioPrompt:
     return data
 
 
-def test_codes_are_the_official_ones(encoder: CodeVoiceEncoder) -> None:
+def test_codes_are_the_official_ones(inner: AudioEncoder) -> None:
     with np.load(FIXTURE) as recorded, torch.inference_mode():
         mels = torch.from_numpy(random_mels(16)).T[None]
-        codes = encoder._encoder.encode_mels(mels, RowLengths(torch.tensor([mels.shape[2]])))[0]
+        codes = inner.encode_mels(mels, RowLengths(torch.tensor([mels.shape[2]])))[0]
         np.testing.assert_array_equal(codes.numpy(), recorded["encoded"])
 
 
@@ -73,18 +80,18 @@ def test_mel_filters_are_those_of_torchaudio(checkpoint: Path) -> None:
     np.testing.assert_allclose(mel_filters(config).numpy(), wanted.T, atol=1e-5)
 
 
-def test_a_mel_frame_is_10_ms(encoder: CodeVoiceEncoder) -> None:
+def test_a_mel_frame_is_10_ms(inner: AudioEncoder) -> None:
     length = torch.tensor([24000])
-    mels = encoder._encoder.mels(torch.from_numpy(recording())[None], length)
+    mels = inner.mels(torch.from_numpy(recording())[None], length)
     assert mels.shape == (1, 16, 101)
-    silence = encoder._encoder.mels(torch.zeros(1, 24000), length)
+    silence = inner.mels(torch.zeros(1, 24000), length)
     assert silence.max().item() == pytest.approx(np.log(1e-7), abs=1e-4)
 
 
 @torch.inference_mode()
-def test_what_is_behind_a_recording_changes_no_code(encoder: CodeVoiceEncoder) -> None:
+def test_what_is_behind_a_recording_changes_no_code(inner: AudioEncoder) -> None:
     lengths = (12000, 17001, 19200, 30239)
-    inner, samples = encoder._encoder, torch.randn(len(lengths), 30720)
+    samples = torch.randn(len(lengths), 30720)
     rows = torch.tensor(lengths)
     made = inner.encode_rows(inner.mels(samples, rows), rows)
     for length, row, codes in zip(lengths, samples, made, strict=True):
@@ -94,28 +101,29 @@ def test_what_is_behind_a_recording_changes_no_code(encoder: CodeVoiceEncoder) -
         assert (codes[: len(alone)] == alone).all(dim=1).float().mean() > 0.9
 
 
-def check_company(alone: CodeVoiceEncoder, padding: CodeVoiceEncoder) -> None:
-    batch = [recording(each) for each in (12000, 48000, 31234)]
+def check_company(alone: ClonedVoiceEncoder, padding: ClonedVoiceEncoder) -> None:
+    batch = [Recording(recording(each), (CODES,)) for each in (12000, 48000, 31234)]
     (fitting,) = {padding.batch_of(each) for each in batch}
     assert fitting.max_size >= len(batch)
     for samples, made in zip(batch, padding.encode_batch(batch), strict=True):
-        np.testing.assert_array_equal(made.data, padding.encode(samples).data)
-        expected = alone.encode(samples).data
-        assert made.data.shape == expected.shape
-        assert (made.data == expected).all(axis=1).mean() > 0.9
+        codes = made.data[CODES]
+        np.testing.assert_array_equal(codes, padding.encode(samples).data[CODES])
+        expected = alone.encode(samples).data[CODES]
+        assert codes.shape == expected.shape
+        assert (codes == expected).all(axis=1).mean() > 0.9
 
 
-def test_in_a_batch_recordings_are_as_alone(checkpoint: Path, encoder: CodeVoiceEncoder) -> None:
-    check_company(encoder, CodeVoiceEncoder(LoadContext(checkpoint, device="cpu"), pads=True))
+def test_in_a_batch_recordings_are_as_alone(checkpoint: Path, encoder: ClonedVoiceEncoder) -> None:
+    check_company(encoder, load_voice_encoder(LoadContext(checkpoint, device="cpu"), pads=True))
 
 
 @pytest.mark.gpu
 @pytest.mark.slow  # runs the encoder in all shapes
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_in_a_batch_recordings_are_as_alone_on_a_gpu(
-    checkpoint: Path, encoder: CodeVoiceEncoder
+    checkpoint: Path, encoder: ClonedVoiceEncoder
 ) -> None:
-    check_company(encoder, CodeVoiceEncoder(LoadContext(checkpoint, device="cuda")))
+    check_company(encoder, load_voice_encoder(LoadContext(checkpoint, device="cuda")))
 
 
 def test_a_voice_stands_in_front(prompter: MiMoAudioPrompter, checkpoint: Path) -> None:

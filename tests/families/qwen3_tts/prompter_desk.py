@@ -35,9 +35,9 @@ RECORDING = np.zeros(4, np.float32)
 class Desk:
     """A prompter with shorthands."""
 
-    def __init__(self, path: Path, **more: Any) -> None:
+    def __init__(self, path: Path) -> None:
         self.config: Qwen3TTSConfig = load_config(path)
-        self.prompter = Qwen3TTSPrompter(LoadContext(path), **more)
+        self.prompter = Qwen3TTSPrompter(LoadContext(path))
         self.encode = load_tokenizer(path).encode
 
     def voice(self, name: str | None) -> Voice:

@@ -16,8 +16,7 @@ from antiphon.families.qwen3_tts.codec_stage import load_codec
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.families.qwen3_tts.runner import load_runner
-from antiphon.families.qwen3_tts.voice_encoder import VoiceEncoder
-from antiphon.families.qwen3_tts.voice_preparer import VoicePreparer
+from antiphon.families.qwen3_tts.voice_encoder import load_voice_encoder
 from tests.families.qwen3_tts.lm import GREEDY, hear
 from tests.families.qwen3_tts.oracle.cases import (
     LIVE_CASES,
@@ -55,9 +54,10 @@ def official(checkpoints: Path) -> Mapping[str, NDArray[Any]]:
 
 def heard_reference(path: Path, samples: Samples) -> PreparedVoice:
     """Hear a recording with a checkpoint's own encoders."""
-    encoder = VoiceEncoder(LoadContext(path, "cpu", "float32"))
-    preparer = VoicePreparer(lambda recording: encoder.encode(recording).data)
-    return preparer.prepare(samples, name="live", ref_text=None)
+    context = LoadContext(path, "cpu", "float32")
+    encoder, prompter = load_voice_encoder(context), Qwen3TTSPrompter(context)
+    prompter.use_encoder(lambda recording: encoder.encode(recording).data)
+    return prompter.prepare_voice(samples, name="live")
 
 
 def spoken_codes(case: Case, path: Path, reference: PreparedVoice | None) -> Codes:

@@ -1,7 +1,7 @@
 """Prompts: every layout position by position, pure, and fed with text in pieces."""
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import VoicePreparing
-from antiphon.contracts.types import Samples, Sampling, SpeechRequest
+from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import InvalidRequestError
+from antiphon.families.kit.cloned_voices import CODES, Recording
+from antiphon.families.kit.cloned_voices import SPEAKER as SPEAKER_VECTOR
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.prompt_layout import NOTHING, SPEAKER
 from tests.families.qwen3_tts.prompter_desk import RECORDING, TEXT, Desk, prepared
@@ -22,20 +23,16 @@ from tests.families.qwen3_tts.prompter_desk import RECORDING, TEXT, Desk, prepar
 REFERENCE_TEXT = "I said this."
 
 
-class Ears:
-    """Prepares the same voice of every recording, and remembers what was asked for."""
+def base_desk(path: Path, sent: list[Recording]) -> Desk:
+    """Return one that makes the same voice of every recording, and notes what is encoded."""
 
-    def __init__(self) -> None:
-        self.heard: list[Samples] = []
-        self.with_codes: list[bool] = []
+    def encode(recording: Recording) -> Mapping[str, Any]:
+        sent.append(recording)
+        return {part: getattr(prepared(), part) for part in recording.wanted}
 
-    def prepare(
-        self, samples: Samples, *, name: str, ref_text: str | None, with_codes: bool = True
-    ) -> PreparedVoice:
-        self.heard.append(samples)
-        self.with_codes.append(with_codes)
-        voice = replace(prepared(text=ref_text), name=name)
-        return voice if with_codes else replace(voice, ref_codes=None)
+    desk = Desk(path)
+    desk.prompter.use_encoder(encode)
+    return desk
 
 
 def test_text_before_the_frames(custom: Desk) -> None:
@@ -190,24 +187,24 @@ def test_a_text_cannot_end_its_own_turn(custom: Desk) -> None:
 
 
 def test_recordings_are_heard_as_far_as_they_are_wanted(checkpoint: Callable[..., Path]) -> None:
-    ears = Ears()
-    desk = Desk(checkpoint("tiny", CheckpointTask.BASE), preparer=ears)
-    whole = desk.build(ref_audio=RECORDING, ref_text="Words.")
+    sent: list[Recording] = []
+    desk = base_desk(checkpoint("tiny", CheckpointTask.BASE), sent)
     vector = desk.build(ref_audio=RECORDING, x_vector_only_mode=True)
-    assert [each.tolist() for each in ears.heard] == [RECORDING.tolist()] * 2
-    assert ears.with_codes == [True, False]
+    whole = desk.build(ref_audio=RECORDING, ref_text="Words.")
+    assert [each.samples.tolist() for each in sent] == [RECORDING.tolist()] * 2
+    assert [each.wanted for each in sent] == [(SPEAKER_VECTOR,), (CODES,)]
     assert whole.data.num_reference_frames == 5
     assert whole.context_frames is whole.data.reference
     assert vector.context_frames is None
     with pytest.raises(InvalidRequestError, match="ref_text"):
         desk.build(ref_audio=RECORDING)  # a recording alone is no stored voice
-    assert len(ears.heard) == 2  # refused before anything is computed
+    assert len(sent) == 2  # refused before anything is computed
 
 
 def test_voices_are_prepared_where_they_can_be_spoken_with(
     checkpoint: Callable[..., Path], custom: Desk
 ) -> None:
-    desk = Desk(checkpoint("tiny", CheckpointTask.BASE), preparer=Ears())
+    desk = base_desk(checkpoint("tiny", CheckpointTask.BASE), [])
     assert isinstance(desk.prompter, VoicePreparing)
     voice = desk.prompter.prepare_voice(RECORDING, name="Bea", ref_text="Words.")
     assert (voice.name, voice.ref_text) == ("Bea", "Words.")

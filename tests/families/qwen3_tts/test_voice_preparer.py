@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
+from antiphon.families.kit.cloned_voices import CODES, SPEAKER, Recording
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.encoder import CodecEncoder
-from antiphon.families.qwen3_tts.recording import Recording
-from antiphon.families.qwen3_tts.voice_encoder import VoiceEncoder
-from antiphon.families.qwen3_tts.voice_preparer import VoicePreparer
+from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
+from antiphon.families.qwen3_tts.voice_encoder import load_voice_encoder
 from antiphon.families.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.nn.ecapa import EcapaEncoder
 
@@ -35,13 +36,19 @@ def path(checkpoint: Callable[..., Path]) -> Path:
     return checkpoint("tiny", CheckpointTask.BASE)
 
 
-def preparer_of(context: LoadContext) -> VoicePreparer:
-    encoder = VoiceEncoder(context)
-    return VoicePreparer(lambda recording: encoder.encode(recording).data)
+def preparer_of(context: LoadContext) -> Qwen3TTSPrompter:
+    encoder, prompter = load_voice_encoder(context), Qwen3TTSPrompter(context)
+    prompter.use_encoder(lambda recording: encoder.encode(recording).data)
+    return prompter
+
+
+def vector_only(prompter: Qwen3TTSPrompter, samples: Samples) -> PreparedVoice:
+    """Prepare a voice as prompts do that use no more of a recording."""
+    return prompter.prepare_parts(samples, [SPEAKER], name="a", ref_text=None)
 
 
 @pytest.fixture
-def preparer(path: Path) -> VoicePreparer:
+def preparer(path: Path) -> Qwen3TTSPrompter:
     return preparer_of(LoadContext(path, "cpu", "bfloat16"))
 
 
@@ -67,21 +74,21 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def noted(path: Path, heard: list[str]) -> VoicePreparer:
+def noted(path: Path, heard: list[str]) -> Qwen3TTSPrompter:
     """Return one whose encoders note what they compute."""
     preparer = preparer_of(LoadContext(path, "cpu", "bfloat16"))
     heard.clear()  # they have been warmed
     return preparer
 
 
-def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: VoicePreparer) -> None:
+def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: Qwen3TTSPrompter) -> None:
     config, samples = load_config(path), torch.tensor(recording())
     assert config.speaker_encoder is not None
     with speaker_encoder_weights(path, config, like=samples) as weights:
         speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder).embed(samples)
     with codec_encoder_weights(path, config, like=samples) as weights:
         encoder = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
-    voice = preparer.prepare(recording(), name="Ann", ref_text="Hello.")
+    voice = preparer.prepare_voice(recording(), name="Ann", ref_text="Hello.")
     assert (voice.name, voice.family, voice.ref_text) == ("Ann", "qwen3_tts", "Hello.")
     assert voice.speaker_embedding is not None
     assert voice.ref_codes is not None
@@ -89,54 +96,57 @@ def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: VoicePreparer) 
     np.testing.assert_array_equal(voice.ref_codes, encoder.encode(samples).numpy())
 
 
-def test_what_was_heard_is_not_heard_again(noted: VoicePreparer, heard: list[str]) -> None:
-    first = noted.prepare(recording(), name="a", ref_text="One.")
-    again = noted.prepare(recording().copy(), name="b", ref_text="Two.")
+def test_what_was_heard_is_not_heard_again(noted: Qwen3TTSPrompter, heard: list[str]) -> None:
+    first = noted.prepare_voice(recording(), name="a", ref_text="One.")
+    again = noted.prepare_voice(recording().copy(), name="b", ref_text="Two.")
     assert heard == ["speaker", "codes"]
     np.testing.assert_array_equal(first.ref_codes, again.ref_codes)
     assert (again.name, again.ref_text) == ("b", "Two.")
-    other = noted.prepare(recording(1), name="a", ref_text="One.")
+    other = noted.prepare_voice(recording(1), name="a", ref_text="One.")
     assert heard == ["speaker", "codes"] * 2
     assert other.content_hash != first.content_hash
 
 
 def test_warming_hears_all_that_recordings_are_heard_by_and_keeps_nothing(
-    noted: VoicePreparer, heard: list[str]
+    noted: Qwen3TTSPrompter, heard: list[str]
 ) -> None:
-    noted.warm_up()
-    noted.warm_up()
+    noted.warm_encoder()
+    noted.warm_encoder()
     assert heard == ["speaker", "codes"] * 2
 
 
 def test_a_recording_goes_to_the_encoder_once(path: Path) -> None:
-    encoder = VoiceEncoder(LoadContext(path, "cpu"))
+    encoder = load_voice_encoder(LoadContext(path, "cpu"))
     sent: list[Recording] = []
 
     def encode(recording: Recording) -> object:
         sent.append(recording)
         return encoder.encode(recording).data
 
-    preparer = VoicePreparer(encode)
-    preparer.prepare(recording(), name="a", ref_text="One.")
-    assert [each.wanted for each in sent] == [("speaker", "codes")]
-    preparer.prepare(recording(1), name="b", ref_text=None, with_codes=False)
-    preparer.prepare(recording(1), name="b", ref_text="Two.")
-    assert [each.wanted for each in sent[1:]] == [("speaker",), ("codes",)]
+    preparer = Qwen3TTSPrompter(LoadContext(path))
+    preparer.use_encoder(encode)
+    preparer.prepare_voice(recording(), name="a", ref_text="One.")
+    assert [each.wanted for each in sent] == [(SPEAKER, CODES)]
+    vector_only(preparer, recording(1))
+    preparer.prepare_voice(recording(1), name="b", ref_text="Two.")
+    assert [each.wanted for each in sent[1:]] == [(SPEAKER,), (CODES,)]
 
 
-def test_codes_are_made_when_they_are_wanted(noted: VoicePreparer, heard: list[str]) -> None:
-    vector = noted.prepare(recording(), name="a", ref_text=None, with_codes=False)
+def test_codes_are_made_when_they_are_wanted(noted: Qwen3TTSPrompter, heard: list[str]) -> None:
+    vector = vector_only(noted, recording())
     assert vector.ref_codes is None
     assert heard == ["speaker"]
-    whole = noted.prepare(recording(), name="a", ref_text="One.")
+    whole = noted.prepare_voice(recording(), name="a", ref_text="One.")
     assert whole.ref_codes is not None
     assert heard == ["speaker", "codes"]
 
 
-def test_threads_share_what_is_heard(noted: VoicePreparer, heard: list[str]) -> None:
+def test_threads_share_what_is_heard(noted: Qwen3TTSPrompter, heard: list[str]) -> None:
     with ThreadPoolExecutor(4) as pool:
         voices = list(
-            pool.map(lambda n: noted.prepare(recording(n % 2), name="a", ref_text="One."), range(8))
+            pool.map(
+                lambda n: noted.prepare_voice(recording(n % 2), name="a", ref_text="One."), range(8)
+            )
         )
     assert sorted(heard) == ["codes"] * 2 + ["speaker"] * 2
     assert len({voice.content_hash for voice in voices}) == 2
@@ -144,14 +154,14 @@ def test_threads_share_what_is_heard(noted: VoicePreparer, heard: list[str]) -> 
 
 
 @pytest.mark.parametrize("text", [None, "", " \n"])
-def test_words_that_say_nothing_are_none(preparer: VoicePreparer, text: str | None) -> None:
-    assert preparer.prepare(recording(), name="a", ref_text=text).ref_text is None
+def test_words_that_say_nothing_are_none(preparer: Qwen3TTSPrompter, text: str | None) -> None:
+    assert preparer.prepare_voice(recording(), name="a", ref_text=text).ref_text is None
 
 
-def test_a_recording_that_is_too_short_is_refused(preparer: VoicePreparer) -> None:
+def test_a_recording_that_is_too_short_is_refused(preparer: Qwen3TTSPrompter) -> None:
     for _ in range(2):  # a refusal is not kept
-        with pytest.raises(InvalidRequestError, match="shorter than"):
-            preparer.prepare(recording()[:100], name="a", ref_text=None)
+        with pytest.raises(InvalidRequestError, match="seconds of audio"):
+            preparer.prepare_voice(recording()[:100], name="a", ref_text=None)
 
 
 MAX_TURNED = {"tiny": 0.0, "0.6b": 0.01}
@@ -168,7 +178,7 @@ def test_a_gpu_hears_what_a_cpu_hears(size: str, checkpoint: Callable[..., Path]
     for seed in range(3):
         samples = tune(seed)
         one, other = (
-            each.prepare(samples, name="Ann", ref_text="Hello.") for each in (on_cpu, on_gpu)
+            each.prepare_voice(samples, name="Ann", ref_text="Hello.") for each in (on_cpu, on_gpu)
         )
         assert one.ref_codes is not None
         assert one.speaker_embedding is not None
@@ -194,8 +204,8 @@ def tune(seed: int) -> Samples:
 
 
 def test_what_no_prompt_could_hold_is_not_encoded(path: Path) -> None:
-    encoder = VoiceEncoder(LoadContext(path, "cpu", "float32"))
+    encoder = load_voice_encoder(LoadContext(path, "cpu", "float32"))
     long = np.zeros(330 * 24_000, np.float32)
-    with pytest.raises(InvalidRequestError, match="at most 312 seconds") as caught:
-        encoder.encode(Recording(long, ("speaker",)))
+    with pytest.raises(InvalidRequestError, match=r"to 312\.3 seconds") as caught:
+        encoder.encode(Recording(long, (SPEAKER,)))
     assert caught.value.param == "ref_audio"

@@ -8,12 +8,13 @@ import torch
 
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
+from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.bench_spec import make_endless
 from antiphon.families.voxcpm2.codec_stage import load_codec
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.random_checkpoint import make_checkpoint
 from antiphon.families.voxcpm2.runner import VoxCPM2Runner, load_runner
-from antiphon.families.voxcpm2.voice_encoder import VAEVoiceEncoder
+from antiphon.families.voxcpm2.voice_encoder import load_voice_encoder
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -48,12 +49,12 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def encoder(context: LoadContext) -> VAEVoiceEncoder:
-    return VAEVoiceEncoder(context)
+def encoder(context: LoadContext) -> ClonedVoiceEncoder:
+    return load_voice_encoder(context)
 
 
 @pytest.fixture(scope="session")
-def prompter(context: LoadContext, encoder: VAEVoiceEncoder) -> VoxCPM2Prompter:
+def prompter(context: LoadContext, encoder: ClonedVoiceEncoder) -> VoxCPM2Prompter:
     made = VoxCPM2Prompter(context)
     made.use_encoder(lambda recording: encoder.encode(recording).data)
     return made

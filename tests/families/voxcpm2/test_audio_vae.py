@@ -11,12 +11,13 @@ from safetensors.torch import load_file
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.cloned_voices import Recording
+from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.audio_vae import VAEDecoder
 from antiphon.families.voxcpm2.codec_stage import load_codec
 from antiphon.families.voxcpm2.config import load_config
-from antiphon.families.voxcpm2.latents import frames_of
-from antiphon.families.voxcpm2.recording import RecordedVoice
-from antiphon.families.voxcpm2.voice_encoder import VAEVoiceEncoder
+from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE, frames_of
+from antiphon.families.voxcpm2.voice_encoder import load_voice_encoder
 from antiphon.families.voxcpm2.weights import vae_weights
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.oracle.cases import RATE_HZ, reference
@@ -61,14 +62,15 @@ def test_latents_pass_as_whole_numbers_exactly(codec: StreamingDecoder) -> None:
 
 
 def test_recordings_are_filled_up_at_the_side_that_is_not_continued(
-    encoder: VAEVoiceEncoder,
+    encoder: ClonedVoiceEncoder,
 ) -> None:
     samples = reference()[: RATE_HZ // 25 * 3 + 9]
-    apart = [encoder.encode(RecordedVoice(samples, each)).data for each in (False, True)]
+    parts = (REFERENCE, CONTINUED)
+    apart = [*encoder.encode(Recording(samples, parts)).data.values()]
     assert [each.shape for each in apart] == [(4, 32), (4, 32)]
     assert np.abs(apart[0] - apart[1]).max() > 1e-3
     exact = samples[: RATE_HZ // 25 * 3]
-    one, other = (encoder.encode(RecordedVoice(exact, each)).data for each in (False, True))
+    one, other = encoder.encode(Recording(exact, parts)).data.values()
     np.testing.assert_array_equal(one, other)
     np.testing.assert_allclose(one[:2], apart[0][:2], atol=1e-5)  # the resampler looks ahead
 
@@ -85,7 +87,7 @@ def test_the_published_file_of_pytorch_is_read(
     frames = [*frames_of(PATCHES[:2])]
     again = load_codec(context_of(tmp_path))
     np.testing.assert_array_equal(decode(again, frames), decode(codec, frames))
-    VAEVoiceEncoder(context_of(tmp_path))
+    load_voice_encoder(context_of(tmp_path))
 
 
 def test_a_file_that_is_wrong_says_so(checkpoint: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.random_checkpoint import make_checkpoint
 from antiphon.families.voxcpm2.random_configs import main_config
 from antiphon.families.voxcpm2.runner import load_runner
-from antiphon.families.voxcpm2.voice_encoder import VAEVoiceEncoder
+from antiphon.families.voxcpm2.voice_encoder import load_voice_encoder
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.oracle.cases import CASES
 from tests.families.voxcpm2.speaking import decode, speak
@@ -99,7 +99,7 @@ def test_a_checkpoint_with_other_parts_says_the_same(
     save_file({name: each for name, each in weights.items() if "sr_cond" not in name}, file)
     live, context = say(tmp_path, tmp_path / "live.npz", environment), context_of(tmp_path)
     runner, codec = load_runner(context, max_positions=256), load_codec(context)
-    prompter, encoder = VoxCPM2Prompter(context), VAEVoiceEncoder(context)
+    prompter, encoder = VoxCPM2Prompter(context), load_voice_encoder(context)
     prompter.use_encoder(lambda recording: encoder.encode(recording).data)
     for name, case in CASES.items():
         prompt, wanted = prompt_of(prompter, case), live[f"{name}.patches"]

@@ -10,13 +10,12 @@ from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples, SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.wire import safe_pickle
+from antiphon.families.kit.cloned_voices import Recording, VoicePreparer
+from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.config import AUDIO_START, REFERENCE_END, REFERENCE_START
-from antiphon.families.voxcpm2.latents import frames_of
+from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE, frames_of
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.families.voxcpm2.recording import MAX_RECORDING_S, RecordedVoice
 from antiphon.families.voxcpm2.request import PATCH, VoxCPM2Prompt
-from antiphon.families.voxcpm2.voice_encoder import VAEVoiceEncoder
-from antiphon.families.voxcpm2.voice_preparer import PatchPreparer
 from tests.families.voxcpm2.oracle.cases import RATE_HZ, continued, reference
 from tests.families.voxcpm2.speaking import ask
 
@@ -82,7 +81,7 @@ def test_what_is_continued_is_heard_before(prompter: VoxCPM2Prompter) -> None:
 
 def test_prompts_cross_processes(prompter: VoxCPM2Prompter) -> None:
     prompt = ask(prompter, "Hi", ref_audio=reference(), ref_text="Said.")
-    for sent in (prompt, RecordedVoice(reference(), is_continued=True)):
+    for sent in (prompt, Recording(reference(), (CONTINUED,))):
         got = safe_pickle.loads(safe_pickle.dumps(sent))
         assert safe_pickle.dumps(got) == safe_pickle.dumps(sent)
     again = safe_pickle.loads(safe_pickle.dumps(prompt))
@@ -119,7 +118,7 @@ def test_keys_are_equal_as_far_as_prompts_are(prompter: VoxCPM2Prompter) -> None
         ({"ref_audio": np.full(9, np.nan, np.float32)}, "ref_audio"),
         ({"ref_audio": SILENCE[:0]}, "ref_audio"),
         ({"prompt_audio": "no samples", "prompt_text": "a"}, "prompt_audio"),
-        ({"ref_audio": np.zeros(RATE_HZ * MAX_RECORDING_S + 1, np.float32)}, "ref_audio"),
+        ({"ref_audio": np.zeros(RATE_HZ * 60 + 1, np.float32)}, "ref_audio"),
         ({"speaker": "Ann"}, "speaker"),
     ],
     ids=lambda value: str(value)[:50],
@@ -178,16 +177,17 @@ def test_a_prompt_must_leave_room_to_speak(prompter: VoxCPM2Prompter) -> None:
     assert caught.value.param == "input"
 
 
-def test_a_recording_is_kept_by_the_way_it_is_used(encoder: VAEVoiceEncoder) -> None:
+def test_a_recording_is_kept_by_the_way_it_is_used(encoder: ClonedVoiceEncoder) -> None:
     asked = []
 
-    def encode(data: RecordedVoice) -> Any:
-        asked.append(data.is_continued)
+    def encode(data: Recording) -> Any:
+        asked.append(data.wanted)
         return encoder.encode(data).data
 
-    preparer, samples = PatchPreparer(encode, RATE_HZ), reference()
-    before, behind = (preparer.patches(samples, is_continued=each) for each in (True, False))
-    assert asked == [True, False]
+    uses = (CONTINUED, REFERENCE)
+    preparer, samples = VoicePreparer(encode, uses, RATE_HZ), reference()
+    before, behind = (preparer.features(samples, [each])[each] for each in uses)
+    assert asked == [(CONTINUED,), (REFERENCE,)]
     assert before.shape != behind.shape or not np.array_equal(before, behind)
-    assert preparer.patches(samples, is_continued=True) is before
+    assert preparer.features(samples, [CONTINUED])[CONTINUED] is before
     assert len(asked) == 2

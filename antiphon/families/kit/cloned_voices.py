@@ -1,0 +1,190 @@
+"""Voices of reference audio: what the voice encoder is sent, and the cache of its features."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.concurrency import SingleFlightLRU
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.prompt import Encode
+from antiphon.contracts.types import Samples
+from antiphon.errors import InvalidRequestError
+
+SPEAKER, CODES, FEATURES = "speaker_embedding", "ref_codes", "ref_features"
+"""Parts of a `PreparedVoice`, which most encoders name their outputs after."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """Reference audio on its way to the voice encoder.
+
+    Attributes:
+        samples: mono at the model's rate, float32 ``[num_samples]``.
+        wanted: names of the encoder's outputs.
+        param: request field that brought the recording.
+    """
+
+    samples: Samples
+    wanted: tuple[str, ...]
+    param: str = "ref_audio"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingLimits:
+    """Durations of reference audio that a voice encoder accepts.
+
+    Attributes:
+        rate_hz: sample rate of recordings.
+        max_s: longest duration.
+        min_s: shortest duration; a recording without samples is never accepted.
+    """
+
+    rate_hz: int
+    max_s: float
+    min_s: float = 0.0
+
+    def check(self, recording: Recording) -> None:
+        """Refuse a recording that is too short or too long; raises InvalidRequestError."""
+        duration_s, param = len(recording.samples) / self.rate_hz, recording.param
+        if duration_s and self.min_s <= duration_s <= self.max_s:
+            return
+        least = f"{self.min_s:.3g} to" if self.min_s >= 0.001 else "more than 0 and at most"
+        raise InvalidRequestError(
+            f"Invalid '{param}': {duration_s:.6g} seconds of audio. Must be {least}"
+            f" {self.max_s:.4g} seconds.",
+            param=param,
+        )
+
+
+def warm_up_samples(rate_hz: int, duration_s: float = 1.0) -> Samples:
+    """Return the noise that encoders are warmed with, the same every time."""
+    size = round(duration_s * rate_hz)
+    return np.random.default_rng(0).normal(0, 0.1, size).astype(np.float32)
+
+
+def known_text(text: str | None) -> str | None:
+    """Return the transcript of a recording, ``None`` if it is blank."""
+    return text if text and text.strip() else None
+
+
+class VoicePreparer:
+    """Encodes reference audio by the voice encoder; the latest features are cached.
+
+    A recording that is sent with every request is encoded once. Safe for threads.
+    """
+
+    def __init__(
+        self, encode: Encode, parts: Sequence[str], rate_hz: int, max_cached: int = 64
+    ) -> None:
+        """Begin with an empty cache.
+
+        Args:
+            encode: the encoder stage, which takes a `Recording`.
+            parts: names of the encoder's outputs.
+            rate_hz: sample rate of recordings.
+            max_cached: number of outputs to keep.
+        """
+        self._encode = encode
+        self._parts = tuple(parts)
+        self._rate_hz = rate_hz
+        self._cached: SingleFlightLRU[tuple[bytes, str], Any] = SingleFlightLRU(max_cached)
+
+    def warm_up(self) -> None:
+        """Encode a second of noise, which is not cached; blocks."""
+        self._encode(Recording(warm_up_samples(self._rate_hz), self._parts))
+
+    def features(
+        self, samples: Samples, wanted: Sequence[str], param: str = "ref_audio"
+    ) -> dict[str, NDArray[Any]]:
+        """Return outputs of the encoder by name; computes, so it belongs in a worker thread.
+
+        Args:
+            samples: mono at the model's rate, float32 ``[num_samples]``.
+            wanted: names of the outputs.
+            param: request field that brought the recording.
+
+        Raises:
+            InvalidRequestError: the recording is too short or too long.
+            OverloadedError: too many recordings wait to be encoded.
+            EngineError: the encoder failed.
+        """
+        digest = hashlib.sha256(np.ascontiguousarray(samples).data).digest()
+
+        def encode(part: str) -> Any:
+            # Recordings are large beside their features: all that is missing comes at once.
+            parts = tuple(
+                name for name in wanted if name == part or (digest, name) not in self._cached
+            )
+            made = self._encode(Recording(samples, parts, param))
+            for name in parts:
+                if name != part:
+                    self._cached.get((digest, name), partial(made.__getitem__, name))
+            return made[part]
+
+        return {part: self._cached.get((digest, part), partial(encode, part)) for part in wanted}
+
+
+class CloningPrompter:
+    """Base of prompters that prepare voices of reference audio by an encoder stage."""
+
+    def __init__(
+        self,
+        capabilities: SpeechCapabilities,
+        family: str,
+        parts: Sequence[str] = (CODES,),
+        max_cached: int = 64,
+    ) -> None:
+        """Keep capabilities until the pipeline gives the encoder.
+
+        Args:
+            capabilities: abilities of the checkpoint.
+            family: name of the family that voices are prepared for.
+            parts: names of the encoder's outputs.
+            max_cached: number of outputs to cache.
+        """
+        self.capabilities = capabilities
+        self._family, self._parts, self._max_cached = family, parts, max_cached
+        self._given_preparer: VoicePreparer | None = None
+
+    @property
+    def _preparer(self) -> VoicePreparer:
+        assert self._given_preparer is not None, "the pipeline calls use_encoder first"
+        return self._given_preparer
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Prepare voices by the encoder stage."""
+        self._given_preparer = VoicePreparer(
+            encode, self._parts, self.capabilities.sample_rate_hz, self._max_cached
+        )
+
+    def warm_encoder(self) -> None:
+        """Encode a second of noise, in the thread that encodes recordings."""
+        self._preparer.warm_up()
+
+    def prepare_voice(
+        self, samples: Samples, *, name: str, ref_text: str | None = None
+    ) -> PreparedVoice:
+        """Prepare a voice of a recording, to be given as ``ref_audio``; see `prepare_parts`."""
+        return self.prepare_parts(samples, self._parts, name=name, ref_text=ref_text)
+
+    def prepare_parts(
+        self, samples: Samples, wanted: Sequence[str], *, name: str, ref_text: str | None
+    ) -> PreparedVoice:
+        """Prepare a voice whose parts are outputs of the encoder; see `VoicePreparer.features`.
+
+        Args:
+            samples: mono at the model's rate, float32 ``[num_samples]``.
+            wanted: names of the parts.
+            name: name of the voice.
+            ref_text: transcript of the recording; ``None`` or blank if it is not known.
+        """
+        features = self._preparer.features(samples, wanted)
+        return PreparedVoice(
+            name=name, family=self._family, ref_text=known_text(ref_text), **features
+        )
