@@ -82,7 +82,7 @@ def retired_words(path: Path) -> list[str]:
 # What is left to be rewritten: entries without a noun, headings without one, retired words. These
 # numbers may only fall; a part that is not listed has none.
 LEFT: dict[str, tuple[int, int, int]] = {
-    "api": (89, 26, 200),
+    "api": (1, 1, 67),
     "audio": (0, 0, 1),
     "bench": (210, 17, 273),
     "cli": (23, 3, 97),

@@ -18,12 +18,12 @@ class AnswerVoice:
     """How an answer is spoken.
 
     Attributes:
-        voice: by name; ``None``: the default one of whatever speaks.
-        model: that speaks; ``None``: the model that chats if it has a voice of its own, else the
+        voice: Voice by name; ``None``: the default voice of the model that speaks.
+        model: Speech model; ``None``: the chat model if it has a voice of its own, else the
             default one of those that speak.
-        speed: of speech.
-        sample_rate_hz: of the audio; ``None``: of whatever speaks.
-        speakable: what is said of what is written; the model's own voice says all of it.
+        speed: Speaking rate.
+        sample_rate_hz: Sample rate of the audio; ``None``: that of the speech model.
+        speakable: Rules for what is spoken of markdown; the model's own voice speaks all of it.
     """
 
     voice: str | None = None

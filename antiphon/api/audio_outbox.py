@@ -48,7 +48,7 @@ class Listener(Protocol):
 
 
 class AudioOutbox:
-    """The queue of what a client is to hear."""
+    """Playback queue of a client's utterances."""
 
     def __init__(self, server: ServerState) -> None:
         self._server = server
@@ -90,15 +90,15 @@ class AudioOutbox:
         reads_late: bool = True,
         observers: Sequence[ChunkObserver] = (),
     ) -> Utterance:
-        """Begin an utterance, to be heard after everything that is waiting.
+        """Begin an utterance, to be played after everything that is waiting.
 
         Args:
-            request: what is said of it but its text.
+            request: Request without its text.
             listener: receives its events and audio.
-            format: of its file.
-            channels: of its file; 1 mixes several down.
-            is_whole: the file is heard at its end, in one piece whose header has its length.
-            reads_late: see `Speech.open`.
+            format: File format.
+            channels: Channels of the file; 1 mixes several down.
+            is_whole: Whether the file is sent at its end, in one piece whose header has its length.
+            reads_late: As in `Speech.open`.
             observers: called with each chunk before it is encoded.
 
         Raises:

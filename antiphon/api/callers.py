@@ -1,4 +1,4 @@
-"""Whose a request is: a key's, or an address's where no right key was given."""
+"""Callers: the owner of a key, or an address where no valid key was given."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address

@@ -38,7 +38,7 @@ async def create_chat(
     """Answer the last message.
 
     Models that chat answer with text; with ``audio`` among the ``modalities``, a model that speaks
-    says it while it is written. Models that draw answer the user's last message with images,
+    speaks it while it is written. Models that draw answer the user's last message with images,
     in which images of the message are edited; a model that does both draws if ``modalities`` has
     ``image``.
     """

@@ -1,6 +1,6 @@
 """Answers in chats that are spoken while they are written, in the shape of OpenAI's chat audio.
 
-The transcript is told as it is written, and the audio as it is spoken, which is a little later.
+The transcript is sent as it is written, and the audio as it is spoken, which is a little later.
 """
 
 import base64
@@ -40,9 +40,9 @@ async def audio_response(
     """Answer a chat with text and audio.
 
     Args:
-        body: of the request.
-        audio: how it is spoken.
-        server: that answers and speaks.
+        body: Request body.
+        audio: Options of the spoken answer.
+        server: Server state.
         id: must be unique.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What is around every answer in a chat: its id, its model, the time, and what was used."""
+"""Envelope of every chat answer: id, model, creation time and usage."""
 
 import json
 import time

@@ -31,13 +31,13 @@ from antiphon.telemetry.tracing import until_first
 async def image_response(
     body: ChatBody, request: Request, server: ServerState, caller: Caller, id: str
 ) -> Response:
-    """Draw what the user's last message says; images in it are edited, where the model can.
+    """Draw the user's last message; images in it are edited, where the model can.
 
     Args:
-        body: of the request.
-        request: that has it.
-        server: that draws.
-        caller: who asks.
+        body: Request body.
+        request: The HTTP request.
+        server: Server state.
+        caller: Caller of the request.
         id: must be unique.
 
     Raises:

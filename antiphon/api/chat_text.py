@@ -24,8 +24,8 @@ def text_response(body: ChatBody, server: ServerState, id: str) -> Response:
     """Answer a chat with text.
 
     Args:
-        body: of the request.
-        server: that answers.
+        body: Request body.
+        server: Server state.
         id: must be unique.
 
     Raises:

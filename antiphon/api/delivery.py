@@ -1,4 +1,4 @@
-"""How the audio of a request travels: half of the field means bytes by ``"stream": true``.
+"""Delivery of a request's audio: half of the field means bytes by ``"stream": true``.
 
 vLLM-Omni sends server-sent events then, Kokoro-FastAPI and SGLang-Omni the file's bytes. The other
 fields of a request show which server its client was written for.
@@ -33,7 +33,7 @@ def accepted_delivery(accept: str) -> Delivery | None:
 
 
 def accepts_any_bytes(accept: str) -> bool:
-    """Whether a client says that it reads bytes, as OpenAI's libraries do in every request."""
+    """Whether a client accepts plain bytes, as OpenAI's libraries do in every request."""
     return _ANY_BYTES in _media_types(accept)
 
 

@@ -1,4 +1,4 @@
-"""What routes ask for by type; coroutines, since FastAPI calls plain functions in a thread."""
+"""Dependencies of routes, by type; coroutines, since FastAPI calls plain functions in a thread."""
 
 from typing import Annotated
 

@@ -33,7 +33,7 @@ _WITH_BODY = {"408": "The body took too long to arrive.", "413": "The body is to
 _WITH_WORK = {"429": "Too much at once; see Retry-After."}
 _WITH_NAMES = {"404": "There is nothing of this name."}
 _NEVER = "422"
-"""What FastAPI says of its own accord; here it is 400."""
+"""Status of FastAPI's own validation errors; ours is 400."""
 _ERROR = {
     "application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}},
 }
@@ -71,7 +71,7 @@ class DescribedApi(FastAPI):
 
 
 def _name_operations(document: Schema) -> None:
-    """Call operations what their functions are called, where that is said of one alone."""
+    """Name operations after their functions, where a function serves one operation only."""
     operations = [
         (operation, re.sub(r"\W", "_", path) + f"_{method}")
         for path, methods in document["paths"].items()

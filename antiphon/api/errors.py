@@ -38,7 +38,7 @@ CLIENT_LEFT_STATUS = 499
 _CLIENT_LEFT = (ClientDisconnect, WebSocketDisconnect)
 
 _UNREADABLE = "There was an error parsing the body"
-"""What FastAPI says of JSON that Python's own reader gives up on."""
+"""FastAPI's message for JSON that Python's own reader gives up on."""
 UNREADABLE_BODY = (
     "The request body cannot be read: it is not valid JSON, or is nested too deeply, or has a"
     " number of too many digits."
@@ -157,7 +157,7 @@ async def raised_by_framework(request: Request, error: Exception) -> Response:
 async def on_failure(
     report: Callable[[Exception], Awaitable[bool]],
 ) -> AsyncGenerator[None, None]:
-    """Report whatever fails inside; it goes on unless ``report`` says that it has been answered."""
+    """Report every failure; re-raise it unless ``report`` has answered the request."""
     try:
         yield
     except Exception as error:  # the API's one door for faults

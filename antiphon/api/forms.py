@@ -38,7 +38,7 @@ class Upload:
 
     Attributes:
         content: all of it.
-        declared_type: its media type, as the client has it; ``""`` if it says none.
+        declared_type: Media type declared by the client; ``""`` if there is none.
     """
 
     content: bytes
@@ -50,9 +50,9 @@ class Fields:
     """The fields of a body; those that are empty or null are not there.
 
     Attributes:
-        values: by name; of those that came more than once, the last.
-        num_given: how often each came.
-        every: of a form, all values by name, in order.
+        values: Fields by name; the last of those that were repeated.
+        num_given: Number of times each was given.
+        every: All values of a form by name, in order.
     """
 
     values: Mapping[str, Any]
@@ -105,7 +105,7 @@ class Fields:
         """Return an audio file and its media type, found by its content.
 
         Raises:
-            InvalidRequestError: it is no file, or says that it is something else than audio.
+            InvalidRequestError: it is no file, or its declared type is not audio.
         """
         value = self.values.get(name)
         if value is None:

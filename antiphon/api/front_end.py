@@ -20,9 +20,9 @@ class FrontEnd:
     """What a front end shares with the others; by default there are none.
 
     Attributes:
-        index: of this one, from 0.
-        number: of front ends.
-        table: what limits count, in all of them.
+        index: Index of this front end, from 0.
+        number: Number of front ends.
+        table: Counters of limits, shared by all of them.
         metrics: folder of the metrics that they share; ``None``: it has its own.
         connect: connects to the cluster that runs the stages; ``None``: see `open_fabric`.
         publish_connections: takes the number of its connections; returns those of all front ends.

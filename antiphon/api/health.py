@@ -15,7 +15,7 @@ router = APIRouter(tags=["health"])
 @router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health(server: Server) -> JSONResponse:
-    """Say whether the models work; if not, the server should be restarted."""
+    """Report whether the models work; if not, the server should be restarted."""
     if server.failures:
         return JSONResponse({"status": "unhealthy"}, 503)
     return JSONResponse({"status": "healthy"})
@@ -24,7 +24,7 @@ async def health(server: Server) -> JSONResponse:
 @router.head("/ready", include_in_schema=False)
 @router.get("/ready")
 async def ready(server: Server) -> JSONResponse:
-    """Say whether traffic may come: the models are warm, and what is kept can be read."""
+    """Report whether traffic may come: models are warm, and the databases can be read."""
     if hindrances := server.hindrances:
         return JSONResponse({"status": "not ready", "reason": "; ".join(hindrances)}, 503)
     return JSONResponse({"status": "ready"})

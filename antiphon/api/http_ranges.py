@@ -21,7 +21,7 @@ class StoredFile:
 
     Attributes:
         num_bytes: its length.
-        media_type: what it is.
+        media_type: Media type of the file.
         etag: changes when its content does.
         read: yields the bytes from one place to before another; blocks.
     """

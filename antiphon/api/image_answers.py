@@ -33,15 +33,15 @@ class ImageDelivery:
     """How the images of a request are delivered.
 
     Attributes:
-        server: that draws them.
-        caller: on whose behalf: files that are kept are its own.
+        server: Server state.
+        caller: Caller of the request, who owns files that are kept.
         media_url: address of the route of media, as the client knows the server.
-        requests: of the images.
-        format: of the files.
+        requests: Requests for the images.
+        format: File format.
         compression: quality of lossy formats; ``None``: the format's own.
-        background: as asked for.
-        quality: as asked for, which is told again.
-        as_url: whether addresses are told instead of files.
+        background: Requested background.
+        quality: Requested quality, which is repeated in the answer.
+        as_url: Whether addresses are returned instead of files.
     """
 
     server: ServerState
@@ -63,7 +63,7 @@ class ImageDelivery:
         caller: Caller,
         media_url: str,
     ) -> "ImageDelivery":
-        """Deliver as a body says.
+        """Deliver in the form that the body asks for.
 
         Raises:
             InvalidRequestError: no image files can be written here.
@@ -106,7 +106,7 @@ class ImageDelivery:
         return encode_image(pixels, self.format, self.compression, is_opaque=is_opaque)
 
     def about(self, pixels: Pixels) -> dict[str, Any]:
-        """Return what is said of an image beside it."""
+        """Return the members that accompany an image."""
         height, width, channels = pixels.shape
         is_clear = channels == 4 and self.format.has_alpha and self.background != "opaque"
         background: Literal["opaque", "transparent"] = "transparent" if is_clear else "opaque"
@@ -150,10 +150,10 @@ async def image_events(
 ) -> AsyncGenerator[bytes, None]:
     """Yield server-sent events: steps as comments, previews, and final images with their usage.
 
-    Of several images, events say which one they are of in ``index``.
+    Of several images, events name theirs in ``index``.
 
     Args:
-        delivery: how.
+        delivery: Form of the answer.
         drawing: closed with the events.
         kind: the first part of the events' names, as "image_generation".
 

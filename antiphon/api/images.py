@@ -102,7 +102,7 @@ async def edit_images(request: Request, server: Server, caller: Asking, id: Spee
 
 @router.post("/v1/images/variations", responses={400: {"model": ErrorBody}})
 async def vary_images(server: Server) -> Response:
-    """Refuse: no model makes variations without being told what to change."""
+    """Refuse: no model makes variations without a prompt."""
     server.images.model(None)
     raise InvalidRequestError(
         "Variations are not served: no model draws an image after another one without a prompt."
@@ -150,10 +150,10 @@ def image_requests(
     """Return completed requests of all images, and the names of unknown members.
 
     Args:
-        body: of the request.
-        server: that draws.
+        body: Request body.
+        server: Server state.
         id: must be unique.
-        num_images: that are to be edited, and still to be loaded.
+        num_images: Number of images to edit that are still to be loaded.
         read: names of members of the body that mean nothing to an image.
 
     Raises:

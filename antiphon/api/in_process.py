@@ -23,7 +23,7 @@ class InProcessCall:
     The API waits with each piece of the answer until the one before has been taken.
 
     Attributes:
-        task: the work; whoever cancels it ends the call.
+        task: Task of the call; cancelling it ends the call.
     """
 
     def __init__(
@@ -33,8 +33,8 @@ class InProcessCall:
 
         Args:
             app: the API, whose lifespan has been entered.
-            path: of the route.
-            body: what is posted.
+            path: Path of the route.
+            body: JSON body.
             headers: besides those that every call has.
         """
         self._unread = [{"type": "http.request", "body": json.dumps(body).encode()}]

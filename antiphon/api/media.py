@@ -1,4 +1,4 @@
-"""/v1/media: images and videos that are kept for a while, for those who have their address."""
+"""/v1/media: images and videos that are kept for a while, by their address."""
 
 from functools import partial
 

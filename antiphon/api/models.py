@@ -1,4 +1,4 @@
-"""Which models are served."""
+"""/v1/models: the served models."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -55,7 +55,7 @@ async def list_audio_models(server: Server) -> dict[str, Any]:
 
 
 def _described(tasks: Sequence[LoadedTask], server: ServerState) -> dict[str, Any]:
-    """Describe a model: what is common to all, then what each of its tasks has to say."""
+    """Describe a model: members common to all, then those of each of its tasks."""
     described: dict[str, Any] = {
         "id": tasks[0].name,
         "object": "model",

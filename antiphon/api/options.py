@@ -32,7 +32,7 @@ _AUDIO, _TEXT, _BOTH = "ref_audio", "ref_text", "references"
 
 @dataclass(frozen=True, slots=True)
 class FamilyOptions:
-    """What a body says to the family.
+    """Return a body's options for the family.
 
     Attributes:
         values: ready to be part of a request.

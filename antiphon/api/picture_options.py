@@ -10,11 +10,11 @@ from antiphon.contracts.family import Task
 def family_options(
     body: PictureBody, task: Task, read: Collection[str] = ()
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the options that the family knows, and the names of members that nobody does.
+    """Return the options that the family knows, and the names of unknown members.
 
     Args:
-        body: of the request.
-        task: of the model.
+        body: Request body.
+        task: Task of the model.
         read: names of further members that have been read already.
     """
     known = task.options.model_fields

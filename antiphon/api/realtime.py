@@ -2,7 +2,7 @@
 
 A model that chats is an agent: see `antiphon.api.realtime_agent`. With one that only speaks,
 ``instructions`` are ignored: clients that use this to speak put a prompt for a language model
-there, to make it read word for word. What is said here is the text, always.
+there, to make it read word for word. Only the text itself is spoken, always.
 """
 
 import sys
@@ -75,7 +75,7 @@ async def realtime(websocket: WebSocket, server: Server) -> None:
 
 
 def _agent(name: str | None, server: ServerState) -> ChatModel | None:
-    """Return the model that answers; ``None``: what the client says is to be spoken.
+    """Return the model that answers; ``None``: the client's items are to be spoken.
 
     A served model that chats answers. Other names, and none, mean a model that speaks, if there
     is such a one.
@@ -166,7 +166,7 @@ class RealtimeConversation(SpokenConversation):
             await self._socket.send(event(type, previous_item_id=None, item=added))
 
     async def _respond(self, message: ResponseCreate) -> None:
-        """Say the items that the message brings, or all that have come since the last response."""
+        """Speak the items of the message, or all that have come since the last response."""
         wanted = message.response
         if wanted.input is None:
             texts, self._unsaid = self._unsaid, []
@@ -187,7 +187,7 @@ class RealtimeConversation(SpokenConversation):
         await self._speech.check_voice(request)
         utterance = self._outbox.open(request, response, format.coded_as, reads_late=False)
         self._responses.append(response)
-        await response.create()  # nothing is heard before there is text
+        await response.create()  # no audio is sent before there is text
         utterance.push(text)
         utterance.complete()
 
@@ -205,7 +205,7 @@ class RealtimeConversation(SpokenConversation):
             await response.cancel()
 
     def _changed(self, output: Output) -> Output:
-        """Return how to speak, with what a message says about it."""
+        """Return the output options, with those of a message."""
         said = {name: value for name, value in output if value is not None}
         return self._output.model_copy(update=said)
 

@@ -1,7 +1,7 @@
 """WS /v1/realtime with a model that chats: an agent that reads text and answers with speech.
 
-What is said while the client's user speaks is the client's to stop: ``response.cancel`` ends both
-models, and ``conversation.item.truncate`` forgets what was not heard.
+A response that runs while the user speaks is the client's to stop: ``response.cancel`` ends both
+models, and ``conversation.item.truncate`` removes the part that was not played.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class AgentSettings:
     """How an agent answers.
 
     Attributes:
-        max_tokens: of an answer; ``None``: as many as there is room for.
+        max_tokens: Limit of an answer; ``None``: the room that the context leaves.
     """
 
     speaks: bool
@@ -72,7 +72,7 @@ class AgentSettings:
     temperature: float | None = None
 
     def changed(self, options: AgentOptions) -> "AgentSettings":
-        """Return the settings with what a message says about them.
+        """Return the settings, with those of a message.
 
         Raises:
             InvalidRequestError: that cannot be.
@@ -366,7 +366,7 @@ async def _played(events: ReplyEvents, items: ReplyItems) -> None:
 
     async def report(error: Exception) -> bool:
         if isinstance(error, WebSocketDisconnect):
-            return True  # nobody is there to be told
+            return True  # the client is gone
         log_failure(error, has_started=True)
         free_frames(error)
         with suppress(WebSocketDisconnect):

@@ -45,9 +45,9 @@ class ReplyPlan:
 
     Attributes:
         described: members of its object that do not change.
-        format: of its audio; ``None``: it is text.
-        history: that its item is added to; ``None``: none.
-        after: id of the item that it follows there: what is said while it is being prepared is
+        format: Format of its audio; ``None``: it is text.
+        history: Conversation that its item is added to; ``None``: none.
+        after: Id of the item that it follows: an item that arrives while it is prepared is
             not answered by it.
     """
 
@@ -62,7 +62,7 @@ class ReplyEvents:
     """Sends the events of one response.
 
     Attributes:
-        item: that is being written.
+        item: Item that is being written.
         is_over: its last events are sent, or are being sent.
     """
 
@@ -78,18 +78,18 @@ class ReplyEvents:
     _reason: str = "stop"
 
     async def create(self) -> None:
-        """Tell that there is a response."""
+        """Announce the response."""
         await self._send("response.created", response=self._response("in_progress"))
 
     async def play(self, items: ReplyItems) -> None:
-        """Send what is written and said, to its end; closes ``items``."""
+        """Send text and audio to the end; closes ``items``."""
         async with aclosing(items):
             async for kind, each in items:
                 await self._begin()
                 if isinstance(each, TextDelta):
                     self.item.text += each.text
                     self._usages[kind] += Usage(0, each.num_tokens)
-                    if each.text:  # what it thinks is for nobody to hear
+                    if each.text:  # thoughts are not sent
                         await self._send_text("delta", delta=each.text)
                 elif isinstance(each, bytes):
                     assert self.plan.format is not None
@@ -105,11 +105,11 @@ class ReplyEvents:
             await self._end("completed")
 
     async def cancel(self) -> None:
-        """Tell that the client wants no more of it."""
+        """Report that the client cancelled it."""
         await self._end("cancelled", reason="client_cancelled")
 
     async def fail(self, error: WireError) -> None:
-        """Tell why there is no more of it."""
+        """Report the error that ended it."""
         await self._end("failed", error=error.body()["error"])
 
     async def _begin(self) -> None:

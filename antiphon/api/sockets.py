@@ -124,7 +124,7 @@ class Socket:
                 await self._websocket.close(code, reason)
 
     async def until_gone(self) -> None:
-        """Return when the client has left or fallen silent; what it still says is not heard."""
+        """Return when the client has left or been silent too long; later messages are dropped."""
         while True:
             try:
                 await self._event()
@@ -237,7 +237,7 @@ async def _finished(socket: Socket, conversation: Conversation) -> bool:
 
 
 async def _sent_away(socket: Socket, conversation: Conversation, error: IdleError) -> None:
-    """Say why; a client that does not read is not waited for."""
+    """Send the error; a client that does not read is not waited for."""
     try:
         async with asyncio.timeout(1):
             await conversation.refuse(wire_error(error))

@@ -133,7 +133,7 @@ def _raw_response(
     media_type: str,
     unspoken: UnspokenCollector,
 ) -> Response:
-    """Stream a file; a trailer says whether the text was spoken to its end."""
+    """Stream a file; a trailer holds whether the text was spoken to its end."""
     trailers = {FINISH_REASON: ""}
 
     def written(item: bytes | Ended) -> bytes:

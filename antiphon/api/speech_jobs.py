@@ -56,7 +56,7 @@ async def start_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
     """Begin to work on the jobs of the data folder; ``stack`` undoes it.
 
     Raises:
-        SettingsError: results cannot be kept where the settings say.
+        SettingsError: results cannot be kept at the configured place.
     """
     settings, folder = server.settings, server.settings.data.folder
     ledger = JobLedger(folder, job_limits(settings))
@@ -236,7 +236,7 @@ def _plan_of(server: ServerState, job: Job) -> JobPlan:
 
 
 def _plan(body: SpeechJobBody, id: str, server: ServerState) -> JobPlan:
-    """Say what a job does; chapters after the first have seeds of their own."""
+    """Describe a job's work; chapters after the first have seeds of their own."""
     chapters, speed = [], MAX_SPEED
     for index, part in enumerate(body.parts):
         speech = body.speech(part)

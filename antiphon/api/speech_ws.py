@@ -1,7 +1,7 @@
 """WS /v1/audio/speech/stream: text in pieces goes in, and is spoken while it arrives.
 
 The messages are those of vLLM-Omni. Beyond it, text is spoken before its utterance is complete,
-utterances may be sent while others are heard, every format streams, and ``input.clear`` stops all.
+utterances may be sent while others are played, every format streams, and ``input.clear`` stops all.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class _Text:
         return []
 
     def _end_turn(self) -> None:
-        """Speak what the voice until now has left to say."""
+        """Speak the rest of the text of the voice until now."""
         if self._cutter is not None:
             for part in self._cutter.flush():
                 self._speak(part.text)
@@ -227,7 +227,7 @@ class SpeechConversation(SpokenConversation):
         return self._text
 
     def _complete(self) -> None:
-        """End the current text, if there is one, and announce when it has been heard."""
+        """End the current text, if there is one, and announce when it has been played."""
         if self._text is None:
             return
         text, self._text = self._text, None

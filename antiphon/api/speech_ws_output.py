@@ -19,7 +19,7 @@ class SpeechFileOutput:
     """Sends one file; a `Listener`.
 
     Attributes:
-        text: what it says, as far as it is known.
+        text: Text, as far as it is known.
         words: those whose audio is made.
     """
 
@@ -35,8 +35,8 @@ class SpeechFileOutput:
         """Send a file's events.
 
         Args:
-            socket: to the client.
-            config: how the client wants it.
+            socket: WebSocket of the client.
+            config: Options of the session.
             format: ``sample_rate``, and ``channels`` if there are several.
             place: ``utterance_index`` and ``sentence_index``.
             has_words: whether the model gives the times of words.

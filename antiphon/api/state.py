@@ -32,7 +32,7 @@ class Guards:
     """What requests meet before any route does; there before the server starts.
 
     Attributes:
-        table: what limits count, in other front ends of the same server too.
+        table: Counters of limits, shared with other front ends of the same server.
     """
 
     connections: ConnectionLimits
@@ -47,19 +47,19 @@ class ServerState:
     """Made when the server starts, closed when it stops; nothing of it is global.
 
     Attributes:
-        models: that are served, by task.
+        models: Served models, by task.
         speech: speaks with those that can.
         chats: answers with those that can.
         images: draws with those that can.
         image_files: loads and decodes the images that requests bring.
-        media: images and videos that are kept for those who fetch them.
+        media: Store of images and videos that clients fetch.
         videos: makes videos with those that can.
         encoders: threads that all encoding runs in.
         references: loads what requests refer to.
         recordings: makes samples of the recordings that requests bring.
         uploaded: voices and consents that the server keeps.
         warm_up: ends when the models are warm.
-        guards: who is let in, and what is counted.
+        guards: Admission and counting of connections.
         storage: whether what is kept can be read.
         created_s: Unix time at which the models were loaded.
     """

@@ -14,7 +14,7 @@ from antiphon.pipeline.speech.dialogue import Dialogue
 
 
 def open_tagged(body: SpeechBody, request: SpeechRequest, server: ServerState) -> SpeechStream:
-    """Speak a request with all that its body says, Kokoro-FastAPI's members and tags among it.
+    """Speak a request with all members of its body, Kokoro-FastAPI's members and tags included.
 
     Raises:
         InvalidRequestError: here, or before the first chunk.

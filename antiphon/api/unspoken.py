@@ -1,4 +1,4 @@
-"""What a voice leaves out of a text: in a header, or in events beside encoded audio."""
+"""Words that a voice leaves out: in a header, or in events beside encoded audio."""
 
 from typing import Any
 from urllib.parse import quote
@@ -11,13 +11,13 @@ MAX_HEADER_BYTES = 1024
 
 
 class UnspokenCollector:
-    """Keeps what a stream's chunks say is left out."""
+    """Collects the words that a stream's chunks leave out."""
 
     def __init__(self) -> None:
         self._words: tuple[str, ...] = ()
 
     def add(self, chunk: AudioChunk) -> None:
-        """Keep what a chunk says is left out."""
+        """Add the words that a chunk leaves out."""
         self._words += chunk.unspoken
 
     def headers(self) -> dict[str, str]:

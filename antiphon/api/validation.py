@@ -1,4 +1,4 @@
-"""What pydantic found wrong with a request, said in plain words: the field and what is allowed."""
+"""Pydantic's validation errors in plain words: the field and the allowed values."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -71,7 +71,7 @@ def invalid_request(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
 
 def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
     """Return message, param and code of one error."""
-    kind, path = error["type"], error["loc"][1:]  # the first part says "body" or "query"
+    kind, path = error["type"], error["loc"][1:]  # the first part is "body" or "query"
     context = error.get("ctx", {})
     if kind == "json_invalid":
         reason = shortened(str(context["error"]))

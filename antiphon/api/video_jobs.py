@@ -49,7 +49,7 @@ async def start_video_jobs(server: ServerState, stack: AsyncExitStack) -> JobRun
     A server that makes no videos does not work on them, but what has been made can be fetched.
 
     Raises:
-        SettingsError: results cannot be kept where the settings say.
+        SettingsError: results cannot be kept at the configured place.
     """
     settings, folder = server.settings, server.settings.data.folder
     ledger = JobLedger(folder, job_limits(settings), JobKind.VIDEO)
@@ -88,12 +88,12 @@ async def create_job(
     """Put a completed request in the queue.
 
     Args:
-        request: without its image.
-        seconds: of the video, as the client is told.
+        request: Request without its image.
+        seconds: Duration of the video as reported to the client.
         image: the file of its first frame.
-        server: that makes it.
+        server: Server state.
         jobs: the queue.
-        owner: whose it is.
+        owner: Owner's id.
 
     Raises:
         InvalidRequestError: there are more jobs, or larger ones, than there may be.

@@ -1,6 +1,6 @@
 """POST /v1/videos: a job as OpenAI has it, or the video itself, as NVIDIA Dynamo answers.
 
-`wants_job` says which. vLLM-Omni's clients post forms to /v1/videos/sync, and get the file.
+`wants_job` decides. vLLM-Omni's clients post forms to /v1/videos/sync, and get the file.
 """
 
 import base64
@@ -48,7 +48,7 @@ router = APIRouter(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request, checked as far as it can be before its image is loaded, which may say its size."""
+    """A request, checked as far as possible before its image is loaded, which may set its size."""
 
     body: VideoBody
     request: VideoRequest
@@ -83,7 +83,7 @@ async def create_video(
 ) -> Response:
     """Make a video, now or in the background.
 
-    A form creates a job (OpenAI); JSON is answered with the video (NVIDIA Dynamo), unless it says
+    A form creates a job (OpenAI); JSON is answered with the video (NVIDIA Dynamo), unless it asks
     otherwise: by ``"async"``, by ``Prefer: respond-async``, or by ``seconds`` as a string or
     ``input_reference`` as an object without ``nvext`` and ``response_format``.
     """

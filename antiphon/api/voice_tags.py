@@ -1,7 +1,7 @@
 """Tags of Kokoro-FastAPI's texts that change who speaks: ``[voice:NAME]`` and ``[rate:1.2]``.
 
-A backslash before one makes it text. A voice's tag sets the rate back to 1. What has nothing to say
-between two tags joins what is before it, or else after it, so that its pauses are heard.
+A backslash before one makes it text. A voice's tag sets the rate back to 1. Text without words
+between two tags joins the part before it, or else after it, so that its pauses are kept.
 """
 
 import re
@@ -28,7 +28,7 @@ class Speaker:
     """Who speaks the text that follows, and how fast.
 
     Attributes:
-        voice: ``None`` if no tag says it.
+        voice: Voice; ``None`` if no tag names one.
         rate: a factor of the speed.
     """
 
@@ -49,13 +49,13 @@ class TagSplitter:
 
     def __init__(self) -> None:
         self._held = ""  # a tag may begin in it
-        self._silent = ""  # what the part under way has, while it has nothing to say
+        self._silent = ""  # text of the part under way, while it has no words
         self._speaker = Speaker()
         self._has_spoken = self._is_spoken = self._follows_tag = False
         self._num_tags = 0
 
     def push(self, text: str, *, is_last: bool = False) -> list[str | Speaker]:
-        """Take in more text; return speakers, each before what it says; the first one comes first.
+        """Take in more text; return speakers, each before its text; the first one comes first.
 
         Raises:
             InvalidRequestError: a tag is wrong, or there are too many.
@@ -91,7 +91,7 @@ class TagSplitter:
         return [self._speaker, text]
 
     def _ended(self, *, is_last: bool) -> list[str | Speaker]:
-        """End a part; of one with nothing to say, return what joins the part before."""
+        """End a part; of one without words, return what joins the part before."""
         self._is_spoken = False
         if not self._silent.strip() or not (self._has_spoken or is_last):
             return []

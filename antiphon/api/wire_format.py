@@ -1,4 +1,4 @@
-"""How audio is coded for one client: one of our formats, or one of the telephone's."""
+"""Audio coding for one client: one of our formats, or one of telephony's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,11 +16,11 @@ class WireFormat:
     """A format and a rate.
 
     Attributes:
-        coded_as: what the encoder makes.
-        sample_rate_hz: of the samples; ``None`` is the model's own.
+        coded_as: Format that the encoder makes.
+        sample_rate_hz: Sample rate; ``None``: the model's own.
         compand: makes 8-bit samples of the encoder's 16-bit ones; ``None`` leaves them.
-        media_type: what ``Content-Type`` says.
-        channels: of the samples.
+        media_type: Value of ``Content-Type``.
+        channels: Number of channels.
     """
 
     coded_as: AudioFormat

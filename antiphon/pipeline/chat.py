@@ -307,7 +307,7 @@ def _check_logprobs(num_logprobs: int | None, model: ChatModel) -> None:
         return
     if not model.capabilities.logprobs:
         raise InvalidRequestError(
-            f"The model '{model.name}' tells no 'logprobs': leave it out.", param="logprobs"
+            f"The model '{model.name}' does not support 'logprobs'.", param="logprobs"
         )
     if not 0 <= num_logprobs <= MAX_LOGPROBS:
         raise InvalidRequestError(

@@ -283,7 +283,7 @@ class OwnVoiceChat:
             voice: says it.
         """
         if request.num_logprobs is not None:
-            raise InvalidRequestError("'logprobs' are told of answers of text alone.")
+            raise InvalidRequestError("'logprobs' is not supported with audio output.")
         self._request = request
         self._voice_id = f"{request.id}-voice"
         self._chat = chat

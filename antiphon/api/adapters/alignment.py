@@ -24,10 +24,10 @@ class TimedText:
     """A piece of a text, and when its characters are spoken.
 
     Attributes:
-        characters: of the text; at least one.
-        starts_s: from the beginning of the audio; they never decrease.
+        characters: Characters of the text; at least one.
+        starts_s: Start times from the beginning of the audio; they never decrease.
         ends_s: the same.
-        origin_s: where the piece before has ended.
+        origin_s: End time of the piece before.
     """
 
     characters: str
@@ -116,7 +116,7 @@ class SpokenText:
         self._duration_s += chunk.duration_s
 
     def take(self) -> Alignment | None:
-        """Return what has been spoken since the last call, as far as words' times say."""
+        """Return what has been spoken since the last call, as far as words have times."""
         self._align_new()
         return self._taken()
 

@@ -46,7 +46,7 @@ _CONTAINERS: Mapping[str, tuple[str, ...]] = {
 
 
 class SpeakQuery(StrictModel):
-    """What the URL says; a bit rate is ours to choose, tags and the like mean nothing here."""
+    """Query parameters; a bit rate is chosen by the server, tags and the like have no effect."""
 
     model: Text | None = Field(None, description="A voice.")
     encoding: Encoding | None = None

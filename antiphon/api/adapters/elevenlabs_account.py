@@ -1,6 +1,6 @@
-"""What ElevenLabs' clients ask of an account: its models, and what it may still use.
+"""Account routes of ElevenLabs' clients: models and remaining quota.
 
-There are no accounts here: the answers say what the server allows to all.
+There are no accounts here: the answers give the server's limits for all.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _USER = "antiphon"
 
 @router.get("/v1/user/subscription")
 async def subscription(server: Server) -> dict[str, Any]:
-    """Return the limits: characters without end, and as many voices as the settings say."""
+    """Return the limits: characters without end, and as many voices as the settings allow."""
     return await _subscription(server)
 
 

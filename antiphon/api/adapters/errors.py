@@ -1,4 +1,4 @@
-"""What is wrong, said to other vendors' clients: with the names of their fields, in their shape.
+"""Errors in the shape of other vendors' clients, with the names of their fields.
 
 OpenAI's ``error`` stays in the body, so that one reader can read all errors of this server.
 """
@@ -24,7 +24,7 @@ class Service:
     """The shape of a service's errors.
 
     Attributes:
-        paths: where its own begin; those that do not end with a slash are whole segments.
+        paths: Prefixes of the vendor's routes; without a final slash, whole segments.
         fields: names of its fields, by ours.
         shape: makes the further members of a body, of the status and OpenAI's ``error``.
     """

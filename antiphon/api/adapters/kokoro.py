@@ -35,7 +35,7 @@ class CaptionedBody(SpeechBody):
 
 
 class KokoroTurn(KnownMembers):
-    """What one speaker says."""
+    """Text of one speaker."""
 
     voice: Text = Field(validation_alias=AliasChoices("voice", "voice_id"))
     text: Text

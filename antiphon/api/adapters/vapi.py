@@ -26,7 +26,7 @@ RAW_AUDIO = "application/octet-stream"
 
 
 class VoiceQuery(StrictModel):
-    """What the address says of all texts."""
+    """Query parameters that apply to all texts."""
 
     voice: Text | None = None
     model: Text | None = None

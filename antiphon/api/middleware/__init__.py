@@ -1,1 +1,1 @@
-"""What every request passes: limits, keys, origins, logs."""
+"""Middleware of every request: limits, keys, origins, logs."""

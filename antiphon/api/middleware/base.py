@@ -14,7 +14,7 @@ from antiphon.telemetry.logs import request_scope
 
 REQUEST_ID_HEADER = "X-Request-Id"
 CALLER = "antiphon.caller"
-"""Where a connection's scope says on whose behalf it has come."""
+"""Scope key of a connection's caller."""
 
 _VALID_REQUEST_ID = re.compile(r"[\w.:+/=@-]{1,128}", re.ASCII)
 _OPEN_PATHS = {"/", "/health", "/ready", "/favicon.ico", "/docs", "/openapi.json"}
@@ -45,7 +45,7 @@ class RequestIdMiddleware:
                 message.setdefault("headers", [])
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID_HEADER] = id
-                headers["X-Content-Type-Options"] = "nosniff"  # media are what they are said to be
+                headers["X-Content-Type-Options"] = "nosniff"  # media have their declared type
             await send(message)
 
         with request_scope(id):

@@ -1,6 +1,6 @@
-"""What the body of a request may cost, seen as it comes: time, size, memory, and JSON's values.
+"""Limits of request bodies while they arrive: time, size, memory, and JSON's values.
 
-A body that is too large is refused at once if its request says so, else as soon as it is.
+A body that is too large is refused at once if its headers declare it, else as soon as it is.
 """
 
 import asyncio

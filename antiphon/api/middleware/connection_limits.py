@@ -22,7 +22,7 @@ class ConnectionLimits:
     """Counts the requests and WebSockets that are open."""
 
     def __init__(self, limits: LimitSettings, table: LimitTable | None = None) -> None:
-        """Let in what ``limits`` say; ``table`` counts, for other processes too."""
+        """Admit connections by ``limits``; ``table`` counts, for other processes too."""
         self._table = LocalLimitTable() if table is None else table
         self._max_open = {"http": limits.max_requests, "websocket": limits.max_sockets}
         self._num_open = {"http": 0, "websocket": 0}
@@ -54,7 +54,7 @@ class ConnectionLimits:
 
         Args:
             kind: ``http`` or ``websocket``.
-            caller: whose it is.
+            caller: Caller of the connection.
 
         Raises:
             UnavailableError: the server is stopping, or all places are taken.

@@ -1,4 +1,4 @@
-"""How often one address may come with a wrong key.
+"""Limit of failed authentications per address.
 
 An address may be that of many (a proxy's, a household's): callers with a right key go on
 while the others wait.
@@ -23,7 +23,7 @@ class FailedKeys:
         """Allow some wrong keys.
 
         Args:
-            per_minute: of one address; 0: any number.
+            per_minute: Failures of one address in a minute; 0: any number.
             table: counts, for other processes too.
             clock: gives seconds.
         """

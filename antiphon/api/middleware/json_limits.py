@@ -1,4 +1,4 @@
-"""What JSON may cost, counted as its bytes come, before anything is made of them.
+"""Limits of JSON, counted while its bytes arrive, before any of it is parsed.
 
 A text of megabytes costs the interpreter milliseconds; a million empty lists cost it a second, in
 which no other request is served. So it is values that are counted, and what is not text.
@@ -91,7 +91,7 @@ class JsonMeter:
 
 
 def loads(text: str | bytes) -> Any:
-    """Return what JSON says that came otherwise than as a body.
+    """Return the value of JSON that arrived otherwise than as a body.
 
     Raises:
         InvalidRequestError: it would cost too much.

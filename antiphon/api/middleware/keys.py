@@ -89,8 +89,8 @@ class KeyRing:
 def given_key(headers: Headers) -> str:
     """Return the key in any of the places where clients put it, ``""`` if there is none.
 
-    OpenAI's clients say ``Bearer``, Deepgram's ``Token``, ElevenLabs and Vapi have headers of
-    their own; a page's WebSocket can say nothing but subprotocols.
+    OpenAI's clients send ``Bearer``, Deepgram's ``Token``, ElevenLabs and Vapi have headers of
+    their own; a page's WebSocket can send nothing but subprotocols.
     """
     scheme, _, given = headers.get("Authorization", "").partition(" ")
     if scheme.lower() in ("bearer", "token"):

@@ -1,6 +1,6 @@
-"""What limits count: numbers by name, and token buckets; of one process, or shared by several.
+"""Counters of limits: numbers by name, and token buckets; of one process, or shared by several.
 
-Names say what is counted and whose it is, such as ``"http key 1a2b"``. All calls return within
+Names hold what is counted and its owner, such as ``"http key 1a2b"``. All calls return within
 microseconds, so that they may be made on an event loop.
 """
 
@@ -19,8 +19,8 @@ class TokenBucket:
     """Tokens that are added steadily, up to those of a minute.
 
     Attributes:
-        num_tokens: that there were when it was filled last.
-        filled_s: when that was, on the monotonic clock, which processes of one host share.
+        num_tokens: Tokens at the last refill.
+        filled_s: Time of the last refill, on the monotonic clock, shared by processes of one host.
     """
 
     num_tokens: float
@@ -38,7 +38,7 @@ class LimitTable(Protocol):
     """Counts and buckets by name; a name that was never used counts 0 and has no bucket."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """Let nobody else read or change the table while the block lasts, which awaits nothing."""
+        """Lock the table while the block lasts, which awaits nothing."""
         ...
 
     def count(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""How much memory requests may hold, in all and of one caller.
+"""Limits of the memory that requests hold, in all and per caller.
 
 Bodies count, answers that are whole, and what WebSockets keep between two messages.
 
@@ -26,7 +26,7 @@ class MemoryBudget:
     """Counts what all requests hold; for one event loop's thread.
 
     Attributes:
-        num_bytes: that the requests of this process hold.
+        num_bytes: Bytes held by the requests of this process.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class MemoryBudget:
         *observers: Callable[[int], None],
         table: LimitTable | None = None,
     ) -> None:
-        """Allow what ``limits`` say.
+        """Admit requests by ``limits``.
 
         Args:
-            limits: of all requests, and of one caller.
+            limits: Limits of all requests, and of one caller.
             observers: called with each new sum of this process, in bytes.
             table: counts, for other processes too.
         """

@@ -15,7 +15,7 @@ MAX_SHOWN_CHARACTERS = 200
 class MethodMiddleware:
     """Knows all routes, since those of one address are several to the framework.
 
-    ``HEAD`` is answered as ``GET`` is, without the body; ``OPTIONS`` says what else there is.
+    ``HEAD`` is answered as ``GET`` is, without the body; ``OPTIONS`` lists the methods.
     """
 
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
@@ -59,7 +59,7 @@ def _matches(route: BaseRoute, scope: Scope) -> bool:
 
 
 async def raise_again(request: Request, error: Exception) -> Response:
-    """Leave what the router says of a method to `MethodMiddleware`."""
+    """Leave the router's answer about methods to `MethodMiddleware`."""
     raise error
 
 

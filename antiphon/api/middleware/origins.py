@@ -1,4 +1,4 @@
-"""Which web pages may call the server, and by which names it may be called.
+"""Web pages that may call the server, and the host names by which it may be called.
 
 A page of a stranger can make a browser send requests to the user's own network, and can give its
 own name any address (DNS rebinding). Where a key is asked for it gains nothing by that. Where none
@@ -29,7 +29,7 @@ class Reach:
 
     Attributes:
         hosts: names by which the server may be called besides those that no stranger can own.
-        origins: of pages that may call; none: see `admits`.
+        origins: Origins of pages that may call; none: see `admits`.
         asks_for_keys: whether it does.
     """
 

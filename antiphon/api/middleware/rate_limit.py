@@ -1,4 +1,4 @@
-"""What one key may ask for: so much at once, and so much in a minute.
+"""Rate limits of one key: requests at once, and requests in a minute.
 
 Where no key is asked for, the address stands for the caller.
 """
@@ -33,10 +33,10 @@ class RateLimits:
         table: LimitTable | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Allow each caller what ``limits`` say.
+        """Limit each caller by ``limits``.
 
         Args:
-            limits: of one caller.
+            limits: Limits of one caller.
             table: counts, for other processes too.
             clock: gives seconds.
         """
@@ -54,7 +54,7 @@ class RateLimits:
         """Count a request for as long as the block lasts; yield the rate-limit headers.
 
         Raises:
-            RateLimitError: it is more than is allowed; it says when to come again.
+            RateLimitError: the limit is exceeded; it has the time to retry.
         """
         headers: Mapping[str, str] = {}
         with self._counted(f"working {caller}", self._max_open, "are"):

@@ -51,8 +51,8 @@ class SharedLimitTable:
         """Map a table.
 
         Args:
-            descriptor: of its memory; it has to stay open.
-            column: of this process.
+            descriptor: File descriptor of its memory; it has to stay open.
+            column: Column of this process.
             num_columns: processes that share it.
         """
         self._descriptor = descriptor

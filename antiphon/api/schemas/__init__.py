@@ -1,1 +1,1 @@
-"""What goes over the wire; each request model knows its way `to_domain`."""
+"""Wire models; each request model converts itself by `to_domain`."""

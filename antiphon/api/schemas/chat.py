@@ -55,7 +55,7 @@ class ChatPart(KnownMembers):
 
 
 _PARTS = "list[ChatPart]"
-# Chosen by its type: the errors of a part say nothing of texts.
+# Chosen by its type: the errors of a part never mention texts.
 Content = Annotated[
     Annotated[str, Tag("str")] | Annotated[list[ChatPart], Tag(_PARTS)],
     Discriminator(lambda value: _PARTS if isinstance(value, list) else "str"),
@@ -175,7 +175,7 @@ class ChatAudio(KnownMembers):
 
     @property
     def sample_rate_hz(self) -> int | None:
-        """What clients expect; ``None``: the model's own, as the file says it."""
+        """Form that clients expect; ``None``: the model's own, as in its file."""
         return 24_000 if self.format == "pcm16" else None
 
 
@@ -257,7 +257,7 @@ class ChatBody(ChatPeerFields):
         """How the answer is spoken; ``None``: it is not.
 
         Raises:
-            InvalidRequestError: only one of ``modalities`` and ``audio`` says that it is.
+            InvalidRequestError: only one of ``modalities`` and ``audio`` asks for it.
         """
         is_wanted = "audio" in (self.modalities or ())
         if is_wanted and self.audio is None:
@@ -272,7 +272,7 @@ class ChatBody(ChatPeerFields):
             )
         if is_wanted and self.logprobs:
             raise InvalidRequestError(
-                "'logprobs' are told of answers of text alone: leave it out.", param="logprobs"
+                "'logprobs' is not supported with audio output.", param="logprobs"
             )
         return self.audio
 
@@ -291,7 +291,7 @@ class ChatBody(ChatPeerFields):
 
         Args:
             request_id: must be unique: the engine's keys of the requests begin with it.
-            max_choices: that a request may ask for.
+            max_choices: Largest number of choices of a request.
 
         Raises:
             InvalidRequestError: something is asked for that no answer of text can be.

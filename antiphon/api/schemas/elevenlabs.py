@@ -1,4 +1,4 @@
-"""What ElevenLabs' clients send, as far as it means something here."""
+"""Requests of ElevenLabs' clients."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -37,7 +37,7 @@ class VoiceSettings(KnownMembers):
 
 
 class _Parameters(StrictModel):
-    """What both URLs and bodies may say."""
+    """Members of both URLs and bodies."""
 
     model_id: Text | None = None
     language_code: Text | None = None
@@ -48,7 +48,7 @@ class _Parameters(StrictModel):
 
 
 class SpeechQuery(_Parameters):
-    """What the URL says."""
+    """Query parameters."""
 
     output_format: Text = DEFAULT_FORMAT
 
@@ -84,7 +84,7 @@ class _TextBody(_Parameters):
     use_pvc_as_ivc: Annotated[Any, _OF_VOICES] = None
 
     def over(self, query: SpeechQuery) -> SpeechQuery:
-        """Return the query with what the body says besides."""
+        """Return the query, completed by the body."""
         names = ("model_id", "language_code", "seed")
         given = self.model_dump(include=set(names), exclude_none=True)
         return query.model_copy(update=given)
@@ -112,7 +112,7 @@ class ElevenlabsSpeechBody(_TextBody):
 
 
 class DialogueInput(KnownMembers):
-    """What one speaker says."""
+    """Text of one speaker."""
 
     text: Text
     voice_id: Text
@@ -127,7 +127,7 @@ class DialogueBody(_TextBody):
 
     @property
     def text(self) -> str:
-        """All that is said."""
+        """The whole text."""
         return " ".join(each.text for each in self.inputs)
 
 
@@ -157,10 +157,10 @@ class StreamMessage(KnownMembers):
         return self.voice_settings.speed if self.voice_settings else None
 
     def checked(self) -> Self:
-        """Return the message, which must say something.
+        """Return the message, which must have a meaning.
 
         Raises:
-            InvalidRequestError: it says nothing.
+            InvalidRequestError: it has none.
         """
         if self.text is None and not (self.flush or self.close_context or self.close_socket):
             raise InvalidRequestError(

@@ -70,7 +70,7 @@ class ImageBody(ImagePeerFields, PictureBody):
 
         Args:
             request_id: must be unique: the engine's keys of the requests begin with it.
-            max_images: that a request may ask for.
+            max_images: Largest number of images of a request.
 
         Raises:
             InvalidRequestError: it asks for more.
@@ -107,7 +107,7 @@ class ImageUsage(BaseModel):
 
     @classmethod
     def of(cls, usage: Usage) -> Self:
-        """Say in OpenAI's shape what was used."""
+        """Return the usage in OpenAI's shape."""
         return cls(
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,

@@ -1,4 +1,4 @@
-"""What Kokoro-FastAPI's clients send beside OpenAI's fields."""
+"""Fields of Kokoro-FastAPI's clients beside OpenAI's."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,11 +54,11 @@ class KokoroMembers(StrictModel):
         return validated(cls, known)
 
     def over(self, request: SpeechRequest, languages: tuple[str, ...]) -> SpeechRequest:
-        """Return a request with what these say of it.
+        """Return a request with the values of these fields.
 
         Args:
-            request: as its other fields have it.
-            languages: that the model knows.
+            request: Request made of the other fields.
+            languages: Languages of the model.
 
         Raises:
             InvalidRequestError: the model does not know the language.

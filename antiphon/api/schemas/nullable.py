@@ -1,4 +1,4 @@
-"""What a schema says of models whose nulls mean the default."""
+"""Schemas of models whose nulls mean the default."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the bodies of requests for images and for videos share; null means the default.
+"""Common fields of requests for images and for videos; null means the default.
 
 Parameters of denoising stand beside the prompt, as vLLM-Omni has them, or in ``nvext``, as NVIDIA
 Dynamo has them; both mean the same.

@@ -122,13 +122,13 @@ class Item(RealtimeItem):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """Text of the item."""
         is_said = self.type == "message" and self.role != "system"
         return "".join(part.text or "" for part in self.content) if is_said else ""
 
 
 class Response(Speaking):
-    """What is to be said now."""
+    """Items to be spoken now."""
 
     input: tuple[Item, ...] | None = None
     conversation: Annotated[

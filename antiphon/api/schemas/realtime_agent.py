@@ -47,13 +47,13 @@ class AgentAudio(KnownMembers):
 
 
 class AgentOptions(RealtimeOptions):
-    """How to answer: what a session says, and a response may say otherwise."""
+    """Options of an answer: a session's, which a response may override."""
 
     instructions: Text | None = None
     output_modalities: list[Text] | None = None
     modalities: list[Text] | None = None  # the same, in the protocol's first edition
     max_output_tokens: TokenLimit | None = None
-    max_response_output_tokens: TokenLimit | None = None  # likewise
+    max_response_output_tokens: TokenLimit | None = None  # the same
     temperature: float | None = Field(None, ge=0, le=2)
     audio: AgentAudio = AgentAudio()
     voice: VoiceName | None = None
@@ -64,7 +64,7 @@ class AgentOptions(RealtimeOptions):
 
     @property
     def speaks(self) -> bool | None:
-        """Whether answers are spoken; ``None``: nothing is said about it.
+        """Whether answers are spoken; ``None``: not given.
 
         Raises:
             InvalidRequestError: another kind of answer is wanted, or none.
@@ -99,7 +99,7 @@ class AgentOptions(RealtimeOptions):
         )
 
     def refuse_tools(self) -> None:
-        """Check that nobody is to be called.
+        """Check that no tool is requested.
 
         Raises:
             InvalidRequestError: tools are given, and may be called.
@@ -139,7 +139,7 @@ class AgentItem(RealtimeItem):
         """Check that it is a message of text.
 
         Raises:
-            InvalidRequestError: it is another kind of item, or has what nobody here can read.
+            InvalidRequestError: it is another kind of item, or has an unsupported member.
         """
         if self.type != "message":
             raise InvalidRequestError(
@@ -164,7 +164,7 @@ class AgentItem(RealtimeItem):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """Text of the item."""
         return "\n".join(part.text or part.transcript or "" for part in self.content)
 
     @property

@@ -1,4 +1,4 @@
-"""What a request has to say of how its answer is made speakable."""
+"""Options of a request for how its answer is made speakable."""
 
 from pydantic import ConfigDict
 
@@ -23,6 +23,6 @@ class Speakable(StrictModel):
     emoji: SaidOrSkipped | None = None
 
     def over(self, settings: SpeakableSettings) -> SpeakableSettings:
-        """Return the settings, with what is said here."""
+        """Return the settings with these values."""
         said = {name: value for name, value in self if value is not None}
         return settings.model_copy(update=said)

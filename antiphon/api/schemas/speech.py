@@ -66,7 +66,7 @@ def _loudness(value: Any) -> Any:
 
 
 def _valid_unicode(text: str) -> str:
-    """Refuse half a surrogate pair, which JSON can say and no encoding can."""
+    """Refuse half a surrogate pair, which JSON can contain and no encoding can."""
     if not is_encodable(text):
         raise PydanticCustomError("string_unicode", "not valid Unicode")
     return text
@@ -229,7 +229,7 @@ class SpeechBody(SpeechPeerFields):
 
         Args:
             accept: the request's header of this name.
-            stream_means: what ``"stream": true`` means if nothing else says it.
+            stream_means: Meaning of ``"stream": true`` where nothing else decides.
             streams_bytes: whether it means bytes to the clients of the model.
         """
         if self.stream is False:

@@ -33,7 +33,7 @@ class SpeechBatchBody(StrictModel):
     def shared(self) -> SpeechBody:
         """What the items have in common, as a request of its own.
 
-        What every item says itself is not in it: it means nothing.
+        A member that every item has itself is not in it: it has no effect.
 
         Raises:
             InvalidRequestError: it is wrong, and so would all items be.

@@ -72,9 +72,9 @@ class SpeechJobBody(StrictModel):
         """Return what is worth keeping: the same with a seed and a model, without unknown members.
 
         Args:
-            seed: of a job that has none.
+            seed: Seed of a job that has none.
             ignored: names of unknown members.
-            model: that speaks; ``None``: the default one.
+            model: Model that speaks; ``None``: the default one.
         """
         members = self.model_dump(exclude_none=True, exclude=set(ignored))
         return SpeechJobBody.model_validate({"seed": seed, **members, "model": model})

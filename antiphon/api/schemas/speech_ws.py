@@ -43,7 +43,7 @@ class SessionConfig(SpeechBody):
 
 
 class NoMembers(KnownMembers):
-    """A message that says all by its type."""
+    """A message without members but its type."""
 
 
 class InputText(KnownMembers):

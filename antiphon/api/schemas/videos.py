@@ -27,7 +27,7 @@ _MAX_SECONDS = 3600
 _MAX_POSITIVE = 2**31 - 1
 _IMAGE_URL, _FILE_ID = "image_url", "file_id"
 _IMAGE_REFERENCE = "image_reference"  # of vLLM-Omni, as JSON in a form
-_VIDEO_PARAMS = "video_params"  # likewise
+_VIDEO_PARAMS = "video_params"  # the same
 _IN_VIDEO_PARAMS = ("width", "height", "num_frames", "fps")
 _STATUS = {
     JobState.QUEUED: "queued",
@@ -124,7 +124,7 @@ class VideoBody(VideoPeerFields, PictureBody):
         """Width and height in pixels; ``None``: the model's own.
 
         Raises:
-            InvalidRequestError: it is said twice, and not the same.
+            InvalidRequestError: it is given twice with different values.
         """
         size = self.width_and_height
         apart = self.width, self.height
@@ -141,8 +141,8 @@ class VideoBody(VideoPeerFields, PictureBody):
 
         Args:
             request_id: must be unique.
-            capabilities: of its model.
-            default_fps: frames a second unless it says them.
+            capabilities: Capabilities of its model.
+            default_fps: Frames a second unless it has its own.
         """
         fps = self.fps or default_fps
         num_frames = self.num_frames
@@ -246,8 +246,8 @@ class VideoJobBody(BaseModel):
     """What is kept of a job: all that its video depends on but the image, which lies beside it.
 
     Attributes:
-        seconds: as the client is told.
-        parameters: of denoising, complete.
+        seconds: Duration as reported to the client.
+        parameters: Complete parameters of denoising.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -346,7 +346,7 @@ class VideoDeleted(BaseModel):
 
 
 def shown_seconds(request: VideoRequest) -> str:
-    """Return the length of a completed request, as short as it can be said: ``"4"``, ``"2.04"``."""
+    """Return the length of a completed request in its shortest form: ``"4"``, ``"2.04"``."""
     assert request.num_frames is not None, "the request is complete"
     return f"{request.num_frames / request.fps:.3f}".rstrip("0").rstrip(".")
 

@@ -102,7 +102,7 @@ class Connections:
 def max_open_connections(limits: LimitSettings) -> int:
     """Raise the limit of descriptors as far as it goes; return how many connections it leaves.
 
-    It says so in the log if that is less than the other limits allow.
+    A warning is logged if that is less than the other limits allow.
     """
     if sys.platform == "win32":
         return sys.maxsize

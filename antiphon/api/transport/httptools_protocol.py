@@ -110,5 +110,5 @@ class HttptoolsProtocol(WatchedHttp, WithTrailers, HttpToolsProtocol):
 
 
 def _declared_length(headers: list[tuple[bytes, bytes]]) -> int:
-    """Return the length of a body; 0: it has none, or tells it on the way."""
+    """Return the length of a body; 0: it has none, or is chunked."""
     return next((int(value) for name, value in headers if name == b"content-length"), 0)

@@ -23,7 +23,7 @@ MAX_PER_TURN = 64
 MAX_LEAD = 2
 """Connections that a process may have more than another before it lets that one go first."""
 STEP_BACK_S = 0.002
-"""For how long; afterwards it accepts whatever nobody else has taken."""
+"""Duration; afterwards it accepts connections that no other process has taken."""
 _PAUSE_S = 1.0
 """After which a process that has no descriptors left tries again; others may have some."""
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -45,7 +45,7 @@ class ConnectionListener:
         """Listen, on the running loop.
 
         Args:
-            sockets: that are bound.
+            sockets: Bound sockets.
             make_protocol: called for each connection.
             lead: returns how many connections more this process has than the one with the fewest;
                 ``None``: it is the only one.

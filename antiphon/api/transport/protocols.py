@@ -25,11 +25,11 @@ def uvicorn_options(
     """Return options for `uvicorn.Config`.
 
     Args:
-        limits: of connections and their waiting.
-        metrics: where what is open, and cut, is counted.
-        http: which parser; ``auto``: httptools where there is one.
+        limits: Limits of connections and their timeouts.
+        metrics: Counters of open and cut connections.
+        http: Parser; ``auto``: httptools where it is installed.
         max_open: limits connections in any state.
-        queue: of connections that are to be fed, for whoever looks at it, too.
+        queue: Queue of connections to be fed, which callers may inspect.
     """
     patience = Patience(
         Connections(limits, metrics, max_open),

@@ -1,4 +1,4 @@
-"""What is known of an answer only at its end, sent after its body: trailers of HTTP/1.1.
+"""Trailers of HTTP/1.1: properties of an answer that are known only at its end.
 
 Uvicorn has them for HTTP/2 alone. Here ASGI's extension ``http.response.trailers`` is added to its
 HTTP/1.1 implementations: the trailers are written with the chunk that ends the body.
