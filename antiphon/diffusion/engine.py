@@ -1,8 +1,6 @@
 """A thread that steps a denoiser for many requests, and its asyncio face."""
 
-import asyncio
 import logging
-import threading
 import time
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import contextmanager
@@ -15,26 +13,23 @@ from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.picture_types import Progress
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Ended, Latents
-from antiphon.diffusion.outbox import Outbox
 from antiphon.diffusion.protocol import Denoiser, DenoisingWork
 from antiphon.diffusion.scheduler import DenoisingRequest, DiffusionScheduler
 from antiphon.engine.faults import fault_of
+from antiphon.engine.outbox import Outbox
+from antiphon.engine.thread import EngineThread
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError
 from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import Publish, StatusPublisher
+from antiphon.telemetry.stage_status import Publish
 
 logger = logging.getLogger(__name__)
-
-_CLOSE_S = 5.0
-_STATS_S = 0.25  # between two publications of statistics
-_CLOSED = "The model has been closed."
 
 
 class _Signal(Enum):
     CALLED = auto()
 
 
-_Item: TypeAlias = Progress | Latents | Ended | AntiphonError | _Signal
+_Item: TypeAlias = Progress | Latents | Ended | _Signal
 
 
 class DenoisingJob:
@@ -59,10 +54,7 @@ class DenoisingJob:
         Raises:
             EngineFailedError: the engine has been closed, or has failed.
         """
-        item = await self.outbox.get()
-        if isinstance(item, AntiphonError):
-            raise item
-        return item is _Signal.CALLED
+        return await self.outbox.get() is _Signal.CALLED
 
     async def denoise(
         self, conditioning: Latents | None
@@ -78,8 +70,6 @@ class DenoisingJob:
         self._engine.make_ready(self, conditioning)
         while True:
             item = await self.outbox.get()
-            if isinstance(item, AntiphonError):
-                raise item
             assert not isinstance(item, _Signal), "it is called once"
             yield item
             if isinstance(item, Ended):
@@ -123,25 +113,22 @@ class DiffusionEngine:
             max_batch, max_requests=max_requests, max_bytes=max_bytes, limits=limits
         )
         self._jobs: dict[int, DenoisingJob] = {}
-        self._changed = threading.Condition()
-        self._is_closed = False
-        self._status = StatusPublisher(publish)
-        self._status.update(capacity=max_batch)
         self._stats = EngineStats()
-        self._next_stats_s = 0.0
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._thread = EngineThread(
+            self._run, self._end_all, self._snapshot, name=name, publish=publish
+        )
+        self._changed = self._thread.changed
+        self._thread.start(capacity=max_batch)
 
     @property
     def num_open(self) -> int:
         """Requests that have not ended."""
-        with self._changed:
-            return self._scheduler.num_open
+        return self._thread.num_open
 
     @property
     def failure(self) -> str | None:
         """What broke the engine, or ``None`` while it works."""
-        return self._status.status.failure
+        return self._thread.failure
 
     @contextmanager
     def admitted(
@@ -172,17 +159,15 @@ class DiffusionEngine:
         """
         work = work or self._denoiser.work(prompt)
         with self._changed:
-            if self._is_closed or self.failure:
-                raise EngineFailedError(self.failure or _CLOSED)
+            self._thread.check()
             request = self._scheduler.add(work, is_live=is_live, is_later=is_later)
             job = self._jobs[request.order] = DenoisingJob(self, request_id, prompt, request)
             self._call()
-        self._status.update(opened=1)
-        try:
-            yield job
-        finally:
-            self._leave(job)
-            self._status.update(opened=-1)
+        with self._thread.opened():
+            try:
+                yield job
+            finally:
+                self._leave(job)
 
     def make_ready(self, job: DenoisingJob, conditioning: Latents | None) -> None:
         """Give a request what it is conditioned on; it may begin from now on."""
@@ -200,29 +185,24 @@ class DiffusionEngine:
 
     async def close(self) -> None:
         """End everything; a step in flight is waited for, for a few seconds."""
-        with self._changed:
-            self._is_closed = True
-            self._end_all(EngineFailedError(_CLOSED))
-            self._changed.notify()
-        await asyncio.to_thread(self._thread.join, _CLOSE_S)
-        if self._thread.is_alive():
-            logger.error("a step did not end in time: its thread is abandoned")
+        await self._thread.close()
         self._denoiser.close()
 
     def _leave(self, job: DenoisingJob) -> None:
         with self._changed:
             self._forget(job)
-            self._publish_stats()
+            self._thread.publish_stats(is_idle=not self._jobs)
 
-    def _end(self, job: DenoisingJob, *items: _Item) -> None:
+    def _end(self, job: DenoisingJob, *items: _Item | Exception) -> None:
         """Hand the last items of a job over, and free what it holds."""
         for item in items:
             job.outbox.put(item)
         self._forget(job)
 
-    def _end_all(self, error: AntiphonError) -> None:
-        for job in tuple(self._jobs.values()):
-            self._end(job, error)
+    def _end_all(self, error: Exception | None = None) -> None:
+        with self._changed:
+            for job in tuple(self._jobs.values()):
+                self._end(job, error or self._thread.error())
 
     def _forget(self, job: DenoisingJob) -> None:
         """Free what a job holds; a step in flight frees its state when it is over."""
@@ -241,18 +221,18 @@ class DiffusionEngine:
 
     def _run(self) -> None:
         while batch := self._next_batch():
-            with self._status.step():
+            with self._thread.status.step():
                 self._step(batch)
             del batch  # with what it refers to, while the next one is waited for
 
     def _next_batch(self) -> list[DenoisingJob]:
         """Wait for requests to be stepped; empty: the engine is closed."""
         with self._changed:
-            while not self._is_closed:
+            while not self._thread.is_closed:
                 if requests := self._scheduler.schedule():
-                    self._publish_stats()
-                    return [self._jobs[each.order] for each in requests]
-                self._publish_stats(is_idle=True)
+                    self._thread.publish_stats()
+                    return [self._jobs[request.order] for request in requests]
+                self._thread.publish_stats(is_idle=True)
                 self._changed.wait()
         return []
 
@@ -327,17 +307,13 @@ class DiffusionEngine:
         error = error.with_traceback(None)  # which refers to states
         with self._changed:
             if isinstance(fault, EngineFailedError):
-                self._status.update(failure=str(fault))
+                self._thread.status.update(failure=str(fault))
                 self._end_all(error)
             for job in jobs:
                 if not job.has_left:
                     self._end(job, error)
 
-    def _publish_stats(self, *, is_idle: bool = False) -> None:
-        """Publish statistics a few times a second, and when there is nothing to do."""
-        if not is_idle and self._jobs and time.monotonic() < self._next_stats_s:
-            return
+    def _snapshot(self) -> EngineStats:
         self._stats.requests_running = self._scheduler.num_running
         self._stats.requests_waiting = self._scheduler.num_open - self._scheduler.num_running
-        self._status.update(stats=self._stats.snapshot())
-        self._next_stats_s = time.monotonic() + _STATS_S
+        return self._stats.snapshot()

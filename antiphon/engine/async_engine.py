@@ -1,13 +1,10 @@
 """The engine's thread and its asyncio face: a request is a stream, and closing it aborts it."""
 
 import asyncio
-import logging
 import queue
-import threading
-import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,31 +12,20 @@ from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Admitted, Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Latents
 from antiphon.engine.core import EngineCore
-from antiphon.engine.faults import fault_of
+from antiphon.engine.outbox import Outbox, put_all
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import PendingStep, Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.engine.step_waiter import StepWaiter
+from antiphon.engine.thread import EngineThread
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError, InvalidRequestError
-from antiphon.telemetry.stage_status import Publish, StatusPublisher
+from antiphon.telemetry.stage_status import Publish
 
-_Item: TypeAlias = EngineEvent | AntiphonError
 _Command: TypeAlias = Callable[[], object] | None
 """Runs in the engine's thread; ``None`` stops the engine."""
 
-logger = logging.getLogger(__name__)
-
-_STATS_S = 0.25  # between two publications of statistics
 _IDLE_S = 0.5  # without work, after which integrity is checked
 _NO_PROMPT = Prompt(data=None, num_tokens=1, seed=0)
-
-
-@dataclass(frozen=True, slots=True)
-class _OutputQueue:
-    """A queue of one request's events, on the event loop of its consumer."""
-
-    loop: asyncio.AbstractEventLoop
-    items: "asyncio.Queue[_Item]"
 
 
 class AsyncEngine:
@@ -56,26 +42,25 @@ class AsyncEngine:
     ) -> None:
         """Start the thread; it closes ``runner``. ``publish`` takes each change of status."""
         self._core = EngineCore(runner, limits=limits, policy=policy)
-        self._status = StatusPublisher(publish)
-        self._publish_open(0)
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         # Frames that consumers have taken, until the next step is planned.
         self._reads: deque[tuple[EngineRequest, int]] = deque()
         self._awaits_reads = False
-        self._outputs: dict[str, _OutputQueue] = {}
-        self._pending: list[tuple[_OutputQueue, _Item]] = []
+        self._outboxes: dict[str, Outbox[EngineEvent]] = {}
+        self._pending: list[tuple[Outbox[EngineEvent], EngineEvent | AntiphonError]] = []
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
-        self._is_closed = False
         self._has_stopped = False  # the thread has seen that, and waits for no command any more
-        self._next_stats_s = 0.0
         self._waiter = StepWaiter(self._note_end, f"{name}-waiter")
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        snapshot = self._core.scheduler.snapshot
+        self._thread = EngineThread(
+            self._run_steps, self._end_all, snapshot, name=name, publish=publish
+        )
+        self._thread.start(capacity=self._core.scheduler.admission.forecast.num_streams)
 
     @property
     def failure(self) -> str | None:
         """What broke the engine, or ``None`` while it works."""
-        return self._status.status.failure
+        return self._thread.failure
 
     async def generate(
         self,
@@ -114,28 +99,34 @@ class AsyncEngine:
             raise InvalidRequestError(f"A request '{request_id}' is open already.", param="id")
         if not self.failure:
             self._core.scheduler.check(prompt, is_live=is_live, is_admitted=request.is_admitted)
-        output = self._open(request_id)
-        self._commands.put(partial(self._add, request, output))
-        is_over = False
-        try:
-            if self._is_closed:  # read after the command is queued, or it may never be seen
+        with self._opened(request) as outbox:
+            if self._thread.is_closed:  # read after the command is queued, or it may never be seen
                 raise EngineFailedError("The engine has been closed.")
-            while True:
-                item = await output.items.get()
-                is_over = isinstance(item, Ended | AntiphonError)
-                if isinstance(item, Ended) and item.reason == "error":
-                    raise self._error()
-                if isinstance(item, AntiphonError):
-                    raise item
-                if isinstance(item, Ended):
-                    yield item
-                    return
+            while not isinstance(item := await outbox.get(), Ended):
                 self._note_read(request, item)
                 yield item
+            if item.reason == "error":
+                raise self._error()
+        yield item
+
+    @contextmanager
+    def _opened(self, request: EngineRequest) -> Generator[Outbox[EngineEvent], None, None]:
+        """Open a request for as long as the block lasts; abort one that is left before its end."""
+        outbox: Outbox[EngineEvent] = Outbox()
+        self._open_ids.add(request.id)
+        self._publish_open(1)
+        self._commands.put(partial(self._add, request, outbox))
+        is_over = False
+        try:
+            yield outbox
+            is_over = True
+        except AntiphonError:
+            is_over = True
+            raise
         finally:
             if not is_over:
                 self._leave(request)
-            self._open_ids.discard(request_id)  # after the abort: the id may be used again at once
+            self._open_ids.discard(request.id)  # after the abort: the id may be used again at once
             self._publish_open(-1)
 
     async def reserve(
@@ -147,7 +138,7 @@ class AsyncEngine:
             OverloadedError: one stream more would cause gaps in others.
             EngineFailedError: the engine failed, or has been closed.
         """
-        if self.failure or self._is_closed:
+        if self.failure or self._thread.is_closed:
             raise EngineFailedError("The model has failed, or was closed.")
         self._core.scheduler.check(_NO_PROMPT, is_live=is_live)
         self._core.scheduler.admission.places.keep(stream_id, is_live=is_live)
@@ -173,18 +164,13 @@ class AsyncEngine:
 
     async def close(self) -> None:
         """Abort everything and join the thread."""
-        self._is_closed = True
+        self._thread.is_closed = True
         self._commands.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await self._thread.join()
 
     def _note_end(self, step: PendingStep, ended_s: float) -> None:
         """Wake the engine's thread, since a step is over."""
         self._commands.put(partial(self._core.note_end, step, ended_s))
-
-    def _open(self, request_id: str) -> _OutputQueue:
-        self._open_ids.add(request_id)
-        self._publish_open(1)
-        return _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
 
     def _note_read(self, request: EngineRequest, item: FrameReady | AudioChunk | Latents) -> None:
         """Note what a consumer has taken; wake the engine only if it waits for that."""
@@ -211,31 +197,17 @@ class AsyncEngine:
 
     def _publish_open(self, num_opened: int) -> None:
         capacity = self._core.scheduler.admission.forecast.num_streams
-        self._status.update(opened=num_opened, capacity=capacity)
-
-    def _publish_stats(self, *, is_idle: bool = False) -> None:
-        """Publish statistics a few times a second, and before the engine waits for commands."""
-        if is_idle or time.monotonic() >= self._next_stats_s:
-            self._status.update(stats=self._core.scheduler.snapshot())
-            self._next_stats_s = time.monotonic() + _STATS_S
-
-    def _run(self) -> None:
-        if (fault := fault_of(self._run_steps)) is not None:
-            logger.error("the engine failed", exc_info=fault)
-            self._status.update(failure=f"{type(fault).__name__}: {fault}")
-        self._end_all()
-        self._waiter.close()
-        self._core.runner.close()
+        self._thread.status.update(opened=num_opened, capacity=capacity)
 
     def _run_steps(self) -> None:
         while self._take_commands():
             self._take_reads()
-            with self._status.step():
+            with self._thread.status.step():
                 events = self._core.step()
             for request_id, event in events:
                 self._emit(request_id, event)
             self._flush()
-            self._publish_stats()
+            self._thread.publish_stats()
 
     def _take_commands(self) -> bool:
         """Execute commands until it is time for a step; False means stop."""
@@ -264,18 +236,18 @@ class AsyncEngine:
     def _next_command(self) -> _Command:
         """Wait for a command, or a step's end; check integrity once while the engine is idle."""
         if self._core.awaited is not None:
-            with self._status.step():  # a device that hangs in its last step is noticed too
+            with self._thread.status.step():  # a device that hangs in its last step is noticed too
                 return self._commands.get()
-        self._publish_stats(is_idle=True)
+        self._thread.publish_stats(is_idle=True)
         try:
             return self._commands.get(timeout=_IDLE_S)
         except queue.Empty:
             self._core.scheduler.check_integrity()
             return self._commands.get()
 
-    def _add(self, request: EngineRequest, output: _OutputQueue) -> None:
+    def _add(self, request: EngineRequest, outbox: Outbox[EngineEvent]) -> None:
         self._flush()  # events of an earlier request of this id, which may be aborted by now
-        self._outputs[request.id] = output
+        self._outboxes[request.id] = outbox
         if self.failure:
             self._emit(request.id, Ended("error"))
             return
@@ -298,41 +270,31 @@ class AsyncEngine:
         if not self.failure and self._core.scheduler.abort(request_id):
             self._emit(request_id, Ended("abort"))
 
-    def _emit(self, request_id: str, item: _Item) -> None:
-        output = self._outputs[request_id]
+    def _emit(self, request_id: str, item: EngineEvent | AntiphonError) -> None:
+        outbox = self._outboxes[request_id]
         if isinstance(item, Ended | AntiphonError):
-            del self._outputs[request_id]
-        self._pending.append((output, item))
+            del self._outboxes[request_id]
+        self._pending.append((outbox, item))
 
     def _flush(self) -> None:
-        """Hand all events over: one call for each event loop."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_OutputQueue, _Item]]] = {}
-        for output, item in self._pending:
-            by_loop.setdefault(output.loop, []).append((output, item))
+        """Hand all events over."""
+        if not self._pending:
+            return
+        closed = put_all(self._pending)
         self._pending.clear()
-        for loop, items in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_put_all, items)
-            except RuntimeError:  # the consumers' loop is closed
-                self._forget(loop)
-
-    def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
-        for request_id, output in tuple(self._outputs.items()):
-            if output.loop is loop:
-                del self._outputs[request_id]
+        for request_id, outbox in tuple(self._outboxes.items()) if closed else ():
+            if outbox.loop in closed:
+                del self._outboxes[request_id]
                 self._core.scheduler.abort(request_id)
 
     def _end_all(self) -> None:
         """End every request, and those that still arrive after a failure."""
         reason: Ended = Ended("error" if self.failure else "abort")
-        for request_id in tuple(self._outputs):
+        for request_id in tuple(self._outboxes):
             self._emit(request_id, reason)
         self._flush()
         while not self._has_stopped and (command := self._commands.get()) is not None:
             command()
             self._flush()
-
-
-def _put_all(items: Sequence[tuple[_OutputQueue, _Item]]) -> None:
-    for output, item in items:
-        output.items.put_nowait(item)
+        self._waiter.close()
+        self._core.runner.close()

@@ -1,10 +1,6 @@
-"""A thread that encodes what waits, in batches: while one is computed, the next one collects."""
+"""Engine of encoders: while one batch is computed, the next one collects."""
 
-import asyncio
-import logging
-import threading
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,31 +8,26 @@ from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.prompt import BatchEncoder, EncodingBatch
 from antiphon.contracts.types import Latents
 from antiphon.engine.faults import fault_of
-from antiphon.errors import EngineFailedError
+from antiphon.engine.outbox import Outbox
+from antiphon.engine.thread import EngineThread
 from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import Publish, StatusPublisher
-
-logger = logging.getLogger(__name__)
-
-_CLOSE_S = 5.0
-_CLOSED = "The model has been closed."
+from antiphon.telemetry.stage_status import Publish
 
 
 @dataclass(slots=True, eq=False)
-class _Item:
-    """Data, and the future of what is made of it; whoever waits for that may cancel it."""
+class _Job:
+    """Data to be encoded, and where its latents go."""
 
     data: Any
     batch: EncodingBatch
-    made: "Future[Latents]" = field(default_factory=Future)
+    outbox: Outbox[Latents] = field(default_factory=Outbox)
 
 
 class EncoderEngine:
-    """Encodes data in order of arrival, together with all that waits and can share its batch.
+    """Encodes data in order of arrival, together with all data in the queue of the same batch key.
 
-    What is cancelled before its batch begins is not encoded; after that it is dropped. Data that
-    fails in a batch is encoded alone, so that it fails alone. The thread is a daemon: a batch that
-    hangs delays neither the engine's closing nor the process's exit.
+    Data whose caller leaves before its batch begins is not encoded. Data that fails in a batch is
+    encoded alone, so that it fails alone.
     """
 
     def __init__(
@@ -51,117 +42,108 @@ class EncoderEngine:
         """Start the thread.
 
         Args:
-            encoder: closed with the engine.
-            name: of the thread.
-            capacity: requests that are as well served at once.
-            limits: of what is admitted.
-            publish: takes each change of the engine's status.
+            encoder: model, closed with the engine.
+            name: name of the thread.
+            capacity: requests that are served as well at once as one.
+            limits: limits of admission.
+            publish: receiver of each change of the engine's status.
         """
         self._encoder = encoder
         self._limits = limits or AdmissionLimits()
-        self._waiting: list[_Item] = []
+        self._waiting: list[_Job] = []
         self._num_running = 0
-        self._changed = threading.Condition()
-        self._is_closed = False
-        self._status = StatusPublisher(publish)
-        self._status.update(capacity=capacity)
         self._stats = EngineStats()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+        self._thread = EngineThread(
+            self._work, self._end_all, self._snapshot, name=name, publish=publish
+        )
+        self._thread.start(capacity=capacity)
 
     @property
     def num_open(self) -> int:
         """Requests that have not ended."""
-        return self._status.status.num_open
+        return self._thread.num_open
 
     async def encode(self, data: Any, *, is_live: bool = True, is_later: bool = False) -> Latents:
-        """Return what the encoder makes of ``data``; a caller that is cancelled leaves its batch.
+        """Return the encoder's latents of ``data``; a caller that is cancelled leaves its batch.
 
         Args:
-            data: of the encoder.
-            is_live: whether somebody listens; otherwise its priority is offline.
-            is_later: whether it belongs to what was admitted.
+            data: input of the encoder.
+            is_live: whether a client plays the stream meanwhile; otherwise its priority is offline.
+            is_later: whether it belongs to a request that was admitted.
 
         Raises:
             InvalidRequestError: the data will not do.
             OverloadedError: too much waits.
             EngineFailedError: the engine has been closed.
         """
-        item = _Item(data, self._encoder.batch_of(data))
-        with self._changed:
-            if self._is_closed:
-                raise EngineFailedError(_CLOSED)
+        job = _Job(data, self._encoder.batch_of(data))
+        with self._thread.changed:
+            self._thread.check()
             if (self._waiting or self._num_running) and not is_later:
                 self._limits.check(len(self._waiting), 0.0, is_live=is_live)
-            self._waiting.append(item)
-            self._changed.notify()
-        self._status.update(opened=1)
-        try:
-            return await asyncio.wrap_future(item.made)
-        finally:
-            self._leave(item)
-            self._status.update(opened=-1)
+            self._waiting.append(job)
+            self._thread.changed.notify()
+        with self._thread.opened():
+            try:
+                return await job.outbox.get()
+            finally:
+                with self._thread.changed:
+                    if job in self._waiting:
+                        self._waiting.remove(job)
 
     async def close(self) -> None:
         """End everything; a batch in flight is waited for, for a few seconds."""
-        with self._changed:
-            self._is_closed = True
-            waiting, self._waiting = self._waiting, []
-            self._changed.notify()
-        for item in waiting:
-            if item.made.set_running_or_notify_cancel():
-                item.made.set_exception(EngineFailedError(_CLOSED))
-        await asyncio.to_thread(self._thread.join, _CLOSE_S)
-        if self._thread.is_alive():
-            logger.error("a batch did not end in time: its thread is abandoned")
+        await self._thread.close()
         self._encoder.close()
 
-    def _leave(self, item: _Item) -> None:
-        with self._changed:
-            if item in self._waiting:
-                self._waiting.remove(item)
+    def _end_all(self) -> None:
+        with self._thread.changed:
+            for job in self._waiting:
+                job.outbox.put(self._thread.error())
+            self._waiting = []
 
     def _work(self) -> None:
-        while items := self._next_batch():
+        while jobs := self._next_batch():
             began_s = time.monotonic()
-            with self._status.step():
-                self._run(items)
+            with self._thread.status.step():
+                self._encode(jobs)
             self._stats.step_seconds["encode"].observe(time.monotonic() - began_s)
-            self._stats.record_rows(encode=len(items))
-            with self._changed:
+            self._stats.record_rows(encode=len(jobs))
+            with self._thread.changed:
                 self._num_running = 0
-                self._stats.requests_waiting = len(self._waiting)
-            self._status.update(stats=self._stats.snapshot())
+                self._thread.publish_stats(is_idle=not self._waiting)
 
-    def _next_batch(self) -> list[_Item]:
-        """Wait for data; return the longest that waits and what can join it; empty: closed."""
-        with self._changed:
-            while not self._is_closed:
-                first = next(iter(self._waiting), None)
-                if first is None:
-                    self._changed.wait()
-                    continue
-                fitting = [each for each in self._waiting if each.batch.key == first.batch.key]
-                taken = fitting[: first.batch.max_size]
-                self._waiting = [each for each in self._waiting if each not in taken]
-                if items := [each for each in taken if each.made.set_running_or_notify_cancel()]:
-                    self._num_running = len(items)
-                    return items
+    def _snapshot(self) -> EngineStats:
+        self._stats.requests_waiting = len(self._waiting)
+        return self._stats.snapshot()
+
+    def _next_batch(self) -> list[_Job]:
+        """Wait for data; return the oldest and what can join it; empty: closed."""
+        with self._thread.changed:
+            while not self._thread.is_closed:
+                if self._waiting:
+                    first = self._waiting[0].batch
+                    fitting = [job for job in self._waiting if job.batch.key == first.key]
+                    jobs = fitting[: first.max_size]
+                    self._waiting = [job for job in self._waiting if job not in jobs]
+                    self._num_running = len(jobs)
+                    return jobs
+                self._thread.changed.wait()
         return []
 
-    def _run(self, items: list[_Item]) -> None:
+    def _encode(self, jobs: list[_Job]) -> None:
         made: list[Latents] = []
 
         def encode() -> None:
-            made.extend(self._encoder.encode_batch([item.data for item in items]))
-            assert len(made) == len(items), "something is made of all data"
+            made.extend(self._encoder.encode_batch([job.data for job in jobs]))
+            assert len(made) == len(jobs), "something is made of all data"
 
         fault = fault_of(encode)
         if fault is None:
-            for item, latents in zip(items, made, strict=True):
-                item.made.set_result(latents)
-        elif len(items) == 1:
-            items[0].made.set_exception(fault)
+            for job, latents in zip(jobs, made, strict=True):
+                job.outbox.put(latents)
+        elif len(jobs) == 1:
+            jobs[0].outbox.put(fault)
         else:
-            for item in items:
-                self._run([item])
+            for job in jobs:
+                self._encode([job])

@@ -1,11 +1,11 @@
-"""Threads that advance generators chunk by chunk, and their asyncio face."""
+"""Engine of models that own their loop: its threads advance generators item by item."""
 
 import asyncio
 import contextvars
 import logging
-import threading
 import time
 from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass, field
 
 from antiphon.concurrency import num_usable_cores
 from antiphon.config import ModelSettings
@@ -14,52 +14,31 @@ from antiphon.contracts.prompt import Admitted, GeneratorItem, Prompt, StageGene
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason
 from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
-from antiphon.errors import EngineFailedError
+from antiphon.engine.outbox import Outbox
+from antiphon.engine.thread import EngineThread
 from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import Publish, StatusPublisher
+from antiphon.telemetry.stage_status import Publish
 
 logger = logging.getLogger(__name__)
 
-_CLOSE_S = 5.0
-_STATS_S = 0.25  # between two publications of statistics
-_CLOSED = "The model has been closed."
 
-
+@dataclass(slots=True, eq=False)
 class _Job:
-    """A generator, and its consumer, which may be on any event loop."""
+    """A generator, its request, and where its items go; ``None`` is the last one."""
 
-    def __init__(
-        self,
-        request_id: str,
-        pieces: Generator[GeneratorItem, None, None],
-        request: GeneratorRequest,
-    ) -> None:
-        self.request_id = request_id
-        self.reason: FinishReason = "stop"
-        self.pieces = pieces
-        self.request = request
-        self.is_aborted = False
-        self.chunk: GeneratorItem | None = None
-        self._loop = asyncio.get_running_loop()
-        self._next: asyncio.Future[GeneratorItem | None] = self._loop.create_future()
-        self._context = contextvars.copy_context()
+    request_id: str
+    pieces: Generator[GeneratorItem, None, None]
+    request: GeneratorRequest
+    reason: FinishReason = "stop"
+    has_left: bool = False
+    outbox: Outbox[GeneratorItem | None] = field(default_factory=Outbox)
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
-    def want(self) -> "asyncio.Future[GeneratorItem | None]":
-        """Return a future of the next chunk, which is made in the caller's context."""
-        self._next = self._loop.create_future()
-        self._context = contextvars.copy_context()
-        return self._next
-
-    def make(self) -> None:
-        """Compute `chunk`; it is ``None`` at the end."""
-        self.chunk = self._context.run(next, self.pieces, None)
-
-    def resolve(self, outcome: GeneratorItem | Exception | None) -> None:
-        """Resolve the future, from any thread."""
-        try:
-            self._loop.call_soon_threadsafe(_settle, self._next, outcome)
-        except RuntimeError:
-            logger.debug("a chunk is dropped: the event loop of its consumer is closed")
+    def next_item(self) -> GeneratorItem | Exception | None:
+        """Compute the next item in the context of the consumer that wants it."""
+        made: list[GeneratorItem | None] = []
+        fault = fault_of(lambda: made.append(self.context.run(next, self.pieces, None)))
+        return made[0] if fault is None else fault
 
 
 class GeneratorEngine:
@@ -93,29 +72,27 @@ class GeneratorEngine:
         self._generator = generator
         self._scheduler = GeneratorScheduler(num_threads, max_streams, limits)
         self._jobs: dict[int, _Job] = {}
-        self._changed = threading.Condition()
-        self._is_closed = False
-        self._status = StatusPublisher(publish)
-        self._status.update(capacity=max_streams)
         self._stats = EngineStats()
-        self._next_stats_s = 0.0
-        self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{index}", daemon=True)
-            for index in range(num_threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._thread = EngineThread(
+            self._work,
+            self._end_all,
+            self._snapshot,
+            name=name,
+            num_threads=num_threads,
+            publish=publish,
+        )
+        self._changed = self._thread.changed
+        self._thread.start(capacity=max_streams)
 
     @property
     def num_open(self) -> int:
         """Requests that have not ended."""
-        with self._changed:
-            return self._scheduler.num_open
+        return self._thread.num_open
 
     @property
     def stalled_s(self) -> float:
         """Seconds that the longest chunk in flight has taken so far, 0 if there is none."""
-        return self._status.status.stalled_s()
+        return self._thread.status.status.stalled_s()
 
     async def generate(
         self,
@@ -154,14 +131,13 @@ class GeneratorEngine:
                 speed=speed,
             )
             job = self._jobs[request.order] = _Job(request_id, pieces, request)
-        self._status.update(opened=1)
-        try:
-            while (chunk := await self._ask(job)) is not None:
-                yield chunk
-            yield Ended(job.reason)
-        finally:
-            self._leave(job)
-            self._status.update(opened=-1)
+        with self._thread.opened():
+            try:
+                while (item := await self._next_item(job)) is not None:
+                    yield item
+                yield Ended(job.reason)
+            finally:
+                self._leave(job)
 
     async def reserve(
         self, stream_id: str, *, is_live: bool = True, speed: float = 1.0
@@ -190,77 +166,66 @@ class GeneratorEngine:
             for job in self._jobs.values():
                 if job.request_id == request_id:
                     job.reason = "abort"
-                    job.resolve(None)
+                    job.outbox.put(None)
 
     async def close(self) -> None:
         """End everything; a chunk in flight is waited for, for a few seconds."""
-        with self._changed:
-            self._is_closed = True
-            for job in self._jobs.values():
-                if job.request.wanted_s is not None:
-                    job.resolve(EngineFailedError(_CLOSED))
-            self._changed.notify_all()
-        ends_s = time.monotonic() + _CLOSE_S
-        for thread in self._threads:
-            await asyncio.to_thread(thread.join, max(ends_s - time.monotonic(), 0.0))
-        if any(thread.is_alive() for thread in self._threads):
-            logger.error("a chunk did not end in time: its thread is abandoned")
+        await self._thread.close()
         self._generator.close()
 
-    def _ask(self, job: _Job) -> "asyncio.Future[GeneratorItem | None]":
-        chunk = job.want()
+    def _end_all(self) -> None:
+        """End all requests, but those whose chunk is in flight in another thread."""
         with self._changed:
-            if self._is_closed:
-                raise EngineFailedError(_CLOSED)
-            if job.reason == "abort":
-                job.resolve(None)
-                return chunk
-            self._scheduler.want(job.request)
-            self._changed.notify()
-        return chunk
+            for job in self._jobs.values():
+                if self._thread.failure or job.request.wanted_s is not None:
+                    job.outbox.put(self._thread.error())
+
+    async def _next_item(self, job: _Job) -> GeneratorItem | None:
+        with self._changed:
+            self._thread.check()
+            if job.reason != "abort":
+                job.context = contextvars.copy_context()
+                self._scheduler.want(job.request)
+                self._changed.notify()
+        return await job.outbox.get()
 
     def _leave(self, job: _Job) -> None:
         with self._changed:
-            job.is_aborted = True
+            job.has_left = True
             self._scheduler.remove(job.request)
             del self._jobs[job.request.order]
             is_running = job.request.is_running
             self._changed.notify_all()  # there may be capacity for another stream
-            self._publish_stats()
+            self._thread.publish_stats(is_idle=not self._jobs)
         if not is_running:  # else its thread closes it
             _close(job)
 
     def _work(self) -> None:
         while (job := self._next_job()) is not None:
             began_s = time.monotonic()
-            with self._status.step():
-                fault = fault_of(job.make)
-            outcome = job.chunk if fault is None else fault
-            audio_s = outcome.duration_s if isinstance(outcome, AudioChunk) else 0.0
+            with self._thread.status.step():
+                item = job.next_item()
+            audio_s = item.duration_s if isinstance(item, AudioChunk) else 0.0
             with self._changed:
-                self._scheduler.update(job.request, audio_s, is_complete=outcome is None)
-                is_aborted = job.is_aborted
+                self._scheduler.update(job.request, audio_s, is_complete=item is None)
+                has_left = job.has_left
                 self._stats.step_seconds["generator"].observe(time.monotonic() - began_s)
-                self._publish_stats()
+                self._thread.publish_stats(is_idle=not self._jobs)
                 self._changed.notify_all()  # an offline request may run, or capacity was learned
-            if is_aborted:
+            if has_left:
                 _close(job)
             else:
-                job.resolve(outcome)
+                job.outbox.put(item)
 
-    def _publish_stats(self) -> None:
-        """Publish statistics a few times a second, and when the last request has left."""
-        if self._jobs and time.monotonic() < self._next_stats_s:
-            return
+    def _snapshot(self) -> EngineStats:
         self._stats.requests_waiting = self._scheduler.num_waiting
         self._stats.requests_running = self._scheduler.num_open - self._scheduler.num_waiting
-        self._status.update(stats=self._stats.snapshot())
-        self._next_stats_s = time.monotonic() + _STATS_S
+        return self._stats.snapshot()
 
     def _next_job(self) -> _Job | None:
         """Wait for a request to run; ``None``: the engine is closed."""
         with self._changed:
-            while not self._is_closed:
+            while not self._thread.is_closed:
                 if (request := self._scheduler.schedule()) is not None:
                     return self._jobs[request.order]
                 self._changed.wait()
@@ -270,14 +235,3 @@ class GeneratorEngine:
 def _close(job: _Job) -> None:
     if (fault := fault_of(job.pieces.close)) is not None:
         logger.error("a generator failed while it was closed", exc_info=fault)
-
-
-def _settle(
-    future: "asyncio.Future[GeneratorItem | None]", outcome: GeneratorItem | Exception | None
-) -> None:
-    if future.done():  # its consumer has left
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)

@@ -7,7 +7,6 @@ import httpx
 import pytest
 
 from antiphon.config import LimitSettings, ModelSettings, Settings
-from antiphon.engine import generator_engine
 from tests import faulty
 from tests.servers import RunningServer, start_server, wait_until
 
@@ -56,7 +55,7 @@ def test_a_generator_that_hangs_is_unhealthy(listener: ThreadPoolExecutor) -> No
 def test_a_server_stops_though_a_generator_hangs(
     listener: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generator_engine, "_CLOSE_S", 0.01)
+    monkeypatch.setattr("antiphon.engine.thread.CLOSE_S", 0.01)
     with start_server(Settings(model=ModelSettings(source="faulty"))) as server:
         wait_until(lambda: server.state.is_ready)
         speech = hang(server, listener)

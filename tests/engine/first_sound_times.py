@@ -20,7 +20,7 @@ from antiphon.bench.engine import TEXT
 from antiphon.codec.graph_decoder import GraphDecoder
 from antiphon.config import ModelSettings
 from antiphon.contracts.types import AudioChunk, Sampling, SpeechRequest, new_request_id
-from antiphon.engine import async_engine
+from antiphon.engine import outbox
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_runner.model_runner import ModelRunner
@@ -45,7 +45,7 @@ PARTS: tuple[tuple[Any, str], ...] = (
     (Download, "__init__"),
     (AsyncEngine, "_note_end"),
     (EngineCore, "_collect"),
-    (async_engine, "_put_all"),
+    (outbox, "receive_all"),
 )
 ON_DEVICE = {(PackedUpload, "send"), (Graphs, "run")}
 Call: TypeAlias = tuple[float, float, float | None]

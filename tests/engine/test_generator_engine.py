@@ -11,7 +11,6 @@ import pytest
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.prompt import GeneratorItem, Prompt
 from antiphon.contracts.types import AudioChunk, Ended
-from antiphon.engine import generator_engine
 from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.errors import EngineError, OverloadedError
 
@@ -186,7 +185,7 @@ def test_a_chunk_that_takes_long_is_in_the_status() -> None:
 
 
 def test_closing_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator_engine, "_CLOSE_S", 0.01)
+    monkeypatch.setattr("antiphon.engine.thread.CLOSE_S", 0.01)
     noise = Noise()
 
     async def main() -> None:

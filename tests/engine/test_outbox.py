@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from antiphon.contracts.picture_types import Progress
-from antiphon.diffusion.outbox import Outbox
+from antiphon.engine.outbox import Outbox
 
 
 def test_items_arrive_in_order_from_any_thread() -> None:
