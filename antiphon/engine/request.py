@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from math import inf
 from typing import Any
 
-import numpy as np
-
 from antiphon.contracts.prompt import Piece, Prompt
-from antiphon.contracts.types import FinishReason, Samples
+from antiphon.contracts.types import FinishReason
 from antiphon.engine.plan import FRAME_STORE_FRAMES
+from antiphon.engine.playback.codec_progress import CodecProgress, PlaybackClock
 from antiphon.engine.prefix_hashes import PrefixHashes
 
 
@@ -50,23 +48,6 @@ class BlockTable:
         return self.num_computed >= self.num_required
 
 
-@dataclass(slots=True)
-class PlaybackClock:
-    """What a listener has to play.
-
-    Attributes:
-        deadline_s: when all audio so far will have been played; ``inf``: there is none yet, or
-            there is no listener.
-    """
-
-    deadline_s: float = inf
-
-    def extend(self, now_s: float, duration_s: float) -> None:
-        """Add audio that is there now; it is played after the buffered audio, or at once."""
-        begins_s = now_s if self.deadline_s == inf else max(self.deadline_s, now_s)
-        self.deadline_s = begins_s + duration_s
-
-
 @dataclass(slots=True, eq=False)
 class EngineRequest:
     """A request inside the engine; only the engine's thread touches it.
@@ -85,27 +66,18 @@ class EngineRequest:
         frames: made so far; a request that is preempted is resumed with them.
         num_frames_planned: made, in flight, or in the plan being made.
         num_frames_read: that the consumer has taken.
-        num_frames_decoded: in planned codec chunks; the last chunks may reach past the end.
-        num_frames_decoding: of these, in chunks that are in flight.
-        num_frames_delivered: whose audio was handed over.
-        late_frames: past the end, that codec chunks reach to; see `CodecShape`.
         max_frames: of the whole request; ``None``: no limit.
         planning_limit: frames that may be planned now, by all that bounds them.
         max_unread_frames: that the consumer may be behind.
         has_codec: whether the runner decodes its frames; else they are handed over themselves.
         pieces: text that arrived after the prompt.
         num_pieces_planned: of these, that the slot has been given.
-        chunk_frames: frames of its next codec chunk.
+        codec: progress of the codec with its frames.
         clock: of its listener.
         table: of its blocks.
-        received_s: when the latest frame arrived from the stage before; ``-inf``: none has.
         buffered_s: audio that its listener had left when it arrived; ``None``: not known.
         is_admitted: whether it goes on with what was admitted before, so that it is not refused.
         returns_frames: whether its audio brings the frames that it was made of.
-        num_replayed: frames that the decoder of its slot has been given again, of those whose audio
-            is not made here.
-        num_to_replay: the same, that it must be given before the next chunk.
-        held: its first sound, until it is handed over; ``None``: there is none, or it was.
     """
 
     id: str
@@ -119,26 +91,18 @@ class EngineRequest:
     frames: list[Any] = field(default_factory=list)
     num_frames_planned: int = 0
     num_frames_read: int = 0
-    num_frames_decoded: int = 0
-    num_frames_decoding: int = 0
-    num_frames_delivered: int = 0
-    late_frames: int = 0
     max_frames: int | None = field(init=False)
     planning_limit: int = 0
     max_unread_frames: int = 0
     has_codec: bool = False
     pieces: list[Piece] = field(default_factory=list)
     num_pieces_planned: int = 0
-    chunk_frames: int = 0
+    codec: CodecProgress = field(default_factory=CodecProgress)
     clock: PlaybackClock = field(default_factory=PlaybackClock)
     table: BlockTable = field(default_factory=BlockTable)
-    received_s: float = -inf
     buffered_s: float | None = None
     is_admitted: bool = False
     returns_frames: bool = False
-    num_replayed: int = 0
-    num_to_replay: int = 0
-    held: "Samples | None" = None
 
     def __post_init__(self) -> None:
         self.max_frames = self.prompt.sampling.max_frames
@@ -164,7 +128,7 @@ class EngineRequest:
         self.frames, self.buffered_s = [*frames], buffered_s
         self.is_admitted = self.is_admitted or bool(frames)
         self.num_frames_planned = self.num_frames_read = len(frames)
-        self.num_frames_decoded = self.num_frames_delivered = len(frames)
+        self.codec.resume(len(frames))
 
     def read(self, num_frames: int) -> None:
         """Note that the consumer has taken frames, or audio of as many."""
@@ -189,7 +153,8 @@ class EngineRequest:
             slot: that it takes.
             num_to_replay: frames that the slot's decoder must be given before it goes on.
         """
-        self.slot, self.num_replayed, self.num_to_replay = slot, 0, num_to_replay
+        self.slot = slot
+        self.codec.start(num_to_replay)
         self.status = Status.RUNNING if self.finish_reason is None else Status.DRAINING
 
     def plan_frame(self) -> None:
@@ -199,15 +164,9 @@ class EngineRequest:
 
     def plan_chunk(self, num_frames: int) -> None:
         """Decode frames in the plan being made."""
-        self.num_frames_decoded += num_frames
-        self.num_frames_decoding += num_frames
+        self.codec.plan(num_frames)
         self.num_in_flight += 1
         self._update_limit()
-
-    def join_held(self, samples: Samples) -> Samples:
-        """Return audio with what was held back before it, which is held no more."""
-        held, self.held = self.held, None
-        return samples if held is None else np.concatenate((held, samples))
 
     def finish(self, reason: FinishReason) -> None:
         """Note that no frame follows; frames planned beyond the end are dropped."""
@@ -225,11 +184,6 @@ class EngineRequest:
     def leave(self, status: Status) -> None:
         """Give the slot up for good."""
         self.slot, self.status = None, status
-
-    @property
-    def is_replaying(self) -> bool:
-        """Whether the decoder of its slot is still being given frames again."""
-        return self.num_replayed < self.num_to_replay
 
     @property
     def num_frames(self) -> int:
@@ -263,27 +217,17 @@ class EngineRequest:
         return 2 * (self.num_frames_planned - self.num_frames_read) >= self.max_unread_frames
 
     @property
-    def is_first_audio_due(self) -> bool:
-        """Whether a listener waits and no audio is planned yet.
-
-        Where frames do not say what will be heard of them: whether nothing was.
-        """
-        if self.late_frames:
-            return self.is_live and self.clock.deadline_s == inf
-        return self.is_live and self.num_frames_decoded == 0
-
-    @property
     def num_frames_undecoded(self) -> int:
         """Frames, planned ones and those past the end included, that are in no codec chunk yet."""
-        num_late = 0 if self.finish_reason is None else self.late_frames
-        return self.num_frames_planned + num_late - self.num_frames_decoded
+        num_late = 0 if self.finish_reason is None else self.codec.num_late
+        return self.num_frames_planned + num_late - self.codec.num_decoded
 
     @property
     def is_delivered(self) -> bool:
         """Whether it has finished and all of its audio, or else its frames, was handed over."""
         if self.finish_reason is None:
             return False
-        return not self.has_codec or self.num_frames_delivered >= self.num_frames
+        return not self.has_codec or self.codec.num_delivered >= self.num_frames
 
     @property
     def is_all_planned(self) -> bool:
@@ -326,7 +270,7 @@ class EngineRequest:
             return
         limit = self.num_frames_read + self.max_unread_frames
         if self.has_codec:
-            limit = min(limit, self.num_frames_decoded + FRAME_STORE_FRAMES)
+            limit = min(limit, self.codec.num_decoded + FRAME_STORE_FRAMES)
         for bound in (self.num_frames_allowed, self.max_frames):
             if bound is not None:
                 limit = min(limit, bound)

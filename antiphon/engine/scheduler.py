@@ -14,9 +14,11 @@ from antiphon.contracts.types import AudioChunk, Ended, FinishReason, FrameReady
 from antiphon.engine.admission import Admission, LengthEstimator, forecast, live_capacity
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import Append, CacheShape, CodecShape, StepOutput, StepPlan
+from antiphon.engine.playback.causal_chunks import CausalChunks
+from antiphon.engine.playback.elastic_chunks import ElasticChunks, LookAheadChunks
+from antiphon.engine.playback.chunk_planner import ChunkPlanner
 from antiphon.engine.prefill import PrefillPolicy, plan_prefills
 from antiphon.engine.request import EngineRequest, Status
-from antiphon.engine.scheduling_policy import ChunkPlanner
 from antiphon.engine.slot_allocator import SlotAllocator
 from antiphon.engine.step_plan_builder import InFlightStep, StepPlanBuilder
 from antiphon.telemetry.engine_stats import EngineStats
@@ -89,7 +91,7 @@ class Scheduler:
         self._clock = clock
         self.stats = EngineStats()
         self._slots = SlotAllocator(num_slots, cache, codec, self.stats)
-        self._chunks = ChunkPlanner(codec, policy, self.costs) if codec else None
+        self._chunks = _chunk_planner(codec, policy, self.costs) if codec else None
         self._lengths = LengthEstimator()
         self._next_forecast_s = -inf
         self._with_pieces: dict[str, EngineRequest] = {}
@@ -167,7 +169,7 @@ class Scheduler:
             or slots.prefilling
             or slots.may_start
             or self._with_pieces
-            or any(each.may_run or each.is_replaying for each in slots.running.values())
+            or any(each.may_run or each.codec.is_replaying for each in slots.running.values())
             or self.idle_s() == 0.0
         )
 
@@ -370,6 +372,13 @@ class Scheduler:
         self.admission.expect(
             forecast(holders, num_streams, self._lengths, costs.mean_frame_s, now_s)
         )
+
+
+def _chunk_planner(codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) -> ChunkPlanner:
+    """Return the planner of a kind of codec."""
+    if codec.is_causal:
+        return CausalChunks(codec, policy, costs)
+    return (ElasticChunks if codec.is_elastic else LookAheadChunks)(codec, policy, costs)
 
 
 def _decoded(requests: Iterable[EngineRequest]) -> list[EngineRequest]:

@@ -213,7 +213,7 @@ class SlotAllocator:
 
     def _start(self, request: EngineRequest, builder: StepPlanBuilder) -> None:
         slot = self._free_slots.popleft()
-        num_decoded = min(request.num_frames_decoded, request.num_frames)
+        num_decoded = min(request.codec.num_decoded, request.num_frames)
         builder.starts.append(Start(slot, request.prompt, tuple(request.frames), num_decoded))
         request.start(slot, num_decoded if request.has_codec else 0)
         if request.status is Status.DRAINING:

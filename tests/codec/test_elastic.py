@@ -222,7 +222,7 @@ def test_a_listeners_clock_counts_what_is_heard() -> None:
         listeners.step()
         if begun_s is None and listeners.heard["0"]:
             begun_s = listeners.clock.now_s
-        if begun_s is not None and request.num_frames_decoded == request.num_frames_delivered:
+        if begun_s is not None and request.codec.num_decoded == request.codec.num_delivered:
             played_s = len(listeners.heard["0"]) / LateDecoder.sample_rate_hz
             assert request.clock.deadline_s == pytest.approx(begun_s + played_s, abs=0.02)
     assert begun_s is not None

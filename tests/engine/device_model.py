@@ -6,8 +6,8 @@ from math import ceil
 import numpy as np
 
 from antiphon.engine.cost_model import StepShape
+from antiphon.engine.playback.chunk_planner import round_up
 from antiphon.engine.runner import FRAME_BUCKETS
-from antiphon.engine.scheduling_policy import round_up
 
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 

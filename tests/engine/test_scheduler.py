@@ -12,10 +12,10 @@ from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Sampling
 from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, StepOutput, StepPlan
+from antiphon.engine.playback.chunk_planner import round_up
 from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.scheduling_policy import round_up
 from antiphon.errors import InvalidRequestError
 from tests.engine.strict_device import (
     CODEC,
@@ -392,7 +392,7 @@ def test_no_frame_is_planned_that_would_overwrite_one_not_yet_decoded(
     num_read: int, num_decoded: int, allowed: int | None
 ) -> None:
     request = EngineRequest("r", prompt(max_frames=400, allowed=allowed))
-    request.num_frames_read, request.num_frames_decoded = num_read, num_decoded
+    request.num_frames_read, request.codec.num_decoded = num_read, num_decoded
     request.arrive(0.0, 128, has_codec=True)
     assert request.planning_limit <= num_decoded + FRAME_STORE_FRAMES
     assert request.planning_limit <= min(400, num_read + 128, 400 if allowed is None else allowed)

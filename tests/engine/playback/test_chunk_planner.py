@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.cost_model import CostModel
+from antiphon.engine.playback.causal_chunks import CausalChunks
+from antiphon.engine.playback.chunk_planner import round_down, round_up
 from antiphon.engine.request import EngineRequest, Status
-from antiphon.engine.scheduling_policy import ChunkPlanner, round_down, round_up
 from tests.engine.strict_device import CODEC
 
 POLICY = PlaybackPolicy()
-PLANNER = ChunkPlanner(CODEC, POLICY, CostModel())
+PLANNER = CausalChunks(CODEC, POLICY, CostModel())
 SIZES = CODEC.chunk_sizes
 ANY_SIZE = replace(CODEC, chunk_sizes=tuple(range(1, 17)))
 NOW_S = 100.0
@@ -24,8 +25,8 @@ NOW_S = 100.0
 def request(slack_s: float, *, is_live: bool = True, num_decoded: int = 1) -> EngineRequest:
     each = EngineRequest("r", Prompt(data=None, num_tokens=1, seed=0), is_live)
     each.clock.deadline_s = NOW_S + slack_s
-    each.num_frames_decoded = num_decoded
-    each.chunk_frames = 4
+    each.codec.num_decoded = num_decoded
+    each.codec.chunk_frames = 4
     return each
 
 
@@ -57,22 +58,24 @@ def test_chunks_are_decoded_nearest_to_silence_first(
     chosen = PLANNER.select(due, num_frames, NOW_S)
     left = {id(each) for each in due} - {id(each) for each in chosen}
     latest_s = max(
-        (each.clock.deadline_s for each in chosen if each.num_frames_decoded), default=inf
+        (each.clock.deadline_s for each in chosen if each.codec.num_decoded), default=inf
     )
     for each in due:
         if id(each) in left:
             assert each.clock.deadline_s >= NOW_S + POLICY.comfort_s
             assert each.clock.deadline_s >= latest_s or latest_s == inf
-            assert not each.is_first_audio_due
+            assert not PLANNER.is_first_audio_due(each)
     assert bool(chosen) == bool(due)
     if left:
         num_before, costs = 0, CostModel()
         least_s = POLICY.least * costs.codec_s(1) if num_frames else POLICY.idle_s
         least = max(1, costs.codec_frames_within(least_s))
         for each in chosen:
-            is_exempt = each.clock.deadline_s < NOW_S + POLICY.comfort_s or each.is_first_audio_due
+            is_exempt = (
+                each.clock.deadline_s < NOW_S + POLICY.comfort_s or PLANNER.is_first_audio_due(each)
+            )
             assert is_exempt or num_before < max(least, num_frames * POLICY.spread)
-            num_before += each.chunk_frames
+            num_before += each.codec.chunk_frames
 
 
 def test_sizes_round_within_what_there_is() -> None:
@@ -83,7 +86,7 @@ def test_sizes_round_within_what_there_is() -> None:
 def test_streams_that_end_together_are_decoded_in_a_few_passes() -> None:
     ended = [request(10.0) for _ in range(256)]
     for each in ended:
-        each.chunk_frames = 16
+        each.codec.chunk_frames = 16
     num_steps = 0
     while ended:
         chosen = PLANNER.select(ended, 0, NOW_S)
@@ -97,7 +100,7 @@ def test_streams_that_began_together_are_decoded_evenly_over_steps() -> None:
     ready = {id(each): 0 for each in streams}
     decoded = []
     for each in streams:
-        each.chunk_frames = 16
+        each.codec.chunk_frames = 16
     for _ in range(200):
         ready = {key: number + 1 for key, number in ready.items()}
         due = [each for each in streams if ready[id(each)] >= 16]
@@ -112,12 +115,12 @@ def test_streams_that_began_together_are_decoded_evenly_over_steps() -> None:
 
 def passes(num_streams: int, num_steps: int) -> list[int]:
     """Return how many frames each step decodes of streams that make one each."""
-    planner = ChunkPlanner(ANY_SIZE, POLICY, CostModel())
+    planner = CausalChunks(ANY_SIZE, POLICY, CostModel())
     streams = [request(5.0) for _ in range(num_streams)]
     for slot, each in enumerate(streams):
         each.slot, each.status = slot, Status.RUNNING
-        each.chunk_frames = 1 + slot % 16
-        for _ in range(each.num_frames_decoded):
+        each.codec.chunk_frames = 1 + slot % 16
+        for _ in range(each.codec.num_decoded):
             each.plan_frame()
     decoded = []
     for _ in range(num_steps):
@@ -140,15 +143,15 @@ def test_every_other_step_leaves_its_frames_to_the_next_where_that_saves_time() 
 
 def test_nobody_waits_who_is_near_silence() -> None:
     near_s = POLICY.margin_s + 2 * CostModel().long_frame_s
-    planner = ChunkPlanner(ANY_SIZE, POLICY, CostModel())
+    planner = CausalChunks(ANY_SIZE, POLICY, CostModel())
     streams = [request(near_s), *(request(5.0) for _ in range(63))]
     for slot, each in enumerate(streams):
         each.slot, each.status = slot, Status.RUNNING
-        each.chunk_frames = 1
+        each.codec.chunk_frames = 1
         each.plan_frame()
     for _ in range(10):
         for each in streams:
             each.plan_frame()
         chosen = [one for one, _ in planner.plan(streams, len(streams), NOW_S)]
         assert streams[0] in chosen
-        streams[0].clock.deadline_s, streams[0].chunk_frames = NOW_S + near_s, 1
+        streams[0].clock.deadline_s, streams[0].codec.chunk_frames = NOW_S + near_s, 1

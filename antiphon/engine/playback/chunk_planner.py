@@ -1,0 +1,264 @@
+"""Planning of codec chunks, for all kinds of codec."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from math import inf
+
+from antiphon.contracts.engine_limits import PlaybackPolicy
+from antiphon.contracts.types import AudioChunk, Samples
+from antiphon.engine.cost_model import CostModel
+from antiphon.engine.plan import CodecChunk, CodecReplay, CodecShape
+from antiphon.engine.request import EngineRequest, slot_of
+
+_REPLAY_SHARE = 0.5  # of a step, that replays may take
+
+
+class ChunkPlanner(ABC):
+    """Plans the codec chunks of all requests, and keeps their playback clocks."""
+
+    def __init__(self, codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) -> None:
+        self._codec = codec
+        self._policy = policy
+        self._costs = costs
+        self._sizes = codec.chunk_sizes
+
+    @abstractmethod
+    def _num_ready(self, request: EngineRequest) -> int:
+        """Return the frames that are in no chunk and can be; negative if look-ahead is missing."""
+
+    @abstractmethod
+    def _is_end_planned(self, request: EngineRequest) -> bool:
+        """Whether all frames that are still to be decoded can be."""
+
+    def add(self, request: EngineRequest) -> None:
+        """Choose the size of a first chunk: it must last until the second one, one step later.
+
+        A request that is resumed decodes again what its last frames' audio needs, from the last
+        whole group on whose look-ahead it has.
+        """
+        progress, codec = request.codec, self._codec
+        progress.num_late = codec.late_frames
+        num_whole = max(0, request.num_frames - codec.look_ahead_frames)
+        progress.num_decoded = num_whole - num_whole % codec.group_frames
+        wanted = request.prompt.first_chunk_frames or self._policy.first_frames
+        if request.prompt.first_chunk_frames is None and not request.is_live:
+            wanted = self._sizes[-1]
+        num_needed = self._policy.start * self._costs.long_frame_s / codec.frame_s
+        progress.chunk_frames = round_up(max(wanted, num_needed), self._sizes)
+
+    def is_first_audio_due(self, request: EngineRequest) -> bool:
+        """Whether a client waits for the first audio and none is planned yet."""
+        return request.is_live and request.codec.num_decoded == 0
+
+    def receive(self, request: EngineRequest, now_s: float) -> None:
+        """Record the arrival of a frame from the stage before."""
+        if request.codec.received_s > -inf:
+            self._costs.observe_arrival(now_s - request.codec.received_s)
+        request.codec.received_s = now_s
+
+    def replay(self, requests: Iterable[EngineRequest], max_frames: int) -> list[CodecReplay]:
+        """Plan the frames that decoders are given again in one step, before `plan`.
+
+        The request with the nearest deadline comes first.
+
+        Args:
+            requests: requests that hold a slot.
+            max_frames: limit for all of them, so that others do not wait; but at least one group,
+                and more where the codec makes them in half of a step that leaves others their time.
+        """
+        largest, step_s = self._sizes[-1], self._costs.mean_step_s
+        if self._costs.is_trusted:  # each of the codec's calls is for one request
+            spare_s = min(step_s, self._codec.frame_s - step_s) * _REPLAY_SHARE
+            num_calls = int(spare_s / self._costs.codec_s(largest))
+            max_frames = max(max_frames, num_calls * largest)
+        replays: list[CodecReplay] = []
+        replaying = [request for request in requests if request.codec.is_replaying]
+        for request in sorted(replaying, key=deadline_of):
+            progress = request.codec
+            while progress.is_replaying and (max_frames > 0 or not replays):
+                num_left = progress.num_to_replay - progress.num_replayed
+                most = min(num_left, max(max_frames, self._sizes[0]))
+                num_frames = round_down(most, self._sizes) or num_left
+                start = progress.num_replayed
+                progress.num_replayed += num_frames
+                replays.append(CodecReplay(slot_of(request), start, progress.num_replayed))
+                max_frames -= num_frames
+        return replays
+
+    def plan(
+        self, requests: Iterable[EngineRequest], num_frames: int, now_s: float
+    ) -> list[tuple[EngineRequest, CodecChunk]]:
+        """Plan the chunks of one step.
+
+        Args:
+            requests: requests that hold a slot, with the frames of this step counted as planned.
+            num_frames: frames that this step makes.
+            now_s: current time.
+        """
+        due: list[EngineRequest] = []
+        partial: list[EngineRequest] = []
+        danger_s = now_s + self._policy.margin_s + self._costs.long_frame_s
+        is_urgent = False
+        for request in requests:
+            if request.codec.is_replaying:
+                continue
+            is_in_danger = request.clock.deadline_s < danger_s
+            if self._num_ready(request) >= request.codec.chunk_frames:
+                due.append(request)
+            elif (is_in_danger or not request.may_run) and self._partial_due_s(request) <= now_s:
+                partial.append(request)
+                is_urgent |= is_in_danger
+        chosen = self._choose(due, partial, num_frames, now_s, is_urgent=is_urgent)
+        return [(request, self._chunk(request, now_s)) for request in chosen]
+
+    def next_due_s(self, requests: Iterable[EngineRequest]) -> float:
+        """Return when a chunk can be planned without another frame; ``inf``: never."""
+        times_s = (self._partial_due_s(request) for request in requests if not request.may_run)
+        return min(times_s, default=inf)
+
+    def deliver(
+        self, request: EngineRequest, chunk: CodecChunk, samples: Samples, now_s: float
+    ) -> AudioChunk | None:
+        """Return the part of a decoded chunk whose frames exist; start the playback clock.
+
+        ``None``: the chunk has no such part, or its audio is kept back.
+        """
+        progress = request.codec
+        first = progress.num_delivered  # later than the chunk's if this resumed within it
+        num_frames = min(chunk.start + chunk.num_frames, request.num_frames) - first
+        num_decoding = progress.num_decoding
+        progress.num_decoding -= chunk.num_frames
+        if num_frames <= 0:
+            return None
+        self._start_clock(request, num_decoding, now_s)
+        begin, size = first - chunk.start, self._codec.samples_per_frame
+        return self._audio(request, samples[begin * size : (begin + num_frames) * size], num_frames)
+
+    def select(
+        self, due: Sequence[EngineRequest], num_frames: int, now_s: float
+    ) -> Sequence[EngineRequest]:
+        """Return the requests whose chunks this step decodes, of those with a complete chunk."""
+        limit = max(self._least_frames(num_frames), num_frames * self._policy.spread)
+        if sum([request.codec.chunk_frames for request in due]) <= limit:
+            return due
+        comfortable_s = now_s + self._policy.comfort_s
+        chosen: list[EngineRequest] = []
+        num_chosen = 0
+        for request in sorted(due, key=deadline_of):
+            is_waited_for = (
+                self.is_first_audio_due(request) or request.clock.deadline_s < comfortable_s
+            )
+            if num_chosen < limit or is_waited_for:
+                chosen.append(request)
+                num_chosen += request.codec.chunk_frames
+        return chosen
+
+    def next_chunk_frames(self, last: int, slack_s: float, step_s: float) -> int:
+        """Return the size of the chunk that follows one of ``last`` frames.
+
+        Args:
+            last: frames of the chunk before.
+            slack_s: audio that the client has buffered with it.
+            step_s: time in which a frame is made.
+        """
+        policy = self._policy
+        longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
+        return max(self._sizes[0], round_down(longest, self._sizes))
+
+    def _choose(
+        self,
+        due: Sequence[EngineRequest],
+        partial: Sequence[EngineRequest],
+        num_frames: int,
+        now_s: float,
+        *,
+        is_urgent: bool,
+    ) -> list[EngineRequest]:
+        """Return the requests that are decoded for in this step.
+
+        Args:
+            due: requests with a complete chunk.
+            partial: requests whose partial chunks must be flushed.
+            num_frames: frames that this step makes.
+            now_s: current time.
+            is_urgent: whether the audio of one of ``partial`` is about to run out.
+        """
+        return [*self.select(due, num_frames, now_s), *partial]
+
+    def _least_frames(self, num_made: int) -> int:
+        """Return how many frames a step that makes ``num_made`` may decode, however few."""
+        costs, policy = self._costs, self._policy
+        least_s = policy.least * costs.codec_s(1) if num_made else policy.idle_s
+        return max(1, costs.codec_frames_within(least_s))
+
+    def _partial_due_s(self, request: EngineRequest) -> float:
+        """Return when to flush a partial chunk.
+
+        Frames that the stage before is still making are waited for until the client's audio is
+        about to run out; before the first audio, for ``margin_s`` after each frame.
+        """
+        least = 1 if self._is_end_planned(request) else self._sizes[0]
+        num_ready = self._num_ready(request)
+        if num_ready < least:
+            return inf
+        has_more = request.may_run
+        if self._codec.has_upstream and num_ready < request.codec.chunk_frames:
+            has_more |= request.num_frames_allowed is not None
+        if not has_more:
+            return -inf
+        if self._codec.has_upstream and self.is_first_audio_due(request):
+            return request.codec.received_s + self._policy.margin_s
+        return request.clock.deadline_s - self._policy.margin_s - self._costs.long_frame_s
+
+    def _chunk(self, request: EngineRequest, now_s: float) -> CodecChunk:
+        num_ready, progress, end = self._num_ready(request), request.codec, None
+        if self._is_end_planned(request):
+            num_frames = round_up(num_ready, self._sizes)
+            end = self._end(request)
+        else:
+            num_frames = round_down(min(num_ready, progress.chunk_frames), self._sizes)
+        chunk = CodecChunk(slot_of(request), progress.num_decoded, num_frames, end)
+        request.plan_chunk(num_frames)
+        if request.is_live:
+            slack_s = self._extend_clock(request, num_frames, now_s)
+            step_s = self._costs.mean_frame_s
+            progress.chunk_frames = self.next_chunk_frames(num_frames, slack_s, step_s)
+        return chunk
+
+    def _end(self, request: EngineRequest) -> int | None:
+        """Return the `CodecChunk.end` of a request whose end is planned."""
+        return request.num_frames
+
+    def _extend_clock(self, request: EngineRequest, num_frames: int, now_s: float) -> float:
+        """Move a client's deadline by a chunk that is planned; return its slack."""
+        if request.clock.deadline_s == inf:
+            return request.codec.num_decoding * self._codec.frame_s
+        request.clock.extend(now_s, num_frames * self._codec.frame_s)
+        return request.clock.deadline_s - now_s
+
+    def _start_clock(self, request: EngineRequest, num_decoding: int, now_s: float) -> None:
+        """Start a client's clock with its first audio, that of later chunks in flight included."""
+        if request.is_live and request.clock.deadline_s == inf:
+            request.clock.deadline_s = now_s + num_decoding * self._codec.frame_s
+
+    def _audio(self, request: EngineRequest, samples: Samples, num_frames: int) -> AudioChunk:
+        """Return the audio of a request's next frames."""
+        first = request.codec.num_delivered
+        request.codec.num_delivered += num_frames
+        frames = request.frames[first : first + num_frames] if request.returns_frames else ()
+        return AudioChunk(samples, self._codec.sample_rate_hz, num_frames, frames=tuple(frames))
+
+
+def deadline_of(request: EngineRequest) -> float:
+    """Return when the client of a request runs out of audio."""
+    return request.clock.deadline_s
+
+
+def round_up(num_frames: float, sizes: Sequence[int]) -> int:
+    """Return the smallest of ascending ``sizes`` that holds as many frames, or the largest."""
+    return next((size for size in sizes if size >= num_frames), sizes[-1])
+
+
+def round_down(num_frames: float, sizes: Sequence[int]) -> int:
+    """Return the largest of ascending ``sizes`` that is not larger, or 0."""
+    return max((size for size in sizes if size <= num_frames), default=0)
