@@ -21,7 +21,7 @@ class AdmissionLimits:
         max_waiting: live requests that may wait for a slot.
         max_waiting_offline: offline requests that may.
         max_wait_s: predicted wait of a live request for a slot, after a burst; a hundredth of it
-            if more requests arrive than can be served, see `StandingLine`.
+            if more requests arrive than can be served, see `StandingQueueDetector`.
         max_load: share of real time that all streams together may need.
         max_retry_after_s: longest time after which a refused request is asked to return.
     """

@@ -25,7 +25,6 @@ _Command: TypeAlias = Callable[[], object] | None
 """Runs in the engine's thread; ``None`` stops the engine."""
 
 _IDLE_S = 0.5  # without work, after which integrity is checked
-_NO_PROMPT = Prompt(data=None, num_tokens=1, seed=0)
 
 
 class AsyncEngine:
@@ -42,6 +41,7 @@ class AsyncEngine:
     ) -> None:
         """Start the thread; it closes ``runner``. ``publish`` takes each change of status."""
         self._core = EngineCore(runner, limits=limits, policy=policy)
+        self._admission = self._core.scheduler.admission
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         # Frames that consumers have taken, until the next step is planned.
         self._reads: deque[tuple[EngineRequest, int]] = deque()
@@ -55,7 +55,7 @@ class AsyncEngine:
         self._thread = EngineThread(
             self._run_steps, self._end_all, snapshot, name=name, publish=publish
         )
-        self._thread.start(capacity=self._core.scheduler.admission.forecast.num_streams)
+        self._thread.start(capacity=self._admission.forecast.num_streams)
 
     @property
     def failure(self) -> str | None:
@@ -140,8 +140,7 @@ class AsyncEngine:
         """
         if self.failure or self._thread.is_closed:
             raise EngineFailedError("The model has failed, or was closed.")
-        self._core.scheduler.check(_NO_PROMPT, is_live=is_live)
-        self._core.scheduler.admission.places.keep(stream_id, is_live=is_live)
+        self._core.scheduler.reserve(stream_id, is_live=is_live)
         self._publish_open(1)
         try:
             yield Admitted()
@@ -151,7 +150,7 @@ class AsyncEngine:
 
     def release(self, stream_id: str) -> None:
         """Free what is kept for a stream, if anything: a request of it comes."""
-        if self._core.scheduler.admission.places.take(stream_id):
+        if self._admission.release(stream_id):
             self._publish_open(-1)
 
     def append(self, request_id: str, piece: Piece) -> None:
@@ -196,7 +195,7 @@ class AsyncEngine:
         return EngineError("The model failed.")
 
     def _publish_open(self, num_opened: int) -> None:
-        capacity = self._core.scheduler.admission.forecast.num_streams
+        capacity = self._admission.forecast.num_streams
         self._thread.status.update(opened=num_opened, capacity=capacity)
 
     def _run_steps(self) -> None:
@@ -262,11 +261,11 @@ class AsyncEngine:
 
     def _leave(self, request: EngineRequest) -> None:
         """Drop a request; whoever interrupts an answer and asks again has its room at once."""
-        self._core.scheduler.admission.places.leave(request.id, is_live=request.is_live)
+        self._admission.leaving(request.id, is_live=request.is_live)
         self.abort(request.id)
 
     def _abort(self, request_id: str) -> None:
-        self._core.scheduler.admission.places.end(request_id)
+        self._admission.left(request_id)
         if not self.failure and self._core.scheduler.abort(request_id):
             self._emit(request_id, Ended("abort"))
 

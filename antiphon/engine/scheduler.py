@@ -11,12 +11,12 @@ from typing import TypeAlias
 from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason, FrameReady, Latents
-from antiphon.engine.admission import Admission, LengthEstimator, forecast, live_capacity
+from antiphon.engine.admission import AdmissionControl, LengthEstimator, forecast, live_capacity
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import Append, CacheShape, CodecShape, StepOutput, StepPlan
 from antiphon.engine.playback.causal_chunks import CausalChunks
-from antiphon.engine.playback.elastic_chunks import ElasticChunks, LookAheadChunks
 from antiphon.engine.playback.chunk_planner import ChunkPlanner
+from antiphon.engine.playback.elastic_chunks import ElasticChunks, LookAheadChunks
 from antiphon.engine.prefill import PrefillPolicy, plan_prefills
 from antiphon.engine.request import EngineRequest, Status
 from antiphon.engine.slot_allocator import SlotAllocator
@@ -59,7 +59,7 @@ class Scheduler:
     codec chunk is planned too. Slots and blocks that are freed are used again in later plans only,
     and a device carries out plans in order.
 
-    See `PlaybackPolicy` for the codec chunks of a step, and `Admission` for which requests enter.
+    See `ChunkPlanner` for the codec chunks of a step, `AdmissionControl` for which requests enter.
 
     Attributes:
         limits: what bounds the work.
@@ -82,7 +82,7 @@ class Scheduler:
     ) -> None:
         self.limits = limits or SchedulerLimits()
         self.costs = costs or CostModel()
-        self.admission = Admission(num_slots, self.limits.admission)
+        self.admission = AdmissionControl(num_slots, self.limits.admission)
         self.num_live = 0
         self._num_slots = num_slots
         policy = policy or PlaybackPolicy()
@@ -107,10 +107,17 @@ class Scheduler:
         """
         if self._slots.blocks:
             self._slots.blocks.max_frames(prompt)
-        if is_admitted:
-            return
-        num_open = self.num_live if is_live else len(self._by_id) - self.num_live
-        self.admission.check(num_open, self._clock(), is_live=is_live)
+        if not is_admitted:
+            self._admit(is_live=is_live)
+
+    def reserve(self, stream_id: str, *, is_live: bool = True) -> None:
+        """Keep room for a stream until `AdmissionControl.release`; in any thread.
+
+        Raises:
+            OverloadedError: there are too many open requests.
+        """
+        self._admit(is_live=is_live)
+        self.admission.reserve(stream_id, is_live=is_live)
 
     def add(self, request: EngineRequest) -> None:
         """Queue a request.
@@ -130,7 +137,7 @@ class Scheduler:
         request.arrive(now_s, self.limits.max_unread_frames, has_codec=has_codec)
         self._by_id[request.id] = request
         self.num_live += request.is_live
-        self.admission.line.num_in_line += request.is_live
+        self.admission.queue.num_queued += request.is_live
 
     def read(self, request_id: str, num_frames: int = 1) -> None:
         """Note that a request's consumer has taken frames, or audio of as many."""
@@ -212,7 +219,7 @@ class Scheduler:
             request.plan_frame()
         self._decode(builder)
         plan = builder.build()
-        self.admission.line.observe(slots.num_live_in_line, builder.now_s)
+        self.admission.queue.observe(slots.num_live_queued, builder.now_s)
         self._drain(builder)
         if builder.rows or builder.decoding:
             self._in_flight.append(InFlightStep(builder.rows, builder.decoding))
@@ -261,6 +268,10 @@ class Scheduler:
         num_known = len(slots.waiting) + len(slots.running) + len(slots.draining) + num_drained
         assert len(self._by_id) == num_known, "an open request is lost"
         assert self.num_live == sum(each.is_live for each in self._by_id.values())
+
+    def _admit(self, *, is_live: bool) -> None:
+        num_open = self.num_live if is_live else len(self._by_id) - self.num_live
+        self.admission.check(num_open, self._clock(), is_live=is_live)
 
     def _append(self, builder: StepPlanBuilder) -> None:
         """Hand on text that has arrived; a request that starts gets all of it."""
@@ -349,7 +360,7 @@ class Scheduler:
         self._end(request)
 
     def _end(self, request: EngineRequest) -> None:
-        self.admission.line.num_in_line -= self._slots.is_in_line(request)
+        self.admission.queue.num_queued -= self._slots.is_queued(request)
         self._slots.free(request, Status.ENDED)
         self._with_pieces.pop(request.id, None)
         del self._by_id[request.id]

@@ -103,12 +103,12 @@ class SlotAllocator:
         return min(self.num_offline, self._offline_share)
 
     @property
-    def num_live_in_line(self) -> int:
+    def num_live_queued(self) -> int:
         """Listeners who wait for a slot, or hold one and wait for their prompt to be prefilled."""
         return self.waiting.num_live + sum([each.is_live for each in self.prefilling])
 
-    def is_in_line(self, request: EngineRequest) -> bool:
-        """Whether a request is one of `num_live_in_line`."""
+    def is_queued(self, request: EngineRequest) -> bool:
+        """Whether a request is one of `num_live_queued`."""
         is_waiting = request.status is Status.WAITING or request in self.prefilling
         return request.is_live and is_waiting
 

@@ -11,7 +11,7 @@ from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.picture_types import Image
 from antiphon.contracts.prompt import Admitted, Piece, StageGenerator
 from antiphon.contracts.types import Ended, Latents
-from antiphon.engine.admission import Places
+from antiphon.engine.admission import Reservations
 from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.stages.base import StageItem, StageRequest, StageStream
 from antiphon.stages.upstream import OpenRequests, consumed
@@ -44,7 +44,7 @@ class GeneratorStage:
         )
         self._turns = None if limit is None else asyncio.Semaphore(limit)
         self._num_waiting = 0
-        self._places = Places()
+        self._reserved = Reservations()
         self._requests = OpenRequests()
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
@@ -64,19 +64,19 @@ class GeneratorStage:
                     yield item
             return
         self._check_turn(request)
-        self._places.keep(stream_id, is_live=request.is_live)
+        self._reserved.add(stream_id, is_live=request.is_live)
         try:
             yield Admitted()
             await asyncio.Event().wait()
         finally:
-            self._places.take(stream_id)
+            self._reserved.remove(stream_id)
 
     def _check_turn(self, request: StageRequest) -> None:
         """Raise `OverloadedError` if too many wait for a turn."""
         assert self._turns is not None
-        num_kept = self._places.num_kept(is_live=request.is_live)
-        if self._turns.locked() or num_kept:
-            num_waiting = self._num_waiting + num_kept
+        num_reserved = self._reserved.count(is_live=request.is_live)
+        if self._turns.locked() or num_reserved:
+            num_waiting = self._num_waiting + num_reserved
             self._limits.check(num_waiting, 0.0, is_live=request.is_live)
 
     def _open(self, request: StageRequest) -> StageStream:
@@ -113,7 +113,7 @@ class GeneratorStage:
     ) -> AsyncGenerator[StageItem, None]:
         if not request.is_later:
             self._check_turn(request)
-        self._places.take(request.stream_id or request.id)
+        self._reserved.remove(request.stream_id or request.id)
         self._num_waiting += 1
         try:
             await turns.acquire()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling
-from antiphon.engine.admission import Admission, Forecast, LengthEstimator, live_capacity
+from antiphon.engine.admission import AdmissionControl, Forecast, LengthEstimator, live_capacity
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
@@ -21,7 +21,7 @@ from tests.engine.strict_device import prompt as strict_prompt
 LIMITS = AdmissionLimits(max_waiting=3, max_waiting_offline=9, max_wait_s=2.0)
 
 
-def num_let_in(admission: Admission, *, is_live: bool) -> int:
+def num_let_in(admission: AdmissionControl, *, is_live: bool) -> int:
     for num_open in range(1000):
         try:
             admission.check(num_open, 0.0, is_live=is_live)
@@ -31,7 +31,7 @@ def num_let_in(admission: Admission, *, is_live: bool) -> int:
 
 
 def test_before_anything_is_known_only_the_line_is_bounded() -> None:
-    admission = Admission(4, LIMITS)
+    admission = AdmissionControl(4, LIMITS)
     assert num_let_in(admission, is_live=True) == 4 + 3
     assert num_let_in(admission, is_live=False) == 4 + 9
 
@@ -40,7 +40,7 @@ def test_before_anything_is_known_only_the_line_is_bounded() -> None:
 def test_a_listener_waits_for_a_place_that_is_soon_free(
     ends_s: list[float], num_streams: int
 ) -> None:
-    admission = Admission(8, LIMITS)
+    admission = AdmissionControl(8, LIMITS)
     admission.expect(Forecast(num_streams, tuple(sorted(ends_s))))
     for num_ahead in range(3):
         turns, index = divmod(num_ahead, len(ends_s))
@@ -55,7 +55,7 @@ def test_a_listener_waits_for_a_place_that_is_soon_free(
     admission.check(num_streams - 1, 0.0, is_live=True)
 
 
-def refused_for_s(admission: Admission, num_open: int, now_s: float = 0.0) -> float:
+def refused_for_s(admission: AdmissionControl, num_open: int, now_s: float = 0.0) -> float:
     with pytest.raises(OverloadedError) as caught:
         admission.check(num_open, now_s, is_live=True)
     assert caught.value.retry_after_s is not None
@@ -64,7 +64,7 @@ def refused_for_s(admission: Admission, num_open: int, now_s: float = 0.0) -> fl
 
 def test_those_who_are_refused_are_told_different_times() -> None:
     """Or all would come back at once, for one place."""
-    admission = Admission(4, LIMITS)
+    admission = AdmissionControl(4, LIMITS)
     admission.expect(Forecast(4, (5.0, 6.0, 7.0, 8.0)))
     told_s = [refused_for_s(admission, 4) for _ in range(4)]
     assert told_s == pytest.approx([5.0, 6.0, 7.0, 8.0])
@@ -74,34 +74,34 @@ def test_those_who_are_refused_are_told_different_times() -> None:
     assert longest_s <= 8.0 * 3, "callers who do not wait make others wait without end"
 
 
-def stand(admission: Admission, *, num_in_line: int, rate_hz: float, until_s: float) -> None:
+def stand(admission: AdmissionControl, *, num_in_line: int, rate_hz: float, until_s: float) -> None:
     """Look at a line of one length that moves on, in steps of 10 ms."""
     for step in range(round(until_s * 100)):
-        admission.line.num_in_line = num_in_line + round(rate_hz / 100)
-        admission.line.observe(num_in_line, step / 100)
+        admission.queue.num_queued = num_in_line + round(rate_hz / 100)
+        admission.queue.observe(num_in_line, step / 100)
 
 
 def test_a_line_that_stands_is_kept_short_and_one_of_a_burst_is_not() -> None:
-    admission = Admission(64, AdmissionLimits(max_waiting=100, max_wait_s=2.0))
+    admission = AdmissionControl(64, AdmissionLimits(max_waiting=100, max_wait_s=2.0))
     admission.expect(Forecast(64, tuple(0.01 * number for number in range(64)), step_s=0.01))
     stand(admission, num_in_line=20, rate_hz=100, until_s=0.2)
     admission.check(84, 0.2, is_live=True)
     stand(admission, num_in_line=20, rate_hz=100, until_s=3.0)
     assert refused_for_s(admission, 84, 3.0) >= 1.0
     admission.check(84, 3.0, is_live=False)
-    admission.line.num_in_line = 2
+    admission.queue.num_queued = 2
     admission.check(66, 3.0, is_live=True)
     stand(admission, num_in_line=0, rate_hz=0, until_s=8.0)
-    admission.line.num_in_line = 20
+    admission.queue.num_queued = 20
     admission.check(84, 8.0, is_live=True)
 
 
 def test_requests_are_admitted_while_their_streams_fit_in_real_time() -> None:
     """A closed loop has a queue at any size: its streams run faster than they are played."""
-    admission = Admission(1700, AdmissionLimits(max_waiting=256, max_wait_s=2.0))
+    admission = AdmissionControl(1700, AdmissionLimits(max_waiting=256, max_wait_s=2.0))
     admission.expect(Forecast(900, tuple(0.01 * number for number in range(500)), step_s=0.03))
     stand(admission, num_in_line=40, rate_hz=150, until_s=6.0)
-    assert admission.line.stands(6.0)
+    assert admission.queue.is_standing(6.0)
     admission.check(899, 6.0, is_live=True)
     assert refused_for_s(admission, 900, 6.0) >= 1.0
 
@@ -109,16 +109,16 @@ def test_requests_are_admitted_while_their_streams_fit_in_real_time() -> None:
 @pytest.mark.parametrize("is_anybody_left", [False, True])
 def test_a_line_does_not_stand_for_as_long_as_nobody_is_there(is_anybody_left: bool) -> None:
     """An idle engine does not look at its line; those who come next find one that is free."""
-    admission = Admission(64, AdmissionLimits(max_waiting=100, max_wait_s=2.0))
+    admission = AdmissionControl(64, AdmissionLimits(max_waiting=100, max_wait_s=2.0))
     admission.expect(Forecast(64, tuple(0.01 * number for number in range(64)), step_s=0.01))
     stand(admission, num_in_line=20, rate_hz=100, until_s=3.0)
-    admission.line.observe(0, 3.01)  # all but the long ones, who wait for text, go away
-    admission.line.num_in_line = 20
+    admission.queue.observe(0, 3.01)  # all but the long ones, who wait for text, go away
+    admission.queue.num_queued = 20
     assert refused_for_s(admission, 84, 3.02) > 0.0
     if not is_anybody_left:
         admission.expect(Forecast(64))
     admission.check(84, 3600.0, is_live=True)
-    admission.line.observe(20, 3600.0)
+    admission.queue.observe(20, 3600.0)
     admission.check(84, 3600.1, is_live=True)
 
 
@@ -128,14 +128,14 @@ def test_who_goes_away_is_in_the_line_no_more() -> None:
         words = Words(name, (1, 2, 3), 9)
         scheduler.add(EngineRequest(name, strict_prompt(words), is_live=name != "is offline"))
     scheduler.schedule()
-    assert scheduler.admission.line.num_in_line == 2
+    assert scheduler.admission.queue.num_queued == 2
     for name in ("speaks", "waits", "is offline"):
         scheduler.abort(name)
-    assert scheduler.admission.line.num_in_line == 1
+    assert scheduler.admission.queue.num_queued == 1
 
 
 def test_a_line_that_stands_does_not_matter_if_any_wait_is_allowed() -> None:
-    admission = Admission(64, AdmissionLimits(max_waiting=100, max_wait_s=inf))
+    admission = AdmissionControl(64, AdmissionLimits(max_waiting=100, max_wait_s=inf))
     admission.expect(Forecast(64, tuple(0.01 * number for number in range(64))))
     stand(admission, num_in_line=20, rate_hz=0, until_s=3.0)
     admission.check(84, 3.0, is_live=True)
