@@ -5,15 +5,19 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from antiphon.config import Settings
 from tests.chaos.siege import ROOT
 from tests.chaos.watched import MAX_PAUSE_S
 
 MAX_TRIES = 5
+MAX_PRINTED = 3
+
+Attack: TypeAlias = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,15 @@ class Watched:
         found: dict[str, float] = json.loads(self.process.stdout.readline())
         return found
 
-    def pause_of(self, attack: Callable[[], object]) -> float:
+    def long_pauses(self, attacks: Iterable[tuple[str, Attack]]) -> dict[str, float]:
+        """Return the pauses that are too long, by the attacks' names; print the longest."""
+        pauses = {name: self._pause_of(attack) for name, attack in attacks}
+        longest = sorted(pauses, key=lambda name: -pauses[name])[:MAX_PRINTED]
+        told = ", ".join(f"{1000 * pauses[name]:.0f} ms {name}" for name in longest)
+        print(f"\n{len(pauses)} attacks, the longest pauses: {told}")  # noqa: T201
+        return {name: pause_s for name, pause_s in pauses.items() if pause_s >= MAX_PAUSE_S}
+
+    def _pause_of(self, attack: Attack) -> float:
         """Return the longest pause that an attack makes whenever it is made."""
         shortest_s = float("inf")
         for _ in range(MAX_TRIES):

@@ -21,7 +21,7 @@ from tests.api.fuzzing import Operation, operations
 from tests.chaos.largest_bodies import JSON, largest_bodies
 from tests.chaos.long_messages import SCRIPTS
 from tests.chaos.long_texts import NUM_BYTES, ODD_MEMBERS, TEXTS, LongBody, bodies
-from tests.chaos.pauses import Watched, watched
+from tests.chaos.pauses import Attack, Watched, watched
 from tests.chaos.siege import SCALE
 from tests.chaos.watched import MAX_PAUSE_S
 from tests.servers import TOY
@@ -103,69 +103,63 @@ def chosen(operation: Operation) -> list[LongBody]:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 def test_no_body_stops_the_server(server: Watched, operation: Operation) -> None:
     path = operation.path.replace("{voice_id}", "default")
-    paused = {}
-    for body in chosen(operation):
-        pause_s = server.pause_of(partial(post, server, path, body.content()))
-        if pause_s >= MAX_PAUSE_S:
-            paused[body.name] = pause_s
-    assert not paused
+    assert not server.long_pauses(
+        (body.name, partial(post, server, path, body.content())) for body in chosen(operation)
+    )
 
 
 @pytest.mark.parametrize("path", [*FORM_ROUTES, *JSON_ROUTES])
 def test_no_largest_body_stops_the_server(server: Watched, path: str) -> None:
-    paused = {}
-    for name in LONG_MEMBERS:
-        every = [each for each in largest_bodies(name) if each[1] == JSON or path in FORM_ROUTES]
-        num = max(MIN_BODIES // 3, round(SCALE * len(every)))
-        for body, media_type in random.Random(path + name).sample(every, min(num, len(every))):
-            attack = partial(post, server, path, body.content(), media_type)
-            if (pause_s := server.pause_of(attack)) >= MAX_PAUSE_S:
-                paused[name, body.name] = pause_s
-    assert not paused
+    def attacks() -> Generator[tuple[str, Attack], None, None]:
+        for name in LONG_MEMBERS:
+            every = [
+                each for each in largest_bodies(name) if each[1] == JSON or path in FORM_ROUTES
+            ]
+            num = max(MIN_BODIES // 3, round(SCALE * len(every)))
+            for body, media_type in random.Random(path + name).sample(every, min(num, len(every))):
+                attack = partial(post, server, path, body.content(), media_type)
+                yield f"{name}: {body.name}", attack
+
+    assert not server.long_pauses(attacks())
 
 
 @pytest.mark.parametrize(
     ("path", "name"), [(path, name) for path, scripts in SCRIPTS.items() for name in scripts]
 )
 def test_no_message_stops_the_server(server: Watched, path: str, name: str) -> None:
-    paused = {}
-    num_kinds = max(5, round(SCALE * len(TEXTS)))
-    for kind in random.Random(path + name).sample(sorted(TEXTS), num_kinds):
-        for length in LENGTHS:
-            script = SCRIPTS[path][name](TEXTS[kind](length))
-            sent = [json.dumps(message, ensure_ascii=False) for message in script]
-            pause_s = server.pause_of(partial(talk, server, path, sent))
-            if pause_s >= MAX_PAUSE_S:
-                paused[f"{length} bytes of {kind}"] = pause_s
-    assert not paused
+    def attacks() -> Generator[tuple[str, Attack], None, None]:
+        num_kinds = max(5, round(SCALE * len(TEXTS)))
+        for kind in random.Random(path + name).sample(sorted(TEXTS), num_kinds):
+            for length in LENGTHS:
+                script = SCRIPTS[path][name](TEXTS[kind](length))
+                sent = [json.dumps(message, ensure_ascii=False) for message in script]
+                yield f"{length} bytes of {kind}", partial(talk, server, path, sent)
+
+    assert not server.long_pauses(attacks())
 
 
 @pytest.mark.parametrize("path", SCRIPTS)
 def test_no_odd_message_stops_the_server(server: Watched, path: str) -> None:
-    paused = {}
-    for name, member in ODD_MEMBERS.items():
-        message = f'{{"type": "session.config", "text": "a", "odd": {member.decode()}}}'
-        pause_s = server.pause_of(partial(talk, server, path, [message]))
-        if pause_s >= MAX_PAUSE_S:
-            paused[name] = pause_s
-    assert not paused
+    def attacks() -> Generator[tuple[str, Attack], None, None]:
+        for name, member in ODD_MEMBERS.items():
+            message = f'{{"type": "session.config", "text": "a", "odd": {member.decode()}}}'
+            yield name, partial(talk, server, path, [message])
+
+    assert not server.long_pauses(attacks())
 
 
 def test_no_header_or_query_stops_the_server(server: Watched) -> None:
     names = ("Authorization", "Accept", "Cookie", "X-Request-Id", "Prefer", "xi-api-key", "Range")
-    paused = {}
-    for name in names:
-        for piece in ("a", ",", ";q=0.", "a=b; ", "Bearer "):
-            headers = {name: piece * (8_000 // len(piece)) + "a"}
 
-            def ask(headers: dict[str, str] = headers) -> None:
-                for path in ("/v1/models", "/v2/voices?search=" + "%EF%B7%BA" * 900):
-                    httpx.get(server.url + path, headers=headers, timeout=60)
+    def ask(headers: dict[str, str]) -> None:
+        for path in ("/v1/models", "/v2/voices?search=" + "%EF%B7%BA" * 900):
+            httpx.get(server.url + path, headers=headers, timeout=60)
 
-            pause_s = server.pause_of(ask)
-            if pause_s >= MAX_PAUSE_S:
-                paused[name, piece] = pause_s
-    assert not paused
+    assert not server.long_pauses(
+        (f"{name}: {piece}", partial(ask, {name: piece * (8_000 // len(piece)) + "a"}))
+        for name in names
+        for piece in ("a", ",", ";q=0.", "a=b; ", "Bearer ")
+    )
 
 
 def test_a_pause_is_noticed(server: Watched) -> None:
