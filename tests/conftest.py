@@ -41,6 +41,7 @@ vars(httpx_transports)["create_ssl_context"] = cache(create_ssl_context)
 
 
 LONGEST_FIRST = (
+    "tests/chaos/test_pauses",
     "tests/nn/kernels/test_full_size",
     "tests/families/",
     "tests/fabric/",

@@ -115,6 +115,7 @@ def start_server(
     loop: str = "auto",
     http: str = "auto",
     send_buffer_bytes: int | None = None,
+    keep_alive_s: int = 5,
     on_app: Callable[[FastAPI], None] | None = None,
 ) -> Generator[RunningServer, None, None]:
     """Serve until the block ends; the model is loaded when the block begins.
@@ -124,6 +125,7 @@ def start_server(
         loop: ``"asyncio"``, ``"uvloop"`` or ``"auto"``.
         http: uvicorn's HTTP implementation.
         send_buffer_bytes: how much the kernel may hold of what a client has not read.
+        keep_alive_s: how long a connection may be silent between two requests.
         on_app: is given the app before it starts.
     """
     if NUM_FRONT_ENDS:
@@ -142,6 +144,7 @@ def start_server(
             loop=loop,
             log_config=None,
             timeout_graceful_shutdown=1,
+            timeout_keep_alive=keep_alive_s,
             **uvicorn_options(settings.limits, app.state.guards.metrics, http=http),
         )
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from antiphon.bench import family_check
 from antiphon.bench.family_check import ENDS, check_in_process
 from antiphon.bench.family_reference import ExpectedOutput, read_reference
 from antiphon.bench.family_subject import FamilyCheckPlan, Finding
@@ -28,15 +29,20 @@ PLAN = FamilyCheckPlan(model=ModelSettings(source="toy", device="cpu", max_slots
 TEXT = "Hello."
 
 
-def findings(reference: ExpectedOutput | None = None) -> dict[str, Finding]:
+def findings(*checks: str, reference: ExpectedOutput | None = None) -> dict[str, Finding]:
+    """Return what the checks find that always run, and those of these names."""
     found: list[Finding] = []
-    asyncio.run(check_in_process(PLAN, found.append, reference))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            family_check, "_CHECKS", {name: family_check._CHECKS[name] for name in checks}
+        )
+        asyncio.run(check_in_process(PLAN, found.append, reference))
     return {each.check: each for each in found}
 
 
-def failures(reference: ExpectedOutput | None = None) -> dict[str, str]:
-    """Return the detail of each check that fails."""
-    found = findings(reference).values()
+def failures(*checks: str, reference: ExpectedOutput | None = None) -> dict[str, str]:
+    """Return the detail of each check that fails; arguments as of `findings`."""
+    found = findings(*checks, reference=reference).values()
     return {each.check: each.detail for each in found if not each.is_met and not each.is_speed}
 
 
@@ -84,7 +90,7 @@ def reference(tmp_path: Path) -> ExpectedOutput:
 
 
 def test_a_family_equals_its_reference(reference: ExpectedOutput) -> None:
-    found = findings(reference)["equals the reference"]
+    found = findings(reference=reference)["equals the reference"]
     assert found.is_met
     assert found.detail.startswith("12 frames are equal; 11520 samples differ by at most 0.0")
 
@@ -97,7 +103,7 @@ def test_a_lost_last_frame(reference: ExpectedOutput, monkeypatch: pytest.Monkey
         return None if state.num_frames == 2 * len(state.letters) else frame
 
     monkeypatch.setattr(ToyRunner, "next_frame", hasty)
-    detail = failures(reference)["equals the reference"]
+    detail = failures(reference=reference)["equals the reference"]
     assert "11 frames, the reference has 12" in detail
     assert "10560 samples, the reference has 11520" in detail
 
@@ -109,7 +115,7 @@ def test_other_output_than_the_reference(name: str, reference: ExpectedOutput) -
     changed: dict[str, Any] = {name: expected.copy()}
     changed[name][5] += 0.01
     other = replace(reference, **changed)
-    assert "differ" in failures(other)["equals the reference"]
+    assert "differ" in failures(reference=other)["equals the reference"]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +167,7 @@ def test_memory_that_is_never_freed(kind: str, monkeypatch: pytest.MonkeyPatch) 
         return start(self, prompt, frames)
 
     monkeypatch.setattr(ToyRunner, "start", leaking)
-    assert "of resident memory" in (detail := failures()["memory"])
+    assert "of resident memory" in (detail := failures("memory")["memory"])
     assert ("of tensors" in detail) is (kind == "tensor")
     assert ("of Python memory" in detail) is (kind != "tensor")
 
@@ -174,7 +180,7 @@ def test_slots_that_are_never_released(monkeypatch: pytest.MonkeyPatch) -> None:
         return launch(self, plan)
 
     monkeypatch.setattr(ToyRunner, "launch", keeping)
-    assert failures()["memory"].endswith("leaves behind: 1 x Letters, 1 x _State")
+    assert failures("memory")["memory"].endswith("leaves behind: 1 x Letters, 1 x _State")
 
 
 @pytest.mark.parametrize("ignored", ["all", "last"])
@@ -188,7 +194,7 @@ def test_resumption_that_ignores_frames(ignored: str, monkeypatch: pytest.Monkey
         return state
 
     monkeypatch.setattr(ToyRunner, "start", forgetful)
-    assert "frames: " in failures()["resuming"]
+    assert "frames: " in failures("resuming")["resuming"]
 
 
 MORE_READS = ("tolist", "cpu", "__bool__", "__float__", "to", "nonzero")
@@ -214,7 +220,7 @@ def test_values_that_are_read_in_a_step(read: str, monkeypatch: pytest.MonkeyPat
         return step(self, state)
 
     monkeypatch.setattr(ToyRunner, "next_frame", reading)
-    detail = failures()["no reads in a step"]
+    detail = failures("no reads in a step")["no reads in a step"]
     assert "() at test_family_faults.py:" in detail
     assert "(reading)" in detail
 
@@ -227,7 +233,9 @@ def test_values_that_a_codec_reads_in_a_step(monkeypatch: pytest.MonkeyPatch) ->
         return decode(self, frames, state, slot)
 
     monkeypatch.setattr(ToneCodec, "decode_row", reading)
-    assert ".item() at test_family_faults.py:" in failures()["no reads in a step"]
+    assert (
+        ".item() at test_family_faults.py:" in failures("no reads in a step")["no reads in a step"]
+    )
 
 
 def test_computing_in_a_step_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +247,7 @@ def test_computing_in_a_step_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None
         return None if (frame := step(self, state)) is None else frame + value.numpy()
 
     monkeypatch.setattr(ToyRunner, "next_frame", computing)
-    found = findings()["no reads in a step"]
+    found = findings("no reads in a step")["no reads in a step"]
     assert found.is_met
     assert "launches" in found.detail
 
@@ -259,7 +267,7 @@ def test_speech_that_never_ends(limit: int | None, monkeypatch: pytest.MonkeyPat
     task = family("toy").tasks["speech"]
     object.__setattr__(task, "sampling", Sampling(temperature=0.5, max_frames=limit))
     try:
-        found = failures()
+        found = failures(*family_check._CHECKS)
     finally:
         object.__setattr__(task, "sampling", Sampling(temperature=0.5, max_frames=2000))
     assert [*found] == [ENDS]

@@ -211,7 +211,7 @@ def test_a_kept_connection_goes_on_after_a_body_that_was_not_wanted(
 
 def test_a_kept_connection_is_not_told_that_its_headers_are_late() -> None:
     settings = Settings(model=TOY.model, limits=LimitSettings(header_timeout_s=0.2))
-    with start_server(settings) as server, raw.dialled(server) as connection:
+    with start_server(settings, keep_alive_s=1) as server, raw.dialled(server) as connection:
         connection.sendall(b"GET /v1/test HTTP/1.1\r\nHost: a\r\n\r\n")
         assert raw.rest(connection).count(b"HTTP/1.1") == 1, "it is closed without a word"
         # As soon as it is spoken on, it is waited for no longer than any other.
