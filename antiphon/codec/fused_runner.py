@@ -62,7 +62,7 @@ class FusedRunner:
 
     Attributes:
         num_slots: requests that can run at once.
-        row_buckets: of the model's steps.
+        row_buckets: Row counts of the model's steps.
     """
 
     def __init__(self, runner: FrameSource, decoder: StreamingDecoder) -> None:

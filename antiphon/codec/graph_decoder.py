@@ -46,7 +46,7 @@ class SlotDecoder(Protocol):
     def decode(
         self, codes: Tensor, table: Tensor, state: DoubleBufferedState, max_row_frames: int
     ) -> Tensor:
-        """Decode ``codes``, int64 ``[n, num_quantizers]``, of the slots that ``table`` says.
+        """Decode ``codes``, int64 ``[n, num_quantizers]``, of the slots in ``table``.
 
         Returns:
             float32 ``[n, samples_per_frame]``.
@@ -60,12 +60,12 @@ class GraphState:
 
     Attributes:
         streams: one row each, and a last one for padding.
-        graphs: by number of frames.
+        graphs: CUDA graphs by number of frames.
         sizes: these numbers, ascending.
-        table: whose the frames of a pass are, see `antiphon.nn.codec_layers.frame_table`.
-        places: after it in one tensor, where the frames of a pass are, int32 ``[n]``.
-        staging: of this tensor.
-        codes: of a pass, int64 ``[n, num_quantizers]``, as many as the largest has.
+        table: Owners of the frames of a pass, see `antiphon.nn.codec_layers.frame_table`.
+        places: Positions of the frames of a pass, after the table in one tensor, int32 ``[n]``.
+        staging: Pinned copy of this tensor.
+        codes: Codes of a pass, int64 ``[n, num_quantizers]``, with the rows of the largest.
         primed: states after priming, by the frames, most recently used last.
     """
 
@@ -89,7 +89,7 @@ class PendingChunks:
     """A `antiphon.codec.protocol.PendingAudio`: copies to the host under way.
 
     Attributes:
-        downloads: of each pass, its rows' slots and numbers of frames, and their samples.
+        downloads: Slots, numbers of frames and samples of each pass.
     """
 
     downloads: tuple[tuple[Sequence[tuple[int, int]], Download], ...]

@@ -48,7 +48,7 @@ class GroupedState:
     """The streams of all slots.
 
     Attributes:
-        state: of each, after its last whole group.
+        state: State of each slot after its last whole group.
         partial: the frames of the group after that, as far as they have been decoded, by slot.
             A slot whose first group is still to come is not in it.
     """

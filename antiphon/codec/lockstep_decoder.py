@@ -2,7 +2,7 @@
 
 Every frame is decoded by a pass of the same length, so that it does not matter how frames are
 grouped. On the host a pass has one row, and is exact; on a GPU it has as many as there are, rounded
-up to the sizes of CUDA graphs, and a row differs by its company by rounding at most.
+up to the sizes of CUDA graphs, and a row differs by rounding at most from one batch to another.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class FrameNetwork(Protocol):
 
         Args:
             frames: int64 ``[num_rows, frame_size]``.
-            rows: as many.
+            rows: Rows of the same number.
 
         Returns:
             float32 ``[num_rows, samples_per_frame]``.
@@ -54,10 +54,10 @@ class LockstepState:
 
     Attributes:
         streams: one row each, and a last one for padding.
-        graphs: by number of rows.
+        graphs: CUDA graphs by number of rows.
         sizes: these numbers, ascending.
         index: rows of a pass, int64, as many as the largest has.
-        frames: of a pass, int64 ``[n, frame_size]``.
+        frames: Frames of a pass, int64 ``[n, frame_size]``.
     """
 
     streams: DecoderState
@@ -119,9 +119,9 @@ class LockstepDecoder:
         Args:
             network: loaded.
             frame_size: numbers of a frame.
-            sample_rate_hz: of the audio.
-            samples_per_frame: that a frame becomes.
-            uses_graphs: on a GPU.
+            sample_rate_hz: Sample rate of the audio.
+            samples_per_frame: Samples of a frame.
+            uses_graphs: Whether passes are CUDA graphs on a GPU.
             progress: called for every captured graph.
         """
         self._network = network

@@ -1,4 +1,4 @@
-"""What the pipeline asks of a codec: decode each frame once, carry the state, and be exact."""
+"""Codec contract: each frame is decoded once, state is carried, samples are exact."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -99,7 +99,7 @@ class StreamingDecoder(Protocol):
         """Begin to decode chunks, at most one a slot, and advance their rows.
 
         Args:
-            chunks: which frames; some may not have been made, their audio means nothing.
+            chunks: Chunks to decode; frames that do not exist yet give undefined audio.
             frame_store: ``[num_slots or more, num_kept, ...]``, where frame ``k`` of a slot is at
                 ``k % num_kept``. A NumPy array is read before this returns; one on the device by
                 work that is put on the current stream.

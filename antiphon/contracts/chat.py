@@ -1,4 +1,4 @@
-"""What a family declares and implements of tasks that write, without torch."""
+"""Declarations and protocols of tasks that write text, without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ NEUTRAL_SAMPLING = ChatSampling(
 )
 """The model's own distribution, every field set."""
 CHAT_VOICE = "chat_voice"
-"""The task of a model that says with its own voice what it writes in the task of chats."""
+"""Task of a model that speaks its own chat answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ class ChatCapabilities(Capabilities):
 
     Attributes:
         sampling: defaults of the checkpoint, every field set.
-        max_positions: of prompt and answer together.
+        max_positions: Positions of prompt and answer together.
         vocab_size: ids of tokens are below it.
-        logprobs: whether it tells logarithms of probabilities.
+        logprobs: Whether it returns log probabilities.
         thinks: whether an answer may begin with thoughts, between ``<think>`` and ``</think>``.
         eos_ids: tokens that end an answer, as far as they are known before.
     """
@@ -65,10 +65,10 @@ class Detokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerVoiceRequest:
-    """An answer that is said while it is written.
+    """A request to speak an answer while it is written.
 
     Attributes:
-        states: that the writing model tells of its prompt.
+        states: Hidden states of the prompt, exported by the language model.
         voice: id of one of the model's own.
     """
 
@@ -78,10 +78,10 @@ class AnswerVoiceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerVoiceCapabilities(Capabilities):
-    """How a loaded model can say its answers.
+    """Capabilities of a loaded model that speaks its own answers.
 
     Attributes:
-        sample_rate_hz: of the audio.
+        sample_rate_hz: Sample rate of the audio.
         voices: never empty; the first one is the default.
         instructions: the system prompt after which the model was trained to speak; "": any.
     """
@@ -93,7 +93,7 @@ class AnswerVoiceCapabilities(Capabilities):
 
 
 class AnswerVoicePrompter(Protocol):
-    """Turns what a writing model tells of its states into prompts and pieces of its voice; pure."""
+    """Turns a language model's hidden states into prompts and pieces of its voice; pure."""
 
     @property
     def capabilities(self) -> AnswerVoiceCapabilities:
@@ -108,8 +108,8 @@ class AnswerVoicePrompter(Protocol):
         """Return what more of the answer means to the voice; ``None``: the answer is complete.
 
         Args:
-            states: told of the answer, in order.
-            num_before: positions of it that were told before.
+            states: Hidden states of the answer, in order.
+            num_before: Number of its positions that came before.
         """
         ...
 
@@ -152,9 +152,9 @@ def answer_limit(request: ChatRequest, num_tokens: int, max_positions: int) -> i
     """Return how many tokens an answer may have: what is asked for, or what there is room for.
 
     Args:
-        request: with the limit, if it has one.
-        num_tokens: of its prompt.
-        max_positions: of prompt and answer together.
+        request: Request, with its limit if it has one.
+        num_tokens: Tokens of its prompt.
+        max_positions: Positions of prompt and answer together.
 
     Raises:
         InvalidRequestError: they do not fit.

@@ -27,7 +27,7 @@ class ChatSampling:
         temperature: 0 takes the most likely token.
         top_k: 0: all tokens.
         presence_penalty: taken off the logit of each token that the answer has already.
-        frequency_penalty: likewise, as often as it has it.
+        frequency_penalty: The same, multiplied by the number of occurrences.
         repetition_penalty: divides positive logits of tokens of prompt and answer, and multiplies
             negative ones.
         logit_bias: added to the logits of tokens, by id.
@@ -55,16 +55,16 @@ class ChatRequest:
     Attributes:
         messages: the conversation; the last one is to be answered.
         model: a served model's name; ``None`` is the default one.
-        max_tokens: of the answer; ``None``: as many as the context has room for.
+        max_tokens: Limit of the answer; ``None``: the room that the context has.
         stop: texts before which the answer ends; they are not part of it.
         seed: makes the answer repeatable; ``None`` draws one.
         sampling: overrides of the checkpoint's defaults.
-        num_logprobs: of the likeliest tokens told beside each token, 0 to 20; ``None``: no
+        num_logprobs: Likeliest tokens returned beside each token, 0 to 20; ``None``: no
             logarithms of probabilities at all.
-        template_kwargs: of the checkpoint's chat template: texts, numbers, truths or ``None``.
+        template_kwargs: Variables of the chat template: text, number, truth or ``None``.
         ignores_eos: whether no token that ends the answer is drawn.
-        is_live: whether somebody waits for it; otherwise its priority is offline.
-        is_spoken: whether the model tells its states too, from which its own voice is made.
+        is_live: Whether a client waits for it; otherwise its priority is offline.
+        is_spoken: Whether the model exports its hidden states, from which its own voice is made.
         id: names the request in logs, metrics and the engine.
     """
 
@@ -104,10 +104,10 @@ class TextDelta:
     """A part of an answer: all deltas joined are the whole, and none ends within a character.
 
     Attributes:
-        text: not empty, but where only ``logprobs`` or thoughts are told.
-        num_tokens: that it was made of.
-        logprobs: of these tokens, if they were asked for.
-        reasoning: what the model thinks before it answers.
+        text: New text, not empty unless only ``logprobs`` or thoughts are returned.
+        num_tokens: Number of its tokens.
+        logprobs: Log probabilities of these tokens, if they were requested.
+        reasoning: Thoughts of the model before its answer.
     """
 
     text: str
@@ -126,11 +126,11 @@ class ChatAnswer:
     """A whole answer.
 
     Attributes:
-        text: of the new message.
+        text: Text of the new message.
         finish_reason: "stop", or "length" at the limit of tokens.
         usage: tokens read and written.
-        logprobs: of its tokens, if they were asked for.
-        reasoning: what the model thought before it.
+        logprobs: Log probabilities of its tokens, if they were requested.
+        reasoning: Thoughts of the model before its answer.
     """
 
     text: str

@@ -21,7 +21,7 @@ class ConfigSection:
     Keys that are not read are ignored: published files carry many that have no effect.
 
     Attributes:
-        file: where it was read.
+        file: Path of the file.
         prefix: dotted path of this object inside the file, ``""`` at the top.
         values: the object.
     """
@@ -64,8 +64,8 @@ class ConfigSection:
 
         Args:
             kind: the dataclass; a field's default is that of a missing key.
-            keys: of fields whose keys have other names.
-            defaults: of missing keys, before those of the fields.
+            keys: Keys of fields that have other names in the file.
+            defaults: Values of missing keys, before those of the fields.
             given: values of fields that are not read.
         """
         types = get_type_hints(kind)

@@ -45,13 +45,13 @@ class AdmissionLimits:
 
         Args:
             num_ahead: requests of its priority that wait already.
-            wait_s: that is predicted.
+            wait_s: Predicted wait in seconds.
             is_live: its priority.
             num_streams: capacity in live streams, see `is_met`.
-            message: of the refusal.
+            message: Message of the refusal.
 
         Raises:
-            OverloadedError: it would have to wait for too long; says when to retry.
+            OverloadedError: it would have to wait for too long; has the time to retry.
         """
         if not self.is_met(num_ahead, wait_s, is_live=is_live, num_streams=num_streams):
             raise OverloadedError(message, retry_after_s=self.retry_after_s(wait_s))
@@ -105,17 +105,17 @@ class PlaybackPolicy:
     Attributes:
         start: duration of a first chunk, in steps of the longer kind; of a first sound that is
             followed by chunks of several frames, besides the steps that make them.
-        growth: how much faster than played a larger chunk must be made.
+        growth: Ratio of playback speed to decoding speed that a larger chunk must reach.
         margin_s: slack below which a stream is in danger.
         comfort_s: slack above which a stream can wait.
-        spacing: how many times as large as the one before a chunk may be.
+        spacing: Largest ratio of a chunk's size to that of the one before.
         spread: frames that a step decodes, in proportion to those it makes; the last chunk may
             exceed it.
-        least: that a step may decode however few it makes, in times that a frame alone takes.
-        idle_s: likewise if it makes none, in seconds.
+        least: Codec time that a step may always use, in times of a single frame.
+        idle_s: Codec time of a step that makes no frame, in seconds.
         worth: share of the codec's time that leaving chunks to the next step must save.
-        first_frames: of a first chunk, unless its request says otherwise.
-        largest_frames: of any chunk, though not below the codec's smallest; ``None``: no limit.
+        first_frames: Frames of a first chunk, unless its request has its own.
+        largest_frames: Largest chunk, though not below the codec's smallest; ``None``: no limit.
     """
 
     start: float = 1.75

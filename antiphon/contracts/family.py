@@ -1,4 +1,4 @@
-"""What a family declares, as data: what it can do, which stages it has and where their code is."""
+"""Declarations of a family, as data: tasks, capabilities, stages, and references to its code."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -58,14 +58,14 @@ class LoadContext:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``.
         dtype: ``"auto"``, ``"bfloat16"`` or ``"float32"``.
         max_slots: requests that one stage works on at the same time.
-        cache_bytes: for keys, values and the like of requests; ``None``: the family decides.
+        cache_bytes: Memory for keys, values and the like of requests; ``None``: the family decides.
         memory_utilization: share of a GPU's memory that may be in use once all is loaded; the cache
             takes what is left of it. ``None``: the cache has its usual size.
-        memory_fraction: of a GPU's memory that this process may use there; ``None``: all.
-        is_deterministic: whether a request's numbers must not depend on its company at all.
+        memory_fraction: Share of a GPU's memory that this process may use; ``None``: all.
+        is_deterministic: Whether a request's numbers must not depend on its batch.
         admission: limits of the requests that a stage admits; ``None``: the defaults.
         playback: sizes of the codec's chunks; ``None``: the defaults.
-        diffusion: how models that denoise are run.
+        diffusion: Settings of models that denoise.
         trusts_remote_code: whether Python code that a checkpoint brings may be run.
         tasks: names of those that are served; none: all that the checkpoint has what they need for.
         progress: called with the progress of loading; ``None``: not reported.
@@ -119,8 +119,8 @@ class SpeechCapabilities(Capabilities):
     """What a loaded model can do in the task of speech.
 
     Attributes:
-        sample_rate_hz: of the audio it makes.
-        channels: of the audio, 1 or 2; with 2, samples have the shape ``[num_samples, 2]``.
+        sample_rate_hz: Sample rate of the audio.
+        channels: Number of channels, 1 or 2; with 2, samples have the shape ``[num_samples, 2]``.
         voices: never empty; the first one is the default.
         languages: accepted values of ``language`` (lower case); empty if it cannot be chosen.
         instructions: whether ``instructions`` changes the voice.
@@ -159,7 +159,7 @@ class SpeechCapabilities(Capabilities):
             raise ValueError("speech has 1 or 2 channels: MP3 and others have no more")
 
     def brings_voice(self, request: SpeechRequest) -> bool:
-        """Whether a request says who speaks by other means than a name."""
+        """Whether a request chooses its voice by other means than a name."""
         said = {"instructions": request.instructions, **request.options}
         return any(said.get(name) is not None for name in self.voice_fields)
 
@@ -170,9 +170,9 @@ class StageSpec:
 
     Attributes:
         name: unique in its pipeline.
-        kind: what drives it.
-        consumes: what flows in: of a first stage, what its prompts are made of.
-        produces: what flows out.
+        kind: Kind of driver.
+        consumes: Items that flow in: of a first stage, the content of its prompts.
+        produces: Items that flow out.
         factory: takes a `LoadContext` and returns what the driver of its kind is given.
         max_concurrency: requests that it can work on at once; ``None``: as many as the context
             has slots.
@@ -251,7 +251,7 @@ class Extra:
     """Packages that a family needs beyond those that always come.
 
     Attributes:
-        name: as in ``pip install '.[NAME]'``.
+        name: Name of the extra, as in ``pip install '.[NAME]'``.
         packages: ``(module, what people call it)``, the most telling one first.
     """
 
@@ -289,13 +289,13 @@ class Measuring:
     """What measurements of speed need of a family.
 
     Attributes:
-        task: that is measured.
+        task: Task that is measured.
         make_endless: takes the directory of a checkpoint of random weights, and changes it so that
             speech ends by its limit of frames only; ``None``: requests can ask for that.
         frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order;
             ``None``: what bounds it is not measured.
-        frames_per_token: that a prompter allows for a token of text at least.
-        dtype: of the weights of a full-size checkpoint of random weights.
+        frames_per_token: Frames that a prompter allows for a token of text at least.
+        dtype: Type of the weights of a full-size checkpoint of random weights.
         is_usual: whether this family is measured where none is named; of one family of a task.
     """
 
@@ -312,7 +312,7 @@ class Family:
     """All that the rest of the system knows of one kind of model.
 
     Attributes:
-        name: as in the registry.
+        name: Name in the registry.
         title: one line for people.
         architectures: values of ``architectures`` in a config.json, else of ``model_type``, else of
             ``architecture``.
@@ -320,16 +320,16 @@ class Family:
         files: patterns of what it needs from the hub, beside JSON, text and safetensors.
         layout: patterns of files by which a checkpoint without config.json is known, all of them.
         needs_checkpoint: whether a path must be given, or the weights come with a package.
-        tasks: by name, such as ``"speech"``.
+        tasks: Tasks by name, such as ``"speech"``.
         extra: packages to be installed before it can be served.
         inspector: takes a checkpoint's directory, returns an `Inspection` (see
             `antiphon.contracts.inspection`); reads no tensor.
-        footprint: likewise, a `Footprint`.
+        footprint: Reference to a function of the same arguments that returns a `Footprint`.
         checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
             ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
             which is called with the bytes written so far and the bytes in all.
-        accelerations: what it can do of the settings for models that denoise.
-        measuring: what measurements of speed need, with its ``checkpoint_maker``;
+        accelerations: Supported settings of models that denoise.
+        measuring: Requirements of speed measurements, with its ``checkpoint_maker``;
             ``None`` for other families.
     """
 

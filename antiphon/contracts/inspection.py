@@ -1,4 +1,4 @@
-"""What is found of a checkpoint without loading it, as data."""
+"""Findings about a checkpoint that is not loaded, as data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,18 +41,18 @@ class Footprint:
     """What speech takes of a GPU, found without loading the checkpoint.
 
     Attributes:
-        weight_bytes: that stay there.
-        read_bytes: of weights that a step reads in order to make a frame in every stream.
+        weight_bytes: Bytes of weights that stay there.
+        read_bytes: Bytes of weights that a step reads to make a frame in every stream.
         stream_flop: additions and multiplications of the model for one stream's frame.
-        decoder_flop: likewise, of the decoder.
-        position_bytes: of keys and values that a position takes, of a prompt or a frame.
-        slot_bytes: that the decoder keeps of a stream.
+        decoder_flop: The same of the decoder.
+        position_bytes: Bytes of keys and values of a position, of a prompt or a frame.
+        slot_bytes: Bytes of decoder state per stream.
         num_launches: kernels that a step of few streams launches, one after the other.
-        num_resident: of these, what one program does that stays on the device, where there is one.
-        resident_streams: for at most so many streams.
-        frames_per_s: of audio.
-        prompt_positions: of a usual prompt.
-        measured_ms: of a frame, by the name of a card and the number of streams.
+        num_resident: Number of these that one resident program replaces, where there is one.
+        resident_streams: Largest number of streams of that program.
+        frames_per_s: Frames per second of audio.
+        prompt_positions: Positions of a usual prompt.
+        measured_ms: Measured times of a frame, by the name of a card and the number of streams.
     """
 
     weight_bytes: int

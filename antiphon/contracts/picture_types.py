@@ -16,12 +16,12 @@ class DiffusionParameters:
     """How a denoising stage works on a request. ``None`` means the family's default.
 
     Attributes:
-        num_inference_steps: of denoising.
-        guidance_scale: how closely it follows the prompt; of a distilled model, one of its inputs.
-        true_cfg_scale: of classifier-free guidance, where ``guidance_scale`` is such an input.
-        guidance_scale_2: of the second expert, for low noise.
-        boundary_ratio: where the second expert takes over, as a share of the schedule.
-        flow_shift: of the flow-matching schedule.
+        num_inference_steps: Denoising steps.
+        guidance_scale: Adherence to the prompt; of a distilled model, one of its inputs.
+        true_cfg_scale: Classifier-free guidance, where ``guidance_scale`` is such an input.
+        guidance_scale_2: Guidance of the second expert, for low noise.
+        boundary_ratio: Share of the schedule at which the second expert takes over.
+        flow_shift: Shift of the flow-matching schedule.
     """
 
     num_inference_steps: int | None = None
@@ -42,18 +42,18 @@ class ImageRequest:
     """One image to be drawn.
 
     Attributes:
-        prompt: what it shows.
+        prompt: Description of the image.
         seed: makes the image repeatable; ``None`` draws one.
-        negative_prompt: what it shall not show.
+        negative_prompt: Description of what to avoid.
         model: a served model's name; ``None`` is the default model.
-        width: in pixels; ``None`` is the model's default.
-        height: likewise.
-        images: to be edited, each ``[height, width, 3 or 4]`` of uint8; empty: it is made anew.
+        width: Width in pixels; ``None`` is the model's default.
+        height: Height in pixels; ``None`` is the model's default.
+        images: Images to edit, each ``[height, width, 3 or 4]`` of uint8; empty: it is made anew.
         mask: ``[height, width]`` of the first image, 255 where it may change; ``None``: anywhere.
         num_previews: images to be shown while it forms, evenly over the steps.
-        parameters: of denoising.
+        parameters: Denoising parameters.
         options: family-only fields, validated by the family's options model.
-        is_live: whether somebody waits for it; otherwise its priority is offline.
+        is_live: Whether a client waits for it; otherwise its priority is offline.
         id: names the request in logs, metrics and the engine.
     """
 
@@ -77,18 +77,18 @@ class VideoRequest:
     """One video to be made.
 
     Attributes:
-        prompt: what it shows.
+        prompt: Description of the video.
         seed: makes the video repeatable; ``None`` draws one.
-        negative_prompt: what it shall not show.
+        negative_prompt: Description of what to avoid.
         model: a served model's name; ``None`` is the default model.
-        width: in pixels; ``None`` is the model's default.
-        height: likewise.
+        width: Width in pixels; ``None`` is the model's default.
+        height: Height in pixels; ``None`` is the model's default.
         num_frames: ``None`` is the model's default.
         fps: frames a second at which it is played.
         image: the first frame, ``[height, width, 3]`` of uint8; ``None``: from the prompt alone.
-        parameters: of denoising.
+        parameters: Denoising parameters.
         options: family-only fields, validated by the family's options model.
-        is_live: whether somebody waits for it; otherwise its priority is offline.
+        is_live: Whether a client waits for it; otherwise its priority is offline.
         id: names the request in logs, metrics and the engine.
     """
 
@@ -113,7 +113,7 @@ class Progress:
 
     Attributes:
         step: steps that are done, 1 to ``num_steps``; it grows, and a slow reader may miss some.
-        num_steps: of this request.
+        num_steps: Steps of this request.
     """
 
     step: int
@@ -126,7 +126,7 @@ class Image:
 
     Attributes:
         pixels: shape ``[height, width, channels]``; of 1, 3 or 4 channels.
-        preview_index: of the image as it forms, from 0; ``None``: it is the final one.
+        preview_index: Index of a preview, from 0; ``None``: it is the final image.
     """
 
     pixels: "NDArray[np.uint8]"

@@ -1,4 +1,4 @@
-"""What a family declares of tasks that draw, as data."""
+"""Declarations of tasks that draw, as data."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ class PictureCapabilities(Capabilities):
         parameters: defaults of denoising, every field set that the family uses; a request that
             sets another field is refused.
         size_multiple: width and height must be multiples of it, in pixels.
-        default_size: ``(width, height)`` unless the request says one.
-        max_prompt_tokens: of a prompt; longer ones are refused. ``None``: any length.
-        negative_prompts: whether a request may say what is not to be shown.
-        min_steps: of denoising, that the family's schedule needs.
+        default_size: ``(width, height)`` unless the request has its own.
+        max_prompt_tokens: Tokens of a prompt; longer ones are refused. ``None``: any length.
+        negative_prompts: Whether a request may have a negative prompt.
+        min_steps: Fewest denoising steps of the family's schedule.
     """
 
     parameters: DiffusionParameters
@@ -33,9 +33,9 @@ class ImageCapabilities(PictureCapabilities):
     """What a loaded model can do in the task of images.
 
     Attributes:
-        max_images: that a request may bring to be edited; 0: it cannot edit.
+        max_images: Images that a request may bring to be edited; 0: it cannot edit.
         needs_image: whether it can only edit.
-        masks: whether a mask may say what changes.
+        masks: Whether a mask may mark the region that changes.
         alpha: whether its images may be transparent.
     """
 
@@ -51,7 +51,7 @@ class VideoCapabilities(PictureCapabilities):
     """What a loaded model can do in the task of videos.
 
     Attributes:
-        default_num_frames: unless the request says them.
+        default_num_frames: Number of frames unless the request has its own.
         frame_multiple: ``num_frames`` is a multiple of it, plus 1.
         takes_image: whether a request may bring the first frame.
         needs_image: whether it must.

@@ -1,4 +1,4 @@
-"""What is kept of a voice to be cloned: not the recording, but what a family made of it.
+"""A prepared voice for cloning: not the recording, but the arrays that a family made of it.
 
 Only files need ``safetensors``, which comes with the families that clone voices.
 """
@@ -26,7 +26,7 @@ _ARRAYS = ("speaker_embedding", "ref_codes", "ref_features")
 
 
 class _Metadata(BaseModel):
-    """What a file says besides its arrays."""
+    """Metadata of a file beside its arrays."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -41,10 +41,10 @@ class PreparedVoice:
     """A voice, ready to be part of prompts. Arrays are copied and cannot be written to.
 
     Attributes:
-        name: what users call it.
-        family: who made the arrays; they mean nothing to any other.
-        ref_text: what is said in the recording, for families that continue it.
-        speaker_embedding: how the speaker sounds, shape ``[D]``.
+        name: Name for users.
+        family: Family that made the arrays; no other can use them.
+        ref_text: Transcript of the recording, for families that continue it.
+        speaker_embedding: Speaker vector, shape ``[D]``.
         ref_codes: the recording as codes, shape ``[frames, Q]``.
         ref_features: the recording as features that are no codes, shape ``[frames, D]``.
     """
@@ -79,7 +79,7 @@ class PreparedVoice:
 
     @cached_property
     def content_hash(self) -> str:
-        """A hash of all that can be heard, so of everything but the name."""
+        """A hash of everything but the name."""
         digest = hashlib.sha256()
         for part in (self.family, self.ref_text):
             encoded = (part or "").encode()

@@ -1,4 +1,4 @@
-"""What a family implements: a prompter always, a generator if it owns its loop.
+"""Protocols that a family implements: a prompter always, a generator if it owns its loop.
 
 The other kinds of stage are protocols owned by their users: `antiphon.engine.runner.Runner`,
 `antiphon.codec.protocol.StreamingDecoder` and `antiphon.diffusion.protocol.Denoiser`.
@@ -23,22 +23,22 @@ class Prompt:
     Attributes:
         data: the family's own form of it, opaque to all else.
         num_tokens: text units that the model reads, for usage.
-        seed: of all random numbers of this segment.
+        seed: Seed of all random numbers of this segment.
         sampling: complete, defaults filled in.
         num_frames_allowed: frames that may be made before more text must arrive (see `Piece`);
             ``None`` if the text is complete.
         context_frames: frames that the decoder is primed with before the first new one, whose
             audio is dropped, shape ``[num_frames, ...]``; ``None`` for none.
-        conditioning: what the decoder is conditioned on in this request, such as an array or a
+        conditioning: Conditioning of the decoder in this request, such as an array or a
             mapping of arrays, in a form that the decoder and its family agree on.
         first_chunk_frames: frames in the first chunk of audio; ``None`` leaves it to the decoder.
-        num_positions: that are read before the first frame, if keys and values are paged.
+        num_positions: Positions read before the first frame, if keys and values are paged.
         is_decoded: whether a codec that shares the model's engine decodes the frames; if not, they
             are handed over as they are, as text is.
-        position_keys: a 64-bit number for each of these positions that says all that the model
+        position_keys: 64-bit key of each of these positions that identifies all that the model
             reads there, so that equal keys from position 0 on mean equal keys and values; they may
             cover the first positions only. Empty: never shared.
-        num_common_positions: of those with keys, at the beginning, that other prompts are likely to
+        num_common_positions: Keyed positions at the beginning that other prompts are likely to
             begin with too, such as a voice's. What begins with a whole block is shared in any case;
             these are also found if they end within one.
     """
@@ -63,7 +63,7 @@ class Piece:
 
     Attributes:
         data: the family's own form of it.
-        num_frames_allowed: as in `Prompt`, counted from the request's first frame.
+        num_frames_allowed: As in `Prompt`, counted from the request's first frame.
         num_tokens: text units that it adds, for usage.
     """
 
@@ -110,13 +110,13 @@ class Feed(Protocol):
 
 @runtime_checkable
 class RequestChecking(Protocol):
-    """What a prompter is too if its model asks more of a request than its capabilities can say."""
+    """Optional: a prompter whose model restricts requests beyond its capabilities."""
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
         """Refuse what no text and no voice could make right; does no work.
 
         Args:
-            request: what is asked for, still without its recordings.
+            request: Request, still without its recordings.
             recordings: names of the options that will be recordings.
 
         Raises:
@@ -127,7 +127,7 @@ class RequestChecking(Protocol):
 
 @runtime_checkable
 class LateText(Protocol):
-    """What a prompter is too if its `SpeechCapabilities.late_text` says so."""
+    """Optional: a prompter whose `SpeechCapabilities.late_text` is set."""
 
     def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, Feed]:
         """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
@@ -146,8 +146,8 @@ class TextCheck:
     """What a voice makes of a text.
 
     Attributes:
-        unspoken: what it leaves out, in order: words, signs, emoji. Not punctuation.
-        is_spoken: whether it says anything.
+        unspoken: Text that it leaves out, in order: words, signs, emoji. Not punctuation.
+        is_spoken: Whether anything is spoken.
     """
 
     unspoken: tuple[str, ...]
@@ -156,7 +156,7 @@ class TextCheck:
 
 @runtime_checkable
 class TextChecking(Protocol):
-    """What a prompter is too if its voices leave out what they cannot say, instead of trying."""
+    """Optional: a prompter whose voices leave out what they cannot speak, instead of trying."""
 
     def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
         """Look at a segment; called in a worker thread for all of a text before it is spoken.
@@ -174,7 +174,7 @@ class VoiceNaming(Protocol):
     def named_voice(self, name: str) -> Voice | None:
         """Return the voice that a name means, such as a mix of others; ``None`` if it means none.
 
-        Does no work. `Prompter.build` may still refuse to speak with it, and say why.
+        Does no work. `Prompter.build` may still refuse to speak with it.
         """
         ...
 
@@ -186,12 +186,12 @@ class VoicePreparing(Protocol):
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Hear a recording; called in a worker thread.
+        """Prepare a voice from a recording; called in a worker thread.
 
         Args:
             samples: mono, at the model's rate.
-            name: of the voice.
-            ref_text: what is said in the recording.
+            name: Name of the voice.
+            ref_text: Transcript of the recording.
 
         Raises:
             InvalidRequestError: the recording will not do, or the loaded checkpoint clones none.
@@ -209,7 +209,7 @@ Raises `InvalidRequestError` for data that will not do, and `OverloadedError` if
 
 
 class EncoderClient(Protocol):
-    """What a prompter is too if its `Capabilities.needs_encoder` says so."""
+    """Optional: a prompter whose `Capabilities.needs_encoder` is set."""
 
     def use_encoder(self, encode: Encode) -> None:
         """Take the encoder; called once, before any prompt is built."""
@@ -230,7 +230,7 @@ class SizeChoosing(Protocol):
     """What a prompter of images or videos is too if the best size depends on the request."""
 
     def choose_size(self, request: ImageRequest | VideoRequest) -> tuple[int, int]:
-        """Return width and height for a request that says none, such as its image's shape."""
+        """Return width and height for a request without a size, such as its image's shape."""
         ...
 
 
@@ -269,7 +269,7 @@ class EncodingBatch:
 
     Attributes:
         key: data of equal keys may be of one batch.
-        max_size: of such a batch, at least 1.
+        max_size: Largest such batch, at least 1.
     """
 
     key: Hashable
@@ -281,7 +281,7 @@ class BatchEncoder(Protocol):
     """A model that encodes what requests bring, several at a time; for stages of kind encoder."""
 
     def batch_of(self, data: Any) -> EncodingBatch:
-        """Say which batches data may be of; called in the event loop, so it computes nothing.
+        """Return the batches that data may join; called in the event loop, so it must be cheap.
 
         Raises:
             InvalidRequestError: the data will not do.

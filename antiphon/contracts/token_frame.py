@@ -32,7 +32,7 @@ class TokenFrame:
         """Read a frame: token, bits of its f32 logprob, top tokens, bits of theirs.
 
         Args:
-            frame: int64 ``[FRAME_SIZE]``; of a model that tells no logprobs any other size, with
+            frame: int64 ``[FRAME_SIZE]``; of a model without logprobs any other size, with
                 the token first.
         """
         if len(frame) != FRAME_SIZE:

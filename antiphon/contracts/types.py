@@ -132,15 +132,15 @@ class SpeechRequest:
         voice: a voice id; ``None`` or ``"default"`` is the model's first voice.
         model: a served model's name; ``None`` is the default model.
         language: a language the model declares; ``None`` lets the model decide.
-        instructions: how to speak, for models that take instructions.
+        instructions: Instructions on how to speak, for models that take them.
         speed: 0.25 to 4.0; pitch is kept.
-        sample_rate_hz: of the result; ``None`` is the model's own.
+        sample_rate_hz: Sample rate of the result; ``None`` is the model's own.
         seed: makes the audio repeatable; ``None`` draws one.
         sampling: overrides of the family's sampling defaults.
         options: family-only fields, validated by the family's options model.
         is_live: whether a listener plays it while it is made; otherwise its priority is offline.
         may_wait: whether its priority may be offline where there is no room for another listener.
-        pronunciations: what is read instead of a word, beside those of the server.
+        pronunciations: Replacements of words, beside those of the server.
         normalize: whether numbers, units and the like are written out, in English.
         word_timestamps: whether chunks carry the times of words.
         volume: factor of all samples.
@@ -214,11 +214,11 @@ class AudioChunk:
 
     Attributes:
         samples: PCM in [-1, 1], shape ``[num_samples]`` (mono) or ``[num_samples, channels]``.
-        sample_rate_hz: of ``samples``.
+        sample_rate_hz: Sample rate of ``samples``.
         num_frames: model frames that this chunk completes, for usage and metrics.
         words: those that have become known with this chunk, in order; what a request that asked
             for none gets is empty.
-        unspoken: what the voice leaves out of the text; in a stream's first chunk, for all of it.
+        unspoken: Text that the voice leaves out; in a stream's first chunk, for all of it.
         frames: those that this chunk completes, as they were made, for a request that asked for
             them; empty otherwise.
     """
@@ -241,7 +241,7 @@ class Latents:
 
     Attributes:
         data: an array, or arrays by name, that the family reads; or `PositionStates`.
-        preview_index: of an estimate of the final ones, from 0; ``None``: they are final.
+        preview_index: Index of an estimate of the final ones, from 0; ``None``: they are final.
     """
 
     data: Any
@@ -284,8 +284,8 @@ class Ended:
 
     Attributes:
         reason: why it ended.
-        usage: what it cost.
-        unspoken: what the voice has left out of the text, in order, each once; the first of it if
+        usage: Usage of the request.
+        unspoken: Text that the voice has left out, in order, each once; the first of it if
             it is much.
     """
 

@@ -51,7 +51,7 @@ def _with_strict_numbers(node: Any, model: type[BaseModel]) -> Any:
         return type(node)(_with_strict_numbers(each, model) for each in node)
     if not isinstance(node, dict):
         return node  # the label of a choice
-    if "type" not in node:  # the choices of a union that is told apart by a tag
+    if "type" not in node:  # the choices of a union with a discriminator
         return {name: _with_strict_numbers(each, model) for name, each in node.items()}
     kind = node["type"]
     if kind in _CHECKS:

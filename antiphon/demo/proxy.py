@@ -25,8 +25,8 @@ class DemoUpstream:
     """The server that speaks.
 
     Attributes:
-        url: without ``/v1``.
-        api_key: that it wants, if any.
+        url: Address without ``/v1``.
+        api_key: Key of the server, if any.
     """
 
     url: str
@@ -49,7 +49,7 @@ def proxy_routes(upstream: DemoUpstream, client: httpx.AsyncClient) -> list[Base
         try:
             content = await request.body()
         except ClientDisconnect:
-            return Response()  # which nobody gets
+            return Response()  # the client is gone
         asked = client.build_request(request.method, url, headers=headers, content=content)
         return _UpstreamResponse(asked, upstream, client)
 
@@ -63,7 +63,7 @@ def proxy_routes(upstream: DemoUpstream, client: httpx.AsyncClient) -> list[Base
 
 
 def new_client() -> httpx.AsyncClient:
-    """Return what `proxy_routes` sends requests with; whoever asks for it closes it."""
+    """Return the client of `proxy_routes`; the caller closes it."""
     return httpx.AsyncClient(timeout=_TIMEOUT)
 
 

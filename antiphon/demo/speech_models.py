@@ -1,4 +1,4 @@
-"""What a server has to offer a demonstration."""
+"""Models, voices and languages that a server offers a demonstration."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -17,10 +17,10 @@ class ServedVoice:
     """A speech model of a server.
 
     Attributes:
-        id: as requests name it.
-        sample_rate_hz: of its audio.
+        id: Id in requests.
+        sample_rate_hz: Sample rate of its audio.
         voices: ``(what people read, id)``, the default first.
-        languages: that can be asked for.
+        languages: Languages that can be requested.
         instructions: whether it follows instructions.
         cloning: whether it speaks as a recording does.
         voice_design: whether instructions describe the voice itself.

@@ -127,6 +127,6 @@ def _check_together(settings: DiffusionSettings) -> None:
                 )
     if settings.ulysses_degree > 1 and settings.ring_degree > 1:
         raise SettingsError(
-            "--ulysses-degree, --ring-degree: only one of them is possible for now: together they"
-            " need sequences that all sizes divide."
+            "--ulysses-degree, --ring-degree: combining Ulysses and ring parallelism is not"
+            " supported yet."
         )

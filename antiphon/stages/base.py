@@ -26,7 +26,7 @@ class StageRequest:
 
     Attributes:
         id: unique among those that are open.
-        prompt: of the first stage, or its beginning if text is still arriving.
+        prompt: Prompt of the first stage, or its beginning if text is still arriving.
         is_live: whether a listener plays it while it is made; otherwise its priority is offline.
         stream_id: names the stream that this is a part of; ``None``: it is one of its own.
         is_later: whether this continues a stream that was admitted, so that it is never refused.
@@ -35,9 +35,9 @@ class StageRequest:
             stream comes, which is ``is_later``.
         tells_admission: whether its first item shall be `Admitted`, as soon as it is not refused
             any more. Stages that admit nothing leave it out.
-        speed: of playback.
-        pieces: of its text that have arrived since the prompt was built; more may follow.
-        resume_frames: that a replica of the first stage made before it was lost, and whose audio
+        speed: Playback speed.
+        pieces: Text that has arrived since the prompt was built; more may follow.
+        resume_frames: Frames that a lost replica of the first stage made, and whose audio
             was delivered; the stream goes on after them. Text that had arrived by then is part of
             the prompt or of ``pieces``, or is appended again.
         returns_frames: whether its audio shall bring the frames that it was made of (see

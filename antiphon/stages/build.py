@@ -59,7 +59,7 @@ class EngineStage:
         )
 
     async def _admitted(self, request: StageRequest) -> AsyncGenerator[StageItem, None]:
-        """Keep room for a request, tell so, and stream what is made of it."""
+        """Reserve room for a request, report it, and stream the items."""
         stream_id = request.stream_id or request.id
         async with aclosing(self._engine.reserve(stream_id, is_live=request.is_live)) as place:
             if request.is_later:
@@ -113,7 +113,7 @@ class _FrameFeed:
     """Hands frames of the stage before to the engine of a request, a bounded number ahead.
 
     Attributes:
-        ended: how the stage before ended; ``None``: it has not.
+        ended: End of the stage before; ``None``: it is still running.
     """
 
     def __init__(
@@ -188,8 +188,8 @@ def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publi
     """Load the model code of stages of one device, and put the driver of their kind around it.
 
     Args:
-        specs: of the stages, first to last.
-        context: where and how they are loaded.
+        specs: Specs of the stages, first to last.
+        context: Device, types and settings of loading.
         publish: takes each change of the stage's status.
     """
     name = "+".join(spec.name for spec in specs)

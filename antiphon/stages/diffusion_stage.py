@@ -20,7 +20,7 @@ from antiphon.telemetry.stage_status import Publish
 
 
 class DiffusionStage:
-    """Denoises what the stage before has made, or what the prompt alone says.
+    """Denoises the output of the stage before, or random latents for the prompt alone.
 
     A request waits in the queue first: the stage before works on it when its turn is near. So one
     that is refused has cost nothing, and what waits takes no memory.

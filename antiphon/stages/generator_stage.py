@@ -22,7 +22,7 @@ class GeneratorStage:
     """Pulls generators item by item, by their listeners' clocks.
 
     If the stage declares a limit of concurrency, further requests wait in order of arrival until
-    one has been made, or are refused if too many wait. Whoever has a turn is worked on without
+    one has been made, or are refused if too many wait. A request under way is worked on without
     regard to its reader.
 
     Behind another stage the generator is called once for each `Latents` of that, whose progress is

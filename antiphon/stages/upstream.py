@@ -1,4 +1,4 @@
-"""What a stage reads of the one before it, until somebody aborts the request."""
+"""Reading of the items of the stage before, until the request is aborted."""
 
 import asyncio
 import threading
