@@ -283,6 +283,11 @@ class Product:
     num_inputs: int
     num_positions: int = 1
 
+    @property
+    def num_weights(self) -> int:
+        """Size of the matrix."""
+        return self.num_outputs * self.num_inputs
+
 
 @dataclass(frozen=True, slots=True)
 class Measuring:

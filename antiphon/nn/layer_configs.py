@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from antiphon.contracts.family import Product
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearScaling:
@@ -96,6 +98,29 @@ class TransformerConfig:
     def num_rotated(self) -> int:
         """Dimensions of a head that are rotated."""
         return self.head_dim if self.rotary_dim is None else self.rotary_dim
+
+    @property
+    def position_size(self) -> int:
+        """Number of values of the keys and values of a position, in all layers."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim
+
+    def products(self, name: str, num_positions: int = 1) -> list[Product]:
+        """Return the matrix products of one pass; products that share an input are one.
+
+        Args:
+            name: prefix of the matrices' names.
+            num_positions: positions of each stream in the pass.
+        """
+        queries = self.num_heads * self.head_dim
+        joined = queries + 2 * self.num_kv_heads * self.head_dim
+        width, inner = self.hidden_size, self.intermediate_size
+        parts = [("qkv", joined, width), ("out", width, queries)]
+        parts += [("up", 2 * inner, width), ("down", width, inner)]
+        return [
+            Product(f"{name}{layer}.{part}", num_outputs, num_inputs, num_positions)
+            for layer in range(self.num_layers)
+            for part, num_outputs, num_inputs in parts
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ FAMILY = Family(
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(
         task="chat",
-        frame_products=Ref(f"{_HERE}.bench_spec:frame_products"),
+        frame_products=Ref(f"{_HERE}.checkpoint:frame_products"),
         is_usual=True,
     ),
     tasks={

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Inspection, Table
 from antiphon.families.causal_lm.config import CausalLMConfig, load_config
 from antiphon.families.causal_lm.omni.checkpoint import PARTS, inspect_voice
@@ -127,3 +128,13 @@ def layout_of(config: CausalLMConfig) -> Layout:
     if config.has_head_norms:
         layer |= head_norms(sizes)
     return layout | repeated(f"{prefix}model.layers", sizes.num_layers, layer)
+
+
+def frame_products(path: Path) -> list[Product]:
+    """Return the matrix products of one token, in order; products that share an input are one.
+
+    Of the embedding a token reads one row, unless it is the head, too.
+    """
+    config = load_config(path)
+    head = Product("head", config.vocab_size, config.transformer.hidden_size)
+    return [*config.transformer.products(""), head]

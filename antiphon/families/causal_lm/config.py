@@ -105,8 +105,7 @@ class CausalLMConfig:
     @property
     def position_size(self) -> int:
         """Numbers that keys and values of a position take."""
-        sizes = self.transformer
-        return 2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim
+        return self.transformer.position_size
 
     def max_positions(self, context: LoadContext) -> int:
         """Return how long prompt and answer can be together.

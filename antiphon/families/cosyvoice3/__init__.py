@@ -34,7 +34,7 @@ FAMILY = Family(
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(
         make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
-        frame_products=Ref(f"{_HERE}.bench_spec:frame_products"),
+        frame_products=Ref(f"{_HERE}.checkpoint:frame_products"),
         dtype="float32",
     ),
     tasks={

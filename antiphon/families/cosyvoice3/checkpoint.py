@@ -3,6 +3,7 @@
 from itertools import accumulate
 from pathlib import Path
 
+from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Inspection, Table
 from antiphon.families.cosyvoice3.config import (
     TEXT_FOLDER,
@@ -171,3 +172,10 @@ def _snake_block(name: str, channels: int, kernel: int, num_pairs: int) -> Layou
             layout |= affine(f"{name}.convs{part}.{index}", channels, channels, kernel)
             layout[f"{name}.activations{part}.{index}.alpha"] = (channels,)
     return layout
+
+
+def frame_products(path: Path) -> list[Product]:
+    """Return the matrix products of one speech token, in order, without those of the flow."""
+    config = load_config(path)
+    head = Product("head", config.num_speech_ids, config.text.hidden_size)
+    return [*config.text.products("text."), head]

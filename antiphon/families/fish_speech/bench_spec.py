@@ -1,12 +1,10 @@
-"""What measurements need to know: how to make speech never end, and what a frame must multiply."""
+"""What measurements need to know: how to make speech never end."""
 
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from antiphon.contracts.family import Product
-from antiphon.families.fish_speech import footprint
 from antiphon.families.fish_speech.checkpoint import PICKLED_FILE, s2_name
 from antiphon.families.fish_speech.config import load_config
 from antiphon.families.kit.weight_edits import write_rows
@@ -30,8 +28,3 @@ def make_endless(path: Path) -> None:
     tensors = torch.load(pickled, weights_only=True)
     tensors[_TABLE][end] = 0
     torch.save(tensors, pickled)
-
-
-def frame_products(path: Path) -> list[Product]:
-    """Return the matrix products of one frame, in order."""
-    return footprint.frame_products(load_config(path))

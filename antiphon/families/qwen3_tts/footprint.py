@@ -6,14 +6,18 @@ from pathlib import Path
 
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint
-from antiphon.families.qwen3_tts.bench_spec import frame_products
+from antiphon.families.kit.footprints import (
+    HALF_BYTES,
+    columns_flop,
+    num_values,
+    read_bytes,
+    stream_flop,
+)
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CodecDecoderConfig, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.nn.cuda.resident_limits import MAX_ROWS
-from antiphon.nn.layer_configs import TransformerConfig
 
-_NUMBER_BYTES = 2  # bfloat16 in talker and predictor, float16 in the codec
 _PROMPT_POSITIONS = 40  # of a sentence and a built-in voice
 _ENDS_LAUNCHES = 30  # of a frame, which are neither product nor attention nor draw
 _PASS_FRAMES = 25  # that the codec's ring of keys has room for, beyond its window
@@ -35,10 +39,12 @@ def footprint(path: Path) -> Footprint:
     codec = config.codec
     return Footprint(
         weight_bytes=_weight_bytes(config),
-        read_bytes=_NUMBER_BYTES * sum(_size(each) for each in products),
-        stream_flop=2 * sum(_size(each) * each.num_positions for each in products),
-        decoder_flop=decoder_flop(config),
-        position_bytes=_kept_bytes(config.talker.transformer),
+        read_bytes=read_bytes(products),
+        stream_flop=stream_flop(products),
+        decoder_flop=columns_flop(
+            codec_layout(config), lambda name: _num_columns(name, codec.decoder)
+        ),
+        position_bytes=HALF_BYTES * config.talker.transformer.position_size,
         slot_bytes=slot_bytes(codec.decoder),
         num_launches=_num_launches(config, products),
         frames_per_s=codec.sample_rate_hz / codec.samples_per_frame,
@@ -49,32 +55,42 @@ def footprint(path: Path) -> Footprint:
     )
 
 
-def _size(product: Product) -> int:
-    return product.num_outputs * product.num_inputs
+def frame_products(path: Path) -> list[Product]:
+    """Return the matrix products of one frame, in order; what reads the same input is one product.
+
+    The talker runs once and the predictor once for each further group: its first pass takes two
+    positions, and none of the others can begin before the one before it has ended.
+    """
+    config = load_config(path)
+    talker, predictor = config.talker, config.predictor
+    width = talker.transformer.hidden_size
+    products = talker.transformer.products("talker.")
+    products.append(Product("talker.head", talker.vocab_size, width))
+    for index in range(predictor.num_groups - 1):
+        num_positions = 2 if index == 0 else 1
+        inner = predictor.transformer
+        if predictor.has_projection:
+            products.append(Product("projection", inner.hidden_size, width, num_positions))
+        products += inner.products("predictor.", num_positions)
+        products.append(Product(f"head.{index}", predictor.vocab_size, inner.hidden_size))
+    return products
 
 
 def _weight_bytes(config: Qwen3TTSConfig) -> int:
     """Add up what is kept: the text embedding is folded with its projection, and so are codes'."""
     talker, predictor = config.talker, config.predictor
-    main = {
-        name: math.prod(shape)
+    numbers = num_values(
+        shape
         for name, shape in main_layout(config).items()
         if "text_embedding" not in name and "text_projection" not in name
-    }
-    codec = codec_layout(config)
-    numbers = sum(main.values())
+    )
+    codec = codec_layout(config).items()
     numbers += talker.text_vocab_size * talker.transformer.hidden_size
     if predictor.has_projection:
         folded = talker.vocab_size + (predictor.num_groups - 2) * predictor.vocab_size
         numbers += folded * predictor.transformer.hidden_size
-    numbers += sum(math.prod(codec[name]) for name in codec if name.startswith("decoder."))
-    return _NUMBER_BYTES * numbers
-
-
-def _kept_bytes(transformer: TransformerConfig) -> int:
-    """Return the bytes of keys and values of a position."""
-    width = transformer.num_kv_heads * transformer.head_dim
-    return 2 * transformer.num_layers * width * _NUMBER_BYTES
+    numbers += num_values(shape for name, shape in codec if name.startswith("decoder."))
+    return HALF_BYTES * numbers
 
 
 def _num_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
@@ -95,26 +111,13 @@ def _num_inner_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
 def slot_bytes(config: CodecDecoderConfig) -> int:
     """Return about what the codec keeps of a stream, nearly all of it keys and values."""
     window = config.transformer.window or 0
-    return (window + _PASS_FRAMES) * _kept_bytes(config.transformer)
-
-
-def decoder_flop(config: Qwen3TTSConfig) -> int:
-    """Return the additions and multiplications of the codec's decoder for a frame.
-
-    Every number of a weight is multiplied once for each column that it is applied to, of which
-    there are more with every upsampling; a transposed convolution is applied to those before it.
-    """
-    decoder = config.codec.decoder
-    flop = 0
-    for name, shape in codec_layout(config).items():
-        is_used = name.startswith("decoder.") and "quantizer" not in name
-        if is_used and name.endswith("weight") and len(shape) > 1:
-            flop += 2 * math.prod(shape) * _num_columns(name, decoder)
-    return flop
+    return (window + _PASS_FRAMES) * HALF_BYTES * config.transformer.position_size
 
 
 def _num_columns(name: str, config: CodecDecoderConfig) -> int:
-    """Return how many columns of a frame a weight of the decoder is applied to."""
+    """Return the columns of a frame that a weight of the codec is applied to in its decoder."""
+    if not name.startswith("decoder.") or "quantizer" in name:
+        return 0
     ratios, rates = config.upsampling_ratios, config.upsample_rates
     if found := re.match(r"decoder\.upsample\.(\d+)\.(\d)", name):
         return math.prod(ratios[: int(found[1]) + int(found[2] != "0")])

@@ -1,12 +1,10 @@
-"""What measurements need to know: how to make speech never end, and what a frame must multiply."""
+"""What measurements need to know: how to make speech never end."""
 
 from pathlib import Path
 
 import numpy as np
 
-from antiphon.contracts.family import Product
 from antiphon.families.kit.weight_edits import write_rows
-from antiphon.families.voxcpm2 import footprint
 from antiphon.families.voxcpm2.config import load_config
 
 
@@ -17,8 +15,3 @@ def make_endless(path: Path) -> None:
     """
     zeros = np.zeros(load_config(path).base.hidden_size, np.float32)
     write_rows(path, {"stop_head.weight": {0: zeros, 1: zeros}})
-
-
-def frame_products(path: Path) -> list[Product]:
-    """Return the matrix products of one frame, in order, with the usual number of steps."""
-    return footprint.frame_products(load_config(path))

@@ -108,10 +108,7 @@ class VoxCPM2Config:
     @property
     def position_size(self) -> int:
         """Numbers that keys and values of a position take."""
-        return sum(
-            2 * each.num_layers * each.num_kv_heads * each.head_dim
-            for each in (self.base, self.residual)
-        )
+        return self.base.position_size + self.residual.position_size
 
 
 def load_config(path: Path) -> VoxCPM2Config:

@@ -6,6 +6,13 @@ from pathlib import Path
 
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint
+from antiphon.families.kit.footprints import (
+    FLOAT_BYTES,
+    HALF_BYTES,
+    num_values,
+    read_bytes,
+    stream_flop,
+)
 from antiphon.families.voxcpm2.checkpoint import (
     decoder_blocks,
     last_layer,
@@ -13,11 +20,8 @@ from antiphon.families.voxcpm2.checkpoint import (
     vae_layout,
 )
 from antiphon.families.voxcpm2.config import DEFAULT_STEPS, VoxCPM2Config, load_config
-from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import Shape
 
-_NUMBER_BYTES, _ENCODER_NUMBER_BYTES = 2, 4  # bfloat16; the AudioVAE's encoder is float32
-_KEPT_NUMBER_BYTES = 4  # two copies in float16
 _PROMPT_POSITIONS = 40  # of a sentence
 _LAUNCHES_A_LAYER = 5  # four products, and attention with its turning
 _ENDS_LAUNCHES = 140  # of a frame, which are in no layer; a third of them in the AudioVAE
@@ -34,18 +38,16 @@ def footprint(path: Path) -> Footprint:
         ModelLoadError: its configuration cannot be read.
     """
     config = load_config(path)
-    products, vae = frame_products(config), vae_layout(config.vae)
+    products, vae = frame_products(path), vae_layout(config.vae)
     halves = [*model_layout(config).values()]
     halves += [shape for name, shape in vae.items() if name.startswith("decoder.")]
     encoder = [shape for name, shape in vae.items() if name.startswith("encoder.")]
-    weight_bytes = _NUMBER_BYTES * sum(map(math.prod, halves))
-    weight_bytes += _ENCODER_NUMBER_BYTES * sum(map(math.prod, encoder))
     return Footprint(
-        weight_bytes=weight_bytes,
-        read_bytes=_NUMBER_BYTES * sum(map(_size, products)),
-        stream_flop=2 * sum(_size(each) * each.num_positions for each in products),
+        weight_bytes=HALF_BYTES * num_values(halves) + FLOAT_BYTES * num_values(encoder),
+        read_bytes=read_bytes(products),
+        stream_flop=stream_flop(products),
         decoder_flop=_decoder_flop(config, vae),
-        position_bytes=_NUMBER_BYTES * config.position_size,
+        position_bytes=HALF_BYTES * config.position_size,
         slot_bytes=_slot_bytes(config),
         num_launches=_num_launches(config),
         frames_per_s=config.vae.out_sample_rate / config.samples_per_frame,
@@ -54,47 +56,31 @@ def footprint(path: Path) -> Footprint:
     )
 
 
-def frame_products(config: VoxCPM2Config) -> list[Product]:
+def frame_products(path: Path) -> list[Product]:
     """Return the matrix products of one frame, in order, with the usual number of steps.
 
     The flow is asked twice in each step but the first, which does not move.
     """
+    config = load_config(path)
     width, flow = config.base.hidden_size, config.flow.hidden_size
     narrow, latent = config.bottleneck_size, config.feature_size
     num_positions = 3 + 2 * config.patch_size
     products = [
-        *_layers("base", config.base),
+        *config.base.products("base."),
         Product("quantizer.in", narrow, width),
         Product("quantizer.out", width, narrow),
         Product("join", width, 2 * width),
-        *_layers("residual", config.residual),
+        *config.residual.products("residual."),
         Product("stop", width, width),
         Product("to flow", 2 * flow, width),
     ]
     for _ in range(DEFAULT_STEPS - 1):
         products.append(Product("flow.in", flow, latent, 2 * config.patch_size))
-        products += _layers("flow", config.flow, 2 * num_positions)
+        products += config.flow.products("flow.", 2 * num_positions)
         products.append(Product("flow.out", latent, flow, 2 * config.patch_size))
     products.append(Product("encoder.in", config.encoder.hidden_size, latent, config.patch_size))
-    products += _layers("encoder", config.encoder, 1 + config.patch_size)
+    products += config.encoder.products("encoder.", 1 + config.patch_size)
     return [*products, Product("from encoder", width, config.encoder.hidden_size)]
-
-
-def _layers(name: str, sizes: TransformerConfig, num_positions: int = 1) -> list[Product]:
-    width, inner = sizes.hidden_size, sizes.intermediate_size
-    queries = sizes.num_heads * sizes.head_dim
-    joined = queries + 2 * sizes.num_kv_heads * sizes.head_dim
-    parts = [("qkv", joined, width), ("out", width, queries)]
-    parts += [("up", 2 * inner, width), ("down", width, inner)]
-    return [
-        Product(f"{name}.{layer}.{part}", num_outputs, num_inputs, num_positions)
-        for layer in range(sizes.num_layers)
-        for part, num_outputs, num_inputs in parts
-    ]
-
-
-def _size(product: Product) -> int:
-    return product.num_outputs * product.num_inputs
 
 
 def _num_launches(config: VoxCPM2Config) -> int:
@@ -127,4 +113,4 @@ def _slot_bytes(config: VoxCPM2Config) -> int:
     kept = 6 * (vae.latent_dim + last_channels)
     for _, _, channels in decoder_blocks(vae):
         kept += channels + 6 * sum(_DILATIONS) * (channels // 2)
-    return _KEPT_NUMBER_BYTES * kept
+    return FLOAT_BYTES * kept  # two copies in float16

@@ -7,8 +7,7 @@ from typing import get_args
 import pytest
 
 from antiphon.families.causal_lm import random_configs as configs
-from antiphon.families.causal_lm.bench_spec import frame_products
-from antiphon.families.causal_lm.checkpoint import layout_of
+from antiphon.families.causal_lm.checkpoint import frame_products, layout_of
 from antiphon.families.causal_lm.config import load_config
 
 
