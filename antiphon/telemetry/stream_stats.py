@@ -160,7 +160,7 @@ class StreamMetrics:
         self._first_audio_s = ours(Histogram, "first_audio_seconds", text, **latency)
         text = "Seconds of work for a second of audio, waiting listeners left out."
         self._real_time_factor = ours(Histogram, "real_time_factor", text, **factor)
-        text = "Moments at which a listener without buffer heard a gap."
+        text = "Gaps in playback, for a client without a buffer."
         self._underruns = ours(Counter, "underruns", text)
         self._underrun_s = ours(Counter, "underrun_seconds", "Seconds of such gaps.")
         self._audio_s = ours(Counter, "audio_seconds", "Seconds of audio made.")
@@ -185,9 +185,9 @@ class StreamMetrics:
         self._omni_underrun_s = omni(Histogram, "audio_underrun_s", "Gaps of a request.", **latency)
         text = "Requests without gaps to speak of."
         self._omni_continuous = omni(Counter, "audio_continuity_ok", text, "threshold_ms")
-        text = "Streams that were not heard."
+        text = "Streams that were aborted."
         self._omni_aborted = omni(Counter, "speech_stream_aborted", text, "reason")
-        text = "Streams heard to their end."
+        text = "Streams that were completed."
         self._omni_completed = omni(Counter, "speech_stream_completed", text)
 
     @contextmanager
