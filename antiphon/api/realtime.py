@@ -7,7 +7,7 @@ there, to make it read word for word. Only the text itself is spoken, always.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import APIRouter
@@ -28,6 +28,7 @@ from antiphon.api.realtime_events import (
     session_object,
 )
 from antiphon.api.schemas.realtime import (
+    ContentPart,
     Item,
     ItemCreate,
     Output,
@@ -36,7 +37,9 @@ from antiphon.api.schemas.realtime import (
     ResponseCreate,
     SessionUpdate,
     SpeakingSession,
+    TextAppend,
 )
+from antiphon.api.schemas.realtime_fields import RealtimeMessage
 from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
@@ -49,10 +52,20 @@ from antiphon.errors import (
 )
 from antiphon.pipeline.chat import ChatModel
 from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.speech.text_stream import Utterance
 
 router = APIRouter()
 
 IGNORED = ("output_audio_buffer.clear", "input_audio_buffer.clear")
+_SERVED = (
+    "session.update",
+    "conversation.item.create",
+    "response.create",
+    "response.cancel",
+    "input_text.append",
+    "input_text.commit",
+    "input_text.clear",
+)
 
 
 @router.websocket("/v1/realtime")
@@ -92,6 +105,19 @@ def _agent(name: str | None, server: ServerState) -> ChatModel | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """Open text that a response speaks as it arrives.
+
+    Attributes:
+        start: index of the open text in the text of the response.
+    """
+
+    response: SpokenResponse
+    utterance: Utterance
+    start: int
+
+
 class RealtimeConversation(SpokenConversation):
     """Follows the messages of one connection."""
 
@@ -107,6 +133,8 @@ class RealtimeConversation(SpokenConversation):
         self._id = new_id("sess")
         self._output = Output()
         self._unsaid: list[str] = []
+        self._open_text = ""
+        self._followed: _Followed | None = None
         self._held_by_unsaid, self._held_by_responses = Holding(), Holding()
         self._responses: list[SpokenResponse] = []
         self._event_id: str | None = None
@@ -125,10 +153,17 @@ class RealtimeConversation(SpokenConversation):
             await self._respond(parsed(message, ResponseCreate))
         elif type == "response.cancel":
             await self._cancel(parsed(message, ResponseCancel).response_id)
+        elif type == "input_text.append":
+            await self._append(parsed(message, TextAppend).text)
+        elif type == "input_text.commit":
+            parsed(message, RealtimeMessage)
+            await self._commit()
+        elif type == "input_text.clear":
+            parsed(message, RealtimeMessage)
+            self._clear()
         elif type not in IGNORED:
             raise InvalidRequestError(
-                f"Unknown message type: {ascii(type)[:80]}. This server speaks: it knows"
-                " session.update, conversation.item.create, response.create, response.cancel.",
+                f"Unknown message type: {ascii(type)[:80]}. Allowed: {', '.join(_SERVED)}.",
                 param="type",
             )
         self._event_id = None
@@ -148,12 +183,19 @@ class RealtimeConversation(SpokenConversation):
         await self._socket.send(event("session.updated", session=self._session()))
 
     async def _add(self, item: Item) -> None:
-        num_characters = sum(map(len, self._unsaid)) + len(item.text)
+        if item.text:
+            self._hold_unsaid(item.text)
+            self._unsaid.append(item.text)
+        await self._send_item(item)
+
+    def _hold_unsaid(self, text: str) -> None:
+        """Count the memory of further text that no response speaks yet."""
+        num_characters = sum(map(len, (*self._unsaid, self._open_text, text)))
         if num_characters > self._outbox.max_characters:
             raise InputTooLongError(num_characters, self._outbox.max_characters)
-        if item.text:
-            self._held_by_unsaid.add(sys.getsizeof(item.text))
-            self._unsaid.append(item.text)
+        self._held_by_unsaid.add(sys.getsizeof(text))
+
+    async def _send_item(self, item: Item) -> None:
         added = {
             "id": item.id or new_id("item"),
             "object": "realtime.item",
@@ -165,11 +207,59 @@ class RealtimeConversation(SpokenConversation):
         for type in ("conversation.item.added", "conversation.item.done"):
             await self._socket.send(event(type, previous_item_id=None, item=added))
 
+    async def _append(self, text: str) -> None:
+        """Add to the open text; a response that follows it speaks the addition."""
+        if (followed := self._current_followed()) is None:
+            self._hold_unsaid(text)
+            self._open_text += text
+            return
+        self._outbox.check_room(len(text))
+        followed.utterance.push(text)
+        await followed.response.add(text)
+        self._hold_responses()
+
+    async def _commit(self) -> None:
+        """End the open text and make it an item."""
+        if (followed := self._current_followed()) is not None:
+            self._followed = None
+            followed.utterance.complete()
+            text = followed.response.text[followed.start :]
+        elif text := self._open_text:
+            self._open_text = ""
+            self._unsaid.append(text)
+        else:
+            raise InvalidRequestError(
+                "There is no text to commit. Send 'input_text.append' first.", param="type"
+            )
+        await self._send_item(Item(content=(ContentPart(type="input_text", text=text),)))
+
+    def _clear(self) -> None:
+        """Drop the open text, of which nothing was spoken."""
+        if self._current_followed() is not None:
+            raise InvalidRequestError(
+                "The open text is being spoken. Send 'response.cancel' to stop its response.",
+                param="type",
+            )
+        self._open_text = ""
+        self._held_by_unsaid.set(sum(map(sys.getsizeof, self._unsaid)))
+
+    def _current_followed(self) -> _Followed | None:
+        """Return the open text that a response speaks; one that failed speaks nothing more."""
+        if self._followed is not None and self._followed.response.is_over:
+            self._followed = None
+        return self._followed
+
     async def _respond(self, message: ResponseCreate) -> None:
-        """Speak the items of the message, or all that have come since the last response."""
+        """Speak the items that the message brings, or all that no response has spoken yet.
+
+        If there is open text, the response follows it until it is committed.
+        """
         wanted = message.response
+        open_text = ""
         if wanted.input is None:
             texts, self._unsaid = self._unsaid, []
+            open_text, self._open_text = self._open_text, ""
+            texts += [open_text] if open_text else []
             self._held_by_unsaid.set(0)
         else:
             texts = [item.text for item in wanted.input if item.text]
@@ -181,15 +271,23 @@ class RealtimeConversation(SpokenConversation):
         format = (output.format or OutputFormat()).as_wire()
         self._responses = [each for each in self._responses if not each.is_over]
         response = SpokenResponse(self._socket, text, format, wanted.metadata)
-        kept = sum(each.num_bytes for each in (*self._responses, response))
-        self._held_by_responses.set(kept)
+        self._hold_responses(response)
         request = await self._request(output)
         await self._speech.check_voice(request)
-        utterance = self._outbox.open(request, response, format.coded_as, reads_late=False)
+        follows = bool(open_text)
+        utterance = self._outbox.open(request, response, format.coded_as, reads_late=follows)
         self._responses.append(response)
         await response.create()  # no audio is sent before there is text
         utterance.push(text)
-        utterance.complete()
+        if follows:
+            self._followed = _Followed(response, utterance, len(text) - len(open_text))
+        else:
+            utterance.complete()
+
+    def _hold_responses(self, *further: SpokenResponse) -> None:
+        """Count the memory of all responses under way."""
+        kept = sum(each.num_bytes for each in (*self._responses, *further))
+        self._held_by_responses.set(kept)
 
     async def _cancel(self, id: str | None) -> None:
         if id is not None and [each.id for each in self._responses if not each.is_over] != [id]:
@@ -200,6 +298,7 @@ class RealtimeConversation(SpokenConversation):
                 code="response_cancel_not_active",
             )
         await self._outbox.clear()
+        self._followed = None
         dropped, self._responses = self._responses, []
         for response in dropped:
             await response.cancel()

@@ -98,14 +98,19 @@ class SpokenResponse:
         self, socket: Socket, text: str, format: WireFormat, metadata: Mapping[str, Any] | None
     ) -> None:
         self._socket = socket
-        self._text = text
+        self.text = text
+        self._num_sent: int | None = None  # characters of the transcript; None: not begun
         self._format = format
         self._metadata = metadata
         self.id = new_id("resp")
         self._item_id = new_id("item")
         self.is_over = False
-        named = json.dumps(metadata) if metadata else ""
-        self.num_bytes = sys.getsizeof(text) + _OBJECTS_OF_JSON * len(named)
+        self._num_metadata_bytes = _OBJECTS_OF_JSON * len(json.dumps(metadata)) if metadata else 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that it takes."""
+        return sys.getsizeof(self.text) + self._num_metadata_bytes
 
     async def create(self) -> None:
         """Send that the response was created."""
@@ -117,17 +122,28 @@ class SpokenResponse:
         await self._send("conversation.item.added", previous_item_id=None, item=item)
         part = {"type": "audio", "transcript": ""}
         await self._send_placed("response.content_part.added", part=part, content_index=0)
-        await self._send_content("response.output_audio_transcript.delta", delta=self._text)
+        self._num_sent = 0
+        await self._send_transcript()
+
+    async def add(self, text: str) -> None:
+        """Append text that is spoken."""
+        self.text += text
+        if self._num_sent is not None:
+            await self._send_transcript()
+
+    async def _send_transcript(self) -> None:
+        delta, self._num_sent = self.text[self._num_sent :], len(self.text)
+        await self._send_content("response.output_audio_transcript.delta", delta=delta)
 
     async def on_audio(self, piece: bytes) -> None:
         delta = base64.b64encode(self._format.finished(piece)).decode()
         await self._send_content("response.output_audio.delta", delta=delta)
 
     async def end(self, ended: Ended) -> None:
-        part = {"type": "audio", "transcript": self._text}
-        item = self._item("completed", [{"type": "output_audio", "transcript": self._text}])
+        part = {"type": "audio", "transcript": self.text}
+        item = self._item("completed", [{"type": "output_audio", "transcript": self.text}])
         await self._send_content("response.output_audio.done")
-        transcript = self._text
+        transcript = self.text
         await self._send_content("response.output_audio_transcript.done", transcript=transcript)
         await self._send_content("response.content_part.done", part=part)
         await self._send_placed("response.output_item.done", item=item)

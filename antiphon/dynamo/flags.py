@@ -19,6 +19,8 @@ FLAGS = {
     "event-plane": "zmq",
 }
 """Dynamo's flags and its defaults, before which its variables go: DYN_NAMESPACE and so on."""
+REALTIME = "realtime"
+"""Dynamo's name of the kind of endpoint whose requests and answers are streams of events."""
 MEDIA_FLAGS = ("media-output-fs-url", "media-output-http-url")
 """Dynamo's flags of files that requests want addresses of; our settings have the same names."""
 SHUTDOWN_VARIABLE = "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT"
@@ -39,6 +41,11 @@ def parsed_flags(argv: Sequence[str] | None) -> tuple[Settings, DynamoRoute, dic
     parser = argparse.ArgumentParser("python -m antiphon.dynamo.worker")
     parser.add_argument("model", nargs="?", help="what to serve, as for 'antiphon serve'")
     parser.add_argument("--task", choices=ROUTES, default="speech")
+    parser.add_argument(
+        "--realtime",
+        action="store_true",
+        help="serve WebSockets at /v1/realtime instead of requests for speech",
+    )
     parser.add_argument("--component", help="what this model's workers share; default: its name")
     for name, default in {**FLAGS, **dict.fromkeys(MEDIA_FLAGS)}.items():
         variable = f"DYN_{name.upper().replace('-', '_')}"
@@ -52,14 +59,19 @@ def parsed_flags(argv: Sequence[str] | None) -> tuple[Settings, DynamoRoute, dic
     settings = _with_addresses(load_settings(given))
     if settings.models.more:
         raise SettingsError("models.more: a worker of Dynamo serves one model. Start one for each.")
-    route = ROUTES[flags.pop("task")]
+    task, is_realtime = flags.pop("task"), flags.pop("realtime")
+    if is_realtime and task != "speech":
+        raise SettingsError(f"--realtime: Dynamo has no realtime requests for the task '{task}'.")
+    route = ROUTES[task]
     route.check()
     name = settings.model.name or served_name(settings.model.source)
-    component = flags.pop("component") or re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    component = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    component = flags.pop("component") or component + f"-{REALTIME}" * is_realtime
     stop_s = round(settings.limits.grace_s) + CLOSING_S
     set_library_defaults({SHUTDOWN_VARIABLE: str(stop_s)})
     named = {"model_name": name, "served_model_name": name, "component": component}
-    return settings, route, {**flags, **named, "endpoint_types": route.endpoint_types}
+    endpoint_types = REALTIME if is_realtime else route.endpoint_types
+    return settings, route, {**flags, **named, "endpoint_types": endpoint_types}
 
 
 def _with_addresses(settings: Settings) -> Settings:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
+import uvloop
 from dynamo.common.backend.engine import EngineConfig, RawEngine
 from dynamo.common.backend.health_check import build_raw_health_check_payload
 from dynamo.common.backend.run import run
@@ -21,7 +22,8 @@ from antiphon.api.in_process import InProcessCall, ended_within, for_one_caller
 from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from antiphon.config import Settings
 from antiphon.contracts.types import Caller
-from antiphon.dynamo.flags import parsed_flags
+from antiphon.dynamo.flags import REALTIME, parsed_flags
+from antiphon.dynamo.realtime import serve
 from antiphon.dynamo.routes import DynamoRoute, Members, speech_at
 from antiphon.errors import AntiphonError, InvalidRequestError, ModelLoadError
 
@@ -118,7 +120,11 @@ class DynamoEngine(RawEngine):
 def main() -> None:
     """Run a worker; what is wrong with its settings is one line on stderr."""
     try:
-        run(DynamoEngine)
+        settings, route, flags = parsed_flags(None)
+        if flags["endpoint_types"] == REALTIME:
+            uvloop.run(serve(settings, route, flags))
+        else:
+            run(DynamoEngine)
     except AntiphonError as error:
         raise SystemExit(f"antiphon: {error.message}") from error
 

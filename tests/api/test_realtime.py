@@ -105,6 +105,97 @@ def test_responses_come_in_order_and_can_be_cancelled(server: RunningServer) -> 
     assert len(audio(again)) == len("Again.") * 2 * 960 * 2
 
 
+def test_a_response_follows_text_that_arrives_while_it_is_spoken(server: RunningServer) -> None:
+    sentence = "So much to tell, and so little time. "
+    with connected(server, PATH) as talk:
+        talk.receive()
+        talk.send("conversation.item.create", item=message("First."))
+        talk.until("conversation.item.done")
+        for _ in range(2):
+            talk.send("input_text.append", text=sentence)
+        talk.send("response.create")
+        found = talk.until("response.output_audio.delta")
+        talk.send("input_text.append", text=sentence)
+        talk.send("input_text.commit")
+        found += talk.until("response.done")
+        items = [each["item"] for each in messages(found, "conversation.item.added")]
+        talk.send("response.create")  # all has been spoken
+        assert messages([talk.receive()], "error")
+    text = "First.\n\n" + sentence * 3
+    users = [each["content"][0]["text"] for each in items if each["role"] == "user"]
+    assert users == [sentence * 3]
+    deltas = messages(found, "response.output_audio_transcript.delta")
+    assert len(deltas) > 1
+    assert "".join(each["delta"] for each in deltas) == text
+    (done,) = messages(found, "response.output_audio_transcript.done")
+    assert done["transcript"] == text
+    assert messages(found)[-1]["response"]["status"] == "completed"
+    assert len(audio(found)) > len(sentence) * 2 * 960 * 2
+
+
+def test_open_text_that_no_response_follows_is_an_item_once_it_is_committed(
+    server: RunningServer,
+) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        for text in ("Never ", "heard."):
+            talk.send("input_text.append", text=text)
+        talk.send("input_text.clear")
+        for text in ("Hello ", "there."):
+            talk.send("input_text.append", text=text)
+        talk.send("input_text.commit")
+        (done,) = messages([talk.until("conversation.item.done")[-1]])
+        assert done["item"]["content"] == [{"type": "input_text", "text": "Hello there."}]
+        talk.send("response.create")
+        found = talk.until("response.done")
+    assert messages(found, EVENTS[7])[0]["transcript"] == "Hello there."
+    assert len(audio(found)) == len("Hello there.") * 2 * 960 * 2
+
+
+def test_a_cancelled_response_takes_the_open_text_along(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        talk.send("input_text.append", text="A long text, of which little is heard. " * 30)
+        talk.send("response.create")
+        talk.until("response.output_audio.delta")
+        talk.send("input_text.clear")
+        (refused,) = messages([talk.until("error")[-1]])
+        assert "'response.cancel'" in refused["error"]["message"]
+        talk.send("response.cancel")
+        talk.until("response.done")
+        wait_until(lambda: server.num_open == 0)
+        talk.send("input_text.commit")
+        (refused,) = messages([talk.receive()], "error")
+        assert "no text to commit" in refused["error"]["message"]
+        talk.send("input_text.append", text="Again.")
+        talk.send("response.create")
+        talk.send("input_text.commit")
+        assert len(audio(talk.until("response.done"))) == len("Again.") * 2 * 960 * 2
+
+
+def test_open_text_ends_with_a_response_that_failed(faulty_server: RunningServer) -> None:
+    with connected(faulty_server, "/v1/realtime") as talk:
+        talk.receive()
+        talk.send("input_text.append", text="1 chunks, then engine error. " * 2)
+        talk.send("response.create")
+        talk.until("response.done")
+        talk.send("input_text.append", text="1 chunks, then stop")
+        talk.send("input_text.commit")
+        talk.send("response.create")
+        (done,) = messages([talk.until("response.done")[-1]])
+    assert done["response"]["status"] == "completed"
+
+
+def test_open_text_has_the_limit_of_a_response(server: RunningServer) -> None:
+    piece = "Words and more words. " * 2000
+    with connected(server, PATH) as talk:
+        talk.receive()
+        for _ in range(3):
+            talk.send("input_text.append", text=piece)
+        refused = messages(talk.until("error"))[-1]
+        assert refused["error"]["code"] == "string_above_max_length"
+
+
 @pytest.mark.parametrize("type", ["audio/pcmu", "audio/pcma", "g711_ulaw"])
 def test_a_telephone_hears_it(server: RunningServer, type: str) -> None:
     with connected(server, PATH) as talk:
@@ -126,6 +217,10 @@ def test_a_telephone_hears_it(server: RunningServer, type: str) -> None:
         ({"type": "session.update", "session": spoken_output(format={"type": "mp3"})}, None),
         ({"type": "response.create", "response": {"input": 3}}, "response.input"),
         ({"type": "conversation.item.create"}, "item"),
+        ({"type": "input_text.append"}, "text"),
+        ({"type": "input_text.append", "text": 3}, "text"),
+        ({"type": "input_text.commit", "text": "a"}, "text"),
+        ({"type": "input_text.commit"}, "type"),
         ({}, "type"),
     ],
     ids=str,

@@ -5,18 +5,11 @@ With ``ETCD`` in the environment, the path of an etcd, its discovery is tested b
 
 import base64
 import logging
-import os
-import random
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -24,6 +17,7 @@ import httpx2
 import openai
 import pytest
 
+from tests.dynamo.deployment import LONG, PATHS, SHORT, Deployment, free_port, in_flight
 from tests.servers import DEADLINE_S, RunningServer, wait_until
 
 pytest.importorskip("dynamo.common.backend.run", reason="NVIDIA Dynamo is not installed")
@@ -34,149 +28,11 @@ pytestmark = [
 
 logger = logging.getLogger(__name__)
 
-SHORT = "It was a bright cold day in April, and the clocks were striking thirteen. "
-LONG = SHORT * 20
 NUM_OPEN = 8
 NUM_LATER = 52
 RATE_HZ = 5
-PATHS = {"speech": "audio/speech", "image": "images/generations", "video": "videos"}
 MAX_REFUSED = 6
 """Requests that a front end may send to a worker that is dead, before it knows."""
-
-
-@dataclass
-class Deployment:
-    """A front end and its workers."""
-
-    base_url: str
-    variables: dict[str, str]
-    stack: ExitStack
-    folder: Path
-
-    def client(self) -> openai.OpenAI:
-        url = f"{self.base_url}/v1"
-        return openai.OpenAI(api_key="none", base_url=url, max_retries=0, timeout=DEADLINE_S)
-
-    def num_workers(self) -> int:
-        """Workers that the front end knows."""
-        return len(httpx.get(f"{self.base_url}/health").json()["instances"])
-
-    def start_worker(self, task: str = "speech", **variables: str) -> subprocess.Popen[bytes]:
-        """Start a worker, and return when the front end knows it."""
-        before = self.num_workers()
-        command = ("antiphon.dynamo.worker", "toy", "--task", task)
-        worker = self.stack.enter_context(
-            process(command, {**self.variables, **variables}, self.folder)
-        )
-        url = f"{self.base_url}/v1/{PATHS[task]}"
-
-        def is_served() -> bool:
-            # A front end knows a worker a little before it has routes for what that serves.
-            return self.num_workers() > before and httpx.get(url).status_code != 404
-
-        wait_until(lambda: is_served() or worker.poll() is not None)
-        assert worker.poll() is None, "the worker ended"
-        return worker
-
-    def speech(
-        self, text: str, on_first: Callable[[], object] | None = None, **more: object
-    ) -> bytes:
-        """Return what the SDK receives; call ``on_first`` when it has received something."""
-        with (
-            self.client() as client,
-            client.audio.speech.with_streaming_response.create(
-                input=text, model="toy", voice="sine", response_format="pcm", extra_body=more
-            ) as response,
-        ):
-            pieces = response.iter_bytes()
-            received = next(pieces)
-            if on_first is not None:
-                on_first()
-            return received + b"".join(pieces)
-
-
-@contextmanager
-def process(
-    command: tuple[str, ...], variables: dict[str, str], folder: Path
-) -> Generator[subprocess.Popen[bytes], None, None]:
-    """Run ``python -m COMMAND`` until the block ends; what it prints is in the folder."""
-    with (folder / f"{command[0]}.log").open("ab") as log:
-        running = subprocess.Popen(
-            (sys.executable, "-m", *command),
-            env={**os.environ, **variables},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            yield running
-        finally:
-            running.kill()
-            running.wait()
-
-
-def free_port(below: int = 65536) -> int:
-    while True:
-        wanted = 0 if below == 65536 else random.randrange(10_000, below)
-        try:
-            with socket.create_server(("127.0.0.1", wanted)) as listener:
-                port: int = listener.getsockname()[1]
-                return port
-        except OSError:  # it is taken
-            continue
-
-
-@contextmanager
-def etcd(binary: str, folder: Path) -> Generator[str, None, None]:
-    """Run an etcd of its own, and return its address."""
-    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    flags = {
-        "data-dir": str(folder / "etcd"),
-        "listen-client-urls": client,
-        "advertise-client-urls": client,
-        "listen-peer-urls": peer,
-        "initial-advertise-peer-urls": peer,
-        "initial-cluster": f"default={peer}",
-    }
-    with subprocess.Popen(
-        (binary, *(part for name, value in flags.items() for part in (f"--{name}", value))),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as running:
-        try:
-            yield client
-        finally:
-            running.kill()
-
-
-@pytest.fixture(params=["file", "etcd"])
-def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Deployment, None, None]:
-    """A front end without a worker."""
-    with ExitStack() as stack:
-        variables = {
-            "DYN_DISCOVERY_BACKEND": request.param,
-            "DYN_FILE_KV": str(tmp_path / "discovery"),
-            "DYN_EVENT_PLANE": "zmq",
-            "DYN_TCP_RPC_HOST": "127.0.0.1",
-            "ANTIPHON_DATA_DIR": str(tmp_path / "data"),
-        }
-        if request.param == "etcd":
-            if (binary := os.environ.get("ETCD")) is None:
-                pytest.skip("ETCD does not name an etcd")
-            variables["ETCD_ENDPOINTS"] = stack.enter_context(etcd(binary, tmp_path))
-        port = free_port()
-        command = ("dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", str(port))
-        front_end = stack.enter_context(process(command, variables, tmp_path))
-        made = Deployment(f"http://127.0.0.1:{port}", variables, stack, tmp_path)
-
-        def answers() -> bool:
-            try:
-                return httpx.get(f"{made.base_url}/health").is_success
-            except httpx.TransportError:
-                return front_end.poll() is not None
-
-        wait_until(answers)
-        assert front_end.poll() is None, "the front end ended"
-        yield made
 
 
 def outcomes(deployment: Deployment, end: Callable[[], object]) -> Counter[str]:
@@ -315,20 +171,15 @@ def test_a_client_that_leaves_ends_its_request(deployment: Deployment) -> None:
     port = free_port(below=2**15)  # Dynamo reads it as 16 bits with a sign
     deployment.start_worker(DYN_SYSTEM_PORT=str(port), DYN_SYSTEM_HOST="127.0.0.1")
 
-    def in_flight() -> int:
-        metrics = httpx.get(f"http://127.0.0.1:{port}/metrics").text.splitlines()
-        name = "dynamo_component_inflight_requests{"
-        return sum(int(line.rpartition(" ")[2]) for line in metrics if line.startswith(name))
-
     with httpx.stream(
         "POST",
         f"{deployment.base_url}/v1/audio/speech",
         json={"input": LONG * 60, "model": "toy", "response_format": "pcm"},
     ) as response:
         for _ in response.iter_raw():
-            wait_until(lambda: in_flight() == 1)  # Dynamo holds no more than some 20 MB of it
+            wait_until(lambda: in_flight(port) == 1)  # Dynamo holds no more than some 20 MB of it
             break
-    wait_until(lambda: in_flight() == 0)
+    wait_until(lambda: in_flight(port) == 0)
     assert deployment.speech("Hello.")
 
 

@@ -152,6 +152,12 @@ class ItemCreate(RealtimeMessage):
     ] = None
 
 
+class TextAppend(RealtimeMessage):
+    """``input_text.append``: more of the open text, an extension of NVIDIA Dynamo."""
+
+    text: Text
+
+
 class ResponseCreate(RealtimeMessage):
     """``response.create``."""
 
