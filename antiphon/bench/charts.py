@@ -1,4 +1,4 @@
-"""Diagrams of a suite as SVG inside a page: bars with intervals, shares, and streams."""
+"""SVG diagrams: bars with intervals, cumulative shares and curves; in a page, or as a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,43 @@ from html import escape
 
 _WIDTH, _ROW, _LABEL = 860, 22, 330
 _HEIGHT, _LEFT, _RIGHT, _FOOT = 260, 56, 200, 34
+_MARGIN = 16
+_XMLNS = 'xmlns="http://www.w3.org/2000/svg"'
+_STYLE = "font:12px system-ui,sans-serif"
 COLORS = ("#2563eb", "#d97706", "#059669", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#65a30d")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagram:
+    """One diagram.
+
+    Attributes:
+        height: in pixels; all have the same width.
+        parts: SVG elements.
+    """
+
+    height: float
+    parts: str
+
+    def svg(self, place: str = f'style="{_STYLE};max-width:{_WIDTH}px;width:100%"') -> str:
+        """Return an ``svg`` element for a page, or with ``place`` for another ``svg``."""
+        head = f'<svg {_XMLNS} viewBox="0 0 {_WIDTH} {self.height}" role="img" {place}>'
+        return f"{head}{self.parts}</svg>"
+
+
+def svg_file(diagrams: Sequence[Diagram], caption: str) -> str:
+    """Return an SVG file of diagrams, one below the other, and a caption."""
+    parts, y = [], float(_MARGIN)
+    for diagram in diagrams:
+        parts.append(
+            diagram.svg(f'x="{_MARGIN}" y="{y}" width="{_WIDTH}" height="{diagram.height}"')
+        )
+        y += diagram.height + _MARGIN
+    width, height = _WIDTH + 2 * _MARGIN, y + _MARGIN
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    head = f'<svg {_XMLNS} {size} style="{_STYLE};color:#222">'
+    white = f'<rect width="{width}" height="{height}" fill="white"/>'
+    return "\n".join([head, white, *parts, _text(_MARGIN, y, caption), "</svg>", ""])
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +60,12 @@ class Bar:
     between: tuple[float, float] | None = None
 
 
-def bars(title: str, values: Sequence[Bar]) -> str:
+def bars(title: str, values: Sequence[Bar]) -> Diagram:
     """Return a diagram of bars, one below the other, each with its interval as a line."""
     top = max([each.between[1] if each.between else each.value for each in values] or [0]) or 1.0
     height = _ROW * len(values) + 34
     scale = (_WIDTH - _LABEL - 90) / top
-    parts = [_head(height), _text(0, 16, title, bold=True)]
+    parts = [_text(0, 16, title, bold=True)]
     for row, each in enumerate(values):
         y = 28 + row * _ROW
         parts.append(_text(_LABEL - 8, y + 13, each.label, "end"))
@@ -44,10 +80,10 @@ def bars(title: str, values: Sequence[Bar]) -> str:
             parts.append(f'<path d="M{low:.1f} {middle}H{high:.1f}" stroke="currentColor"/>')
             end = max(end, high - _LABEL)
         parts.append(_text(_LABEL + end + 6, y + 13, f"{each.value:.4g}"))
-    return "".join([*parts, "</svg>"])
+    return Diagram(height, "".join(parts))
 
 
-def shares(title: str, series: Mapping[str, Sequence[float]]) -> str:
+def shares(title: str, series: Mapping[str, Sequence[float]]) -> Diagram:
     """Return which share of the values is no larger than each: a line for each series."""
     largest = max((max(values) for values in series.values() if values), default=0) or 1.0
     lines = {
@@ -59,7 +95,7 @@ def shares(title: str, series: Mapping[str, Sequence[float]]) -> str:
     return _lines(title, lines, largest, 1.0, steps=True)
 
 
-def curves(title: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+def curves(title: str, series: Mapping[str, Sequence[tuple[float, float]]]) -> Diagram:
     """Return lines through points."""
     points = [point for values in series.values() for point in values]
     right = max((x for x, _ in points), default=0) or 1.0
@@ -74,9 +110,9 @@ def _lines(
     top: float,
     *,
     steps: bool = False,
-) -> str:
+) -> Diagram:
     floor, width = _HEIGHT - _FOOT, _WIDTH - _LEFT - _RIGHT
-    parts = [_head(_HEIGHT), _text(0, 16, title, bold=True)]
+    parts = [_text(0, 16, title, bold=True)]
     for share in (0, 0.25, 0.5, 0.75, 1):
         y = floor - share * (floor - 30)
         parts.append(f'<path d="M{_LEFT} {y:.1f}h{width}" stroke="#8886"/>')
@@ -84,7 +120,7 @@ def _lines(
         parts.append(_text(_LEFT + share * width, floor + 18, f"{share * right:.4g}", "middle"))
     for number, (name, points) in enumerate(series.items()):
         color = COLORS[number % len(COLORS)]
-        path, last_y = "", 0.0
+        path = ""
         for x_value, y_value in points:
             x = _LEFT + x_value / right * width
             y = floor - y_value / top * (floor - 30)
@@ -92,19 +128,10 @@ def _lines(
                 path = f"M{x:.1f} {y:.1f}"
             else:
                 path += f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}"
-            last_y = y
         parts.append(f'<path d="{path}" fill="none" stroke="{color}" stroke-width="1.5"/>')
         place = 34 + number * 15
         parts.append(_text(_LEFT + width + 10, place, name, color=color, size=10))
-        assert last_y <= _HEIGHT
-    return "".join([*parts, "</svg>"])
-
-
-def _head(height: float) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"'
-        f' style="max-width:{_WIDTH}px;width:100%;font:12px system-ui,sans-serif">'
-    )
+    return Diagram(_HEIGHT, "".join(parts))
 
 
 def _text(

@@ -5,8 +5,7 @@ wrong goes wrong at a seam. The pieces are given as they came. What is looked fo
 speech, natural or synthetic: the same 10 ms twice, to the last percent; an edge that a linear
 prediction from both sides does not expect; silence within a millisecond of a loud sound. Tones that
 a machine makes do repeat: this is for speech. A fault that leaves no trace in the audio, as a word
-that was left out in a pause, is found by `antiphon.bench.stream_diff`, which knows what should have
-come.
+that was left out in a pause, is not found.
 """
 
 from collections.abc import Iterator, Sequence

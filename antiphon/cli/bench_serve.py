@@ -107,7 +107,7 @@ class ServeBenchFlags:
 
 def bench_serve(flags: ServeBenchFlags) -> None:
     """Measure a server over HTTP: one that runs (--url), or one of our own (--model, --random)."""
-    from antiphon.bench.plot import panels_of, svg
+    from antiphon.bench.report import serve_svg
     from antiphon.bench.serve import measure
     from antiphon.cli.progress import shown_progress
 
@@ -123,8 +123,7 @@ def bench_serve(flags: ServeBenchFlags) -> None:
     wide_console().print(_table(report["results"]))
     tell_errors(report["results"])
     write(flags.json_file, json.dumps(report, indent=2) + "\n")
-    caption = f"{report['measured_at']}, {', '.join(report['gpus']) or report['machine']}"
-    write(flags.plot, svg(panels_of(report), caption))
+    write(flags.plot, serve_svg(report))
     exit_if_interrupted(report["interrupted"])
 
 

@@ -105,9 +105,8 @@ class SuiteFlags:
 
 def bench_suite(flags: SuiteFlags) -> None:
     """Measure a server in many ways and write a report: JSON, Markdown, and HTML with diagrams."""
+    from antiphon.bench.report import suite_html, suite_markdown
     from antiphon.bench.suite import run_suite, target_for
-    from antiphon.bench.suite_html import suite_html
-    from antiphon.bench.suite_markdown import suite_markdown
     from antiphon.cli.progress import shown_progress
 
     trace = _trace(flags)

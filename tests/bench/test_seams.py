@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from antiphon.audio.utterance import collect
 from antiphon.bench.seams import FaultKind, SeamFault, seam_faults
-from antiphon.bench.stream_diff import stream_differences
 from antiphon.contracts.types import Samples, SpeechRequest
 from antiphon.pipeline.speech.service import Speech
+from tests.bench.stream_diff import stream_differences
 from tests.speeches import kept
 
 Pieces = list[NDArray[np.float64]]

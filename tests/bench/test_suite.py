@@ -15,9 +15,8 @@ from antiphon.bench.corpus import LANGUAGES, LENGTH_BOUNDS, LENGTHS, texts_of
 from antiphon.bench.driver import LoadShare, drive
 from antiphon.bench.load import HttpLoad, arrivals_s
 from antiphon.bench.record import Record
+from antiphon.bench.report import buffer_over_time, suite_html, suite_markdown
 from antiphon.bench.suite import Cell, SuitePlan, run_suite, target_for
-from antiphon.bench.suite_html import buffer_over_time, suite_html
-from antiphon.bench.suite_markdown import suite_markdown
 from antiphon.bench.text_socket import pieces_of
 from antiphon.bench.trace import Trace, read_trace
 from antiphon.errors import SettingsError

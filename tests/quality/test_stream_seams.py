@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.bench.seams import seam_faults
-from antiphon.bench.stream_diff import stream_differences
 from antiphon.config import Settings
+from tests.bench.stream_diff import stream_differences
 from tests.decoding import decoded
 from tests.servers import RunningServer, start_server, wait_until
 from tests.sockets import audio, connected, messages
