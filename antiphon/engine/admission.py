@@ -203,7 +203,7 @@ def forecast(
     now_s: float,
 ) -> Forecast:
     """Return when the requests that hold slots will end, at ``frame_s`` a frame of each."""
-    ends_s = sorted(now_s + lengths.num_frames_left(each) * frame_s for each in requests)
+    ends_s = sorted(now_s + lengths.num_frames_left(request) * frame_s for request in requests)
     return Forecast(num_streams, tuple(ends_s), now_s, frame_s)
 
 

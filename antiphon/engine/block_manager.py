@@ -113,7 +113,9 @@ class BlockPool:
         used = {block for block, count in enumerate(ref_counts) if count}
         parts = [*self._free, *self._evictable, *used]
         assert sorted(parts) == list(range(self.num_blocks)), "a block is lost, or there twice"
-        by_hash = {each: block for block, hashes in self._hashes.items() for each in hashes}
+        by_hash = {
+            block_hash: block for block, hashes in self._hashes.items() for block_hash in hashes
+        }
         assert by_hash == self._by_hash
         assert set(self._evictable) <= set(self._hashes)
 

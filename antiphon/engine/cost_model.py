@@ -34,9 +34,9 @@ class StepShape:
 
     @classmethod
     def of(cls, plan: StepPlan) -> "StepShape":
-        num_positions = sum(each.end - each.start for each in plan.prefills)
-        num_codec_frames = sum(each.num_frames for each in plan.codec_chunks)
-        num_codec_frames += sum(each.end - each.start for each in plan.codec_replays)
+        num_positions = sum(prefill.end - prefill.start for prefill in plan.prefills)
+        num_codec_frames = sum(chunk.num_frames for chunk in plan.codec_chunks)
+        num_codec_frames += sum(replay.end - replay.start for replay in plan.codec_replays)
         return cls(len(plan.decode_slots), num_positions, num_codec_frames)
 
 
@@ -91,15 +91,15 @@ class Curve:
         self._far_sides[index] = side
         factor = 1 + (ratio - 1) * (weight if self._is_measured[index] else first_weight)
         self._is_measured[index] = True
-        for each, is_measured in enumerate(self._is_measured):
-            if each == index or not is_measured:
-                self._seconds[each] *= factor
-        for each in range(index + 1, len(self._seconds)):
-            in_parts_s = self._seconds[index] * self._buckets[each] / self._buckets[index]
-            seconds = max(self._seconds[each], self._seconds[each - 1])
-            self._seconds[each] = min(seconds, in_parts_s)
-        for each in range(index - 1, -1, -1):
-            self._seconds[each] = min(self._seconds[each], self._seconds[each + 1])
+        for other, is_measured in enumerate(self._is_measured):
+            if other == index or not is_measured:
+                self._seconds[other] *= factor
+        for other in range(index + 1, len(self._seconds)):
+            in_parts_s = self._seconds[index] * self._buckets[other] / self._buckets[index]
+            seconds = max(self._seconds[other], self._seconds[other - 1])
+            self._seconds[other] = min(seconds, in_parts_s)
+        for other in range(index - 1, -1, -1):
+            self._seconds[other] = min(self._seconds[other], self._seconds[other + 1])
 
     def _index(self, size: int) -> int:
         return min(bisect_left(self._buckets, size), len(self._buckets) - 1)

@@ -106,12 +106,12 @@ class GeneratorScheduler:
     @property
     def num_open(self) -> int:
         """Requests that have not left."""
-        return len(self._offline) + sum(len(each.requests) for each in self._streams.values())
+        return len(self._offline) + sum(len(stream.requests) for stream in self._streams.values())
 
     @property
     def num_waiting(self) -> int:
         """Streams that wait for their first run."""
-        return sum(not each.has_begun for each in self._streams.values())
+        return sum(not stream.has_begun for stream in self._streams.values())
 
     def add(
         self,
@@ -191,7 +191,7 @@ class GeneratorScheduler:
             candidates.append(offline)
         if not candidates:
             return None
-        chosen = min(candidates, key=lambda each: self._rank(each, now_s, comfort_s))
+        chosen = min(candidates, key=lambda request: self._rank(request, now_s, comfort_s))
         chosen.wanted_s, chosen.is_running = None, True
         if chosen.stream is not None:
             chosen.stream.has_begun = True
@@ -234,7 +234,7 @@ class GeneratorScheduler:
         # All streams that have begun advance alike, and each that ends is replaced by the next.
         lefts_s: dict[bool, list[float]] = {True: [], False: []}
         for stream in self._streams.values():
-            left_s = sum(self.costs.audio_left_s(each.work) for each in stream.requests)
+            left_s = sum(self.costs.audio_left_s(request.work) for request in stream.requests)
             lefts_s[stream.has_begun].append(left_s)
         ends_s, num_begun = lefts_s[True] or [0.0], len(lefts_s[True])
         heapq.heapify(ends_s)
@@ -252,7 +252,7 @@ class GeneratorScheduler:
     def _check_offline(self) -> None:
         num_ahead, wait_s = len(self._offline), 0.0
         if num_ahead >= self._limits.max_waiting_offline and self.costs.throughput:
-            lefts_s = (self.costs.audio_left_s(each.work) for each in self._offline.values())
+            lefts_s = (self.costs.audio_left_s(request.work) for request in self._offline.values())
             wait_s = sum(lefts_s) / num_ahead / self.costs.throughput  # until one has ended
         self._limits.check(num_ahead, wait_s, is_live=False)
 
@@ -279,7 +279,7 @@ class GeneratorScheduler:
             return True
         if len(streams) >= self._max_streams:
             return False
-        load = sum(each.speed for each in streams) + speed
+        load = sum(stream.speed for stream in streams) + speed
         return not self.costs.throughput or load <= self._limits.max_load * self.costs.throughput
 
     def _start_s(self) -> float:
@@ -290,7 +290,7 @@ class GeneratorScheduler:
         """
         num_waiting = self.num_waiting
         num_ahead = max(num_waiting + 1 - self._num_threads, 0)
-        load = sum(each.speed for each in self._streams.values()) - num_waiting / 2
+        load = sum(stream.speed for stream in self._streams.values()) - num_waiting / 2
         used = min(load / self.costs.throughput, self._limits.max_load)  # half of them, on average
         begin_s = self.costs.start_work_s + self._comfort_s() / self.costs.throughput
         left_s = sum(

@@ -241,8 +241,8 @@ class StepOutput:
             ``[num_frames * samples_per_frame]``, with a second axis if there are several channels.
             What is past ``CodecChunk.end`` may be left out. Of an elastic decoder: what the chunk
             has made certain, of any length.
-        told: what the model tells of slots that made a frame, or stopped instead; it is handed on
-            before that, as `Latents`.
+        hidden_states: exported hidden states by slot; they are delivered as `Latents` before the
+            slot's frame or end.
     """
 
     frames: Mapping[int, Any]
@@ -250,4 +250,4 @@ class StepOutput:
     lengths: frozenset[int] = frozenset()
     faults: frozenset[int] = frozenset()
     chunks: Mapping[int, Samples] = field(default_factory=dict)
-    told: Mapping[int, PositionStates] = field(default_factory=dict)
+    hidden_states: Mapping[int, PositionStates] = field(default_factory=dict)

@@ -43,7 +43,7 @@ class PrefillPolicy:
             requests: that hold a slot.
             now_s: the time.
         """
-        slack_s = min((each.clock.deadline_s for each in requests), default=inf) - now_s
+        slack_s = min((request.clock.deadline_s for request in requests), default=inf) - now_s
         share_s = self.idle_s if slack_s == inf else slack_s * self.slack_share
         allowed_s = max(share_s, costs.rows_s(max(1, num_rows)) * self.step_share)
         return min(costs.positions_within(num_rows, allowed_s), self.most_positions)
@@ -72,7 +72,7 @@ def plan_prefills(
     num_left = policy.num_positions(costs, len(builder.rows), holders, builder.now_s)
     num_left = max(num_left, blocks.block_positions)
     num_replayed_left = blocks.max_replayed
-    for request in sorted(prefilling, key=lambda each: not each.is_live):
+    for request in sorted(prefilling, key=lambda request: not request.is_live):
         start = request.table.num_computed
         end = blocks.prefill_end(request, num_left, num_replayed_left)
         if end <= start:

@@ -176,7 +176,9 @@ class Scheduler:
             or slots.prefilling
             or slots.may_start
             or self._with_pieces
-            or any(each.may_run or each.codec.is_replaying for each in slots.running.values())
+            or any(
+                request.may_run or request.codec.is_replaying for request in slots.running.values()
+            )
             or self.idle_s() == 0.0
         )
 
@@ -198,7 +200,7 @@ class Scheduler:
     @property
     def waits_for_readers(self) -> bool:
         """Whether a request's consumer is too far behind for another frame."""
-        return any(each.is_unread for each in self._by_id.values())
+        return any(request.is_unread for request in self._by_id.values())
 
     def schedule(self) -> StepPlan:
         """Plan one step; it may turn out empty."""
@@ -207,9 +209,9 @@ class Scheduler:
         if slots.blocks:
             slots.blocks.cache_written()
         ready = [
-            each
-            for each in slots.running.values()
-            if each.num_frames_planned < each.planning_limit and each.table.is_prefilled
+            request
+            for request in slots.running.values()
+            if request.num_frames_planned < request.planning_limit and request.table.is_prefilled
         ]
         builder.rows = slots.append_blocks(ready, builder)
         slots.start_waiting(builder)
@@ -251,7 +253,7 @@ class Scheduler:
         stats.requests_waiting = len(slots.waiting)
         if not self._has_upstream:
             stats.requests_out_of_text = sum(
-                each.is_text_used_up for each in slots.running.values()
+                request.is_text_used_up for request in slots.running.values()
             )
         if slots.blocks:
             stats.kv_blocks = slots.blocks.pool.num_blocks
@@ -262,12 +264,12 @@ class Scheduler:
         """Assert that every slot and block is free or held by an open request."""
         slots = self._slots
         slots.check_integrity()
-        for each in (*slots.waiting.in_order(), *slots.running.values()):
-            assert self._by_id[each.id] is each, "a request that has ended is still here"
-        num_drained = sum(each.status is Status.DRAINED for each in self._by_id.values())
+        for request in (*slots.waiting.in_order(), *slots.running.values()):
+            assert self._by_id[request.id] is request, "a request that has ended is still here"
+        num_drained = sum(request.status is Status.DRAINED for request in self._by_id.values())
         num_known = len(slots.waiting) + len(slots.running) + len(slots.draining) + num_drained
         assert len(self._by_id) == num_known, "an open request is lost"
-        assert self.num_live == sum(each.is_live for each in self._by_id.values())
+        assert self.num_live == sum(request.is_live for request in self._by_id.values())
 
     def _admit(self, *, is_live: bool) -> None:
         num_open = self.num_live if is_live else len(self._by_id) - self.num_live
@@ -309,8 +311,8 @@ class Scheduler:
             request.num_in_flight -= 1
             if request.finish_reason is not None or request.status is Status.ENDED:
                 continue  # its end became known after this step was planned
-            if slot in output.told:
-                events.append((request.id, Latents(output.told[slot])))
+            if slot in output.hidden_states:
+                events.append((request.id, Latents(output.hidden_states[slot])))
             if slot not in frames:
                 self._finish(request, "stop" if slot in output.stopped else "error", events)
                 continue
@@ -394,4 +396,4 @@ def _chunk_planner(codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) 
 
 def _decoded(requests: Iterable[EngineRequest]) -> list[EngineRequest]:
     """Return those whose frames the codec decodes."""
-    return [each for each in requests if each.has_codec]
+    return [request for request in requests if request.has_codec]

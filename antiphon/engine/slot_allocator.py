@@ -42,8 +42,8 @@ class RequestQueue:
     def add_resumed(self, request: EngineRequest) -> None:
         """Put a request that was begun elsewhere before all new ones, by its listener's clock."""
         queue, deadline_s = self._queue_of(request), request.clock.deadline_s
-        begun = takewhile(lambda each: each.frames, queue)
-        index = sum(each.clock.deadline_s <= deadline_s for each in begun)
+        begun = takewhile(lambda request: request.frames, queue)
+        index = sum(request.clock.deadline_s <= deadline_s for request in begun)
         queue.insert(index, request)
 
     def add_preempted(self, request: EngineRequest) -> None:
@@ -95,7 +95,7 @@ class SlotAllocator:
     @property
     def num_offline(self) -> int:
         """Offline requests that run."""
-        return sum(not each.is_live for each in self.running.values())
+        return sum(not request.is_live for request in self.running.values())
 
     @property
     def num_offline_reserved(self) -> int:
@@ -105,7 +105,7 @@ class SlotAllocator:
     @property
     def num_live_queued(self) -> int:
         """Listeners who wait for a slot, or hold one and wait for their prompt to be prefilled."""
-        return self.waiting.num_live + sum([each.is_live for each in self.prefilling])
+        return self.waiting.num_live + sum([request.is_live for request in self.prefilling])
 
     def is_queued(self, request: EngineRequest) -> bool:
         """Whether a request is one of `num_live_queued`."""
@@ -146,26 +146,30 @@ class SlotAllocator:
         """Take the blocks that the next frames of ``rows`` need; return the rows not preempted."""
         if self.blocks is None:
             return list(rows)
-        short = [each for each in rows if each.num_frames_planned >= each.table.frames_capacity]
+        short = [
+            request
+            for request in rows
+            if request.num_frames_planned >= request.table.frames_capacity
+        ]
         is_complete = True
         while len(short) > self.blocks.pool.num_available:
             victim = self._victim(self.running.values())
             assert victim is not None, "no request holds blocks, and there are none"
             self._preempt(victim, builder)
-            short = [each for each in short if each is not victim]
+            short = [request for request in short if request is not victim]
             is_complete = False
-        for each in short:
-            builder.blocks[slot_of(each)] = (self.blocks.append_block(each),)
+        for request in short:
+            builder.blocks[slot_of(request)] = (self.blocks.append_block(request),)
         if is_complete:
             return list(rows)
-        return [each for each in rows if each.status is Status.RUNNING]
+        return [request for request in rows if request.status is Status.RUNNING]
 
     def start_waiting(self, builder: StepPlanBuilder) -> None:
         """Start requests in the order of the queue; one that needs many blocks is not overtaken."""
         self._allocate_for_late_text(builder)
         while self.may_start:
             queue = self.waiting.in_order(is_offline_first=self._is_offline_due(builder.now_s))
-            request = next((each for each in queue if each.may_start), None)
+            request = next((request for request in queue if request.may_start), None)
             if request is None or not self._ensure_slot(request, builder):
                 return
             if not self._ensure_blocks(request, builder):
@@ -197,14 +201,14 @@ class SlotAllocator:
         holders = {**self.running, **self.draining}
         assert len(holders) == len(self.running) + len(self.draining), "a slot is held twice"
         assert sorted([*self._free_slots, *holders]) == list(range(self._num_slots))
-        assert all(each.slot == slot for slot, each in holders.items())
-        assert all(each.status is Status.RUNNING for each in self.running.values())
-        assert all(each.status is Status.DRAINING for each in self.draining.values())
-        for each in (*self.waiting.in_order(), *self.draining.values()):
-            assert not each.table.blocks, "a request that makes no frame holds blocks"
-        assert all(each.status is Status.RUNNING for each in self.prefilling)
+        assert all(request.slot == slot for slot, request in holders.items())
+        assert all(request.status is Status.RUNNING for request in self.running.values())
+        assert all(request.status is Status.DRAINING for request in self.draining.values())
+        for request in (*self.waiting.in_order(), *self.draining.values()):
+            assert not request.table.blocks, "a request that makes no frame holds blocks"
+        assert all(request.status is Status.RUNNING for request in self.prefilling)
         if self.blocks:
-            tables = [each.table.blocks for each in self.running.values()]
+            tables = [request.table.blocks for request in self.running.values()]
             self.blocks.pool.check_integrity(tables)
 
     @property
@@ -257,8 +261,8 @@ class SlotAllocator:
             return True
         if not request.is_live or self.num_offline <= self._offline_share:
             return False
-        offline = (each for each in self.running.values() if not each.is_live)
-        self._preempt(min(offline, key=lambda each: each.num_frames), builder)
+        offline = (other for other in self.running.values() if not other.is_live)
+        self._preempt(min(offline, key=lambda other: other.num_frames), builder)
         return self._may_run(request)
 
     def _may_run(self, request: EngineRequest) -> bool:
@@ -273,7 +277,7 @@ class SlotAllocator:
         if self.blocks is None or request.finish_reason is not None or not request.has_text:
             return True
         while self.blocks.num_missing(request) + len(builder.rows) > self.blocks.pool.num_available:
-            idle = self._victim(each for each in self.running.values() if each.is_idle)
+            idle = self._victim(other for other in self.running.values() if other.is_idle)
             if idle is None:
                 return False
             self._preempt(idle, builder)
@@ -289,7 +293,7 @@ class SlotAllocator:
                 deadline_s = request.clock.deadline_s + undecoded_s
             return request.is_idle, not request.is_live, deadline_s, request.arrived_s
 
-        holders = (each for each in requests if each.table.blocks)
+        holders = (request for request in requests if request.table.blocks)
         return max(holders, key=patience, default=None)
 
     def _preempt(self, request: EngineRequest, builder: StepPlanBuilder) -> None:

@@ -231,31 +231,31 @@ class IdPrompts(Protocol):
 
 
 @runtime_checkable
-class StateTelling(Protocol):
-    """What a model is too if another stage reads states that it computes."""
+class SupportsHiddenStates(Protocol):
+    """Optional protocol: exports hidden states to the next stage."""
 
-    def keep(self, spans: Sequence[PromptSpan[Any]], first: int) -> None:
-        """Keep what will be told of prompts; called after each pass over any, outside of graphs.
+    def keep_states(self, spans: Sequence[PromptSpan[Any]], first: int) -> None:
+        """Keep hidden states of prompts; called after each pass over any, outside of graphs.
 
         Args:
             spans: positions of the pass, laid end to end.
-            first: number of their first one in the pass, after rows that make a frame.
+            first: index of the first of them in the pass, after rows that make a frame.
         """
         ...
 
-    def tell(
+    def hidden_states(
         self, slots: Sequence[int], requests: Sequence[Any], numbers: NDArray[np.int64]
     ) -> Mapping[int, tuple[int, Tensor]]:
-        """Return what is told of slots beside the frames just drawn; copies at most.
+        """Return the states exported beside the frames just drawn, without computing any.
 
         Args:
-            slots: that drew a frame.
-            requests: in the slots, of `ARModel.open`.
-            numbers: of the frames, from 1.
+            slots: slots that drew a frame.
+            requests: requests in the slots, from `ARModel.open`.
+            numbers: numbers of the frames, from 1.
 
         Returns:
-            By slot, for those of which anything is told: number of the first position, and states
-            of positions from there on, ``[num_positions, width]``. The tensors are read before
+            For each slot with exported states: number of the first position, and states of
+            positions from there on, ``[num_positions, width]``. The tensors are read before
             anything is computed after this.
         """
         ...

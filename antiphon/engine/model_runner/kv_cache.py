@@ -64,7 +64,7 @@ class KVBudget:
             num_free: bytes that nobody uses.
             num_total: bytes of the GPU.
         """
-        assert self.utilization is not None, "nothing says how much may be used"
+        assert self.utilization is not None, "no share of the memory is set"
         num_left = num_bytes_left(
             num_free, num_total, utilization=self.utilization, num_slots=self.num_slots
         )
@@ -114,8 +114,8 @@ class KVCaches:
     def copy(self, copies: Sequence[BlockCopy], uploads: PackedUpload) -> None:
         """Copy blocks in all stacks."""
         if copies:
-            sources = np.array([each.source for each in copies], np.int64)
-            targets = np.array([each.target for each in copies], np.int64)
+            sources = np.array([copy.source for copy in copies], np.int64)
+            targets = np.array([copy.target for copy in copies], np.int64)
             uploads.add(self._copy, sources, targets)
 
     def _copy(self, sources: Tensor, targets: Tensor) -> None:

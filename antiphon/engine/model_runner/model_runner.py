@@ -23,13 +23,13 @@ from antiphon.engine.model_runner.ar_model import (
     PromptSpan,
     RequestT,
     SlotStart,
-    StateTelling,
+    SupportsHiddenStates,
 )
 from antiphon.engine.model_runner.decode import DecodeSteps
+from antiphon.engine.model_runner.hidden_states import HiddenStatesCopy
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.model_runner.prefill import PassShape, Prefiller
 from antiphon.engine.model_runner.prompt_passes import PromptPasses, RunningRequest
-from antiphon.engine.model_runner.told_states import ToldStates
 from antiphon.engine.plan import Append, CacheShape, Start, StepOutput, StepPlan
 from antiphon.nn import kernels
 from antiphon.nn.graphs import Graphs
@@ -67,12 +67,12 @@ class _Step:
         self,
         runner: "ModelRunner[Any]",
         frames: _Launched[Any],
-        told: ToldStates | None,
+        states: HiddenStatesCopy | None,
         download: Download,
     ) -> None:
         self._runner = runner
         self._frames = frames
-        self._told = told
+        self._states = states
         self._download = download
 
     @property
@@ -84,7 +84,9 @@ class _Step:
 
     def result(self) -> StepOutput:
         output = self._runner.collect(self._frames, self._download.wait().numpy())
-        return output if self._told is None else replace(output, told=self._told.by_slot())
+        if self._states is None:
+            return output
+        return replace(output, hidden_states=self._states.by_slot())
 
 
 class ModelRunner(Generic[RequestT]):
@@ -179,8 +181,8 @@ class ModelRunner(Generic[RequestT]):
             spans: Sequence[PromptSpan[RequestT]] = ()
             if self._is_batched and work and plan.decode_slots and not work[0].replays:
                 spans = self._prompts.without_common(work.pop().spans, uploads)
-            for each in work:
-                self._prompts.compute(each, uploads)
+            for part in work:
+                self._prompts.compute(part, uploads)
             return self._step(plan.decode_slots, uploads, spans)
 
     def collect(self, launched: _Launched[RequestT], rows: Codes) -> StepOutput:
@@ -276,19 +278,21 @@ class ModelRunner(Generic[RequestT]):
             opened.append(SlotStart(start.slot, start.prompt, request, made, next_frame))
         self._model.slots.start(
             [
-                (each.slot, each.prompt.num_positions + each.next_frame, each.next_frame)
-                for each in opened
+                (start.slot, start.prompt.num_positions + start.next_frame, start.next_frame)
+                for start in opened
             ],
-            [each.prompt.seed for each in opened],
+            [start.prompt.seed for start in opened],
             uploads,
         )
-        if resumed := [(each.slot, each.frames) for each in opened if len(each.frames)]:
+        if resumed := [(start.slot, start.frames) for start in opened if len(start.frames)]:
             self._model.slots.restore(resumed, uploads)
-        self._caches.clear([each.slot for each in opened], uploads)
+        self._caches.clear([start.slot for start in opened], uploads)
         self._model.start(opened, uploads)
 
     def _append(self, appends: Sequence[Append], uploads: PackedUpload) -> None:
-        pieces = [(each.slot, self._slots[each.slot].request, each.piece) for each in appends]
+        pieces = [
+            (append.slot, self._slots[append.slot].request, append.piece) for append in appends
+        ]
         self._model.append(pieces, uploads)
 
     def _step(
@@ -310,18 +314,18 @@ class ModelRunner(Generic[RequestT]):
                 uploads.send()
                 results.append(self._steps.step(group, max(visible)))
         uploads.send()  # without a frame too
-        # Without frames too, a download tells when the device has come so far.
+        # Without frames too, the end of a download is the end of the step.
         rows = results or [self.frame_store.new_empty((0, 1))]
-        told = self._tell(launched)  # before the frames, whose end is waited for
+        states = self._copy_states(launched)  # before the frames, whose end is waited for
         download = Download(rows[0] if len(rows) == 1 else torch.cat(rows))
-        return _Step(self, launched, told, download)
+        return _Step(self, launched, states, download)
 
-    def _tell(self, launched: _Launched[RequestT]) -> ToldStates | None:
-        """Begin to copy what the model tells beside its frames."""
-        if not isinstance(self._model, StateTelling):
+    def _copy_states(self, launched: _Launched[RequestT]) -> HiddenStatesCopy | None:
+        """Start the copy of the hidden states that the model exports beside its frames."""
+        if not isinstance(self._model, SupportsHiddenStates):
             return None
-        told = self._model.tell(launched.slots, launched.requests, launched.numbers)
-        return ToldStates(told) if told else None
+        states = self._model.hidden_states(launched.slots, launched.requests, launched.numbers)
+        return HiddenStatesCopy(states) if states else None
 
     def _count(self, slots: Sequence[int]) -> _Launched[RequestT]:
         """Count a frame in each of ``slots``."""

@@ -25,7 +25,7 @@ from antiphon.engine.model_runner.ar_model import (
     IdPrompts,
     PromptSpan,
     RequestT,
-    StateTelling,
+    SupportsHiddenStates,
 )
 from antiphon.engine.model_runner.kv_cache import KVCaches
 from antiphon.engine.runner import token_buckets
@@ -103,7 +103,7 @@ class Prefiller(Generic[RequestT]):
     ) -> None:
         """Allocate the buffers of the largest pass; the last slot of ``caches`` is for padding."""
         self._model = model
-        self._telling = model if isinstance(model, StateTelling) else None
+        self._exporter = model if isinstance(model, SupportsHiddenStates) else None
         self._of_ids = model if isinstance(model, IdPrompts) else None
         self._caches = caches
         self._graphs = graphs
@@ -148,10 +148,10 @@ class Prefiller(Generic[RequestT]):
                 its prompt is split, as long as spans begin and end where blocks do.
         """
         if by_block:
-            for each in _blocks(spans):
-                piece = (each.slot, each.start, each.end - each.start)
-                self._run(self._inputs([each]), [piece], uploads)
-                self._keep([each], [piece], 0)
+            for span in _blocks(spans):
+                piece = (span.slot, span.start, span.end - span.start)
+                self._run(self._inputs([span]), [piece], uploads)
+                self._keep([span], [piece], 0)
             return
         inputs = self._inputs(spans)
         for first, pieces in _passes(spans, self._sizes[-1]):
@@ -190,10 +190,10 @@ class Prefiller(Generic[RequestT]):
     def _keep(
         self, spans: Sequence[PromptSpan[RequestT]], pieces: Sequence[_Piece], first: int
     ) -> None:
-        """Let the model keep what it tells of the prompts in the pass just run."""
-        if self._telling is not None:
-            requests = {each.slot: each.request for each in spans}
-            self._telling.keep(
+        """Let the model keep the hidden states that it exports of prompts in the pass just run."""
+        if self._exporter is not None:
+            requests = {span.slot: span.request for span in spans}
+            self._exporter.keep_states(
                 [PromptSpan(slot, requests[slot], at, at + size) for slot, at, size in pieces],
                 first,
             )
@@ -333,11 +333,11 @@ def _num_tokens(pieces: Sequence[_Piece]) -> int:
 def _passes(spans: Sequence[PromptSpan[Any]], most: int) -> Iterator[tuple[int, list[_Piece]]]:
     """Yield first token and pieces of each pass over at most so many tokens."""
     first, pieces, room = 0, list[_Piece](), most
-    for each in spans:
-        start, end = each.start, each.end
+    for span in spans:
+        start, end = span.start, span.end
         while start < end:
             count = min(room, end - start)
-            pieces.append((each.slot, start, count))
+            pieces.append((span.slot, start, count))
             start, room = start + count, room - count
             if not room:
                 yield first, pieces
@@ -352,11 +352,11 @@ def _blocks(spans: Sequence[PromptSpan[RequestT]]) -> Iterator[PromptSpan[Reques
     Matrix products add in an order that depends on their shape: so a block is embedded and computed
     in the same shape whatever is computed before and after it.
     """
-    for each in spans:
-        start = each.start
-        while start < each.end:
-            end = min(start + BLOCK_POSITIONS - start % BLOCK_POSITIONS, each.end)
-            yield replace(each, start=start, end=end)
+    for span in spans:
+        start = span.start
+        while start < span.end:
+            end = min(start + BLOCK_POSITIONS - start % BLOCK_POSITIONS, span.end)
+            yield replace(span, start=start, end=end)
             start = end
 
 

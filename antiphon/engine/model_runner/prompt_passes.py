@@ -75,18 +75,18 @@ class PromptPasses(Generic[RequestT]):
         """Part prompts from frames that must be computed as they were at first, to be exact."""
         spans: list[PromptSpan[RequestT]] = []
         replays: dict[int, range] = {}
-        for each in prefills:
-            state, end = self._slots[each.slot], each.end
+        for prefill in prefills:
+            state, end = self._slots[prefill.slot], prefill.end
             if self._is_exact:
-                end = min(each.end, state.num_prompt_positions)
-                if each.end > (start := max(each.start, end)):
-                    replays[each.slot] = range(start, each.end)
-            borders = [each.start, end]
-            if self._is_parted and each.start < state.num_common_positions < end:
+                end = min(prefill.end, state.num_prompt_positions)
+                if prefill.end > (start := max(prefill.start, end)):
+                    replays[prefill.slot] = range(start, prefill.end)
+            borders = [prefill.start, end]
+            if self._is_parted and prefill.start < state.num_common_positions < end:
                 borders.insert(1, state.num_common_positions)  # as if what is common were copied
             for first, last in pairwise(borders):
                 if first < last:
-                    spans.append(PromptSpan(each.slot, state.request, first, last))
+                    spans.append(PromptSpan(prefill.slot, state.request, first, last))
         return PromptWork(spans, replays)
 
     def without_common(
@@ -98,10 +98,10 @@ class PromptPasses(Generic[RequestT]):
         """
         if not (self._is_batched and self._is_parted):
             return spans
-        is_common = [each.end <= self._slots[each.slot].num_common_positions for each in spans]
+        is_common = [span.end <= self._slots[span.slot].num_common_positions for span in spans]
         if common := [*compress(spans, is_common)]:
             self._prefiller.prefill(common, uploads)
-        return [each for each, is_one in zip(spans, is_common, strict=True) if not is_one]
+        return [span for span, is_one in zip(spans, is_common, strict=True) if not is_one]
 
     def compute(self, work: PromptWork[RequestT], uploads: PackedUpload) -> None:
         """Compute positions in passes of their own; what ``uploads`` have is sent before that."""
@@ -111,7 +111,11 @@ class PromptPasses(Generic[RequestT]):
         replays = work.replays
         for number in range(max(map(len, replays.values()), default=0)):
             self._replay(
-                {slot: each[number] for slot, each in replays.items() if number < len(each)}
+                {
+                    slot: numbers[number]
+                    for slot, numbers in replays.items()
+                    if number < len(numbers)
+                }
             )
 
     def _replay(self, positions: Mapping[int, int]) -> None:

@@ -78,7 +78,7 @@ class TokenModel(SlotModel[TokenRequestT]):
         return (self._transformer.kv_shape,)
 
     def embed_prompts(self, spans: Sequence[PromptSpan[TokenRequestT]]) -> Tensor:
-        ids = np.concatenate([each.request.ids[each.start : each.end] for each in spans])
+        ids = np.concatenate([span.request.ids[span.start : span.end] for span in spans])
         return F.embedding(upload(ids, self._device), self.like)
 
     def next_states(self, slots: Tensor) -> Tensor:
@@ -88,8 +88,8 @@ class TokenModel(SlotModel[TokenRequestT]):
         self, starts: Sequence[SlotStart[TokenRequestT]], uploads: PackedUpload
     ) -> None:
         """Note what slots read first of new requests."""
-        slots = np.array([each.slot for each in starts])
-        ids = [each.request.ids[each.prompt.num_positions + each.next_frame] for each in starts]
+        slots = np.array([start.slot for start in starts])
+        ids = [start.request.ids[start.prompt.num_positions + start.next_frame] for start in starts]
         uploads.write(self._next_ids, slots, np.array(ids))
 
     def feed_back(self, frames: Frames, inputs: Inputs, *, is_replay: bool, is_end: Tensor) -> None:

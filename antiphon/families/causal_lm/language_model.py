@@ -75,7 +75,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
         self._is_eos = torch.zeros(config.vocab_size, dtype=torch.bool, device=device)
         self._is_eos[[each for each in eos_ids if each < config.vocab_size]] = True
         # Sums of what a position reads and what comes of it: of the last pass over prompts, and
-        # each slot's last one. Those of a prompt are kept with its request until they are told.
+        # each slot's last one. Those of a prompt are kept with its request until they are exported.
         self._pass_states: Tensor | None = None
         if tells_states:
             self._pass_states = self.like.new_zeros(token_buckets(num_slots)[-1], self.width)
@@ -137,8 +137,8 @@ class CausalLM(TokenModel[CausalLMRequest]):
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_eos)
 
-    def keep(self, spans: Sequence[PromptSpan[CausalLMRequest]], first: int) -> None:
-        """See `antiphon.engine.model_runner.ar_model.StateTelling`."""
+    def keep_states(self, spans: Sequence[PromptSpan[CausalLMRequest]], first: int) -> None:
+        """See `antiphon.engine.model_runner.ar_model.SupportsHiddenStates`."""
         if self._pass_states is None:
             return
         for each in spans:
@@ -148,22 +148,22 @@ class CausalLM(TokenModel[CausalLMRequest]):
                 states[each.start : each.end] = self._pass_states[first : first + size]
             first += size
 
-    def tell(
+    def hidden_states(
         self, slots: Sequence[int], requests: Sequence[CausalLMRequest], numbers: NDArray[np.int64]
     ) -> Mapping[int, tuple[int, Tensor]]:
-        """See `antiphon.engine.model_runner.ar_model.StateTelling`."""
+        """See `antiphon.engine.model_runner.ar_model.SupportsHiddenStates`."""
         if self._pass_states is None:
             return {}
-        told = {}
+        exported = {}
         for slot, request, number in zip(slots, requests, numbers.tolist(), strict=True):
             if request.prompt.is_spoken:
                 num_prompt = len(request.prompt.ids)
-                told[slot] = (num_prompt + number - 2, self._last_states[slot])
+                exported[slot] = (num_prompt + number - 2, self._last_states[slot])
                 if number == 1:
                     states, request.states = self._prompt_states(request), None
                     states[-1:] = self._last_states[slot]
-                    told[slot] = (0, states)
-        return told
+                    exported[slot] = (0, states)
+        return exported
 
     def _prompt_states(self, request: CausalLMRequest) -> Tensor:
         """Return room for the states of a prompt, ``[num_positions, width]``."""

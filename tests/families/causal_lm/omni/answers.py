@@ -33,7 +33,7 @@ def told_of(runner: CausalLMRunner, prompt: Prompt) -> tuple[list[int], list[Pos
     for _ in range(prompt.sampling.max_frames or 0):
         output = drive.step([0], starts=starts)
         starts = ()
-        told.append(output.told[0])
+        told.append(output.hidden_states[0])
         if 0 in output.stopped:
             break
         tokens.append(int(output.frames[0][0]))

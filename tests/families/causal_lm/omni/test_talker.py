@@ -138,9 +138,9 @@ def test_states_of_a_prompt_are_told_beside_rows_of_others(
     other = asked(prompter, "Hi")
     drive = Drive(runner, piece_positions=16)
     drive.step([1], starts=(Start(1, other),))
-    first = drive.step([1, 0], starts=(Start(0, asked_for),)).told
+    first = drive.step([1, 0], starts=(Start(0, asked_for),)).hidden_states
     assert first[1].start == len(other.data.ids), "of the answer under way"
-    second = drive.step([0, 1]).told
+    second = drive.step([0, 1]).hidden_states
     for told, expected in zip((first[0], second[0]), wanted, strict=True):
         assert told.start == expected.start
         np.testing.assert_allclose(told.states, expected.states, rtol=0, atol=1e-5)

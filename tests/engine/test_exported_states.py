@@ -1,4 +1,4 @@
-"""What a model tells beside its frames comes before them."""
+"""Exported hidden states come before the frames that they belong to."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from antiphon.engine.runner import Done, HostRunner
 NUM_FRAMES = 3
 
 
-class Teller(HostRunner[list[int]]):
-    """Makes three frames, and tells a state with each and with the end."""
+class Exporter(HostRunner[list[int]]):
+    """Makes three frames, and exports a state with each and with the end."""
 
     def start(self, prompt: Prompt, frames: Sequence[NDArray[Any]]) -> list[int]:
         return [len(frames)]
@@ -32,23 +32,23 @@ class Teller(HostRunner[list[int]]):
 
     def launch(self, plan: StepPlan) -> Done:
         output = super().launch(plan).output
-        told = {
+        states = {
             slot: PositionStates(self._states[slot][0] - 1, np.ones((1, 2), np.float32))
             for slot in plan.decode_slots
         }
-        return Done(replace(output, told=told))
+        return Done(replace(output, hidden_states=states))
 
 
 def test_states_come_before_their_frames_and_before_the_end() -> None:
     async def main() -> None:
-        engine = AsyncEngine(Teller(1))
+        engine = AsyncEngine(Exporter(1))
         prompt = Prompt(data=None, num_tokens=1, seed=0, sampling=Sampling(max_frames=9))
         async with asyncio.timeout(30):
             items = [item async for item in engine.generate("a", prompt)]
         await engine.close()
         kinds = [type(item) for item in items]
         assert kinds == [*[Latents, FrameReady] * NUM_FRAMES, Latents, Ended]
-        told = [item.data.start for item in items if isinstance(item, Latents)]
-        assert told == [0, 1, 2, 3]
+        starts = [item.data.start for item in items if isinstance(item, Latents)]
+        assert starts == [0, 1, 2, 3]
 
     asyncio.run(main())
