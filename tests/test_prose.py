@@ -92,7 +92,6 @@ LEFT: dict[str, tuple[int, int, int]] = {
     "demo": (0, 0, 3),
     "diffusion": (79, 5, 45),
     "dynamo": (2, 1, 2),
-    "engine": (155, 10, 53),
     "errors": (1, 0, 7),
     "fabric": (170, 13, 75),
     "families/causal_lm": (56, 6, 55),

@@ -1,4 +1,4 @@
-"""Admits as many streams as can be played without gaps; refuses others with a time to retry."""
+"""Admission control: as many streams as play without gaps; others get a Retry-After."""
 
 from bisect import bisect_right
 from collections import deque
@@ -49,13 +49,13 @@ class Reservations:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is expected; made in the engine's thread, read in any.
+    """Expected capacity and ends of requests; made in the engine's thread, read in any.
 
     Attributes:
-        num_streams: live streams that there is capacity for.
-        ends_s: when the requests that hold slots end, ascending; empty: not known.
-        made_s: when it was made.
-        step_s: that a step takes.
+        num_streams: capacity in live streams.
+        ends_s: times at which the requests in slots end, ascending; empty: unknown.
+        made_s: time of the forecast.
+        step_s: duration of a step.
     """
 
     num_streams: int
@@ -65,13 +65,13 @@ class Forecast:
 
     @property
     def turnover_s(self) -> float:
-        """In how long all slots change hands: twice what their requests have left on average."""
+        """Time in which all slots change hands: twice what their requests have left on average."""
         if not self.ends_s:
             return 0.0
         return max(2 * (fmean(self.ends_s) - self.made_s), 0.0)
 
     def end_s(self, number: int) -> float:
-        """Return when request ``number`` ends of those that hold slots, or will; -inf: unknown."""
+        """Return when request ``number`` of those in slots, or after them, ends; -inf: unknown."""
         if not self.ends_s:
             return -inf
         turns, index = divmod(number, len(self.ends_s))
@@ -134,8 +134,8 @@ class AdmissionControl:
         num_open += self._reserved.count(is_live=is_live)
         num_ahead = num_open - forecast.num_streams
         if num_ahead < 0:
-            # There is room for another stream in real time. Requests that wait for their first
-            # frame wait for streams that are made faster than they are played.
+            # Another stream fits in real time. Requests that wait for their first frame wait for
+            # streams that are made faster than they are played.
             return
         if is_live and self.queue.is_standing(now_s) and self._limits.max_wait_s < inf:
             num_too_many = self.queue.num_queued - self._max_standing_queue(forecast)
@@ -172,13 +172,13 @@ class AdmissionControl:
 
 
 class LengthEstimator:
-    """How many frames a prompt becomes, learned from finished requests."""
+    """Estimates the frames of a prompt, from finished requests."""
 
     def __init__(self) -> None:
         self._frames_per_token: float | None = None
 
     def observe(self, prompt: Prompt, num_frames: int) -> None:
-        """Learn from a finished request."""
+        """Update the estimate with a finished request."""
         ratio = num_frames / max(prompt.num_tokens, 1)
         before = self._frames_per_token
         self._frames_per_token = (
@@ -186,7 +186,7 @@ class LengthEstimator:
         )
 
     def num_frames_left(self, request: EngineRequest) -> float:
-        """Return how many frames a request should still make; 0 if nothing is known."""
+        """Return the expected number of further frames; 0 if nothing is known."""
         if self._frames_per_token is None:
             return 0.0
         expected = self._frames_per_token * max(request.prompt.num_tokens, 1)
@@ -208,12 +208,12 @@ def forecast(
 
 
 def live_capacity(costs: CostModel, codec: CodecShape, num_slots: int, max_load: float) -> int:
-    """Return how many streams can be played without gaps: each needs a frame in a frame's time.
+    """Return how many streams play without gaps: each needs a frame in a frame's time.
 
     Args:
-        costs: of steps.
-        codec: gives the duration of a frame.
-        num_slots: that there are.
+        costs: cost model of steps.
+        codec: codec with the duration of a frame.
+        num_slots: number of slots.
         max_load: share of real time that may be used.
     """
     if not costs.is_trusted:

@@ -1,4 +1,4 @@
-"""The engine's thread and its asyncio face: a request is a stream, and closing it aborts it."""
+"""asyncio interface of the engine: a request is a stream, and closing it aborts it."""
 
 import asyncio
 import queue
@@ -24,7 +24,7 @@ from antiphon.telemetry.stage_status import Publish
 _Command: TypeAlias = Callable[[], object] | None
 """Runs in the engine's thread; ``None`` stops the engine."""
 
-_IDLE_S = 0.5  # without work, after which integrity is checked
+_IDLE_S = 0.5  # time without work before integrity is checked
 
 
 class AsyncEngine:
@@ -39,11 +39,11 @@ class AsyncEngine:
         policy: PlaybackPolicy | None = None,
         publish: Publish | None = None,
     ) -> None:
-        """Start the thread; it closes ``runner``. ``publish`` takes each change of status."""
+        """Start the thread; it closes ``runner``. ``publish`` receives each change of status."""
         self._core = EngineCore(runner, limits=limits, policy=policy)
         self._admission = self._core.scheduler.admission
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
-        # Frames that consumers have taken, until the next step is planned.
+        # Frames that consumers have read since the last step was planned.
         self._reads: deque[tuple[EngineRequest, int]] = deque()
         self._awaits_reads = False
         self._outboxes: dict[str, Outbox[EngineEvent]] = {}
@@ -74,21 +74,21 @@ class AsyncEngine:
         buffered_s: float | None = None,
         returns_frames: bool = False,
     ) -> AsyncGenerator[EngineEvent, None]:
-        """Stream a request's audio, or its frames if they are decoded elsewhere; last its `Ended`.
+        """Stream a request's audio, or frames that are decoded elsewhere; last its `Ended`.
 
         Args:
-            request_id: names it.
-            prompt: of the model.
-            is_live: whether a listener plays it while it is made; otherwise it is offline.
-            is_later: whether it continues a stream that was admitted, so that it is not refused.
-            pieces: of text that have arrived already.
-            resume_frames: made by an engine before; the stream goes on after them.
-            buffered_s: audio that its listener has left, in seconds; ``None``: not known.
-            returns_frames: whether its audio brings the frames that it is made of.
+            request_id: identifier, unique among open requests.
+            prompt: prompt of the model.
+            is_live: whether a client plays the stream while it is made; otherwise it is offline.
+            is_later: whether it continues a stream that was admitted, and is not refused.
+            pieces: text that has arrived already.
+            resume_frames: frames made by another engine; the stream continues after them.
+            buffered_s: audio that the client has buffered, in seconds; ``None``: unknown.
+            returns_frames: whether audio includes the frames that it was made of.
 
         Raises:
             InvalidRequestError: a request of this id is open already, or it is too long.
-            OverloadedError: one stream more would cause gaps in others.
+            OverloadedError: one more stream would cause gaps in others.
             EngineFailedError: the engine failed, which ends every open request.
             EngineError: the model failed on this request alone. The log has the cause.
         """
@@ -135,7 +135,7 @@ class AsyncEngine:
         """Keep room for a stream until `release`, or until this is closed; it has no end.
 
         Raises:
-            OverloadedError: one stream more would cause gaps in others.
+            OverloadedError: one more stream would cause gaps in others.
             EngineFailedError: the engine failed, or has been closed.
         """
         if self.failure or self._thread.is_closed:
@@ -149,12 +149,12 @@ class AsyncEngine:
             self.release(stream_id)
 
     def release(self, stream_id: str) -> None:
-        """Free what is kept for a stream, if anything: a request of it comes."""
+        """Free the reservation of a stream, if there is one, before a request of it."""
         if self._admission.release(stream_id):
             self._publish_open(-1)
 
     def append(self, request_id: str, piece: Piece) -> None:
-        """Give a request more text; does nothing if it has ended."""
+        """Add text to a request; does nothing if it has ended."""
         self._commands.put(partial(self._core.scheduler.append, request_id, piece))
 
     def abort(self, request_id: str) -> None:
@@ -168,21 +168,21 @@ class AsyncEngine:
         await self._thread.join()
 
     def _note_end(self, step: PendingStep, ended_s: float) -> None:
-        """Wake the engine's thread, since a step is over."""
+        """Wake the engine's thread at the end of a step."""
         self._commands.put(partial(self._core.note_end, step, ended_s))
 
     def _note_read(self, request: EngineRequest, item: FrameReady | AudioChunk | Latents) -> None:
-        """Note what a consumer has taken; wake the engine only if it waits for that."""
+        """Record what a consumer has read; wake the engine only if it waits for that."""
         if isinstance(item, Latents):
-            return  # beside a frame, which counts
+            return  # the frame beside it is counted
         self._reads.append((request, item.num_frames if isinstance(item, AudioChunk) else 1))
-        # Looked at after the note is there, as it is written before notes are looked for.
+        # Read after the append: the engine sets it before it looks for reads.
         if self._awaits_reads and request.is_unread:
             self._awaits_reads = False
             self._commands.put(self._take_reads)
 
     def _take_reads(self) -> bool:
-        """Hand over what consumers have taken; return whether it was anything."""
+        """Pass what consumers have read to the requests; return whether it was anything."""
         has_reads = bool(self._reads)
         while self._reads:
             request, num_frames = self._reads.popleft()
@@ -255,12 +255,12 @@ class AsyncEngine:
         except AntiphonError as error:
             self._emit(request.id, error)
             return
-        if request.is_last_frame_planned:  # it was resumed with all of its frames
+        if request.is_last_frame_planned:  # it was resumed with all its frames
             self._core.scheduler.abort(request.id)
             self._emit(request.id, Ended("length"))
 
     def _leave(self, request: EngineRequest) -> None:
-        """Drop a request; whoever interrupts an answer and asks again has its room at once."""
+        """Abort a request; one that the same client sends next finds room at once."""
         self._admission.leaving(request.id, is_live=request.is_live)
         self.abort(request.id)
 
@@ -276,7 +276,7 @@ class AsyncEngine:
         self._pending.append((outbox, item))
 
     def _flush(self) -> None:
-        """Hand all events over."""
+        """Deliver all events."""
         if not self._pending:
             return
         closed = put_all(self._pending)
@@ -287,7 +287,7 @@ class AsyncEngine:
                 self._core.scheduler.abort(request_id)
 
     def _end_all(self) -> None:
-        """End every request, and those that still arrive after a failure."""
+        """End every request; after a failure also those that still arrive, until it is closed."""
         reason: Ended = Ended("error" if self.failure else "abort")
         for request_id in tuple(self._outboxes):
             self._emit(request_id, reason)

@@ -1,4 +1,4 @@
-"""Blocks of the KV cache: a pool with prefix caching, and the block table of each request."""
+"""KV block allocation and prefix caching."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ class BlockPool:
 
     @property
     def num_available(self) -> int:
-        """Blocks that `allocate` could give out now."""
+        """Blocks that `allocate` could return now."""
         return len(self._free) + len(self._evictable)
 
     def count_cached(self, hashes: Sequence[bytes]) -> tuple[int, int]:
@@ -47,9 +47,9 @@ class BlockPool:
         return blocks
 
     def find(self, block_hash: bytes) -> int | None:
-        """Return the block that is cached under a hash, now the most recently used; no reference.
+        """Return the block cached under a hash, without a reference; mark it most recently used.
 
-        What it holds can be copied in the plan being made: copies are done before all writing.
+        It can be copied in the plan being made: copies are done before all writing.
         """
         block = self._by_hash.get(block_hash)
         if block is not None and block in self._evictable:
@@ -58,7 +58,7 @@ class BlockPool:
         return block
 
     def allocate(self, num_blocks: int) -> list[int]:
-        """Return as many blocks with one reference each; as many must be available."""
+        """Return available blocks with one reference each."""
         assert num_blocks <= self.num_available, "more blocks are allocated than are available"
         blocks = []
         for _ in range(num_blocks):
@@ -70,7 +70,7 @@ class BlockPool:
         return blocks
 
     def cache(self, block: int, block_hash: bytes) -> None:
-        """Let a referenced block be looked up; of two with the same hash the first stays."""
+        """Cache a referenced block; of two with the same hash the first stays."""
         assert self._ref_counts[block], "a block without references is cached"
         if block_hash not in self._by_hash:
             self._hashes[block] = (*self._hashes.get(block, ()), block_hash)
@@ -87,7 +87,7 @@ class BlockPool:
                 self._forget(block)
 
     def free(self, blocks: Sequence[int]) -> None:
-        """Drop one reference to each of ``blocks``, which are in the order of their positions."""
+        """Drop one reference to each block; ``blocks`` are in the order of their positions."""
         for block in reversed(blocks):  # the end of a prompt is evicted before its beginning
             assert self._ref_counts[block], "a block is freed twice"
             self._ref_counts[block] -= 1
@@ -138,12 +138,12 @@ class BlockPool:
 
 
 class BlockManager:
-    """The block tables of all requests of one engine: cached blocks, then the request's own.
+    """Manages the block tables of all requests: cached blocks, then the request's own.
 
     Attributes:
-        pool: of the blocks.
-        block_positions: positions that a block holds.
-        max_replayed: positions of frames made before a preemption that a step may compute again.
+        block_positions: positions in a block.
+        max_replayed: limit of positions of frames made before a preemption that a step computes
+            again.
     """
 
     def __init__(self, shape: CacheShape, stats: EngineStats) -> None:
@@ -158,10 +158,10 @@ class BlockManager:
         self._to_cache: list[EngineRequest] = []
 
     def max_frames(self, prompt: Prompt) -> int:
-        """Return how many frames there is room for after a prompt.
+        """Return how many frames fit after a prompt.
 
         Raises:
-            InvalidRequestError: for none.
+            InvalidRequestError: no frame fits.
         """
         num_frames = self._max_positions - prompt.num_positions
         if num_frames < 1:
@@ -187,15 +187,15 @@ class BlockManager:
         request.table.num_required = prompt.num_positions
 
     def num_missing(self, request: EngineRequest) -> int:
-        """Return how many blocks must be available for `allocate`."""
+        """Return the number of available blocks that `allocate` needs."""
         num_found, num_evictable = self.pool.count_cached(request.table.hashes.blocks)
         return self._num_blocks_for(request) - num_found + num_evictable
 
     def allocate(self, request: EngineRequest) -> BlockCopy | None:
-        """Take the blocks of all positions up to the next frame's, cached ones where possible.
+        """Allocate the blocks of all positions up to the next frame's, cached ones where possible.
 
         Returns:
-            What the plan being made must copy into them: common positions, which count as computed.
+            Copy of common positions for the plan being made; they count as computed.
         """
         table, prompt = request.table, request.prompt
         assert not table.blocks, "the request has its blocks already"
@@ -215,20 +215,22 @@ class BlockManager:
         return None if source is None else BlockCopy(source, table.blocks[num_found])
 
     def append_block(self, request: EngineRequest) -> int:
-        """Take one block more; return it."""
+        """Allocate and return one more block."""
         (block,) = self.pool.allocate(1)
         request.table.blocks.append(block)
         self._update_capacity(request)
         return block
 
     def prefill_end(self, request: EngineRequest, num_positions: int, num_replayed: int) -> int:
-        """Return where a part of a prefill ends that begins at ``num_computed``.
+        """Return the end of a part of a prefill that begins at ``num_computed``.
+
+        A part of a prompt ends between blocks, so that the split does not change keys and values,
+        not even by rounding.
 
         Args:
-            request: a part of its prompt ends between blocks, so that parts do not change its
-                keys and values, not even by rounding.
-            num_positions: that the step has room for.
-            num_replayed: the same, of frames that were made before a preemption.
+            request: request to prefill.
+            num_positions: limit of positions.
+            num_replayed: limit of positions of frames that were made before a preemption.
         """
         start, num_prompt = request.table.num_computed, request.prompt.num_positions
         end = min(request.table.num_required, start + num_positions)
@@ -237,7 +239,7 @@ class BlockManager:
         return min(end, max(start, num_prompt) + num_replayed)
 
     def prefill(self, request: EngineRequest, end: int) -> None:
-        """Note that the plan being made computes all positions before ``end``."""
+        """Record that the plan being made computes all positions before ``end``."""
         request.table.num_computed = end
         hashes = request.table.hashes
         if request.table.num_cached < len(hashes.blocks) or hashes.common is not None:
@@ -256,18 +258,18 @@ class BlockManager:
         self._to_cache.clear()
 
     def invalidate(self, request: EngineRequest) -> None:
-        """Evict the prefix of a request whose numbers went bad (NaN): a block may be the cause."""
+        """Evict the prefix of a request with NaN: a block may be the cause."""
         self.pool.invalidate(request.table.hashes.all)
 
     def free(self, request: EngineRequest) -> None:
-        """Free the request's blocks; plans that follow may give them to others."""
+        """Free the request's blocks; later plans may allocate them to others."""
         table = request.table
         self.pool.free(table.blocks)
         table.blocks = []
         table.num_cached = table.num_computed = table.frames_capacity = 0
 
     def _with_common(self, request: EngineRequest) -> int | None:
-        """Return the block that holds what is common and lies in no block that was found."""
+        """Return the cached block of common positions after the blocks that were found."""
         hashes = request.table.hashes
         if hashes.common is None or hashes.num_common // self.block_positions != len(
             request.table.blocks

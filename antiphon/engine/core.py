@@ -14,7 +14,7 @@ from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
 _MAX_IN_FLIGHT = 1
 _STALL_S = 0.01  # after an empty plan, until the next try without a command
 _MIN_RESERVE_S, _MAX_RESERVE_S = 0.2e-3, 2e-3
-_IF_DRY, _IF_NOT_DRY = 1.5, 0.99  # factors of the reserve: dry in one of 40 steps
+_IF_DRY, _IF_NOT_DRY = 1.5, 0.99  # factors of the reserve: the device idles in 1 of 40 steps
 _LAUNCH_WEIGHT = 0.1
 
 
@@ -38,13 +38,13 @@ class EngineCore:
     """A scheduler and a runner; owned by one thread.
 
     The host is up to one step behind: while a step runs on a device, the next one is launched
-    after it and the results of the one before are handed on. A request whose end becomes known
-    late has then made a frame too many, which is dropped.
+    and the results of the one before are delivered. A request whose end becomes known late has
+    then made one more frame, which is dropped.
 
-    A step is launched shortly before the one in flight should be over, so that a request that
-    arrives meanwhile is in it, and as soon as that is over at the latest: whoever waits for the
-    time of `wait_s` waits for the end of `awaited` too. If the device ran dry for want of a little
-    time, steps are launched earlier; if the expectation was far too long, that would not help.
+    A step is launched shortly before the expected end of the one in flight, so that it includes
+    requests that arrive meanwhile, and at its end at the latest: a caller that waits for `wait_s`
+    waits for the end of `awaited` too. If the device idles between steps, they are launched earlier
+    (additive reserve of 0.2 to 2 ms), unless the expectation was too long by more than that.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class EngineCore:
     def wait_s(self) -> float | None:
         """Return how long `step` should be delayed; ``None``: until a command arrives.
 
-        Either way until the end of `awaited` at most.
+        The end of `awaited` ends the delay.
         """
         if not self._in_flight:
             if not self.scheduler.has_work:
@@ -95,25 +95,25 @@ class EngineCore:
 
     @property
     def awaited(self) -> PendingStep | None:
-        """The step whose end makes `wait_s` 0, whatever that was; ``None``: none is in flight.
+        """The step whose end ends the delay of `wait_s`; ``None``: none is in flight.
 
-        Whoever waits for it tells of its end by `note_end`.
+        A caller that waits for it reports its end by `note_end`.
         """
         return self._in_flight[-1].pending if self._in_flight else None
 
     @property
     def waits_for_readers(self) -> bool:
-        """Whether nothing is in flight, and a request goes on when its consumer has read."""
+        """Whether nothing is in flight, and a request continues once its consumer has read."""
         return not self._in_flight and self.scheduler.waits_for_readers
 
     def note_end(self, pending: PendingStep, ended_s: float) -> None:
-        """Note when a step ended, on the core's clock; does nothing if its result was taken."""
+        """Record when a step ended, on the core's clock; ignored if its result was taken."""
         for step in self._in_flight:
             if step.pending is pending:
                 step.ended_s = ended_s
 
     def wake(self) -> None:
-        """Note that a command has been carried out, so that the next plan need not be empty."""
+        """Record that a command was executed, so that the next plan may not be empty."""
         self._stalled_until_s = 0.0
 
     def step(self) -> list[tuple[str, EngineEvent]]:
@@ -160,7 +160,7 @@ class EngineCore:
         return events
 
     def _due_s(self, last: _LaunchedStep, has_prompts: bool) -> float:
-        """Return when to begin to plan the step after ``last``, unless that ends before."""
+        """Return when to plan the step after ``last``, unless that ends before."""
         expected_s = self.scheduler.costs.step_s(last.shape)
         ends_s = max(last.launched_s, self._ended_s) + expected_s
         return ends_s - self._launch_s[has_prompts] - self._reserve_s
@@ -168,13 +168,13 @@ class EngineCore:
     def _adapt_reserve(
         self, before: _LaunchedStep, has_prompts: bool, begun_s: float, now_s: float
     ) -> None:
-        """Launch earlier if the device ran dry after ``before``, a little later if it did not.
+        """Launch earlier if the device idled after ``before``, a little later if it did not.
 
         Args:
-            before: the step before the one that has been launched.
-            has_prompts: whether that one has.
-            begun_s: when it was begun to plan that one.
-            now_s: when that one was launched.
+            before: step before the one that was launched.
+            has_prompts: whether the launched step has prompts.
+            begun_s: start of its planning.
+            now_s: time of its launch.
         """
         was_too_long = self._due_s(before, has_prompts) - begun_s > _MAX_RESERVE_S
         excess_s = now_s - begun_s - self._launch_s[has_prompts]

@@ -1,4 +1,4 @@
-"""How long a step takes: a guess at first, then what was measured."""
+"""Cost model of steps: a guess at first, then measurements."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ from antiphon.engine.runner import FRAME_BUCKETS, ROW_BUCKETS, TOKEN_BUCKETS
 PASS_BUCKETS = (1, 2, 4, 8, *TOKEN_BUCKETS, 2048, 4096, 8192)
 
 _WEIGHT = 0.1  # of a new measurement
-_FAR_RATIO = 1.5  # or its inverse: so far off is what is expected
-_FAR_WEIGHT = 0.5  # of a measurement that is far off, as the one before was on the same side
-_SLOW_WEIGHT = 0.02  # the same, of what is not in every step
+_FAR_RATIO = 1.5  # measured to expected, or its inverse, from which an expectation is far off
+_FAR_WEIGHT = 0.5  # of a measurement that is far off on the same side as the one before
+_SLOW_WEIGHT = 0.02  # of a measurement of what is not in every step
 _MAX_RATIO = 4.0  # of measured to expected; beyond it the cause is not the step
 _NUM_TO_TRUST = 16
 _NUM_DEVIATIONS = 2.0
@@ -20,12 +20,12 @@ _NUM_DEVIATIONS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
-    """What of a plan decides how long it takes.
+    """The sizes of a plan that determine its duration.
 
     Attributes:
         num_rows: slots that make a frame.
-        num_positions: to be prefilled.
-        num_codec_frames: that the codec decodes, of all chunks and replays.
+        num_positions: prefilled positions.
+        num_codec_frames: frames of all codec chunks and replays.
     """
 
     num_rows: int = 0
@@ -41,12 +41,12 @@ class StepShape:
 
 
 class Curve:
-    """Seconds by size, of a kind of work whose sizes are rounded up to buckets.
+    """Seconds by size, for work whose sizes are rounded up to buckets.
 
     The curve is monotonic: a measurement raises larger buckets and lowers smaller ones to it. It is
-    at most proportional too, since work can be done in parts; so a bucket that was slow once and is
-    avoided since then recovers when smaller ones are measured. Buckets without a measurement are
-    scaled by the same factor as the latest one.
+    at most proportional, since work can be split; so a bucket that was slow once, and is avoided
+    since then, recovers when smaller ones are measured. Buckets without a measurement are scaled by
+    the same factor as the latest one.
     """
 
     def __init__(self, buckets: Sequence[int], guess: Callable[[int], float]) -> None:
@@ -56,18 +56,18 @@ class Curve:
         self._far_sides = [0] * len(buckets)  # of the latest measurement: 1 above, -1 below
 
     def bucket(self, size: int) -> int:
-        """Return what ``size`` is rounded up to."""
+        """Return the bucket of ``size``."""
         return self._buckets[self._index(size)]
 
     def seconds(self, size: int) -> float:
-        """Return how long work of this size takes; nothing takes no time."""
+        """Return how long work of this size takes; 0 for size 0."""
         if size <= 0:
             return 0.0
         index = self._index(size)
         return self._seconds[index] * max(1.0, size / self._buckets[index])
 
     def size_within(self, seconds: float) -> int:
-        """Return the largest size that takes no longer, as far as buckets tell."""
+        """Return the largest size that takes no longer, by buckets."""
         index = bisect_right(self._seconds, seconds) - 1
         if index < 0:
             return 0
@@ -80,7 +80,7 @@ class Curve:
         return self._is_measured[self._index(size)]
 
     def hold(self, size: int) -> None:
-        """Take what is expected of this size as measured: only `correct` of it changes it then."""
+        """Treat the expectation of this size as measured: only `correct` of it changes it then."""
         self._is_measured[self._index(size)] = True
 
     def correct(self, size: int, ratio: float, *, first_weight: float = _WEIGHT) -> None:
@@ -106,22 +106,22 @@ class Curve:
 
 
 class CostModel:
-    """Learns from the steps of one engine.
+    """Estimates the duration of an engine's steps from measurements.
 
-    Prompts go through the layers in one pass with the rows of their step: what they cost is what
-    that pass takes longer than one over the rows alone.
+    Prompts go through the layers in one pass with the rows of their step: their cost is the
+    difference to a pass over the rows alone.
 
     A measurement is of a whole step; rows and codec share its deviation in proportion. The first
-    one counts for the rows in full, since every step has them. Once it is known what rows take,
-    what a step with prompts takes besides is the prompts'.
+    one counts for the rows in full, since every step has them. Once the cost of rows is known, the
+    rest of a step with prompts is the cost of the prompts.
 
     Attributes:
-        mean_step_s: of the latest steps.
-        long_step_s: that few of them exceed.
-        mean_frame_s: between two frames of a request: a step, or longer if they arrive from another
-            stage.
-        long_frame_s: that few frames exceed.
-        mean_prefill_s: of a step, that prompts take.
+        mean_step_s: mean of the latest steps.
+        long_step_s: duration that few steps exceed.
+        mean_frame_s: time between two frames of a request: a step, or longer if they arrive from
+            another stage.
+        long_frame_s: time that few frames exceed.
+        mean_prefill_s: share of prompts in the duration of a step.
     """
 
     def __init__(self, row_buckets: Sequence[int] = ROW_BUCKETS) -> None:
@@ -153,27 +153,27 @@ class CostModel:
         return self._num_observed >= _NUM_TO_TRUST
 
     def rows_s(self, num_rows: int) -> float:
-        """Return how long a frame of as many slots takes."""
+        """Return how long a frame of ``num_rows`` slots takes."""
         return self._rows.seconds(num_rows)
 
     def codec_s(self, num_frames: int) -> float:
-        """Return how long a codec takes for as many frames of all chunks."""
+        """Return how long the codec takes for all chunks of a step together."""
         return self._codec_frames.seconds(num_frames)
 
     def codec_frames_within(self, seconds: float) -> int:
-        """Return how many frames a codec decodes in so long at most."""
+        """Return how many frames the codec decodes in this time."""
         return self._codec_frames.size_within(seconds)
 
     def prefill_s(self, num_rows: int, num_positions: int) -> float:
-        """Return how much longer a step takes with as many positions of prompts beside its rows."""
+        """Return how much longer a step takes with prompt positions beside its rows."""
         if num_positions <= 0:
             return 0.0
         return self._passes.seconds(num_rows + num_positions) - self._passes.seconds(num_rows)
 
     def positions_within(self, num_rows: int, seconds: float) -> int:
-        """Return how many positions of prompts make a step so much longer at most.
+        """Return how many prompt positions make a step longer by this time at most.
 
-        Without rows, so much longer than the smallest pass.
+        Without rows, longer than the smallest pass.
         """
         num_tokens = self._passes.size_within(self._passes.seconds(max(1, num_rows)) + seconds)
         return max(0, num_tokens - num_rows)
@@ -187,7 +187,7 @@ class CostModel:
         )
 
     def observe(self, shape: StepShape, seconds: float) -> None:
-        """Take in how long a step took."""
+        """Record the duration of a step."""
         expected = self.step_s(shape)
         if expected == 0.0:
             return
@@ -207,17 +207,17 @@ class CostModel:
             self._codec_frames.correct(shape.num_codec_frames, ratio)
 
     def _is_rest_known(self, shape: StepShape) -> bool:
-        """Whether all of a step but its prompts was measured."""
+        """Whether all parts of a step except its prompts were measured."""
         num_rows, num_frames = shape.num_rows, shape.num_codec_frames
         return (not num_rows or self._rows.is_measured(num_rows)) and (
             not num_frames or self._codec_frames.is_measured(num_frames)
         )
 
     def _observe_pass(self, shape: StepShape, expected_s: float, seconds: float) -> None:
-        """Learn what a pass over rows and prompts takes, of a step whose rest is known.
+        """Update the duration of a pass over rows and prompts, from a step whose rest is known.
 
-        It takes no less than one over the rows alone, which is held: where prompts cost nothing,
-        steps that are a little shorter than expected would make all passes ever shorter.
+        It is at least that of a pass over the rows alone, which is held: where prompts cost
+        nothing, steps slightly shorter than expected would make all passes ever shorter.
         """
         num_tokens = shape.num_rows + shape.num_positions
         pass_s, rows_s = self._passes.seconds(num_tokens), self._passes.seconds(shape.num_rows)
@@ -228,9 +228,9 @@ class CostModel:
         self._passes.correct(num_tokens, ratio, first_weight=_FAR_WEIGHT)
 
     def observe_arrival(self, seconds: float) -> None:
-        """Take in how long after the frame before it a frame arrived from another stage.
+        """Record the time between two frames that arrived from another stage.
 
-        A frame may have had to wait for text, so that a single long time counts for little.
+        A frame may have waited for text, so a single long time counts for little.
         """
         seconds = min(seconds, self.mean_frame_s * _MAX_RATIO)
         surprise_s = seconds - self._mean_arrival_s

@@ -72,8 +72,8 @@ class EncoderEngine:
             is_later: whether it belongs to a request that was admitted.
 
         Raises:
-            InvalidRequestError: the data will not do.
-            OverloadedError: too much waits.
+            InvalidRequestError: the data is invalid.
+            OverloadedError: too many requests wait.
             EngineFailedError: the engine has been closed.
         """
         job = _Job(data, self._encoder.batch_of(data))
@@ -92,7 +92,7 @@ class EncoderEngine:
                         self._waiting.remove(job)
 
     async def close(self) -> None:
-        """End everything; a batch in flight is waited for, for a few seconds."""
+        """End all requests; wait a few seconds for a batch in flight."""
         await self._thread.close()
         self._encoder.close()
 

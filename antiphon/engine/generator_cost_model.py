@@ -1,4 +1,4 @@
-"""How fast generators make audio on this machine, learned from what they have made."""
+"""Cost model of generators: measured throughput and duration of runs."""
 
 import time
 from collections.abc import Callable
@@ -12,16 +12,16 @@ _LONGEST_FADES = 0.99
 
 @dataclass(slots=True, eq=False)
 class GeneratorWork:
-    """What a request has cost and made so far.
+    """Cost and audio of a request so far.
 
     Attributes:
-        num_tokens: of its text.
-        audio_s: made.
-        work_s: share of the machine's time that it took: a second in which two threads were busy is
-            half a second for each.
-        num_runs: chunks that were computed.
-        began_s: when the run in flight began.
-        began_work_s: the same, in working time.
+        num_tokens: length of its text.
+        audio_s: audio made.
+        work_s: share of the machine's time: a second in which two threads were busy is half a
+            second for each.
+        num_runs: computed chunks.
+        began_s: start of the run in flight.
+        began_work_s: start of the run in flight, in working time.
     """
 
     num_tokens: int
@@ -33,17 +33,17 @@ class GeneratorWork:
 
 
 class GeneratorCostModel:
-    """Learns from the runs of one generator's threads; a run makes a chunk.
+    """Estimates the speed of one generator's threads from their runs; a run makes a chunk.
 
-    Time is shared among the runs that are in flight together. So the numbers include what several
-    threads gain, or lose to one another and to other processes, and no throughput is larger than
-    what the machine has really reached.
+    Time is shared among the runs that are in flight together. So the estimates include what several
+    threads gain, or lose to one another and to other processes, and no throughput exceeds what the
+    machine has reached.
 
     Attributes:
-        throughput: seconds of audio that all threads together make in a second; 0: not known.
-        start_work_s: working time before a request's first chunk is there.
-        mean_run_s: that a thread takes for a chunk.
-        long_run_s: that few runs exceed.
+        throughput: seconds of audio that all threads together make in a second; 0: unknown.
+        start_work_s: working time before a request's first chunk.
+        mean_run_s: time of a thread for a chunk.
+        long_run_s: time that few runs exceed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,7 +60,7 @@ class GeneratorCostModel:
         return self._audio_sum_s / self._work_sum_s if self._work_sum_s else 0.0
 
     def audio_left_s(self, work: GeneratorWork) -> float:
-        """Return how much audio a request should still make."""
+        """Return the expected further audio of a request."""
         expected_s = self._audio_s_per_token * max(work.num_tokens, 1)
         return max(expected_s - work.audio_s, 0.0)
 
@@ -71,7 +71,7 @@ class GeneratorCostModel:
         work.began_s, work.began_work_s = self._now_s, self._work_s
 
     def end(self, work: GeneratorWork, audio_s: float) -> None:
-        """End a run that has made a chunk, or has found that there is none."""
+        """End a run that has made a chunk, or found that there is none."""
         self._advance()
         self._num_running -= 1
         work_s, run_s = self._work_s - work.began_work_s, self._now_s - work.began_s
@@ -84,7 +84,7 @@ class GeneratorCostModel:
         work.num_runs += 1
 
     def complete(self, work: GeneratorWork) -> None:
-        """Learn from a request that was spoken to its end; its chunks differ too much in cost."""
+        """Update estimates with a complete request; single chunks differ too much in cost."""
         if not (work.audio_s > 0 and work.work_s > 0):
             return
         kept = exp(-work.work_s / _MEMORY_S)
@@ -101,5 +101,5 @@ class GeneratorCostModel:
 
 
 def _mean(before: float, new: float) -> float:
-    """Return a running mean; the first value is taken as it is."""
+    """Return a running mean that begins with the first value."""
     return before + (new - before) * _WEIGHT if before else new

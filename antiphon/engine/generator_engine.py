@@ -61,12 +61,12 @@ class GeneratorEngine:
         """Start the threads.
 
         Args:
-            generator: closed with the engine.
-            name: of the threads.
-            num_threads: default: the number of cores that we may use.
-            max_streams: streams that are played at the same time, whatever the throughput.
-            limits: of what is admitted.
-            publish: takes each change of the engine's status.
+            generator: model, closed with the engine.
+            name: prefix of the threads' names.
+            num_threads: number of threads; ``None``: one for each usable core.
+            max_streams: limit of concurrent streams, whatever the throughput.
+            limits: limits of admission.
+            publish: receiver of each change of the engine's status.
         """
         num_threads = num_threads or num_usable_cores()
         self._generator = generator
@@ -91,7 +91,7 @@ class GeneratorEngine:
 
     @property
     def stalled_s(self) -> float:
-        """Seconds that the longest chunk in flight has taken so far, 0 if there is none."""
+        """Seconds that the longest item in flight has taken so far; 0: none is in flight."""
         return self._thread.status.status.stalled_s()
 
     async def generate(
@@ -104,21 +104,21 @@ class GeneratorEngine:
         is_later: bool = False,
         speed: float = 1.0,
     ) -> AsyncGenerator[GeneratorItem | Ended, None]:
-        """Stream a prompt's items, last its `Ended`; no chunk is made before it is wanted.
+        """Stream a prompt's items, last its `Ended`; no item is made before it is wanted.
 
-        Closing the stream frees what it holds; a chunk in flight is dropped.
+        Closing the stream frees the request; an item in flight is dropped.
 
         Args:
-            request_id: names it.
-            prompt: of the model.
-            stream_id: of the stream that it makes a part of; ``None``: it is one of its own.
-            is_live: whether a listener plays it while it is made; otherwise its priority is
+            request_id: identifier, unique among open requests.
+            prompt: prompt of the model.
+            stream_id: identifier of the stream that it is a part of; ``None``: of its own stream.
+            is_live: whether a client plays the stream while it is made; otherwise its priority is
                 offline, behind all live requests.
             is_later: whether it continues a stream that was admitted.
-            speed: at which it is played.
+            speed: playback speed.
 
         Raises:
-            OverloadedError: one stream more would cause gaps in others.
+            OverloadedError: one more stream would cause gaps in others.
             EngineFailedError: the engine has been closed.
         """
         pieces = self._generator.generate(prompt)
@@ -142,12 +142,12 @@ class GeneratorEngine:
     async def reserve(
         self, stream_id: str, *, is_live: bool = True, speed: float = 1.0
     ) -> AsyncGenerator[Admitted, None]:
-        """Keep room for a live stream: until a request of it comes, which is ``is_later``.
+        """Keep room for a live stream until its first request, which is ``is_later``.
 
-        The room is free again when this is closed; it has one item, and no end.
+        Closing this frees the room; it yields one item, and has no end.
 
         Raises:
-            OverloadedError: one stream more would cause gaps in others.
+            OverloadedError: one more stream would cause gaps in others.
         """
         if is_live:
             with self._changed:
@@ -169,12 +169,12 @@ class GeneratorEngine:
                     job.outbox.put(None)
 
     async def close(self) -> None:
-        """End everything; a chunk in flight is waited for, for a few seconds."""
+        """End all requests; wait a few seconds for items in flight."""
         await self._thread.close()
         self._generator.close()
 
     def _end_all(self) -> None:
-        """End all requests, but those whose chunk is in flight in another thread."""
+        """End all requests except those whose item is in flight in another thread."""
         with self._changed:
             for job in self._jobs.values():
                 if self._thread.failure or job.request.wanted_s is not None:

@@ -1,4 +1,4 @@
-"""Plans which generator makes its next chunk, and admits requests; knows no thread and no model."""
+"""Scheduling of generators by the playback clock, and admission of their requests."""
 
 import heapq
 import time
@@ -15,14 +15,13 @@ _OFFLINE_PATIENCE_S = 5.0
 
 @dataclass(slots=True, eq=False)
 class GeneratorStream:
-    """A stream that a listener plays; it may be made by several requests, one after another.
+    """A stream that a client plays; several requests may make it, one after another.
 
     Attributes:
-        speed: at which it is played.
-        requests: that make it, in order.
+        speed: playback speed.
+        requests: requests that make it, in order.
         has_begun: whether one of its requests has ever run.
         is_reserved: whether it was admitted, and has had no request yet.
-        clock: of its listener.
     """
 
     speed: float
@@ -37,12 +36,12 @@ class GeneratorRequest:
     """A prompt that a generator works on.
 
     Attributes:
-        stream_id: of the stream that it makes a part of.
-        stream: that stream; ``None``: the request's priority is offline.
-        order: of arrival.
-        work: what it has cost and made.
+        stream_id: identifier of the stream that it is a part of.
+        stream: the stream; ``None``: the request's priority is offline.
+        order: number in order of arrival.
+        work: cost and audio so far.
         is_running: whether a chunk of it is being computed.
-        wanted_s: since when its next chunk is wanted; ``None``: it is not.
+        wanted_s: time since which its next chunk is wanted; ``None``: it is not.
     """
 
     stream_id: str
@@ -54,23 +53,22 @@ class GeneratorRequest:
 
 
 class GeneratorScheduler:
-    """The playback clock for models that own their loop.
+    """Schedules models that own their loop by the playback clock.
 
-    A generator is run for one chunk at a time, when that chunk is wanted. A run is not interrupted.
-    Of the chunks that are wanted:
+    A generator runs for one chunk at a time, when that chunk is wanted. A run is not interrupted.
+    The order of wanted chunks is:
 
-    1. Those of streams with less slack than a round takes come first, the earliest deadline first.
-       A round is one chunk of each stream and the longest run of all.
-    2. Then first chunks, in order of arrival, as long as all streams that have begun can be kept
-       without gaps.
-    3. Then all others by slack. An offline request counts as a stream that had 5 s of slack when
-       its chunk was wanted, so it fills the time that streams leave. After that time only streams
-       that would have a gap go before it, and after 5 s more none does.
+    1. Chunks of streams with less slack than a round takes, by deadline. A round is one chunk of
+       each stream and the longest run of all.
+    2. First chunks in order of arrival, as long as all streams that have begun play without gaps.
+    3. All others by slack. An offline request counts as a stream that had 5 s of slack when its
+       chunk was wanted, so it fills the time that streams leave. After that time only streams that
+       would have a gap precede it, and after 5 s more none does.
 
     Offline requests leave one thread to streams while there are any, if there are several threads.
 
-    A request is admitted if the machine can keep up with one stream more. Otherwise, and where many
-    wait for their first chunk, it may wait if that should not take too long; or it is refused. A
+    A request is admitted if the machine can keep up with one more stream. Otherwise, and where many
+    wait for their first chunk, it may wait if the predicted wait is short; or it is refused. A
     request that continues a stream was admitted with its beginning.
     """
 
@@ -85,11 +83,11 @@ class GeneratorScheduler:
         """Begin without requests.
 
         Args:
-            num_threads: that compute at the same time.
-            max_streams: that are played at the same time, whatever the throughput.
-            limits: of what is admitted.
-            policy: says what slack is comfortable.
-            clock: gives seconds.
+            num_threads: runs at the same time.
+            max_streams: limit of concurrent streams, whatever the throughput.
+            limits: limits of admission.
+            policy: policy with the comfortable slack.
+            clock: clock in seconds.
         """
         self.costs = GeneratorCostModel(clock)
         self._num_threads = num_threads
@@ -125,14 +123,14 @@ class GeneratorScheduler:
         """Admit a request.
 
         Args:
-            stream_id: of the stream that it makes a part of.
-            num_tokens: of its text.
-            is_live: whether a listener plays it while it is made; otherwise it is offline.
+            stream_id: identifier of the stream that it is a part of.
+            num_tokens: length of its text.
+            is_live: whether a client plays the stream while it is made; otherwise it is offline.
             is_later: whether it continues a stream that was admitted.
-            speed: at which it is played.
+            speed: playback speed.
 
         Raises:
-            OverloadedError: says when to retry.
+            OverloadedError: the request is refused; has a time to retry.
         """
         if not is_live:
             self._check_offline()
@@ -156,18 +154,18 @@ class GeneratorScheduler:
         """Admit a live stream, whose requests will be ``is_later``.
 
         Raises:
-            OverloadedError: says when to retry.
+            OverloadedError: the stream is refused; has a time to retry.
         """
         self._check_live(speed)
         self._streams[stream_id] = GeneratorStream(speed, is_reserved=True)
 
     def release(self, stream_id: str) -> None:
-        """Forget a stream that was admitted and has had no request."""
+        """Drop a stream that was admitted and has had no request."""
         if (stream := self._streams.get(stream_id)) is not None and stream.is_reserved:
             del self._streams[stream_id]
 
     def want(self, request: GeneratorRequest) -> None:
-        """Ask for a request's next chunk."""
+        """Record that a request's next chunk is wanted."""
         assert request.wanted_s is None, "it is wanted already"
         assert not request.is_running, "one chunk at a time"
         request.wanted_s = self._clock()
@@ -175,7 +173,7 @@ class GeneratorScheduler:
             heapq.heappush(self._offline_wanted, request.order)
 
     def schedule(self) -> GeneratorRequest | None:
-        """Begin a run of the request that is returned; ``None``: there is none to run."""
+        """Begin a run of a request, and return it; ``None``: no request can run."""
         now_s = self._clock()
         comfort_s = self._comfort_s()
         candidates = [
@@ -204,7 +202,7 @@ class GeneratorScheduler:
     def update(
         self, request: GeneratorRequest, audio_s: float, *, is_complete: bool = False
     ) -> None:
-        """End a run of ``audio_s`` of audio, also of an aborted request."""
+        """End a run that made ``audio_s`` of audio, also of an aborted request."""
         request.is_running = False
         self.costs.end(request.work, audio_s)
         if (stream := request.stream) is None:
@@ -215,7 +213,7 @@ class GeneratorScheduler:
             self.costs.complete(request.work)
 
     def remove(self, request: GeneratorRequest) -> None:
-        """Forget a request that is complete or aborted; a run in flight still has to be updated."""
+        """Remove a complete or aborted request; a run in flight must still be updated."""
         request.wanted_s = None
         if (stream := request.stream) is None:
             del self._offline[request.order]
@@ -257,11 +255,11 @@ class GeneratorScheduler:
         self._limits.check(num_ahead, wait_s, is_live=False)
 
     def _has_capacity(self, speed: float) -> bool:
-        """Whether one stream more, besides all open ones, could be played without gaps."""
+        """Whether one more stream would play without gaps besides all open ones."""
         return self._fits(self._streams.values(), speed)
 
     def _first_to_begin(self) -> GeneratorRequest | None:
-        """Return the request that may have a first run: the one that has waited longest."""
+        """Return the request that has waited longest for its first run, if it may have it."""
         begun: list[GeneratorStream] = []
         waiting: GeneratorStream | None = None
         for stream in self._streams.values():
@@ -274,7 +272,7 @@ class GeneratorScheduler:
         return waiting.requests[0]
 
     def _fits(self, streams: Collection[GeneratorStream], speed: float) -> bool:
-        """Whether one stream more fits beside ``streams``; beside none it always does."""
+        """Whether one more stream fits beside ``streams``; beside none it always does."""
         if not streams:
             return True
         if len(streams) >= self._max_streams:
@@ -285,8 +283,8 @@ class GeneratorScheduler:
     def _start_s(self) -> float:
         """Return the time until all waiting streams have begun and a thread is free for one more.
 
-        Each needs its first chunk, and audio up to where its slack is comfortable. That takes no
-        longer than all that is left to be made: many short streams end before they are comfortable.
+        Each needs its first chunk, and audio up to a comfortable slack. That takes no longer than
+        all audio that is left to be made: many short streams end before.
         """
         num_waiting = self.num_waiting
         num_ahead = max(num_waiting + 1 - self._num_threads, 0)
@@ -301,7 +299,7 @@ class GeneratorScheduler:
         return min(num_ahead * begin_s / (1 - used), left_s / self.costs.throughput)
 
     def _comfort_s(self) -> float:
-        """Return the slack with which a stream can wait for a round."""
+        """Return the slack with which a stream can wait for one round."""
         round_s = len(self._streams) * self.costs.mean_run_s / self._num_threads
         return self._policy.comfort_s + self.costs.long_run_s + round_s
 
@@ -324,7 +322,7 @@ class GeneratorScheduler:
         return (0 if deadline_s < now_s + comfort_s else 2), deadline_s, request.order
 
     def _offline_rank(self, deadline_s: float, now_s: float) -> tuple[int, float]:
-        """Return the sort key among streams; none has a gap for it until it is very late."""
+        """Return the sort key among streams; it causes no gap until it is very late."""
         if deadline_s > now_s:
             return 2, deadline_s
         is_very_late = deadline_s + _OFFLINE_PATIENCE_S < now_s

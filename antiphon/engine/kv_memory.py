@@ -1,15 +1,15 @@
-"""How much of a GPU's memory keys and values get, and how many positions fit: no tensor needed."""
+"""Size of the KV cache in a GPU's memory."""
 
 BLOCK_POSITIONS = 16
 _MIB = 2**20
 _GIB = 2**30
-# What is allocated after the cache: the codec with its graphs and theirs, encoders, and scratch.
+# Allocated after the cache: the codec, CUDA graphs, encoders, and scratch memory.
 _MAX_RESERVE_BYTES, _RESERVE_SHARE = 10 * _GIB, 0.15
-SLOT_RESERVE_BYTES = 16 * _MIB  # the codec's state of each slot, and what batches of them take
+SLOT_RESERVE_BYTES = 16 * _MIB  # the codec's state of each slot and its share of batches
 
 
 def num_blocks_of(num_positions: int) -> int:
-    """Return how many blocks so many positions of one request take."""
+    """Return how many blocks the positions of one request take."""
     return -(-num_positions // BLOCK_POSITIONS)
 
 
@@ -17,7 +17,7 @@ def num_bytes_left(num_free: int, num_total: int, *, utilization: float, num_slo
     """Return the bytes that the cache may take of a GPU's memory; negative if it is full.
 
     Args:
-        num_free: bytes that nobody uses, once the model's weights are loaded.
+        num_free: free bytes once the model's weights are loaded.
         num_total: bytes of the GPU.
         utilization: share of its memory that may be in use once all is loaded.
         num_slots: requests that run at once.

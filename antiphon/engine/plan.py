@@ -1,4 +1,4 @@
-"""What crosses between scheduler and runner in one step.
+"""Step plans: the interface between scheduler and runner.
 
 On the device a step does, in this order: releases, starts, appends, copies of blocks, prefills, one
 frame for every planned slot, then the decoding of chunks.
@@ -17,16 +17,17 @@ FRAME_STORE_FRAMES = 64
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """What a runner with paged keys and values has room for.
+    """Capacity of a runner's paged KV cache.
 
     Attributes:
-        num_blocks: all blocks that may be given out: 0 to ``num_blocks - 1``.
-        block_positions: positions that a block holds.
-        max_positions: of one request, prompt and frames together.
-        replayed_positions: of frames made before a preemption, that a step may compute again;
-            ``None``: as many as of prompts. A runner that does so exactly does it frame by frame.
-        copies_blocks: whether it takes `BlockCopy`: what follows on copied positions is then the
-            same, to the bit, as what follows on computed ones.
+        num_blocks: number of blocks, 0 to ``num_blocks - 1``.
+        block_positions: positions in a block.
+        max_positions: positions of one request, prompt and frames together.
+        replayed_positions: limit of positions of frames made before a preemption that a step
+            computes again; ``None``: as for prompts. A runner that does so exactly does it frame
+            by frame.
+        copies_blocks: whether it supports `BlockCopy`. What follows on copied positions is then
+            the same, to the bit, as what follows on computed ones.
     """
 
     num_blocks: int
@@ -38,18 +39,18 @@ class CacheShape:
 
 @dataclass(frozen=True, slots=True)
 class CodecShape:
-    """What a runner that decodes too makes of frames.
+    """Properties of the codec of a runner that decodes its frames.
 
     Attributes:
-        samples_per_frame: that a frame becomes.
-        sample_rate_hz: of the samples.
-        chunk_sizes: frames that one `CodecChunk` may have, ascending multiples of ``group_frames``.
-        look_ahead_frames: see `antiphon.codec.protocol.StreamingDecoder`.
-        group_frames: see there.
-        has_upstream: whether its frames arrive as pieces from the stage before, one by one, so that
-            a step only takes them in; the last piece has no frame.
-        late_frames: if a frame's audio may come with later chunks, or be none: frames past the end
-            that chunks reach to; see `antiphon.codec.protocol.ElasticDecoder`.
+        samples_per_frame: audio samples of a frame.
+        chunk_sizes: numbers of frames that one `CodecChunk` may have, ascending multiples of
+            ``group_frames``.
+        look_ahead_frames: look-ahead of the `antiphon.codec.protocol.StreamingDecoder`.
+        group_frames: group size of the decoder.
+        has_upstream: whether frames arrive as pieces from the stage before, one by one, and a step
+            only stores them; the last piece has no frame.
+        late_frames: frames past the end that chunks reach to, if the audio of a frame may come with
+            later chunks, or be none; see `antiphon.codec.protocol.ElasticDecoder`.
     """
 
     samples_per_frame: int
@@ -62,11 +63,11 @@ class CodecShape:
 
     @property
     def frame_s(self) -> float:
-        """How long a frame sounds."""
+        """Audio duration of a frame, in seconds."""
         return self.samples_per_frame / self.sample_rate_hz
 
     def up_to(self, num_frames: int | None) -> "CodecShape":
-        """Return it without chunks of more frames, but for its smallest; ``None``: with all."""
+        """Return the shape without larger chunks, its smallest excepted; ``None``: with all."""
         if num_frames is None:
             return self
         smallest, *others = self.chunk_sizes
@@ -87,7 +88,7 @@ class CodecShape:
     def held_frames(self) -> int:
         """Frames that are in no chunk before a request has ended.
 
-        Of an elastic decoder one: whoever was given all frames of a request has all of its audio.
+        An elastic decoder keeps one: a client that has all frames of a request has all its audio.
         """
         return max(self.look_ahead_frames, self.is_elastic)
 
@@ -97,12 +98,11 @@ class Start:
     """A request enters a slot, or comes back to one after it was preempted.
 
     Attributes:
-        slot: which begins with an empty table of blocks.
-        prompt: of the request.
-        frames: what it had made before it lost its slot, in order; the model goes on after them.
+        slot: slot, whose block table is empty.
+        frames: frames made before it lost its slot, in order; the model continues after them.
             Pieces of text that had arrived before follow as appends in the same plan.
-        num_frames_decoded: how many of ``frames`` have become audio already: a decoder is given
-            these by `CodecReplay`, and finds the others in the frame store again.
+        num_frames_decoded: number of ``frames`` that have become audio already. The decoder
+            receives these by `CodecReplay`, and finds the others in the frame store.
     """
 
     slot: int
@@ -113,11 +113,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class BlockCopy:
-    """Copy a block: its first positions are what a prompt begins with, the others are overwritten.
+    """Copy a block whose first positions are a prefix of a prompt; the others are overwritten.
 
     Attributes:
-        source: a cached block, which another request may be given in the same plan.
-        target: of the request.
+        source: cached block, which another request may receive in the same plan.
+        target: block of the request.
     """
 
     source: int
@@ -136,10 +136,10 @@ class Append:
 class Prefill:
     """Compute keys and values of positions ``start`` to ``end - 1`` of a slot.
 
-    The positions before ``start`` are there: from earlier steps, or in blocks shared with another
-    request. A prompt is parted between blocks, so that how it is parted does not matter, not even
-    by rounding. In all, ``prompt.num_positions + len(Start.frames)`` positions are there before the
-    slot makes a frame; frame number k is made by the step whose input sits at position
+    The positions before ``start`` were computed in earlier steps, or are in blocks shared with
+    another request. A prompt is split between blocks, so that the split changes no result, not even
+    by rounding. In all, ``prompt.num_positions + len(Start.frames)`` positions are computed before
+    the slot makes a frame. Frame k is made by the step whose input is at position
     ``prompt.num_positions + k``, which that step computes itself.
     """
 
@@ -150,15 +150,11 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class CodecReplay:
-    """Decode frames ``start`` to ``end - 1`` of ``Start.frames`` again, whose audio is not used.
+    """Decode frames ``start`` to ``end - 1`` of ``Start.frames`` again, and drop their audio.
 
-    They had become audio before their request came into this slot. Comes before the step's chunks;
-    a slot has no chunk before all such frames are decoded.
-
-    Attributes:
-        slot: of the request.
-        start: the first frame.
-        end: the frame after the last one; between groups of the decoder.
+    The audio was delivered before the request entered this slot. Replays come before the step's
+    chunks; a slot has no chunk before all such frames are decoded. ``end`` is between groups of
+    the decoder.
     """
 
     slot: int
@@ -168,18 +164,16 @@ class CodecReplay:
 
 @dataclass(frozen=True, slots=True)
 class CodecChunk:
-    """Turn frames ``start`` to ``start + num_frames - 1`` of a slot into audio.
+    """Decode frames ``start`` to ``start + num_frames - 1`` of a slot.
 
-    Comes after the step's frames. It may reach past what exists, if the request stops; audio past
-    the end is cut off afterwards. A decoder that is not causal is given chunks whose frames and
-    look-ahead exist, and chunks with an ``end``, the last of which flushes it.
+    Chunks come after the step's frames. A chunk may reach past the last frame if the request stops;
+    audio past the end is cut off afterwards. A decoder that is not causal receives chunks whose
+    frames and look-ahead exist, and chunks with an ``end``, the last of which flushes it.
 
     Attributes:
-        slot: of the request.
-        start: the first frame.
-        num_frames: of the chunk.
-        end: frames that the request has in all, if the decoder is not causal and the request has
-            ended; frames from there on are not read. Of an elastic decoder chunks go on after it.
+        end: number of all frames of the request, if the decoder is not causal and the request has
+            ended; frames from there on are not read. Chunks of an elastic decoder continue after
+            it.
     """
 
     slot: int
@@ -190,18 +184,18 @@ class CodecChunk:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """From scheduler to runner.
+    """The work of one step, from scheduler to runner.
 
     Attributes:
-        releases: slots whose requests are gone; done first, before any start.
-        starts: slots to be filled with requests.
-        appends: text that has arrived for requests in slots, those just started among them.
-        blocks: blocks put at the end of a slot's table in this step.
-        copies: all at once, before anything is written into blocks; each target once.
-        prefills: at most one for each slot.
+        releases: slots whose requests are gone; released before any start.
+        starts: requests that enter slots.
+        appends: text that has arrived for requests in slots, those of ``starts`` included.
+        blocks: blocks appended to the block tables, by slot.
+        copies: block copies, done at once before blocks are written; each target once.
+        prefills: prefills, at most one for each slot.
         decode_slots: slots that make one frame in this step, completely prefilled by then.
-        codec_chunks: chunks to be decoded by the codec, at most one for each slot.
-        codec_replays: what it decodes before that, in the order of each slot's frames.
+        codec_chunks: chunks, at most one for each slot.
+        codec_replays: replays before the chunks, in the order of each slot's frames.
     """
 
     releases: tuple[int, ...] = ()
@@ -230,17 +224,18 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """From runner to scheduler: each planned slot is in exactly one of frames, stopped, faults.
+    """The results of one step, from runner to scheduler.
+
+    Each planned slot is in exactly one of ``frames``, ``stopped`` and ``faults``.
 
     Attributes:
-        frames: the frame that a slot made.
-        stopped: slots whose model said that it has finished, instead of making a frame.
-        lengths: slots whose frame is their last one, since the runner ends them at a limit.
-        faults: slots whose numbers went bad; they end with an error, the others do not notice.
-        chunks: the audio of each planned `CodecChunk` by slot, uncut: shape
-            ``[num_frames * samples_per_frame]``, with a second axis if there are several channels.
-            What is past ``CodecChunk.end`` may be left out. Of an elastic decoder: what the chunk
-            has made certain, of any length.
+        frames: frames by slot.
+        stopped: slots whose model has finished instead of making a frame.
+        lengths: slots whose frame is their last one, since the runner has a limit.
+        faults: slots whose numbers are NaN; their requests end with an error.
+        chunks: audio of each planned `CodecChunk` by slot, uncut: shape
+            ``[num_frames * samples_per_frame]``, with a second axis for channels. Audio past
+            ``CodecChunk.end`` may be left out. Audio of an elastic decoder has any length.
         hidden_states: exported hidden states by slot; they are delivered as `Latents` before the
             slot's frame or end.
     """

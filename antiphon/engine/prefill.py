@@ -1,4 +1,4 @@
-"""How much of prompts a step computes beside the frames of others, and whose."""
+"""Planning of prefills beside the frames of other requests."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from antiphon.telemetry.engine_stats import EngineStats
 
 @dataclass(frozen=True, slots=True)
 class PrefillPolicy:
-    """How much of prompts a step computes beside the frames of others.
+    """Limits of the prompt positions that a step computes beside the frames of others.
 
     A pass that reads the weights for some rows computes a few hundred positions in hardly more
-    time. More of them make every listener wait: as long as the nearest one can.
+    time. More of them delay every stream, up to what the nearest deadline allows.
 
     Attributes:
-        slack_share: of the nearest listener's slack, that prompts may take.
-        step_share: of the time of the step's rows, that they may take however small the slack is.
-        idle_s: that they may take while nobody has heard anything yet.
-        most_positions: in any step.
+        slack_share: share of the time to the nearest deadline that prompts may take.
+        step_share: share of the duration of the step's rows that prompts may take in any case.
+        idle_s: time that prompts may take while no stream has had audio yet.
+        most_positions: limit for any step.
     """
 
     slack_share: float = 0.5
@@ -38,10 +38,10 @@ class PrefillPolicy:
         """Return how many positions a step may compute.
 
         Args:
-            costs: of steps.
+            costs: cost model of steps.
             num_rows: slots that make a frame in it.
-            requests: that hold a slot.
-            now_s: the time.
+            requests: requests that hold a slot.
+            now_s: current time.
         """
         slack_s = min((request.clock.deadline_s for request in requests), default=inf) - now_s
         share_s = self.idle_s if slack_s == inf else slack_s * self.slack_share
@@ -56,15 +56,7 @@ def plan_prefills(
     costs: CostModel,
     stats: EngineStats,
 ) -> None:
-    """Prefill prompts, live requests' first; a complete one makes its first frame too.
-
-    Args:
-        builder: of the step, with the rows that make a frame anyhow.
-        slots: and who holds them.
-        policy: of how much.
-        costs: of steps.
-        stats: count the positions.
-    """
+    """Prefill prompts, live requests' first; a complete one makes its first frame too."""
     blocks, prefilling = slots.blocks, slots.prefilling
     if blocks is None or not prefilling:
         return

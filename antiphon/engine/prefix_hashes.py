@@ -1,4 +1,4 @@
-"""Under which hashes the beginning of a prompt is looked up in the prefix cache."""
+"""Hashes of a prompt's prefixes, for the prefix cache."""
 
 import struct
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ _COMMON = b"common"
 
 @dataclass(frozen=True, slots=True)
 class PrefixHashes:
-    """Of a prompt.
+    """Hashes of a prompt.
 
     Attributes:
-        blocks: of each full block, and of all that stands before the block.
-        common: of the common positions, and of no other beginning; ``None`` if they end where a
-            block does, so that they need none of their own.
-        num_common: how many positions that are; 0 without ``common``.
+        blocks: hash of each full block together with all positions before it.
+        common: hash of the common positions; ``None`` if they end at the end of a block, whose
+            hash is enough.
+        num_common: number of common positions; 0 without ``common``.
     """
 
     blocks: tuple[bytes, ...] = ()
@@ -28,22 +28,22 @@ class PrefixHashes:
 
     @property
     def all(self) -> tuple[bytes, ...]:
-        """All of them."""
+        """All hashes."""
         return self.blocks if self.common is None else (*self.blocks, self.common)
 
 
 def prefix_hashes(
     position_keys: Sequence[int], block_positions: int, num_common: int = 0
 ) -> PrefixHashes:
-    """Hash the beginnings of a prompt.
+    """Hash the prefixes of a prompt.
 
-    A block in which the common positions end is computed in two parts. It is hashed with the place
-    where they end: parted elsewhere, the same positions may differ by rounding.
+    A block in which the common positions end is computed in two parts. Its hash includes the place
+    where they end: with another split, the same positions may differ by rounding.
 
     Args:
-        position_keys: see `antiphon.contracts.prompt.Prompt`.
+        position_keys: `antiphon.contracts.prompt.Prompt.position_keys`.
         block_positions: positions in a block.
-        num_common: positions whose keys and values may be copied; see `Prompt`.
+        num_common: number of positions whose keys and values may be copied.
     """
     keys = [int(key) & _KEY_MASK for key in position_keys]
     data = struct.pack(f"<{len(keys)}Q", *keys)

@@ -1,4 +1,4 @@
-"""The engine's one mutable object per request: every change of its state is a method here."""
+"""State of a request in the engine; every change of it is a method here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from antiphon.engine.prefix_hashes import PrefixHashes
 
 
 class Status(Enum):
-    """Where a request is in its life."""
+    """Life cycle of a request."""
 
-    WAITING = auto()  # in the queue for a slot, at first or because it has been preempted
+    WAITING = auto()  # queued for a slot, initially or after a preemption
     RUNNING = auto()  # holds a slot
     DRAINING = auto()  # its last frame is planned; holds a slot for the codec chunks to be planned
     DRAINED = auto()  # holds nothing; its last codec chunks are in flight
@@ -24,13 +24,13 @@ class Status(Enum):
 
 @dataclass(slots=True)
 class BlockTable:
-    """The blocks of a request; written by the `BlockManager`.
+    """KV blocks of a request; written by the `BlockManager`.
 
     Attributes:
-        hashes: by which the prompt's beginnings are looked up.
-        blocks: that are held, in the order of their positions.
+        hashes: hashes of the prompt's prefixes.
+        blocks: block numbers in the order of their positions.
         num_cached: full blocks at the beginning that are in the prefix cache.
-        num_computed: positions that are prefilled, the plan being made included.
+        num_computed: prefilled positions, the plan being made included.
         num_required: positions that must be prefilled before the next frame.
         frames_capacity: frames, from the request's first on, that the blocks have room for.
     """
@@ -50,34 +50,29 @@ class BlockTable:
 
 @dataclass(slots=True, eq=False)
 class EngineRequest:
-    """A request inside the engine; only the engine's thread touches it.
+    """A request in the engine; only the engine's thread touches it.
 
     Numbers of frames count from the request's beginning, through all slots that it has had.
 
     Attributes:
-        id: unique among the open requests.
-        prompt: of the model.
-        is_live: whether a listener plays it while it is made; otherwise its priority is offline.
-        arrived_s: when it was added.
-        status: where it is in its life.
-        slot: that it holds.
-        finish_reason: why it ends, once that is known.
-        num_in_flight: steps in flight that it has a row or a codec chunk in.
-        frames: made so far; a request that is preempted is resumed with them.
-        num_frames_planned: made, in flight, or in the plan being made.
-        num_frames_read: that the consumer has taken.
-        max_frames: of the whole request; ``None``: no limit.
-        planning_limit: frames that may be planned now, by all that bounds them.
-        max_unread_frames: that the consumer may be behind.
-        has_codec: whether the runner decodes its frames; else they are handed over themselves.
+        id: identifier, unique among the open requests.
+        is_live: whether a client plays the stream while it is made; otherwise its priority is
+            offline.
+        arrived_s: time of arrival.
+        finish_reason: reason of its end, once that is known.
+        num_in_flight: steps in flight that have a row or a codec chunk of it.
+        frames: frames made so far; a preempted request is resumed with them.
+        num_frames_planned: frames made, in flight, or in the plan being made.
+        num_frames_read: frames that the consumer has read.
+        max_frames: limit of the whole request; ``None``: no limit.
+        planning_limit: frames that may be planned now, by all limits together.
+        max_unread_frames: limit of planned frames that the consumer has not read.
+        has_codec: whether the runner decodes its frames; otherwise the frames are delivered.
         pieces: text that arrived after the prompt.
-        num_pieces_planned: of these, that the slot has been given.
-        codec: progress of the codec with its frames.
-        clock: of its listener.
-        table: of its blocks.
-        buffered_s: audio that its listener had left when it arrived; ``None``: not known.
-        is_admitted: whether it goes on with what was admitted before, so that it is not refused.
-        returns_frames: whether its audio brings the frames that it was made of.
+        num_pieces_planned: pieces that were sent to the slot.
+        buffered_s: audio that its client had buffered on arrival; ``None``: unknown.
+        is_admitted: whether it continues a stream that was admitted, and is not refused.
+        returns_frames: whether its audio includes the frames that it was made of.
     """
 
     id: str
@@ -108,7 +103,7 @@ class EngineRequest:
         self.max_frames = self.prompt.sampling.max_frames
 
     def start_clock(self, now_s: float) -> None:
-        """Start its listener's clock, if it is resumed and known what that has left to play."""
+        """Start the playback clock of a resumed request whose buffered audio is known."""
         if self.buffered_s is not None and self.is_live:
             self.clock.deadline_s = now_s + self.buffered_s
 
@@ -119,11 +114,11 @@ class EngineRequest:
         self._update_limit()
 
     def resume(self, frames: Sequence[Any], buffered_s: float | None = None) -> None:
-        """Go on after frames that were made and delivered elsewhere, before it arrives here.
+        """Continue after frames that were made and delivered elsewhere, before `arrive`.
 
         Args:
-            frames: so far.
-            buffered_s: audio that its listener has left, in seconds; ``None``: not known.
+            frames: frames so far.
+            buffered_s: audio that its client has buffered, in seconds; ``None``: unknown.
         """
         self.frames, self.buffered_s = [*frames], buffered_s
         self.is_admitted = self.is_admitted or bool(frames)
@@ -131,7 +126,7 @@ class EngineRequest:
         self.codec.resume(len(frames))
 
     def read(self, num_frames: int) -> None:
-        """Note that the consumer has taken frames, or audio of as many."""
+        """Record that the consumer has read frames, or audio of as many."""
         self.num_frames_read += num_frames
         self._update_limit()
 
@@ -141,17 +136,17 @@ class EngineRequest:
         self._update_limit()
 
     def take_pieces(self) -> list[Piece]:
-        """Return the pieces that the slot has not been given yet."""
+        """Return the pieces that were not sent to the slot yet."""
         pieces = self.pieces[self.num_pieces_planned :]
         self.num_pieces_planned = len(self.pieces)
         return pieces
 
     def start(self, slot: int, num_to_replay: int = 0) -> None:
-        """Take a slot: to make frames, or only to have the last ones decoded.
+        """Enter a slot: to make frames, or only to have the last ones decoded.
 
         Args:
-            slot: that it takes.
-            num_to_replay: frames that the slot's decoder must be given before it goes on.
+            slot: number of the slot.
+            num_to_replay: frames that the slot's decoder must be given before the next chunk.
         """
         self.slot = slot
         self.codec.start(num_to_replay)
@@ -169,7 +164,7 @@ class EngineRequest:
         self._update_limit()
 
     def finish(self, reason: FinishReason) -> None:
-        """Note that no frame follows; frames planned beyond the end are dropped."""
+        """Record that no frame follows; frames planned beyond the end are dropped."""
         self.finish_reason = reason
         self.num_frames_planned, self.planning_limit = self.num_frames, 0
 
@@ -178,11 +173,11 @@ class EngineRequest:
         self.status, self.planning_limit = Status.DRAINING, 0
 
     def preempt(self) -> None:
-        """Lose the slot and wait for another one, which will be given all pieces again."""
+        """Lose the slot and wait for another one, to which all pieces are sent again."""
         self.slot, self.status, self.num_pieces_planned = None, Status.WAITING, 0
 
     def leave(self, status: Status) -> None:
-        """Give the slot up for good."""
+        """Free the slot for good."""
         self.slot, self.status = None, status
 
     @property
@@ -192,7 +187,7 @@ class EngineRequest:
 
     @property
     def num_frames_allowed(self) -> int | None:
-        """Frames that the text so far is enough for; ``None``: the text is complete."""
+        """Frames that the text so far allows; ``None``: the text is complete."""
         return (self.pieces[-1] if self.pieces else self.prompt).num_frames_allowed
 
     @property
@@ -208,12 +203,12 @@ class EngineRequest:
 
     @property
     def is_unread(self) -> bool:
-        """Whether its consumer is so far behind that no frame is planned."""
+        """Whether no frame is planned since the consumer is behind by the limit."""
         return self.num_frames_planned >= self.num_frames_read + self.max_unread_frames
 
     @property
     def is_half_unread(self) -> bool:
-        """Whether its consumer is half as far behind as it may be."""
+        """Whether the consumer is behind by half of the limit."""
         return 2 * (self.num_frames_planned - self.num_frames_read) >= self.max_unread_frames
 
     @property
@@ -224,7 +219,7 @@ class EngineRequest:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether it has finished and all of its audio, or else its frames, was handed over."""
+        """Whether it has finished and all of its audio, or its frames, were delivered."""
         if self.finish_reason is None:
             return False
         return not self.has_codec or self.codec.num_delivered >= self.num_frames
@@ -246,7 +241,7 @@ class EngineRequest:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its next frame needs its listener to read, or more text."""
+        """Whether its next frame needs more text, or its consumer to read."""
         return not (self.may_run or self.is_store_full)
 
     @property
@@ -258,12 +253,12 @@ class EngineRequest:
 
     @property
     def may_start(self) -> bool:
-        """Whether it can use a slot: not while a frame of an earlier slot is in flight."""
+        """Whether it can use a slot; it cannot while a frame of an earlier slot is in flight."""
         if self.num_in_flight:
             return False
         if self.num_frames_planned == 0 or self.may_run or self.finish_reason is not None:
             return True
-        return self.is_store_full  # it was preempted so, and only a slot's decoder makes room
+        return self.is_store_full  # it was preempted so, and only a decoder makes room
 
     def _update_limit(self) -> None:
         if self.finish_reason is not None or self.status not in (Status.WAITING, Status.RUNNING):

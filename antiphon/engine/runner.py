@@ -1,4 +1,4 @@
-"""What the engine asks of what computes a step, and a base for models that compute on the host."""
+"""Interface of step runners, and a base for models that compute on the host."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -23,22 +23,22 @@ _TOKEN_BUCKET_STEP = 512  # beyond the last
 
 
 def row_buckets(most: int) -> tuple[int, ...]:
-    """Return the numbers of rows, up to ``most``, that a device's work is rounded up to."""
+    """Return the numbers of rows, up to ``most``, to which a device rounds up its work."""
     sizes = [*ROW_BUCKETS, *range(ROW_BUCKETS[-1] + _ROW_BUCKET_STEP, most, _ROW_BUCKET_STEP)]
     return (*(size for size in sizes if size < most), most)
 
 
 def token_buckets(num_slots: int) -> tuple[int, ...]:
-    """Return the sizes that a pass over prompts and rows is rounded up to.
+    """Return the sizes to which a pass over prompts and rows is rounded up.
 
-    The last has room for a row of every slot, and a thousand positions of prompts beside them.
+    The last has room for a row of every slot, and a thousand prompt positions beside them.
     """
     most, last = TOKEN_BUCKETS[-1] + num_slots, TOKEN_BUCKETS[-1]
     return (*TOKEN_BUCKETS, *range(last + _TOKEN_BUCKET_STEP, most, _TOKEN_BUCKET_STEP), most)
 
 
 def frame_buckets(most: int) -> tuple[int, ...]:
-    """Return the numbers of frames, up to ``most``, that passes of a codec are rounded up to."""
+    """Return the numbers of frames, up to ``most``, to which passes of a codec are rounded up."""
     return (*(size for size in FRAME_BUCKETS if size < most), most)
 
 
@@ -67,7 +67,7 @@ class Done:
     is_done: bool = True
 
     def wait(self) -> None:
-        """It is done."""
+        """Return at once."""
 
     def result(self) -> StepOutput:
         return self.output
@@ -76,37 +76,37 @@ class Done:
 class Runner(Protocol):
     """Holds the model and the state of every slot; called from the engine's thread only.
 
-    A frame depends on its own request alone (prompt, seed, frame number), never on which slot it
-    has or what else is in the batch. A step may be launched before the result of the one before has
-    been taken; it comes after it all the same.
+    A frame depends on its own request alone (prompt, seed, frame number), never on its slot or on
+    the batch. A step may be launched before the result of the one before has been taken; they are
+    executed in order.
     """
 
     @property
     def num_slots(self) -> int:
-        """Requests that can run at once."""
+        """Number of requests that can run at once."""
         ...
 
     @property
     def row_buckets(self) -> Sequence[int]:
-        """Numbers of rows, ascending, between which a step takes equally long."""
+        """Numbers of rows, ascending, between which steps take equally long."""
         ...
 
     @property
     def cache(self) -> CacheShape | None:
-        """Its paged keys and values; ``None``: it needs no blocks and no prefills."""
+        """Shape of the paged KV cache; ``None``: it needs no blocks and no prefills."""
         ...
 
     @property
     def codec(self) -> CodecShape | None:
-        """What it decodes to; ``None``: it makes frames alone and is given no codec chunks."""
+        """Shape of the codec; ``None``: the runner only makes frames."""
         ...
 
     def launch(self, plan: StepPlan) -> PendingStep:
-        """Begin one step."""
+        """Launch one step."""
         ...
 
     def close(self) -> None:
-        """Free what loading took."""
+        """Free the memory of the model."""
         ...
 
 
@@ -114,12 +114,11 @@ StateT = TypeVar("StateT")
 
 
 class HostRunner(ABC, Generic[StateT]):
-    """A `Runner` that computes requests one after the other, made of what one request does.
+    """A `Runner` that computes requests one after the other, by methods of a single request.
 
     Attributes:
-        num_slots: requests that can run at once.
-        frame_store: the latest frames, ``[num_slots, FRAME_STORE_FRAMES, ...]``; ``None`` before
-            the first of all.
+        frame_store: latest frames, ``[num_slots, FRAME_STORE_FRAMES, ...]``; ``None`` before the
+            first frame.
     """
 
     row_buckets = ROW_BUCKETS
@@ -134,15 +133,15 @@ class HostRunner(ABC, Generic[StateT]):
 
     @abstractmethod
     def start(self, prompt: Prompt, frames: Sequence[NDArray[Any]]) -> StateT:
-        """Begin a request, or go on after the frames that it has made; return its state."""
+        """Start a request, or continue after the frames that it has made; return its state."""
 
     @abstractmethod
     def append(self, state: StateT, piece: Piece) -> None:
-        """Take in text that has arrived."""
+        """Add text that has arrived."""
 
     @abstractmethod
     def next_frame(self, state: StateT) -> NDArray[Any] | None:
-        """Make a frame, of the same shape and type as all; ``None``: the request has finished."""
+        """Make a frame of the common shape and type; ``None``: the request has finished."""
 
     def on_stream(self) -> AbstractContextManager[object]:
         return nullcontext()

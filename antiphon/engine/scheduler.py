@@ -1,4 +1,4 @@
-"""Plans steps: which requests make a frame, and whose frames are decoded; knows no tensor."""
+"""Step planning: the requests that make a frame, and those whose frames are decoded."""
 
 import time
 from collections import deque
@@ -31,13 +31,12 @@ _FORECAST_S = 0.1  # between two forecasts
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
-    """What bounds the work of an engine.
+    """Limits of an engine's work.
 
     Attributes:
-        max_unread_frames: that a consumer may be behind.
-        prefill: how much of prompts a step computes.
-        replay_frames: that decoders of resumed requests are given again in one step.
-        admission: which requests are admitted.
+        max_unread_frames: frames that a consumer may be behind.
+        prefill: limits of the prompt positions of a step.
+        replay_frames: frames that decoders of resumed requests decode again in one step.
     """
 
     max_unread_frames: int = 128
@@ -49,24 +48,22 @@ class SchedulerLimits:
 class Scheduler:
     """Continuous batching over slots and blocks, by the playback clock.
 
-    A request waits for a slot, and for blocks if the runner's keys and values are paged. Its prompt
-    is prefilled, in parts if it is long; then each step makes a frame for it. While its consumer is
+    A request waits for a slot, and for blocks if the runner has a paged KV cache. Its prompt is
+    prefilled, in parts if it is long; then each step makes a frame for it. While its consumer is
     behind, or its text has not arrived, it keeps its slot and makes no frame. If blocks run out,
-    the request with the most audio buffered is preempted: its frames are kept, its keys and values
-    are computed again later, and it goes on exactly.
+    the request with the most buffered audio is preempted: its frames are kept, its keys and values
+    are computed again later, and it continues exactly.
 
-    When its last frame is planned it drains: it frees its blocks, and its slot as soon as its last
-    codec chunk is planned too. Slots and blocks that are freed are used again in later plans only,
-    and a device carries out plans in order.
+    A request drains once its last frame is planned: it frees its blocks, and its slot as soon as
+    its last codec chunk is planned too. Freed slots and blocks are used again in later plans only,
+    and a device executes plans in order.
 
-    See `ChunkPlanner` for the codec chunks of a step, `AdmissionControl` for which requests enter.
+    `ChunkPlanner` plans the codec chunks of a step, `AdmissionControl` admits requests.
 
     Attributes:
-        limits: what bounds the work.
-        costs: of steps; observed by the caller, who knows how long they took.
-        admission: which requests are admitted.
-        num_live: open requests that a listener plays.
-        stats: counted so far; see `snapshot`.
+        costs: cost model of steps; the caller measures them.
+        num_live: open live requests.
+        stats: counters; see `snapshot`.
     """
 
     def __init__(
@@ -140,12 +137,12 @@ class Scheduler:
         self.admission.queue.num_queued += request.is_live
 
     def read(self, request_id: str, num_frames: int = 1) -> None:
-        """Note that a request's consumer has taken frames, or audio of as many."""
+        """Record that a request's consumer has read frames, or audio of as many."""
         if (request := self._by_id.get(request_id)) is not None:
             request.read(num_frames)
 
     def append(self, request_id: str, piece: Piece) -> None:
-        """Give a request more text, or a frame from the stage before."""
+        """Add text to a request, or a frame from the stage before."""
         if (request := self._by_id.get(request_id)) is not None:
             if self._chunks and self._has_upstream:
                 self._chunks.receive(request, self._clock())
@@ -168,7 +165,7 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        """Whether there may be something to plan; the plan can turn out empty all the same."""
+        """Whether there may be something to plan; the plan may still be empty."""
         slots = self._slots
         return bool(
             slots.has_releases
@@ -184,7 +181,7 @@ class Scheduler:
 
     @property
     def has_prompts(self) -> bool:
-        """Whether the next plan may have prompts in it, which take longer to be launched."""
+        """Whether the next plan may have prompts, which take longer to launch."""
         return bool(self._slots.prefilling or self._slots.may_start)
 
     def idle_s(self) -> float | None:
@@ -199,11 +196,11 @@ class Scheduler:
 
     @property
     def waits_for_readers(self) -> bool:
-        """Whether a request's consumer is too far behind for another frame."""
+        """Whether a consumer is too far behind for another frame of its request."""
         return any(request.is_unread for request in self._by_id.values())
 
     def schedule(self) -> StepPlan:
-        """Plan one step; it may turn out empty."""
+        """Plan one step; the plan may be empty."""
         slots = self._slots
         builder = StepPlanBuilder(self._clock(), slots.take_releases())
         if slots.blocks:
@@ -230,10 +227,10 @@ class Scheduler:
         return plan
 
     def update(self, plan: StepPlan, output: StepOutput) -> Events:
-        """Take a step's result in; return the events for each request.
+        """Update requests with the results of a step; return their events.
 
-        Steps are updated in the order in which they were scheduled, though more may have been
-        scheduled in between. There are no events for a request that has ended in the meantime.
+        Steps are updated in the order in which they were scheduled; others may have been scheduled
+        in between. A request that has ended in the meantime has no events.
         """
         events: Events = []
         if not (plan.decode_slots or plan.codec_chunks):
@@ -247,7 +244,7 @@ class Scheduler:
         return events
 
     def snapshot(self) -> EngineStats:
-        """Return the statistics, with the state as it is now."""
+        """Return a copy of the statistics."""
         stats, slots = self.stats, self._slots
         stats.requests_running = len(slots.running) + len(slots.draining)
         stats.requests_waiting = len(slots.waiting)
@@ -276,7 +273,7 @@ class Scheduler:
         self.admission.check(num_open, self._clock(), is_live=is_live)
 
     def _append(self, builder: StepPlanBuilder) -> None:
-        """Hand on text that has arrived; a request that starts gets all of it."""
+        """Plan the text that has arrived; a request that starts gets all of it."""
         started = [self._slots.running.get(start.slot) for start in builder.starts]
         for request in (*started, *self._with_pieces.values()):
             if request is not None and request.slot is not None:
@@ -295,7 +292,7 @@ class Scheduler:
             builder.decoding.append(request)
 
     def _drain(self, builder: StepPlanBuilder) -> None:
-        """Free what requests need no more once this plan is carried out."""
+        """Free the slots and blocks that are not needed after this plan."""
         for request in builder.rows:
             if request.num_frames_planned == request.max_frames:
                 self._slots.drain(request)
@@ -343,7 +340,7 @@ class Scheduler:
                 self._end_with_event(request, events)
 
     def _finish(self, request: EngineRequest, reason: FinishReason, events: Events) -> None:
-        """Note why a request ends; its last frames may still have to be decoded."""
+        """Record the reason of a request's end; its last frames may still have to be decoded."""
         request.finish(reason)
         if reason != "error":
             self._lengths.observe(request.prompt, request.num_frames)
@@ -369,7 +366,7 @@ class Scheduler:
         self.num_live -= request.is_live
 
     def _forecast(self, now_s: float) -> None:
-        """Update how many streams are admitted, and when running requests should end."""
+        """Update the capacity in streams, and when running requests should end."""
         self._next_forecast_s = now_s + _FORECAST_S
         costs, slots = self.costs, self._slots
         if not costs.is_trusted:
@@ -395,5 +392,5 @@ def _chunk_planner(codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) 
 
 
 def _decoded(requests: Iterable[EngineRequest]) -> list[EngineRequest]:
-    """Return those whose frames the codec decodes."""
+    """Return the requests whose frames the codec decodes."""
     return [request for request in requests if request.has_codec]

@@ -1,4 +1,4 @@
-"""Slots of an engine: the queue for them, who holds one, and preemption when blocks run out."""
+"""Slot allocation: the queue, the requests in slots, and preemption when blocks run out."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ _MAX_OFFLINE_WAIT_S = 5.0  # after which an offline request may claim that share
 
 
 class RequestQueue:
-    """Requests that wait for a slot: first come, first served, live ones before offline ones."""
+    """Requests that wait for a slot: live ones before offline ones, each in order of arrival."""
 
     def __init__(self) -> None:
         self._live: deque[EngineRequest] = deque()
@@ -36,22 +36,22 @@ class RequestQueue:
         return self._offline[0] if self._offline else None
 
     def add(self, request: EngineRequest) -> None:
-        """Put a new request at the end of its priority."""
+        """Add a new request behind all others of its priority."""
         self._queue_of(request).append(request)
 
     def add_resumed(self, request: EngineRequest) -> None:
-        """Put a request that was begun elsewhere before all new ones, by its listener's clock."""
+        """Add a request that was begun elsewhere before all new ones, by its deadline."""
         queue, deadline_s = self._queue_of(request), request.clock.deadline_s
         begun = takewhile(lambda request: request.frames, queue)
         index = sum(request.clock.deadline_s <= deadline_s for request in begun)
         queue.insert(index, request)
 
     def add_preempted(self, request: EngineRequest) -> None:
-        """Put a request that lost its slot before all others of its priority."""
+        """Add a request that lost its slot before all others of its priority."""
         self._queue_of(request).appendleft(request)
 
     def remove(self, request: EngineRequest) -> None:
-        """Take a request out."""
+        """Remove a request."""
         self._queue_of(request).remove(request)
 
     def in_order(self, *, is_offline_first: bool = False) -> Iterator[EngineRequest]:
@@ -65,15 +65,15 @@ class RequestQueue:
 
 
 class SlotAllocator:
-    """Gives requests slots, and blocks with them; takes them back.
+    """Allocates slots and blocks to requests, and frees them.
 
     Attributes:
-        waiting: the queue for slots.
-        running: by slot.
-        draining: by slot; their last frames are planned, and they hold no blocks.
+        waiting: queue for slots.
+        running: running requests by slot.
+        draining: draining requests by slot; their last frames are planned, they hold no blocks.
         prefilling: running requests whose prompts are not computed yet, in order of their starts.
-        max_running: requests that may run at once, which may be fewer than there are slots.
-        blocks: ``None`` if the runner needs none.
+        max_running: limit of running requests, at most the number of slots.
+        blocks: manager of the KV blocks; ``None``: the runner needs none.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class SlotAllocator:
 
     @property
     def num_offline_reserved(self) -> int:
-        """Slots of running offline requests that are not taken away for live ones."""
+        """Slots of running offline requests that are not preempted for live ones."""
         return min(self.num_offline, self._offline_share)
 
     @property
     def num_live_queued(self) -> int:
-        """Listeners who wait for a slot, or hold one and wait for their prompt to be prefilled."""
+        """Live requests that wait for a slot, or for the prefill of their prompt."""
         return self.waiting.num_live + sum([request.is_live for request in self.prefilling])
 
     def is_queued(self, request: EngineRequest) -> bool:
@@ -114,12 +114,12 @@ class SlotAllocator:
 
     @property
     def may_start(self) -> bool:
-        """Whether a request waits and could be given a slot, by preemption if need be."""
+        """Whether a request waits and could get a slot, by preemption if need be."""
         return bool(self.waiting) and bool(self._free_slots or self.waiting.num_live)
 
     @property
     def has_releases(self) -> bool:
-        """Whether slots were given up since the last plan."""
+        """Whether slots were freed since the last plan."""
         return bool(self._releases)
 
     def add(self, request: EngineRequest) -> None:
@@ -136,14 +136,14 @@ class SlotAllocator:
             self.waiting.add(request)
 
     def take_releases(self) -> list[int]:
-        """Return the slots that were given up since the last plan."""
+        """Return the slots that were freed since the last plan."""
         releases, self._releases = self._releases, []
         return releases
 
     def append_blocks(
         self, rows: Sequence[EngineRequest], builder: StepPlanBuilder
     ) -> list[EngineRequest]:
-        """Take the blocks that the next frames of ``rows`` need; return the rows not preempted."""
+        """Allocate blocks for the next frames of ``rows``; return the rows not preempted."""
         if self.blocks is None:
             return list(rows)
         short = [
@@ -185,7 +185,7 @@ class SlotAllocator:
         request.drain()
 
     def free(self, request: EngineRequest, status: Status) -> None:
-        """Free all that a request holds, or take it out of the queue."""
+        """Free all that a request holds, or remove it from the queue."""
         if request.slot is not None:
             self.running.pop(request.slot, None)
             self.draining.pop(request.slot, None)
@@ -256,7 +256,7 @@ class SlotAllocator:
         return self.num_offline < self._offline_share
 
     def _ensure_slot(self, request: EngineRequest, builder: StepPlanBuilder) -> bool:
-        """See to a free slot; a live request gets that of an offline one beyond their share."""
+        """Ensure a free slot; a live request preempts an offline one beyond their share."""
         if self._free_slots and self._may_run(request):
             return True
         if not request.is_live or self.num_offline <= self._offline_share:
@@ -273,7 +273,7 @@ class SlotAllocator:
         return request.is_live and num_running == self.num_offline
 
     def _ensure_blocks(self, request: EngineRequest, builder: StepPlanBuilder) -> bool:
-        """See to the blocks that a request starts with, and one more for each row of the step."""
+        """Ensure the blocks that a request starts with, and one more for each row of the step."""
         if self.blocks is None or request.finish_reason is not None or not request.has_text:
             return True
         while self.blocks.num_missing(request) + len(builder.rows) > self.blocks.pool.num_available:
@@ -297,7 +297,7 @@ class SlotAllocator:
         return max(holders, key=patience, default=None)
 
     def _preempt(self, request: EngineRequest, builder: StepPlanBuilder) -> None:
-        """Take a request's slot and blocks, and queue it again."""
+        """Free a request's slot and blocks, and queue it again."""
         slot = slot_of(request)
         assert all(start.slot != slot for start in builder.starts), "it has only just started"
         builder.drop(request)

@@ -1,4 +1,4 @@
-"""A plan while it is being made, and the requests in it until its step is updated."""
+"""A step plan in the making, and the requests of a step in flight."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ from antiphon.engine.request import EngineRequest, slot_of
 
 @dataclass(slots=True)
 class StepPlanBuilder:
-    """A plan that is being made; see `StepPlan`.
+    """A `StepPlan` in the making.
 
     Attributes:
-        now_s: when it was begun.
-        copies: by the slot that they are for.
+        now_s: time at which planning began.
+        copies: block copies by target slot.
         rows: requests that make a frame.
         decoding: requests of ``codec_chunks``, in the same order.
     """

@@ -1,4 +1,4 @@
-"""A thread that waits for steps to end, so that an engine's thread can wait for commands too."""
+"""A thread that waits for steps, so that the engine's thread can wait for commands."""
 
 import queue
 import threading
@@ -12,15 +12,15 @@ _JOIN_S = 1.0
 
 
 class StepWaiter:
-    """Tells when the step that it was given last is over; the thread starts with the first one."""
+    """Reports the end of the step that is watched; the thread starts with the first one."""
 
     def __init__(self, on_end: Callable[[PendingStep, float], None], name: str) -> None:
-        """Take what is told.
+        """Prepare the thread.
 
         Args:
-            on_end: called in the thread with a step that is over, and the time at which it was, in
-                seconds of `time.monotonic`. A step that failed is over too.
-            name: of the thread.
+            on_end: receiver of a step that has ended or failed, and of the time in seconds of
+                `time.monotonic`; called in the thread.
+            name: name of the thread.
         """
         self._on_end = on_end
         self._name = name
@@ -29,7 +29,7 @@ class StepWaiter:
         self._thread: threading.Thread | None = None
 
     def watch(self, step: PendingStep | None) -> None:
-        """Wait for a step instead of any before; ``None``: for none."""
+        """Watch a step instead of the one before; ``None``: none."""
         if step is self._step:
             return
         self._step = step
@@ -41,7 +41,7 @@ class StepWaiter:
         self._steps.put(step)
 
     def close(self) -> None:
-        """End the thread; one that a device does not answer is left behind."""
+        """End the thread; one that hangs in a device call is abandoned."""
         self._step = None
         self._steps.put(None)
         if self._thread is not None:
@@ -50,7 +50,7 @@ class StepWaiter:
     def _run(self) -> None:
         while (step := self._steps.get()) is not None:
             if step is self._step:
-                fault_of(step.wait)  # whoever takes the step's result meets the fault again
+                fault_of(step.wait)  # its result raises the fault again
                 ended_s = time.monotonic()
                 if step is self._step:
                     self._on_end(step, ended_s)

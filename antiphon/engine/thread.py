@@ -45,7 +45,7 @@ class EngineThread:
         """Prepare the threads; see `start`.
 
         Args:
-            work: what each thread does until the engine is closed.
+            work: function of each thread, which runs until the engine is closed.
             end_all: ends open requests, when the engine is closed and when a thread's work is over.
             snapshot: returns a copy of the engine's statistics.
             name: prefix of the threads' names.

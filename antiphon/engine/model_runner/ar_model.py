@@ -1,7 +1,7 @@
-"""What a family implements to be served as an autoregressive model, and what crosses there.
+"""Interface of autoregressive models, which a family implements.
 
-`ModelRunner` owns slots, blocks, buckets and graphs; the model owns its weights and what else a
-slot of it holds on the device. Nothing in a step may wait for the device or read a tensor's values.
+`ModelRunner` owns slots, blocks, buckets and graphs; the model owns its weights and the rest of a
+slot's state on the device. A step must not wait for the device or read a tensor's values.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -22,23 +22,23 @@ Codes: TypeAlias = NDArray[np.int64]
 """Frames on the host, ``[num_frames, frame_size]``, or one of them."""
 
 FRAME, STOP, FAULT = 0, 1, 2
-"""Outcome of a row in a step: a frame, the end of speech, or NaN in what was computed."""
+"""Outcome of a row in a step: a frame, the end of speech, or NaN."""
 NO_ID = -1
-"""All ids of a position that reads nothing; see `IdPrompts`."""
+"""Id of a position without input; see `IdPrompts`."""
 
 RequestT = TypeVar("RequestT")
-"""What a model keeps on the host of one request."""
+"""Host state of one request of a model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotStart(Generic[RequestT]):
-    """A request that gets a slot.
+    """A request that enters a slot.
 
     Attributes:
-        request: of `ARModel.open`.
-        frames: that it made before it lost a slot.
-        next_frame: number, from 0, of the frame that the slot is stepped or replayed for first;
-            those before it are prefilled as part of the prompt.
+        request: result of `ARModel.open`.
+        frames: frames made before it lost a slot.
+        next_frame: number, from 0, of the first frame that is made or replayed in the slot; those
+            before it are prefilled as part of the prompt.
     """
 
     slot: int
@@ -63,10 +63,10 @@ class Inputs:
     """The rows of a step.
 
     Attributes:
-        slots: int64 ``[num_rows]``; rows that fill up a bucket have the last slot, for padding.
-        states: inputs of the first layer, in the form that the model's `forward` takes.
-        positions: of the inputs, int64 ``[num_rows]``.
-        frames: numbers of the frames that they make, likewise.
+        slots: slots, int64 ``[num_rows]``; rows that fill up a bucket have the last slot.
+        states: inputs of the first layer, in the form of the model's `forward`.
+        positions: positions of the inputs, int64 ``[num_rows]``.
+        frames: numbers of the frames to make, int64 ``[num_rows]``.
     """
 
     slots: Tensor
@@ -80,8 +80,8 @@ class Frames:
     """Frames on the device.
 
     Attributes:
-        codes: int64 ``[num_rows, frame_size + 1]``, the outcome in the last column.
-        scores: of the codes as they were drawn, f32 ``[num_rows, frame_size]``.
+        codes: codes, int64 ``[num_rows, frame_size + 1]``, with the outcome in the last column.
+        scores: scores of the drawn codes, f32 ``[num_rows, frame_size]``.
     """
 
     codes: Tensor
@@ -89,7 +89,7 @@ class Frames:
 
     @classmethod
     def empty(cls, num_rows: int, slots: SlotState) -> "Frames":
-        """Make room for a frame in each row."""
+        """Allocate a frame for each row."""
         store = slots.frame_store
         size = store.shape[2]
         codes = torch.empty(num_rows, size + 1, dtype=torch.int64, device=store.device)
@@ -97,62 +97,62 @@ class Frames:
 
 
 class ARModel(Protocol[RequestT]):
-    """Talks to `ModelRunner` only, in the engine's thread and on the runner's stream."""
+    """A model that `ModelRunner` calls, in the engine's thread and on the runner's stream."""
 
     @property
     def slots(self) -> SlotState:
-        """State of every slot, and of one more that rows for padding use."""
+        """State of every slot, and of one more for padding."""
         ...
 
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
-        """Stacks of keys and values that share each slot's blocks; a stack for a transformer."""
+        """KV shapes of the transformers, which share each slot's block numbers."""
         ...
 
     @property
     def like(self) -> Tensor:
-        """A tensor of the type and on the device of keys and values."""
+        """A tensor of the KV cache's type and device."""
         ...
 
     @property
     def width(self) -> int:
-        """Numbers of one position's input."""
+        """Size of one position's input."""
         ...
 
     @property
     def uses_kernels(self) -> bool:
-        """Whether steps run on a GPU's kernels, and so can be captured in graphs."""
+        """Whether steps use GPU kernels, and so can be captured in graphs."""
         ...
 
     def open(self, prompt: Prompt, frames: Codes) -> RequestT:
-        """Take a request in on the host, with the frames that it made before."""
+        """Return the host state of a request, with the frames that it made before."""
         ...
 
     def close(self, request: RequestT) -> None:
-        """Let go of a request of `open`, of which no frame is left to be observed."""
+        """Free a request after its last frame was observed."""
         ...
 
     def observe(
         self, requests: Sequence[RequestT], frames: Codes, numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Take in a frame of each request, in order; return which have to be the last ones.
+        """Record a frame of each request, in order; return which must be the last ones.
 
         Args:
-            requests: all different.
-            frames: ``[len(requests), frame_size]``.
-            numbers: of the frames, from 1.
+            requests: different requests.
+            frames: codes, ``[len(requests), frame_size]``.
+            numbers: numbers of the frames, from 1.
         """
         ...
 
     def start(self, starts: Sequence[SlotStart[RequestT]], uploads: PackedUpload) -> None:
-        """Write what slots hold of new requests; `SlotState` is the runner's to write.
+        """Write the model's slot state of new requests; the runner writes `SlotState`.
 
-        What goes to the device is added to ``uploads``, which is sent before the step is computed.
+        Device writes are added to ``uploads``, which is sent before the step is computed.
         """
         ...
 
     def append(self, pieces: Sequence[tuple[int, RequestT, Piece]], uploads: PackedUpload) -> None:
-        """Take in text that has arrived for requests in slots, before the frames that need it."""
+        """Add text for requests in slots, before the frames that need it."""
         ...
 
     def embed_prompts(self, spans: Sequence[PromptSpan[RequestT]]) -> Tensor:
@@ -160,11 +160,11 @@ class ARModel(Protocol[RequestT]):
         ...
 
     def sampling_shape(self, slots: Sequence[int]) -> Hashable:
-        """Return what the host must decide of a step's sampling: part of a graph's key."""
+        """Return the part of a graph's key that the step's sampling needs."""
         ...
 
     def embed(self, slots: Tensor) -> Inputs:
-        """Return the inputs of a step: the fed-back frame, with the text beside the next."""
+        """Return the inputs of a step: the fed-back frame and the text beside the next one."""
         ...
 
     def flat(self, inputs: Inputs) -> Tensor:
@@ -177,10 +177,10 @@ class ARModel(Protocol[RequestT]):
         """Return hidden states, ``[rows, positions, width]``.
 
         Args:
-            states: of `embed`; or of `embed_prompts`, with a row in front.
-            slots: that the positions are of, int64 ``[rows, positions]``.
-            positions: likewise.
-            attends: one for each of `kv_shapes`.
+            states: result of `embed`; or of `embed_prompts`, with a leading axis of rows.
+            slots: slots of the positions, int64 ``[rows, positions]``.
+            positions: position numbers, int64 ``[rows, positions]``.
+            attends: attention over each of `kv_shapes`.
         """
         ...
 
@@ -188,18 +188,18 @@ class ARModel(Protocol[RequestT]):
         """Draw a frame in every row, inner codebooks included; no outcome yet.
 
         Args:
-            hidden: of each row, ``[num_rows, width]``.
-            inputs: of the step.
-            sampling: of `sampling_shape`.
+            hidden: hidden states, ``[num_rows, width]``.
+            inputs: inputs of the step.
+            sampling: result of `sampling_shape`.
         """
         ...
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
-        """Feed frames back: move the slots one position on, and write each row's outcome.
+        """Feed frames back: advance the slots by one position, and write each row's outcome.
 
         Args:
-            frames: of `sample`, or known ones.
-            inputs: of the step.
+            frames: result of `sample`, or known frames.
+            inputs: inputs of the step.
             is_replay: whether frame store and sampling history hold these frames already.
         """
         ...
@@ -207,26 +207,26 @@ class ARModel(Protocol[RequestT]):
 
 @runtime_checkable
 class IdPrompts(Protocol):
-    """What a model is too if its prompts are embedded within a pass, and its graph."""
+    """Optional protocol: embeds prompts within a pass, and its graph."""
 
     @property
     def num_id_tracks(self) -> int:
-        """Ids of a position."""
+        """Number of ids of a position."""
         ...
 
     def prompt_ids(self, spans: Sequence[PromptSpan[Any]]) -> NDArray[np.int64]:
-        """Return what all positions of the spans are, ``[num_id_tracks, num_positions]``."""
+        """Return the ids of all positions of the spans, ``[num_id_tracks, num_positions]``."""
         ...
 
     def embed_ids(self, ids: Tensor) -> Tensor:
-        """Return what `ARModel.embed_prompts` does for positions that are these ids.
+        """Return the inputs of positions, as `ARModel.embed_prompts` does.
 
-        Where all of them are `NO_ID`, nothing is: rows of the pass, and padding.
+        A position whose ids are all `NO_ID` is a row of the pass, or padding.
         """
         ...
 
     def warm_up(self) -> None:
-        """Launch what prompts take beside passes, so that it is compiled; no slot is in use."""
+        """Run what prompts need beside passes once, to compile it; no slot is in use."""
         ...
 
 

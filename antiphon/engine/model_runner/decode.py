@@ -1,4 +1,4 @@
-"""The autoregressive step by graphs: in buckets of rows and of visible positions.
+"""The autoregressive decode step, by CUDA graphs in buckets of rows and visible positions.
 
 A step without prompts is one graph. Beside prompts, the rows' hidden states come from a pass over
 both (`Prefiller.step`), and only the second half of the step is done here: the frames.
@@ -23,8 +23,8 @@ from antiphon.nn.host_device import upload
 from antiphon.nn.packed_upload import PackedUpload
 
 _MIN_VISIBLE = 256
-_NUM_VISIBLE_STEP = 4  # from one bucket of visible positions to the next
-_MAX_USUAL_VISIBLE = 1024  # longer requests are rare: their graphs are captured when they come
+_NUM_VISIBLE_STEP = 4  # factor between buckets of visible positions
+_MAX_USUAL_VISIBLE = 1024  # longer requests are rare: their graphs are captured on demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class DecodeShape:
     """All that the host decides in a step: a graph's key.
 
     Attributes:
-        num_visible: at least the positions that the fullest slot will then hold.
-        sampling: of `ARModel.sampling_shape`.
+        num_visible: positions of the fullest slot after the step, rounded up.
+        sampling: result of `ARModel.sampling_shape`.
     """
 
     num_rows: int
@@ -43,7 +43,7 @@ class DecodeShape:
 
 @dataclass(frozen=True, slots=True)
 class DrawShape:
-    """The same of the second half of a step, which makes frames of hidden states."""
+    """Key of a graph of the second half of a step, which makes frames of hidden states."""
 
     num_rows: int
     sampling: Hashable
@@ -53,8 +53,8 @@ class DecodeSteps(Generic[RequestT]):
     """Makes a frame in each of several slots.
 
     Attributes:
-        row_buckets: numbers of rows that a step is rounded up to, where there are graphs.
-        visible_buckets: the same, of visible positions.
+        row_buckets: numbers of rows to which a step is rounded up, with graphs.
+        visible_buckets: numbers of visible positions to which a step is rounded up, with graphs.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class DecodeSteps(Generic[RequestT]):
 
     @property
     def usual_visible(self) -> tuple[int, ...]:
-        """Buckets of visible positions that usual requests come to."""
+        """Buckets of visible positions that usual requests reach."""
         most = max(_MAX_USUAL_VISIBLE, self.visible_buckets[0])
         return tuple(size for size in self.visible_buckets if size <= most)
 
     @property
     def usual_shapes(self) -> tuple[DecodeShape | DrawShape, ...]:
-        """What graphs are captured for before the first request."""
+        """Shapes of the graphs that are captured before the first request."""
         sampling, rows = self._model.sampling_shape(()), self.row_buckets[::-1]
         return (
             *(DecodeShape(*sizes, sampling) for sizes in product(rows, self.usual_visible)),
@@ -97,7 +97,7 @@ class DecodeSteps(Generic[RequestT]):
             self._index.copy_(placed)
 
     def place(self, slots: Sequence[int], uploads: PackedUpload) -> None:
-        """Have the slots of the next step put into the buffer, before it is made."""
+        """Stage the slot indices of the next step."""
         if slots:
             num_rows = len(slots)
             if self._graphs.is_enabled:
@@ -110,8 +110,8 @@ class DecodeSteps(Generic[RequestT]):
         """Make one frame in each of ``slots``, which are placed.
 
         Args:
-            slots: all prefilled.
-            num_visible: at least the number of positions that the fullest of them will then hold.
+            slots: prefilled slots.
+            num_visible: positions of the fullest slot after the step, or more.
 
         Returns:
             `Frames.codes`, int64 ``[len(slots), frame_size + 1]``, until the next step.
@@ -123,11 +123,11 @@ class DecodeSteps(Generic[RequestT]):
         """Make one frame in each of ``slots``, which are placed and have been through the layers.
 
         Args:
-            slots: of the rows.
-            hidden: of each, ``[len(slots), width]``.
+            slots: slots of the rows.
+            hidden: hidden states, ``[len(slots), width]``.
 
         Returns:
-            The same as `step`.
+            Codes, as `step` does.
         """
         num_rows = len(slots)
         self._hidden[:num_rows].copy_(hidden)
@@ -136,12 +136,12 @@ class DecodeSteps(Generic[RequestT]):
         return self._run(DrawShape(num_rows, self._model.sampling_shape(slots)), slots)
 
     def replay(self, slots: Sequence[int], frames: Codes, num_visible: int) -> None:
-        """Compute again what `step` has left behind of frames that are known, to the last bit.
+        """Compute the state after known frames again, to the last bit as `step` did.
 
         Args:
-            slots: each at the position of its frame.
-            frames: int64, ``[len(slots), frame_size]``.
-            num_visible: as for `step`.
+            slots: slots at the positions of their frames.
+            frames: known frames, int64, ``[len(slots), frame_size]``.
+            num_visible: positions of the fullest slot after the step, or more.
         """
         shape = self._rounded(DecodeShape(len(slots), num_visible, None))
         index = np.full(shape.num_rows, self._num_slots)
@@ -155,7 +155,7 @@ class DecodeSteps(Generic[RequestT]):
         self._model.commit(Frames(codes, scores), inputs, is_replay=True)
 
     def _rounded(self, shape: DecodeShape) -> DecodeShape:
-        """Return the shape of the graph that serves ``shape``; without graphs it serves itself."""
+        """Return the shape of the graph for ``shape``; without graphs, ``shape`` itself."""
         if not self._graphs.is_enabled:
             return shape
         return DecodeShape(
@@ -165,13 +165,13 @@ class DecodeSteps(Generic[RequestT]):
         )
 
     def _run(self, shape: DecodeShape | DrawShape, slots: Sequence[int]) -> Tensor:
-        """Compute a step of ``slots`` in the shape that serves them."""
+        """Compute a step of ``slots`` in the given shape."""
         if self._graphs.is_enabled and shape not in self._graphs:
             self.capture(shape)
         return self._graphs.run(shape, self._computing(shape))[: len(slots)]
 
     def _computing(self, shape: DecodeShape | DrawShape) -> Callable[[], Tensor]:
-        """Return what computes the slots in the buffer; all that happens on the device."""
+        """Return the function that computes the staged slots, on the device alone."""
         if isinstance(shape, DecodeShape):
             return partial(self._decode, shape)
         return partial(self._draw, shape)
@@ -190,7 +190,7 @@ class DecodeSteps(Generic[RequestT]):
         return frames.codes
 
     def _forward(self, inputs: Inputs, shape: DecodeShape) -> Tensor:
-        """Run the model one position on; return hidden states, ``[num_rows, width]``."""
+        """Run the model on one position; return hidden states, ``[num_rows, width]``."""
         attends = [
             DecodeAttention(stack, inputs.slots, inputs.positions, shape.num_visible)
             for stack in self._caches.stacks

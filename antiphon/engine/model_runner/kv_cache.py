@@ -1,4 +1,4 @@
-"""Keys and values of all slots in blocks: how many a device gets, and which slot holds which."""
+"""Paged KV cache of all slots: its size and the block tables."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -15,26 +15,26 @@ from antiphon.nn.packed_upload import PackedUpload
 
 logger = logging.getLogger(__name__)
 
-_USUAL_POSITIONS = 384  # of a request: nearly half a minute of speech with its prompt
+_USUAL_POSITIONS = 384  # positions of a request: a prompt and nearly half a minute of speech
 _USUAL_CPU_POSITIONS = 128  # few of a CPU's slots are in use at once
 _STREAM_FRAMES = 375  # 30 s
 _MIB = 2**20
-_COPY_BYTES = 64 * _MIB  # that are held at a time while blocks are copied
+_COPY_BYTES = 64 * _MIB  # scratch memory for block copies
 
 
 @dataclass(frozen=True, slots=True)
 class KVBudget:
-    """What shall fit.
+    """Memory budget of the KV cache.
 
     Attributes:
         num_slots: requests that run at once.
-        max_positions: of each, prompt and frames together.
-        cache_bytes: for the keys and values of all; ``None``: on a GPU as ``utilization`` says, or
-            enough for nearly half a minute in all slots, elsewhere for a third of that.
-        utilization: share of a GPU's memory that may be in use once all is loaded, whoever uses
-            it. The cache takes what is left of that, not less than half a minute in all slots
-            needs, and not more than the longest requests in all slots do.
-        reserved_bytes: that the model's codec allocates later, beyond the usual.
+        max_positions: limit of positions of a request, prompt and frames together.
+        cache_bytes: size of the cache; ``None``: on a GPU by ``utilization``, or enough for nearly
+            half a minute in all slots, on a CPU for a third of that.
+        utilization: share of a GPU's memory that may be in use once all is loaded, by any process.
+            The cache takes the rest of it, at least half a minute in all slots, and at most the
+            longest requests in all slots.
+        reserved_bytes: bytes that the model's codec allocates later, beyond the usual.
     """
 
     num_slots: int
@@ -44,7 +44,7 @@ class KVBudget:
     reserved_bytes: int = 0
 
     def num_blocks(self, shapes: Sequence[KVShape], like: Tensor) -> int:
-        """Return how many blocks to allocate: at least as many as the longest request takes."""
+        """Return how many blocks to allocate: at least those of the longest request."""
         position_bytes = sum(shape.position_size for shape in shapes) * like.element_size()
         block_bytes = position_bytes * BLOCK_POSITIONS
         longest = num_blocks_of(self.max_positions)
@@ -61,7 +61,7 @@ class KVBudget:
         """Return the bytes that the cache may take of a GPU's memory; negative if it is full.
 
         Args:
-            num_free: bytes that nobody uses.
+            num_free: free bytes.
             num_total: bytes of the GPU.
         """
         assert self.utilization is not None, "no share of the memory is set"
@@ -72,12 +72,12 @@ class KVBudget:
 
 
 class KVCaches:
-    """The blocks of all stacks under one table: a slot's blocks have the same numbers in each.
+    """KV caches of all stacks with one block table: a slot's block numbers are the same in each.
 
     Attributes:
-        stacks: a cache for each transformer of the model.
-        num_blocks: that may be given out.
-        table: of each slot and of one for padding, see `PagedCache`.
+        stacks: cache of each transformer of the model.
+        num_blocks: number of blocks that may be allocated.
+        table: block tables of the slots and of one slot for padding, see `PagedCache`.
     """
 
     def __init__(self, shapes: Sequence[KVShape], budget: KVBudget, like: Tensor) -> None:
@@ -98,7 +98,7 @@ class KVCaches:
         uploads.copy(self.table, np.array(slots, np.int64), self._null_block)
 
     def extend(self, blocks: Mapping[int, Sequence[int]], uploads: PackedUpload) -> None:
-        """Put blocks at the ends of slots' tables."""
+        """Append blocks to slots' tables."""
         places: list[int] = []
         numbers: list[int] = []
         width = self.table.shape[1]
@@ -126,7 +126,7 @@ class KVCaches:
                 layers.index_copy_(2, targets, layers.index_select(2, sources))
 
     def log_memory(self) -> None:
-        """Log what memory the blocks take, and what they are good for."""
+        """Log the memory of the blocks and the number of streams that it holds."""
         logger.info(
             "memory: cache %.0f MiB (%d blocks, %d positions, %d streams of 30 s)",
             sum(stack.tensor.nbytes for stack in self.stacks) / _MIB,

@@ -1,4 +1,4 @@
-"""Carries out the scheduler's plans with an autoregressive model: one frame a slot comes out."""
+"""Execution of step plans with an autoregressive model."""
 
 import logging
 from collections import deque
@@ -40,18 +40,18 @@ from antiphon.nn.weights import Progress
 
 logger = logging.getLogger(__name__)
 
-_REPLAYED_POSITIONS = 8  # in a step, which takes as long as so many steps
+_REPLAYED_POSITIONS = 8  # in a step, which takes as long as 8 steps
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class _Launched(Generic[RequestT]):
-    """Frames that are being made, one of each slot.
+    """Frames in flight, one of each slot.
 
     Attributes:
-        numbers: of the frames, from 1.
-        num_positions: that the slots then hold.
+        numbers: numbers of the frames, from 1.
+        num_positions: positions of the slots after the step.
     """
 
     slots: Sequence[int]
@@ -94,9 +94,9 @@ class ModelRunner(Generic[RequestT]):
 
     Attributes:
         num_slots: requests that can run at once.
-        cache: blocks for their positions.
-        codec: none; its frames are for others to decode.
-        row_buckets: numbers of rows that a step is rounded up to.
+        cache: shape of the paged KV cache.
+        codec: ``None``: another runner decodes the frames.
+        row_buckets: numbers of rows to which a step is rounded up.
     """
 
     codec = None
@@ -115,16 +115,16 @@ class ModelRunner(Generic[RequestT]):
         """Allocate the caches and capture the graphs that ordinary requests need.
 
         Args:
-            model: loaded.
+            model: loaded model.
             budget: number of slots, and memory for their keys and values.
             is_batched: whether a step computes all its slots together, and prompts with them. One
-                by one, each prompt in passes of its own, is slower, and exact: then a request's
-                codes do not depend on the others even by rounding.
-                Default: together on a GPU, one by one on the CPU.
+                by one, each prompt in passes of its own, is slower and exact: a request's codes
+                do not depend on the others even by rounding. Default: together on a GPU, one by
+                one on the CPU.
             is_deterministic: whether the model is exact in a batch too.
             copies_common: whether common positions are copied where they can be; if a step is not
                 exact, others' are computed in a pass of their own. Default: where it is exact.
-            uses_graphs: on a GPU; without them a step is exact in its shapes, and slow.
+            uses_graphs: whether a GPU runs CUDA graphs; without them steps are slow and unpadded.
             progress: called for every graph that has been captured.
         """
         device = model.like.device
@@ -167,12 +167,12 @@ class ModelRunner(Generic[RequestT]):
         return self._model.slots.frame_store
 
     def on_stream(self) -> AbstractContextManager[object]:
-        """Return a context in which work is put after that of all steps launched so far."""
+        """Return a context whose work follows all steps launched so far."""
         return self._graphs.on_stream()
 
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> _Step:
-        """Begin a step; see `antiphon.engine.runner.Runner`."""
+        """Launch a step; see `antiphon.engine.runner.Runner`."""
         with self.on_stream():
             for slot in plan.releases:
                 self._leaving.append((self._num_launched, self._slots.pop(slot).request))
@@ -212,7 +212,7 @@ class ModelRunner(Generic[RequestT]):
         )
 
     def close(self) -> None:
-        """Free what loading took."""
+        """Free the model and its memory."""
         self._slots.clear()
         self._graphs.clear()
         del self._model, self._caches, self._steps, self._prefiller, self._prompts
@@ -221,7 +221,7 @@ class ModelRunner(Generic[RequestT]):
         """Capture the graphs that ordinary requests need, if there are graphs."""
         device = self._caches.table.device
         if device.type == "cuda":
-            torch.cuda.synchronize(device)  # what loading has put on other streams
+            torch.cuda.synchronize(device)  # for the work of loading on other streams
         if not self._graphs.is_enabled:
             return
         if kernels.run_on(self._caches.table):
@@ -244,7 +244,7 @@ class ModelRunner(Generic[RequestT]):
         self._graphs.settle()
 
     def _changes(self, plan: StepPlan) -> PackedUpload:
-        """Return what a plan changes in the slots; it is sent before anything is computed."""
+        """Return the changes of a plan in the slots, which are sent before anything is computed."""
         uploads = PackedUpload(self._caches.table.device, self._writer)
         if plan.starts:
             self._start(plan.starts, uploads)
@@ -258,7 +258,7 @@ class ModelRunner(Generic[RequestT]):
         return uploads
 
     def _start(self, starts: Sequence[Start], uploads: PackedUpload) -> None:
-        """Give slots to requests; their tables begin empty."""
+        """Start requests in slots, whose block tables begin empty."""
         opened: list[SlotStart[RequestT]] = []
         for start in starts:
             made = np.empty((0, self.frame_store.shape[2]), np.int64)

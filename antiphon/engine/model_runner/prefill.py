@@ -1,10 +1,10 @@
-"""Passes over prompts: positions of any slots, laid end to end, and the rows of a step before them.
+"""Packed prefill: positions of any slots, laid end to end, after the rows of a step.
 
-A span may begin anywhere, since keys and values of what comes before it are in the cache. So a pass
-takes as many positions as there are, up to a limit, of any slots, and graphs differ in sizes only.
+A span may begin anywhere, since keys and values of earlier positions are in the cache. So a pass
+takes positions of any slots up to a limit, and graphs differ in sizes only.
 
-The rows that make a frame go through the layers with the prompts, also those whose prompt ends in
-the same pass: a step reads the weights once, however many requests have arrived.
+Rows that make a frame go through the layers with the prompts, also those whose prompt ends in the
+same pass: a step reads the weights once, for any number of new requests.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class PassShape:
 
     Attributes:
         num_tokens: rows and positions of prompts together.
-        num_visible: at least the positions that the fullest slot of a row will then hold.
+        num_visible: positions of the fullest slot of a row after the pass, rounded up.
     """
 
     num_tokens: int
@@ -59,18 +59,18 @@ class PassShape:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What a pass reads at positions of prompts.
+    """Inputs of a pass at positions of prompts.
 
     Attributes:
-        ids: to be embedded within the pass, ``[num_tracks, num_positions]``; ``None``: nothing is.
-        states: embedded already, ``[num_positions, width]``; ``None``: there are ids.
+        ids: ids to embed within the pass, ``[num_tracks, num_positions]``; ``None``: no ids.
+        states: embedded inputs, ``[num_positions, width]``; ``None``: there are ids.
     """
 
     ids: NDArray[np.int64] | None
     states: Tensor | None
 
     def part(self, first: int, num_positions: int) -> "_Inputs":
-        """Return some positions."""
+        """Return the inputs of some positions."""
         end = first + num_positions
         return _Inputs(
             None if self.ids is None else self.ids[:, first:end],
@@ -80,11 +80,11 @@ class _Inputs:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where a pass finds what it computes, on the device.
+    """Layout of a pass, on the device.
 
     Attributes:
         index: slots of the rows, int64 ``[most rows]``; the slot for padding where prompts begin.
-        tokens: all; of rows the positions are not in it.
+        tokens: all tokens; the positions of rows are not in it.
     """
 
     index: Tensor
@@ -118,10 +118,10 @@ class Prefiller(Generic[RequestT]):
             self._numbers = torch.zeros(self._num_numbers(most), dtype=torch.int64, device=device)
 
     def usual_shapes(self, visible: Sequence[int]) -> tuple[PassShape, ...]:
-        """Return what graphs are captured for before the first request, largest first.
+        """Return the shapes of the graphs captured before the first request, largest first.
 
         Args:
-            visible: buckets of positions that usual requests come to.
+            visible: buckets of positions that usual requests reach.
         """
         return tuple(PassShape(*sizes) for sizes in product(reversed(self._sizes), visible))
 
@@ -142,10 +142,10 @@ class Prefiller(Generic[RequestT]):
         """Compute keys and values of prompts, or of parts of them.
 
         Args:
-            spans: which positions.
-            uploads: sent before anything is computed, with more that it takes.
-            by_block: block by block, so that a position's values do not depend by rounding on how
-                its prompt is split, as long as spans begin and end where blocks do.
+            spans: positions to compute.
+            uploads: uploads of the step, which are sent before anything is computed.
+            by_block: whether to compute block by block: then values do not depend by rounding on
+                the split of a prompt, as long as spans begin and end where blocks do.
         """
         if by_block:
             for span in _blocks(spans):
@@ -168,10 +168,10 @@ class Prefiller(Generic[RequestT]):
         """Prefill, and run a row of each of ``slots`` through the layers; in one pass, if it fits.
 
         Args:
-            spans: which positions, of at least one prompt; then all prompts of ``slots`` are there.
-            slots: that make a frame.
-            num_visible: at least the number of positions that the fullest of them will then hold.
-            uploads: sent before anything is computed, with more that it takes.
+            spans: positions to compute, of at least one prompt; they complete those of ``slots``.
+            slots: slots that make a frame.
+            num_visible: positions of the fullest slot after the pass, or more.
+            uploads: uploads of the step, which are sent before anything is computed.
 
         Returns:
             Hidden states of the rows, ``[len(slots), width]``, until the next pass.
@@ -199,7 +199,7 @@ class Prefiller(Generic[RequestT]):
             )
 
     def _inputs(self, spans: Sequence[PromptSpan[RequestT]]) -> _Inputs:
-        """Read what spans are made of; embed what is not embedded within a pass."""
+        """Return the inputs of spans, embedded unless the pass embeds them."""
         if self._of_ids is not None:
             return _Inputs(self._of_ids.prompt_ids(spans), None)
         return _Inputs(None, self._model.embed_prompts(spans))
@@ -245,7 +245,7 @@ class Prefiller(Generic[RequestT]):
         return min(num_tokens, self._padding_slot)
 
     def _max_tiles(self, num_tokens: int) -> int:
-        """Return into how many tiles so many tokens of all slots, padded, can be cut at most."""
+        """Return the largest number of tiles of this number of tokens, padded by slot."""
         return num_tokens // TILE_POSITIONS + min(num_tokens, self._padding_slot) + 1
 
     def _num_numbers(self, num_tokens: int) -> int:

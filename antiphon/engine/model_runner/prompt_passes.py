@@ -1,4 +1,4 @@
-"""Prompts of a step: parted into what is computed alike, and frames that are made again."""
+"""Prompts of a step: prefills, and frames that are computed again one by one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from antiphon.nn.packed_upload import PackedUpload
 
 @dataclass(slots=True, eq=False)
 class RunningRequest(Generic[RequestT]):
-    """What the host knows of a request in a slot.
+    """Host state of a request in a slot.
 
     Attributes:
         made: frames from before the request lost its slot.
-        num_prompt_positions: before the one that the first frame is made from.
-        num_common_positions: of these; see `Prompt`.
+        num_prompt_positions: positions before the input of the first frame.
+        num_common_positions: common ones of these; see `Prompt`.
     """
 
     request: RequestT
@@ -32,11 +32,11 @@ class RunningRequest(Generic[RequestT]):
 
 @dataclass(frozen=True, slots=True)
 class PromptWork(Generic[RequestT]):
-    """What slots need before they make a frame.
+    """Work that slots need before they make a frame.
 
     Attributes:
-        spans: of prompts.
-        replays: by slot, positions at which frames of it were made.
+        spans: spans of prompts.
+        replays: positions of known frames by slot.
     """
 
     spans: list[PromptSpan[RequestT]]
@@ -44,7 +44,7 @@ class PromptWork(Generic[RequestT]):
 
 
 class PromptPasses(Generic[RequestT]):
-    """Computes the parts of prompts that a plan names, outside of the pass that makes frames."""
+    """Computes the prefills of a plan outside of the pass that makes frames."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class PromptPasses(Generic[RequestT]):
         *,
         is_batched: bool,
     ) -> None:
-        """Begin.
+        """Prepare passes.
 
         Args:
-            slots: requests by slot, as they are at the time of a call.
-            prefiller: computes spans.
-            steps: computes frames again.
-            cache: says whether frames are replayed, and common positions copied.
-            is_batched: see `antiphon.engine.model_runner.model_runner.ModelRunner`.
+            slots: requests by slot, which the runner updates.
+            prefiller: prefiller of spans.
+            steps: decode steps, which compute frames again.
+            cache: shape of the cache: whether frames are replayed, and common positions copied.
+            is_batched: whether a step computes all its slots together; see `ModelRunner`.
         """
         self._slots = slots
         self._prefiller = prefiller
@@ -72,7 +72,7 @@ class PromptPasses(Generic[RequestT]):
         self._is_parted = not is_batched or (cache.copies_blocks and not self._is_exact)
 
     def parted(self, prefills: Sequence[Prefill]) -> PromptWork[RequestT]:
-        """Part prompts from frames that must be computed as they were at first, to be exact."""
+        """Separate prompts from frames that must be computed step by step, to be exact."""
         spans: list[PromptSpan[RequestT]] = []
         replays: dict[int, range] = {}
         for prefill in prefills:
@@ -83,7 +83,7 @@ class PromptPasses(Generic[RequestT]):
                     replays[prefill.slot] = range(start, prefill.end)
             borders = [prefill.start, end]
             if self._is_parted and prefill.start < state.num_common_positions < end:
-                borders.insert(1, state.num_common_positions)  # as if what is common were copied
+                borders.insert(1, state.num_common_positions)  # as if common positions were copied
             for first, last in pairwise(borders):
                 if first < last:
                     spans.append(PromptSpan(prefill.slot, state.request, first, last))
@@ -94,7 +94,7 @@ class PromptPasses(Generic[RequestT]):
     ) -> Sequence[PromptSpan[RequestT]]:
         """Compute common positions in a pass of their own if need be; return the other spans.
 
-        What ``uploads`` have is sent before that.
+        ``uploads`` are sent before that.
         """
         if not (self._is_batched and self._is_parted):
             return spans
@@ -104,7 +104,7 @@ class PromptPasses(Generic[RequestT]):
         return [span for span, is_one in zip(spans, is_common, strict=True) if not is_one]
 
     def compute(self, work: PromptWork[RequestT], uploads: PackedUpload) -> None:
-        """Compute positions in passes of their own; what ``uploads`` have is sent before that."""
+        """Compute positions in passes of their own, after ``uploads`` are sent."""
         if spans := self.without_common(work.spans, uploads):
             self._prefiller.prefill(spans, uploads, by_block=not self._is_batched)
         uploads.send()
@@ -119,7 +119,7 @@ class PromptPasses(Generic[RequestT]):
             )
 
     def _replay(self, positions: Mapping[int, int]) -> None:
-        """Compute one position again in each slot, at which a frame of it was made."""
+        """Compute one position of a known frame again in each slot."""
         frames = []
         for slot, position in positions.items():
             state = self._slots[slot]

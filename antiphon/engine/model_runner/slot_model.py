@@ -1,4 +1,4 @@
-"""What autoregressive models share whatever they read: a row a slot, and how a step ends."""
+"""Base of autoregressive models: slot state and the end of a step."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -17,28 +17,28 @@ SlotRequestT = TypeVar("SlotRequestT")
 
 
 class SlotModel(Generic[SlotRequestT]):
-    """The part of an `ARModel` that is the same for all whose input is one row of numbers.
+    """The common part of every `ARModel` whose input is one row of numbers.
 
-    Its prompts are complete; a model whose text arrives later takes it in by its own `append`.
+    Its prompts are complete; a model whose text arrives later overrides `append`.
 
     Attributes:
         slots: state of every slot, and of one more for padding.
-        like: a tensor of the type and on the device of keys and values.
-        width: numbers of one position's input.
-        uses_kernels: whether it is on a GPU.
+        like: a tensor of the KV cache's type and device.
+        width: size of one position's input.
+        uses_kernels: whether steps use GPU kernels.
     """
 
     def __init__(
         self, like: Tensor, *, width: int, num_slots: int, frame_size: int, max_positions: int
     ) -> None:
-        """Make the state of slots.
+        """Allocate the state of slots.
 
         Args:
-            like: see the class.
-            width: likewise.
+            like: a tensor of the KV cache's type and device.
+            width: size of one position's input.
             num_slots: requests that can run at once.
-            frame_size: numbers of a frame.
-            max_positions: of a request, prompt and frames together.
+            frame_size: numbers in a frame.
+            max_positions: limit of positions of a request, prompt and frames together.
         """
         self.like = like
         self.width = width
@@ -48,7 +48,7 @@ class SlotModel(Generic[SlotRequestT]):
         self.slots = SlotState.zeros(num_slots + 1, frame_size, like.device)
 
     def close(self, request: SlotRequestT) -> None:
-        """Nothing is kept of it elsewhere."""
+        """Do nothing: no other state is kept of a request."""
 
     def append(
         self, pieces: Sequence[tuple[int, SlotRequestT, Piece]], uploads: PackedUpload
@@ -56,7 +56,7 @@ class SlotModel(Generic[SlotRequestT]):
         raise AssertionError("its prompts are complete")
 
     def next_states(self, slots: Tensor) -> Tensor:
-        """Return what slots read next, ``[num_slots, width]``."""
+        """Return the next inputs of slots, ``[num_slots, width]``."""
         raise NotImplementedError
 
     def embed(self, slots: Tensor) -> Inputs:
@@ -77,14 +77,14 @@ class SlotModel(Generic[SlotRequestT]):
         is_end: Tensor,
         is_finite: Tensor,
     ) -> None:
-        """Keep the frames of a step, move their slots one position on, and say how each row ended.
+        """Store the frames of a step, advance their slots, and write the outcome of each row.
 
         Args:
-            frames: of the step; their outcomes are written.
-            inputs: likewise.
-            is_replay: see `ARModel.commit`.
-            is_end: whether a frame says that there is no more, bool ``[num_rows]``.
-            is_finite: whether what was computed of it is numbers, likewise.
+            frames: frames of the step, whose outcomes are written.
+            inputs: inputs of the step.
+            is_replay: whether frame store and sampling history hold these frames already.
+            is_end: frames that are the end of speech, bool ``[num_rows]``.
+            is_finite: frames without NaN, bool ``[num_rows]``.
         """
         if not is_replay:
             places = inputs.frames % FRAME_STORE_FRAMES

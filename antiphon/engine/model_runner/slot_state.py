@@ -1,4 +1,4 @@
-"""What the device holds of every request of any model: one row a slot."""
+"""Device state of requests that all models share: one row per slot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ class SlotState:
     """The state of every slot, one row each; the last row is for padding.
 
     Attributes:
-        positions: of the next input, int64.
-        frames: made so far, int64.
-        seeds: see `antiphon.nn.sampler.seed_words`, int64, ``[num_rows, 2]``.
-        frame_store: the latest frames, frame k at ``k % FRAME_STORE_FRAMES``, int64,
+        positions: position of the next input, int64.
+        frames: number of frames so far, int64.
+        seeds: words of `antiphon.nn.sampler.seed_words`, int64, ``[num_rows, 2]``.
+        frame_store: latest frames, frame k at ``k % FRAME_STORE_FRAMES``, int64,
             ``[num_rows, FRAME_STORE_FRAMES, frame_size]``.
     """
 
@@ -33,7 +33,7 @@ class SlotState:
 
     @classmethod
     def zeros(cls, num_rows: int, frame_size: int, device: torch.device) -> "SlotState":
-        """Make the state of idle slots."""
+        """Return the state of idle slots."""
 
         def integers(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
@@ -48,14 +48,14 @@ class SlotState:
     def start(
         self, rows: Sequence[tuple[int, int, int]], seeds: Sequence[int], uploads: PackedUpload
     ) -> None:
-        """Begin requests, ``(slot, next position, next frame)`` each."""
+        """Start requests; a row is ``(slot, next position, next frame)``."""
         index, positions, frames = np.array(rows, np.int64).T
         uploads.write(self.positions, index, positions)
         uploads.write(self.frames, index, frames)
         uploads.write(self.seeds, index, np.array([seed_words(seed) for seed in seeds], np.int64))
 
     def restore(self, made: Sequence[tuple[int, NDArray[Any]]], uploads: PackedUpload) -> None:
-        """Put back the latest of the frames that requests made before, by slot."""
+        """Restore the latest frames of resumed requests, by slot."""
         places = []
         for slot, frames in made:
             numbers = np.arange(max(0, len(frames) - FRAME_STORE_FRAMES), len(frames))
@@ -69,8 +69,8 @@ class SlotState:
 
         Args:
             index: slots.
-            frames: number of the frame that each of them makes next.
-            window: codes of each, at most `FRAME_STORE_FRAMES`.
+            frames: number of the next frame of each slot.
+            window: number of codes, at most `FRAME_STORE_FRAMES`.
             first: number of the first frame that counts.
 
         Returns:
@@ -82,7 +82,7 @@ class SlotState:
         return torch.where(numbers >= first, codes, -1)
 
     def advance(self, index: Tensor, positions: Tensor, frames: Tensor) -> None:
-        """Move the slots in ``index`` one frame on from ``positions`` and ``frames``.
+        """Advance the slots in ``index`` by one frame from ``positions`` and ``frames``.
 
         Padding stays at the beginning, where it costs least.
         """

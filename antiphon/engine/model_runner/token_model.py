@@ -1,4 +1,4 @@
-"""What autoregressive models share whose frame is one token, which is read next by its id."""
+"""Base of autoregressive models whose frame is one token."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -30,7 +30,7 @@ class TokenRequest(Protocol):
 
     @property
     def ids(self) -> NDArray[np.int64]:
-        """Of its prompt, and of the tokens that it had made when it was opened."""
+        """Ids of the prompt and of the tokens that it had made when it was opened."""
         ...
 
 
@@ -38,10 +38,10 @@ TokenRequestT = TypeVar("TokenRequestT", bound=TokenRequest)
 
 
 class TokenModel(SlotModel[TokenRequestT]):
-    """The half of an `ARModel` that reads tokens: a family adds how they are drawn.
+    """The half of an `ARModel` that reads tokens; a family adds sampling.
 
     Attributes:
-        like: the embedding of ids, ``[vocab_size, hidden_size]``.
+        like: embedding of ids, ``[vocab_size, hidden_size]``.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class TokenModel(SlotModel[TokenRequestT]):
         frame_size: int,
         max_positions: int,
     ) -> None:
-        """Make the state of slots.
+        """Allocate the state of slots.
 
         Args:
-            transformer: of the model.
-            embedding: of ids, ``[vocab_size, hidden_size]``.
+            transformer: layers of the model.
+            embedding: embedding of ids, ``[vocab_size, hidden_size]``.
             num_slots: requests that can run at once.
-            frame_size: numbers of a frame, the token first.
-            max_positions: of a request, prompt and answer together.
+            frame_size: numbers in a frame, the token first.
+            max_positions: limit of positions of a request, prompt and answer together.
         """
         super().__init__(
             embedding,
@@ -70,7 +70,7 @@ class TokenModel(SlotModel[TokenRequestT]):
             max_positions=max_positions,
         )
         self._transformer = transformer
-        # The id that each slot reads next.
+        # Next input id of each slot.
         self._next_ids = torch.zeros(num_slots + 1, dtype=torch.int64, device=self._device)
 
     @property
@@ -87,13 +87,13 @@ class TokenModel(SlotModel[TokenRequestT]):
     def begin_slots(
         self, starts: Sequence[SlotStart[TokenRequestT]], uploads: PackedUpload
     ) -> None:
-        """Note what slots read first of new requests."""
+        """Write the first input ids of new requests."""
         slots = np.array([start.slot for start in starts])
         ids = [start.request.ids[start.prompt.num_positions + start.next_frame] for start in starts]
         uploads.write(self._next_ids, slots, np.array(ids))
 
     def feed_back(self, frames: Frames, inputs: Inputs, *, is_replay: bool, is_end: Tensor) -> None:
-        """Let the tokens of frames be read next, and end the step; ``is_end`` is of each token."""
+        """Feed the tokens of frames back and end the step; ``is_end`` is a mask of all tokens."""
         if self.uses_kernels:
             self._end_step(frames, inputs, is_replay=is_replay, is_end=is_end)
             return

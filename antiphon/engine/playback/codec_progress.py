@@ -13,7 +13,7 @@ class PlaybackClock:
     """The audio that a client has buffered.
 
     Attributes:
-        deadline_s: when all audio so far will have been played; ``inf`` before the first audio and
+        deadline_s: time at which the client runs out of audio; ``inf`` before the first audio and
             for an offline request.
     """
 
@@ -31,14 +31,14 @@ class CodecProgress:
 
     Attributes:
         num_decoded: frames in planned chunks; the last chunks may reach past the end.
-        num_decoding: of these, frames in chunks that are in flight.
+        num_decoding: frames of these in chunks that are in flight.
         num_delivered: frames whose audio was delivered.
         num_late: frames past the end that chunks reach to; see `CodecShape.late_frames`.
         chunk_frames: frames of the next chunk.
         num_to_replay: frames that the decoder of the request's slot must be given again, since
             their audio was made before it had this slot.
-        num_replayed: of these, frames in planned replays.
-        received_s: when the latest frame arrived from the stage before; ``-inf``: none has.
+        num_replayed: frames of these in planned replays.
+        received_s: arrival of the latest frame from the stage before; ``-inf``: none has arrived.
         held: first audio, kept back until it covers the gap to the next chunk; ``None`` once it is
             delivered.
     """
