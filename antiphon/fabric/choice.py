@@ -1,11 +1,9 @@
 """Which fabric a server's settings ask for."""
 
-import asyncio
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
-from antiphon.concurrency import cancel_and_wait
 from antiphon.config import ServerSettings, Settings
 from antiphon.config.sources import cluster_token, process_environment, use_cluster_token
 from antiphon.contracts.family import Ref
@@ -78,9 +76,9 @@ async def open_cluster(
         ray_cluster = await _open_ray(settings, builder, folder)
         stack.push_async_callback(ray_cluster.close)
         return ray_cluster
-    from antiphon.fabric.autoscaling import Autoscaling
     from antiphon.fabric.control_service import ControlServer
-    from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
+    from antiphon.fabric.process_cluster import ProcessCluster
+    from antiphon.fabric.process_launcher import ProcessClusterOptions
 
     cluster = ProcessCluster(
         ProcessClusterOptions(
@@ -95,8 +93,6 @@ async def open_cluster(
         )
     )
     stack.push_async_callback(cluster.close)
-    scaling = asyncio.create_task(Autoscaling(cluster).run(), name="scale by load")
-    stack.push_async_callback(cancel_and_wait, scaling)
     control = ControlServer(cluster)
     stack.push_async_callback(control.close)
     await control.serve(folder)

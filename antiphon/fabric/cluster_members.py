@@ -47,6 +47,7 @@ class ReplicaMember:
     """A replica that there should be, whatever process it is in at the moment."""
 
     name: str
+    number: int = 0
     seen_s: float | None = None
     process: str = ""
     node: str = ""

@@ -125,7 +125,7 @@ class ClusterState:
                 num_wanted=each.num_wanted,
                 num_front_ends=len(each.owners),
                 replicas=tuple(
-                    (member.replica, member.status)
+                    (replace(member.replica, is_draining=member.is_draining), member.status)
                     for member in each.members.values()
                     if member.replica is not None
                 ),
@@ -168,6 +168,11 @@ class ClusterState:
             self._on_load_failure(hosted, member, beat.failure, now_s)
         self._refresh(hosted)
         return hosted.num_wanted
+
+    def is_draining(self, stage_id: str) -> bool:
+        """Return whether a replica of a stage is being drained."""
+        hosted = self._hosted.get(stage_id)
+        return hosted is not None and len(hosted.active) < len(hosted.members)
 
     @property
     def names(self) -> frozenset[str]:
@@ -275,10 +280,12 @@ class ClusterState:
                 active.append(member)
         for _ in range(hosted.num_wanted - len(active)):
             name = self._new_name(stage_id)
-            hosted.members[name] = ReplicaMember(name)
-            yield ReplicaAction("start", name, hosted.hosting)
-        # What serves nobody goes first, and of the others what serves fewest.
-        active.sort(key=lambda each: (each.is_ready, each.status.num_open))
+            taken = {member.number for member in hosted.members.values()}
+            number = next(each for each in range(len(taken) + 1) if each not in taken)
+            hosted.members[name] = ReplicaMember(name, number)
+            yield ReplicaAction("start", name, hosted.hosting, number)
+        # Replicas that are not ready go first, then those with the fewest requests, then the last.
+        active.sort(key=lambda each: (each.is_ready, each.status.num_open, -each.number))
         for member in active[: max(0, len(active) - hosted.num_wanted)]:
             member.draining_since_s = now_s
             member.num_beats_drained = 0
@@ -318,8 +325,9 @@ class ClusterState:
     def _on_load_failure(
         self, hosted: HostedStage, member: ReplicaMember, failure: str, now_s: float
     ) -> None:
-        logger.error("%s could not be loaded: %s", member.name, failure)
-        if not hosted.was_ready:
+        if hosted.was_ready:
+            logger.error("%s could not be loaded again: %s", member.name, failure)
+        else:  # front ends that wait raise it
             self._fail(hosted, failure)
         wait_s = self._limits.retry_s * 2 ** min(member.num_failures, 4)
         member.num_failures += 1

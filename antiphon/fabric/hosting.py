@@ -86,11 +86,12 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAction:
-    """What a controller is to do with a replica; ``hosting`` is for a start."""
+    """What a launcher is to do with a replica; ``hosting`` and ``number`` are those of a start."""
 
     kind: Literal["start", "stop", "restart"]
     name: str
     hosting: Hosting | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

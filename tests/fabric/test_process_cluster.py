@@ -18,7 +18,8 @@ from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Cluster, Replica
 from antiphon.fabric.cluster_service import ClusterClient, ClusterServer
-from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
+from antiphon.fabric.process_cluster import ProcessCluster
+from antiphon.fabric.process_launcher import ProcessClusterOptions
 from antiphon.fabric.runtime_folder import runtime_folder
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.stage_client import StageConnection
@@ -64,22 +65,26 @@ async def replicas(cluster: Cluster, stage_id: str, number: int) -> tuple[Replic
 
 
 async def spoken(replica: Replica) -> bytes:
-    """Return what a replica says."""
-    family, _ = resolve("toy")
-    task = family.tasks["speech"]
-    prompter = task.prompter.resolve()(CONTEXT)
-    request = SpeechRequest("Hello there.", sampling=task.sampling)
-    prompt = prompter.build(request, prompter.capabilities.voices[0], 7)
+    """Return the samples of a request that a replica serves."""
+    request = StageRequest("a", prompt("Hello there."))
     connection = await StageConnection.connect(replica.address, TOKEN)
     try:
         samples = b""
-        async with aclosing(connection.open(replica.stage, StageRequest("a", prompt))) as items:
+        async with aclosing(connection.open(replica.stage, request)) as items:
             async for item in items:
                 if isinstance(item, AudioChunk):
                     samples += item.samples.tobytes()
         return samples
     finally:
         connection.close()
+
+
+def prompt(text: str) -> Prompt:
+    task = resolve("toy")[0].tasks["speech"]
+    prompter = task.prompter.resolve()(CONTEXT)
+    request = SpeechRequest(text, sampling=task.sampling)
+    made: Prompt = prompter.build(request, prompter.capabilities.voices[0], 7)
+    return made
 
 
 def pipeline() -> Any:
@@ -247,8 +252,25 @@ def test_replicas_are_added_and_drained() -> None:
             sounds = {await spoken(each) for each in found}
             assert len(sounds) == 1
             await cluster.scale(stage_id, 1)
-            assert await replicas(cluster, stage_id, 1) == found[:1]
+            [left] = await replicas(cluster, stage_id, 1)
+            assert left in found, "none was restarted"
             assert len(cluster.processes()) == 1
+
+    run(test())
+
+
+def test_replicas_are_added_while_requests_fill_their_capacity() -> None:
+    async def test() -> None:
+        async with started() as (cluster, _):
+            placement = Placement(max_replicas=2, max_slots=1)
+            stage_id = await cluster.host(pipeline(), CONTEXT, placement)
+            [first] = await replicas(cluster, stage_id, 1)
+            connection = await StageConnection.connect(first.address, TOKEN)
+            stream = connection.open(first.stage, StageRequest("held", prompt("Hello. " * 50)))
+            await anext(stream)
+            assert first in await replicas(cluster, stage_id, 2)
+            await stream.aclose()
+            connection.close()
 
     run(test())
 

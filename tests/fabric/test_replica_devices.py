@@ -16,7 +16,8 @@ from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.local import LocalFabric
-from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
+from antiphon.fabric.process_cluster import ProcessCluster
+from antiphon.fabric.process_launcher import ProcessClusterOptions
 from antiphon.fabric.runtime_folder import runtime_folder
 from antiphon.families.registry import family
 from antiphon.placement.documents import profiles, read_placement

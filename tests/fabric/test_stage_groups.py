@@ -75,3 +75,14 @@ def test_bundles_are_those_of_the_replicas_until_these_are_stopped() -> None:
     world.tick()
     assert world.state.bundles(one.id) == frozenset()
     assert world.state.bundles() == {"group#0"}
+
+
+def test_draining_replicas_do_not_count_for_the_load() -> None:
+    what = Hosting((SPEC,), CONTEXT, Placement(num_replicas=2, max_replicas=4))
+    world = hosted(what)
+    world.open = dict.fromkeys(of_stage(world, what), 3)
+    world.state.scale(what.id, 1)
+    world.run(30, ["front"])
+    assert len(of_stage(world, what)) == 2, "one drains, one serves within its target"
+    [summary] = world.state.summaries()
+    assert [replica.is_draining for replica, _ in summary.replicas].count(True) == 1
