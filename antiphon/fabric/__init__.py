@@ -1,1 +1,1 @@
-"""Where stages run: in this process, or as replicas elsewhere."""
+"""Fabrics, which run stages in this process or as replicas elsewhere."""

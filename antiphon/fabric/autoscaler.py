@@ -1,8 +1,8 @@
-"""How many replicas of a stage there should be, by how full their playback capacity is.
+"""Autoscaling of a stage's replicas by the use of their playback capacity.
 
-The rule is that of Kubernetes' HorizontalPodAutoscaler: so many replicas that their load comes to a
-target, at once when it grows, and only after a window in which fewer would always have done when it
-shrinks.
+The rule is that of Kubernetes' HorizontalPodAutoscaler: enough replicas to bring their load to a
+target, at once when the load grows, and after a window in which fewer would always have been enough
+when it shrinks.
 """
 
 import math
@@ -16,15 +16,15 @@ from antiphon.telemetry.stage_status import StageStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoscalerLimits:
-    """Between what, and how readily, a stage is scaled.
+    """Bounds and time constants of a stage's autoscaling.
 
     Attributes:
-        min_replicas: at least 1.
-        max_replicas: at least ``min_replicas``.
+        min_replicas: least number of replicas, at least 1.
+        max_replicas: largest number of replicas, at least ``min_replicas``.
         target_load: open requests as a share of the playback capacity of all replicas.
         tolerance: relative difference from ``target_load`` that changes nothing.
-        up_cooldown_s: between two steps up, so that new replicas are loaded and counted.
-        down_window_s: for which fewer replicas must have been enough.
+        up_cooldown_s: time between two steps up, in which new replicas are loaded and counted.
+        down_window_s: time for which fewer replicas must have been enough.
     """
 
     min_replicas: int
@@ -50,7 +50,7 @@ class AutoscalerLimits:
 
 
 class Autoscaler:
-    """Decides for one stage; pure, with the time as an argument."""
+    """Autoscaler of one stage; pure, with the time as an argument."""
 
     def __init__(self, limits: AutoscalerLimits, *, now_s: float) -> None:
         """Begin without history: the first step down takes a whole window."""
@@ -60,12 +60,12 @@ class Autoscaler:
         self._needed: deque[tuple[float, int]] = deque()
 
     def wanted(self, statuses: Sequence[StageStatus], num_replicas: int, now_s: float) -> int:
-        """Return how many replicas there should be.
+        """Return the number of replicas that the stage is to have.
 
         Args:
-            statuses: of those that serve and are not being drained.
-            num_replicas: that there should be so far, those that are being loaded included.
-            now_s: of a monotonic clock; never before that of the last call.
+            statuses: statuses of the replicas that serve and are not being drained.
+            num_replicas: current target, replicas that are being loaded included.
+            now_s: time of a monotonic clock, not before that of the last call.
         """
         current = self._clamped(num_replicas)
         needed = self._clamped(self._needed_by(statuses, current))
@@ -82,7 +82,7 @@ class Autoscaler:
         return min(current, max(number for _, number in self._needed))
 
     def _needed_by(self, statuses: Sequence[StageStatus], current: int) -> int:
-        """Return what the load of this moment asks for; as many as now if nothing is known."""
+        """Return the number that the load requires; the current one if no replica has reported."""
         capacities = [each.capacity for each in statuses if each.capacity > 0]
         if not capacities:
             return current

@@ -1,4 +1,4 @@
-"""Chooses a replica for each request: by slack, by affinity, and past those that have failed."""
+"""Load balancing of requests over replicas: by slack, by affinity, without failed replicas."""
 
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -16,18 +16,18 @@ _KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineLimits:
-    """How long a replica that has failed is left out.
+    """Quarantine times of replicas that have failed.
 
     Attributes:
-        first_s: after the first failure; it doubles with each that follows without a success.
-        longest_s: at most.
+        first_s: quarantine after the first failure; it doubles with each failure without a success.
+        longest_s: longest quarantine.
     """
 
     first_s: float = 0.25
     longest_s: float = 30.0
 
     def pause_s(self, num_failures: int) -> float:
-        """Return how long after so many failures in a row, 0 after none."""
+        """Return the quarantine after a number of consecutive failures; 0 after none."""
         if not num_failures:
             return 0.0
         return min(self.first_s * 2.0 ** min(num_failures - 1, 32), self.longest_s)
@@ -35,14 +35,14 @@ class QuarantineLimits:
 
 @dataclass(slots=True)
 class _Member:
-    """What is known of a replica.
+    """State of a replica.
 
     Attributes:
-        status: that was pushed last.
-        num_open: requests that were opened by this balancer's owner and have not ended.
-        num_open_then: the same, when ``status`` was first seen.
-        num_failures: in a row.
-        free_at_s: when its quarantine ends.
+        status: last status that was pushed.
+        num_open: open requests of this balancer's owner.
+        num_open_then: value of ``num_open`` when ``status`` arrived.
+        num_failures: number of consecutive failures.
+        free_at_s: end of its quarantine.
     """
 
     status: StageStatus = field(default_factory=StageStatus)
@@ -53,7 +53,7 @@ class _Member:
 
     @property
     def slack(self) -> int:
-        """Requests more that fit, with those counted that the status cannot know yet."""
+        """Free capacity, less the requests that were opened since the status was pushed."""
         num_others = max(0, self.status.num_open - self.num_open_then)
         return self.status.capacity - num_others - self.num_open
 
@@ -61,11 +61,10 @@ class _Member:
 class Balancer:
     """Balances the requests of one stage over its replicas; pure but for the clock.
 
-    Of two replicas chosen at random the one with more slack is taken (the power of two choices),
-    since what is pushed is late, and all would choose the same one otherwise. A request with a key
-    goes to the replica that the key belongs to, as long as that has slack. A key belongs to the
-    same replica for everybody; when replicas come and go, few keys change hands (rendezvous
-    hashing).
+    Of two random replicas the one with more slack is chosen (power of two choices): statuses are
+    late, and with the best of all replicas every front end would choose the same one. A request
+    with a key goes to the replica that the key maps to, as long as that has slack. Keys are mapped
+    by rendezvous hashing: equally in all front ends, and few change when replicas come and go.
     """
 
     def __init__(
@@ -78,9 +77,9 @@ class Balancer:
         """Begin without replicas.
 
         Args:
-            limits: of quarantines.
-            clock: gives seconds.
-            random: draws the two.
+            limits: limits of quarantines.
+            clock: clock in seconds.
+            random: generator that draws the two replicas.
         """
         self._limits = limits or QuarantineLimits()
         self._clock = clock
@@ -92,14 +91,14 @@ class Balancer:
         self._member(replica).num_open += 1
 
     def end(self, replica: str) -> None:
-        """Count its end; does nothing if the replica was forgotten."""
+        """Count the end of a request; does nothing if the replica was forgotten."""
         if (member := self._members.get(replica)) is not None:
             member.num_open -= 1
 
     def fail(self, replica: str) -> float:
-        """Put a replica in quarantine; return for how many seconds more.
+        """Put a replica in quarantine; return its remaining time in seconds.
 
-        While it is there, further failures change nothing: they have the same cause.
+        Further failures during the quarantine change nothing: they have the same cause.
         """
         member, now_s = self._member(replica), self._clock()
         if now_s >= member.free_at_s:
@@ -108,25 +107,25 @@ class Balancer:
         return member.free_at_s - now_s
 
     def is_quarantined(self, replica: str) -> bool:
-        """Whether a replica is left out now."""
+        """Return whether a replica is in quarantine."""
         return self._clock() < self._member(replica).free_at_s
 
     def succeed(self, replica: str) -> None:
-        """Note that a replica has made something: its next quarantine is short again."""
+        """Record an item from a replica: its next quarantine is short again."""
         member = self._member(replica)
         if member.num_failures and self._clock() >= member.free_at_s:
             member.num_failures = 0
 
     def forget(self, replica: str) -> None:
-        """Drop what is known of a replica that is gone."""
+        """Drop the state of a replica that no longer exists."""
         self._members.pop(replica, None)
 
     def choose(self, statuses: Mapping[str, StageStatus], key: bytes | None = None) -> str | None:
-        """Return the replica for a request; ``None``: there is none that may be given one.
+        """Return the replica for a request; ``None``: no replica is available.
 
         Args:
-            statuses: of the replicas that can be reached and take requests, by their ids.
-            key: of what is cached; requests with equal keys should go to the same replica.
+            statuses: statuses of the reachable replicas that take requests, by id.
+            key: cache key; requests with equal keys should go to the same replica.
         """
         now_s = self._clock()
         working = [
@@ -151,7 +150,7 @@ class Balancer:
         return max(min(frees_s, default=inf) - self._clock(), 0.0)
 
     def slack(self, replica: str) -> int:
-        """Return how many requests more should fit into a replica, as far as is known."""
+        """Return the free capacity of a replica."""
         return self._member(replica).slack
 
     def _member(self, replica: str) -> _Member:
@@ -164,7 +163,7 @@ class Balancer:
 
 
 def affinity_key(prompt: Prompt) -> bytes | None:
-    """Return the key of what a replica keeps of a prompt's voice; ``None`` if that is nothing."""
+    """Return the cache key of a prompt's voice; ``None`` if replicas cache nothing of it."""
     frames = prompt.context_frames
     if frames is None:
         return None
@@ -172,9 +171,9 @@ def affinity_key(prompt: Prompt) -> bytes | None:
 
 
 def summed(statuses: Collection[StageStatus]) -> StageStatus:
-    """Return the status of all replicas of a stage together.
+    """Return the combined status of a stage's replicas.
 
-    One that works is enough: it has failed, or is stalled, if all of them are.
+    The stage has failed, or is stalled, only if all replicas have, or are.
     """
     if not statuses:
         return StageStatus(num_replicas=0)  # its cluster starts one, or waits for a host

@@ -1,4 +1,4 @@
-"""What a fabric does with stages: host them from data, open requests at them, publish statuses."""
+"""Contract of a fabric: hosts stages, opens requests at them, and publishes their statuses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,22 +32,22 @@ class StageGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where the stages of one engine run, and how many replicas of it there are.
+    """Placement of one engine's stages: devices, replicas and resources.
 
     Attributes:
-        device: as in `LoadContext`, which it overrides; ``None`` leaves it.
-        devices: of the replicas, in turn, instead of ``device``.
-        num_replicas: at the start.
-        min_replicas: that autoscaling leaves; with ``max_replicas`` equal it does nothing.
-        max_replicas: that autoscaling adds up to; ``None``: ``num_replicas``.
-        num_gpus: of each replica, as a fabric that places counts them; a fraction shares one.
-        num_cpus: CPUs that each replica reserves, likewise; ``None``: none beside a GPU, else a
-            small share.
-        max_slots: as in `LoadContext`, which it overrides; ``None`` leaves it.
-        memory_fraction: of a device's memory that a replica may use; ``None``: what it needs.
-        labels: ``(name, value)`` that the host of a replica must have.
-        environment: variables of the process of a replica.
-        settings: of the engine, overriding those of `LoadContext`, by its fields' names.
+        device: device that overrides that of `LoadContext`; ``None``: no override.
+        devices: devices that the replicas take in turn, instead of ``device``.
+        num_replicas: number of replicas at the start.
+        min_replicas: lower bound of autoscaling, which is off if ``max_replicas`` is equal.
+        max_replicas: upper bound of autoscaling; ``None``: ``num_replicas``.
+        num_gpus: GPUs that each replica reserves on Ray; a fraction shares one.
+        num_cpus: CPUs that each replica reserves on Ray; ``None``: none beside a GPU, else a small
+            share.
+        max_slots: number of slots that overrides that of `LoadContext`; ``None``: no override.
+        memory_fraction: fraction of a device's memory that a replica may use; ``None``: no bound.
+        labels: ``(name, value)`` pairs that the host of a replica must have.
+        environment: environment variables of a replica's process.
+        settings: fields of `LoadContext` that are overridden, with their values.
         group: engines that the replicas are reserved with; ``None``: none.
     """
 
@@ -72,7 +72,7 @@ class Placement:
         replica gets this context and no placement.
 
         Args:
-            context: the model's own.
+            context: context of the model.
             number: index of the replica, from 0.
         """
         device = self.devices[number % len(self.devices)] if self.devices else self.device
@@ -103,7 +103,7 @@ class Fabric(Protocol):
         ...
 
     def append(self, handle: StageHandle, request_id: str, piece: Piece) -> None:
-        """Give a request that is open at a stage more text."""
+        """Append text to a request that is open at a stage."""
         ...
 
     def abort(self, handle: StageHandle, request_id: str) -> None:
@@ -111,16 +111,16 @@ class Fabric(Protocol):
         ...
 
     def status(self, handle: StageHandle) -> StageStatus:
-        """Return what a stage has published last."""
+        """Return the last status that a stage has published."""
         ...
 
     @property
     def num_open(self) -> int:
-        """Requests that are open, over all stages."""
+        """Number of open requests of all stages."""
         ...
 
     async def drain(self) -> None:
-        """Return when no request is open any more."""
+        """Return when no request is open."""
         ...
 
     async def release(self, handle: StageHandle) -> None:

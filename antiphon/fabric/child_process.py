@@ -1,8 +1,8 @@
-"""Python processes of ours that never outlive the process that has started them.
+"""Child processes that never outlive the process that has started them.
 
-A child reads one object from its stdin when it begins. Later the end of that pipe says that the
-parent is gone, by whatever way, and the child ends itself at once. On its stdout it tells the
-parent one object, that it is ready or why it cannot be; from then on stdout is stderr.
+A child reads one object from stdin when it begins. End of file on that pipe later means that the
+parent has ended, for any reason, and the child exits at once. The child writes one object to
+stdout, its readiness or the error; from then on stdout is stderr.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ _SET_PARENT_DEATH_SIGNAL = 1  # of prctl(2)
 
 
 class ChildProcess:
-    """A child that runs, as its parent sees it.
+    """Handle of a child process.
 
     Attributes:
-        name: for people.
+        name: display name.
     """
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
-        """Hold a process that has been started; see `start`."""
+        """Wrap a process that has been started; see `start`."""
         self.name = name
         self._process = process
         self._told: asyncio.Task[Any] = asyncio.create_task(self._read(), name=f"read {name}")
@@ -45,14 +45,14 @@ class ChildProcess:
         environment: Mapping[str, str],
         descriptors: Sequence[int] = (),
     ) -> Self:
-        """Run a module of ours, which begins with `begin`.
+        """Run a module that begins with `begin`.
 
         Args:
-            name: for people; in the list of processes, too.
-            module: its name; run as ``__main__``.
-            plan: what the child gets; data.
-            environment: all of the child's variables.
-            descriptors: of files that it inherits.
+            name: display name, also in the list of processes.
+            module: name of the module that runs as ``__main__``.
+            plan: start data of the child.
+            environment: all environment variables of the child.
+            descriptors: file descriptors that it inherits.
         """
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", module, name),
@@ -72,33 +72,33 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Process id."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process runs."""
         return self._process.returncode is None
 
     async def told(self) -> Any:
-        """Return what it has told.
+        """Return the object that the child has reported.
 
         Raises:
-            EngineError: it has ended without a word.
+            EngineError: it has ended without a report.
         """
         return await asyncio.shield(self._told)
 
     async def wait(self) -> int:
-        """Return its exit status, once it has ended; negative: the signal that ended it."""
+        """Wait for the exit status; negative: the signal that ended the process."""
         return await self._process.wait()
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, if it runs."""
+        """Send a signal, if the process runs."""
         with suppress(ProcessLookupError):
             self._process.send_signal(number)
 
     async def stop(self, grace_s: float) -> None:
-        """End it by SIGTERM, and by SIGKILL if that takes longer than ``grace_s``."""
+        """End the process by SIGTERM, and by SIGKILL after ``grace_s``."""
         try:
             self.send_signal(signal.SIGTERM)
             with suppress(TimeoutError):
@@ -128,16 +128,16 @@ class ChildProcess:
 
 
 def begin() -> Any:
-    """Return what the parent gives this process, and end with the parent from now on."""
+    """Return the start data, and end with the parent from now on."""
     content = _read_plan()
     threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
-    if sys.platform == "linux":  # even if a thread holds the interpreter's lock for good
+    if sys.platform == "linux":  # even if a thread never releases the interpreter's lock
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     return pickle.loads(content)
 
 
 def tell(news: Any) -> None:
-    """Tell the parent one thing, once: data."""
+    """Report one object to the parent, once."""
     content = pickle.dumps(news)
     with suppress(BrokenPipeError):
         sys.stdout.buffer.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)

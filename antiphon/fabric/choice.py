@@ -1,4 +1,4 @@
-"""Which fabric a server's settings ask for."""
+"""Choice of the fabric by a server's settings."""
 
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
@@ -26,11 +26,11 @@ async def open_fabric(
     """Return the fabric that the settings choose; ``stack`` closes it.
 
     Args:
-        settings: of the server.
-        builder: of stages; see `StageBuilder`.
-        stack: of the server.
-        cluster: that the fabric shares with others; ``None``: it starts its own, if it needs one.
-        progress: of loading.
+        settings: settings of the server.
+        builder: builder of stages; see `StageBuilder`.
+        stack: exit stack of the server.
+        cluster: cluster shared with other front ends; ``None``: the fabric starts one if needed.
+        progress: callback with the progress of loading.
     """
     if cluster is None and settings.server.fabric == "local":
         return LocalFabric(builder.resolve())
@@ -62,11 +62,11 @@ async def open_cluster(
     It is scaled by its load, and by `antiphon scale`.
 
     Args:
-        settings: of the server, whose fabric is not the local one.
-        builder: of stages; see `StageBuilder`.
-        folder: of sockets; nobody else may enter it.
-        stack: closes it.
-        progress: of loading.
+        settings: settings of a server whose fabric is not the local one.
+        builder: builder of stages; see `StageBuilder`.
+        folder: folder of sockets, which only this user may enter.
+        stack: exit stack that closes the cluster.
+        progress: callback with the progress of loading.
 
     Raises:
         SettingsError: there is no such cluster.

@@ -1,4 +1,4 @@
-"""What a fabric of replicas asks of whatever starts and watches the processes that hold stages."""
+"""Contract of a cluster: starts and watches the processes that run stages."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from antiphon.telemetry.stage_status import StageStatus
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A running copy of an engine's stages; data.
+    """A running copy of an engine's stages.
 
     Attributes:
-        id: unique in the cluster, and never used again: what is restarted has a new one.
-        address: where its process listens: ``unix:PATH`` or ``tcp:HOST:PORT``.
-        stage: the id by which its process knows the stages.
-        host: of its process, for people.
-        device: that it was given, for people; ``None``: the process chose.
-        is_draining: whether it takes no further requests.
+        id: id that is unique in the cluster and not reused: a restarted replica has a new one.
+        address: listening address of its process: ``unix:PATH`` or ``tcp:HOST:PORT``.
+        stage: id of the stages within its process.
+        host: host of its process, for display.
+        device: device that it was given, for display; ``None``: chosen by the process.
+        is_draining: whether it takes no new requests.
     """
 
     id: str
@@ -35,16 +35,16 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSummary:
-    """A stage of a cluster, for people.
+    """Summary of a stage, for operators.
 
     Attributes:
-        id: of the hosted stages, which `Cluster.scale` takes.
-        name: of the stages.
-        num_wanted: replicas that there should be.
-        num_front_ends: that use it.
-        replicas: that are loaded, and what each has published last.
-        num_loading: replicas that are not.
-        limits: between which it is scaled by its load; ``None``: it is not.
+        id: id of the stages, as `Cluster.scale` takes it.
+        name: names of the stages.
+        num_wanted: target number of replicas.
+        num_front_ends: number of front ends that use it.
+        replicas: loaded replicas with their last statuses.
+        num_loading: number of replicas that are being loaded.
+        limits: limits of autoscaling; ``None``: the number is fixed.
     """
 
     id: str
@@ -57,17 +57,16 @@ class StageSummary:
 
 
 class Cluster(Protocol):
-    """Starts processes that hold stages, restarts what dies, and tells who is there.
+    """Starts processes that run stages, restarts those that end, and reports the replicas.
 
-    Every front end has one: the processes behind it are shared. Stages of equal specs, context and
-    placement are hosted once, and unloaded when every front end that hosts them has released them,
-    or is gone.
+    Every front end has one; the processes are shared. Stages of equal specs, context and placement
+    are hosted once, and unloaded when every front end that hosts them has released them or ended.
     """
 
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
     ) -> str:
-        """Return the id of an engine's stages, once one replica of them at least is ready.
+        """Return the id of an engine's stages, once at least one replica is ready.
 
         Raises:
             ModelLoadError: the checkpoint cannot be served.
@@ -75,19 +74,19 @@ class Cluster(Protocol):
         ...
 
     def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
-        """Yield the replicas that there are, now and after each change, for ever."""
+        """Yield the replicas, now and after each change."""
         ...
 
     def report(self, stage_id: str, replica_id: str) -> None:
-        """Say that a replica does not answer; it is left out until it is found alive."""
+        """Report a replica that does not answer; it is left out until it is found alive."""
         ...
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
-        """Start replicas, or drain and stop some, until there are so many."""
+        """Start replicas, or drain and stop some, to reach a number."""
         ...
 
     async def release(self, stage_id: str) -> None:
-        """Give stages back."""
+        """Release stages."""
         ...
 
     async def close(self) -> None:
@@ -96,14 +95,14 @@ class Cluster(Protocol):
 
 
 class ClusterControl(Protocol):
-    """What an operator does with a cluster."""
+    """Interface of an operator to a cluster."""
 
     async def stages(self) -> tuple[StageSummary, ...]:
-        """Return all stages, whoever hosts them."""
+        """Return all stages of all front ends."""
         ...
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
-        """Set how many replicas a stage has; see `Cluster.scale`.
+        """Set the number of replicas of a stage; see `Cluster.scale`.
 
         Raises:
             InvalidRequestError: there is no such stage, or its bounds do not allow so many.
@@ -112,18 +111,18 @@ class ClusterControl(Protocol):
 
 
 class OwnCluster(Cluster, Protocol):
-    """The cluster as the process sees it that has opened it, rather than one of its front ends."""
+    """Cluster in the process that has opened it, rather than in one of its front ends."""
 
     def processes(self) -> tuple[ProcessState, ...]:
-        """Return the states of stage processes that this process is the parent of."""
+        """Return the states of the child processes that run stages."""
         ...
 
 
 def check_number(stage_id: str, num_replicas: int, limits: AutoscalerLimits | None) -> None:
-    """Refuse a number of replicas that a stage cannot have.
+    """Check the number of replicas of a stage.
 
     Raises:
-        InvalidRequestError: there would be none, or its bounds do not allow so many.
+        InvalidRequestError: the number is 0, or outside the bounds.
     """
     if num_replicas < 1:
         raise InvalidRequestError("A stage has at least 1 replica.")
@@ -135,5 +134,5 @@ def check_number(stage_id: str, num_replicas: int, limits: AutoscalerLimits | No
 
 
 def unknown_stage(stage_id: str) -> InvalidRequestError:
-    """Return the error of a stage that nobody hosts."""
+    """Return the error of a stage that is not hosted."""
     return InvalidRequestError(f"There is no stage '{stage_id}' in the cluster.")

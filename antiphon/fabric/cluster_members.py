@@ -1,4 +1,4 @@
-"""What a cluster's controller keeps of each stage and each replica, and its limits; data."""
+"""State of each stage and replica in a cluster's controller, and its limits."""
 
 from dataclasses import dataclass, field, replace
 
@@ -10,21 +10,20 @@ from antiphon.telemetry.stage_status import StageStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLimits:
-    """Times of a controller.
+    """Time limits of a controller.
 
     Attributes:
-        place_s: time without room for the first replica of a stage, after which hosting it
-            fails.
-        lease_s: after which a front end that says nothing is gone.
-        dead_after_s: without a beat, after which a replica is left out.
-        restart_after_s: without a beat, after which its process is killed and started again.
-        stall_s: after which a replica that computes one step ends itself, to be started again.
-        drain_s: that streams of a replica may take to end before it is stopped all the same.
-        retry_s: before the first attempt to load a stage again, which could be loaded before; each
-            further one waits twice as long, up to sixteen times this.
-        settle_s: that a restarted controller gives replicas to report themselves.
-        max_crashes: processes of one replica that may die while they load a stage that was never
-            ready anywhere.
+        place_s: time without room for the first replica of a stage after which hosting fails.
+        lease_s: time without renewal after which a front end's lease is dropped.
+        dead_after_s: time without a heartbeat after which a replica is left out.
+        restart_after_s: time without a heartbeat after which its process is restarted.
+        stall_s: duration of one step after which a replica ends itself, to be restarted.
+        drain_s: time that open streams of a draining replica may take.
+        retry_s: delay before a failed load is retried; it doubles with each failure, up to sixteen
+            times this.
+        settle_s: time in which replicas report to a restarted controller.
+        max_crashes: number of processes of one replica that may end while they load a stage that
+            was never ready.
     """
 
     place_s: float = 120.0
@@ -39,12 +38,12 @@ class ClusterLimits:
 
 
 NUM_BEATS = 2
-"""After a change, so many beats bring news of it for sure: one may have been under way."""
+"""Heartbeats after a change of which one certainly includes it: one may have been in flight."""
 
 
 @dataclass(slots=True)
 class ReplicaMember:
-    """A replica that there should be, whatever process it is in at the moment."""
+    """A replica of the target state, whichever process runs it."""
 
     name: str
     number: int = 0
@@ -56,7 +55,7 @@ class ReplicaMember:
     retry_at_s: float | None = None
     replica: Replica | None = None
     status: StageStatus = field(default_factory=StageStatus)
-    num_beats_missing: int = 0  # before it is believed to be alive after a report
+    num_beats_missing: int = 0  # required after a report that it does not answer
     draining_since_s: float | None = None
     num_beats_drained: int = 0
 
@@ -71,7 +70,7 @@ class ReplicaMember:
 
 @dataclass(slots=True)
 class HostedStage:
-    """Stages of one engine, who uses them, and their replicas."""
+    """Stages of one engine, the front ends that use them, and their replicas."""
 
     hosting: Hosting
     num_wanted: int
@@ -87,7 +86,7 @@ class HostedStage:
         return [each for each in self.members.values() if not each.is_draining]
 
     def refreshed_view(self) -> StageView:
-        """Return the view as it is now: the same one if nothing has changed."""
+        """Return the current view: the same object if nothing has changed."""
         replicas = tuple(
             replace(each.replica, is_draining=each.is_draining)
             for each in self.members.values()

@@ -1,6 +1,6 @@
-"""A cluster served to other processes, so that several front ends share its stages.
+"""RPC of a cluster, by which several front ends share its stages.
 
-A front end that is started again finds the stages of its predecessor: they are kept for it.
+The stages of a front end are kept for its successor when it is restarted.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class ClusterServer:
         async def release(stage_id: str) -> None:
             if not client.takes_back(stage_id):
                 return
-            if isinf(self._kept_s):  # it ends or starts anew: nothing is unloaded while we serve
+            if isinf(self._kept_s):  # the client is restarting: nothing is unloaded while we serve
                 self._keep(stage_id)
             else:
                 await self._cluster.release(stage_id)
@@ -128,7 +128,7 @@ class ClusterServer:
         await self._cluster.release(stage_id)
 
     def _take_over(self, stage_id: str) -> bool:
-        """Let stages of one lost process go; return whether there was one."""
+        """Hand over the stages of one lost process; return whether there was one."""
         keeping = self._kept.get(stage_id)
         if not keeping:
             return False
@@ -143,8 +143,8 @@ class _Client:
     """One connected process.
 
     Attributes:
-        pid: its id; 0 until it has introduced itself.
-        num_hosted: times that it has hosted stages and not released them, by their id.
+        pid: process id; 0 until it has introduced itself.
+        num_hosted: number of unreleased `host` calls, by the id of the stages.
     """
 
     def __init__(self, cluster: OwnCluster, take_over: Callable[[str], object]) -> None:
@@ -165,7 +165,7 @@ class _Client:
         return stage_id
 
     def takes_back(self, stage_id: str) -> bool:
-        """Count a release; return whether the process had hosted the stages."""
+        """Count a release; return whether the process has hosted the stages."""
         if not self.num_hosted[stage_id]:
             return False
         self.num_hosted[stage_id] -= 1
@@ -174,12 +174,12 @@ class _Client:
 
 @dataclass(slots=True)
 class _Hosting:
-    """What this process has hosted.
+    """Stages that this process has hosted.
 
     Attributes:
-        arguments: of the call.
-        id: by which the cluster knows the stages now.
-        num_users: times that it was hosted and not released.
+        arguments: arguments of the call.
+        id: current id of the stages in the cluster.
+        num_users: number of unreleased `host` calls.
     """
 
     arguments: tuple[Any, ...]
@@ -188,7 +188,7 @@ class _Hosting:
 
 
 async def _introduced(address: str, token: str) -> RpcPeer:
-    """Return a connection to a `ClusterServer`, which then knows this process."""
+    """Return a connection to a `ClusterServer`, with this process introduced."""
     peer = await connect(address, token)
     peer.notify("introduce", os.getpid())
     return peer
@@ -197,9 +197,9 @@ async def _introduced(address: str, token: str) -> RpcPeer:
 class ClusterClient:
     """The `Cluster` of another process.
 
-    A connection that was lost, because one of the two processes has stood still for too long, is
-    made again when the cluster is next needed. What was hosted over it is hosted again, by another
-    id if the other process has unloaded it; the ids that were returned stay as they are.
+    A lost connection, such as after one of the processes was suspended, is made again when the
+    cluster is next needed. Its stages are hosted again, under another id if they were unloaded; the
+    ids that were returned stay valid.
     """
 
     def __init__(self, peer: RpcPeer, reconnect: Callable[[], Awaitable[RpcPeer]]) -> None:
@@ -215,7 +215,7 @@ class ClusterClient:
         """Connect to a `ClusterServer`.
 
         Raises:
-            ReplicaLostError: nobody listens there, or the token is wrong.
+            ReplicaLostError: no process listens there, or the token is wrong.
         """
         open_peer = partial(_introduced, address, token)
         return cls(await open_peer(), open_peer)
@@ -223,7 +223,7 @@ class ClusterClient:
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
     ) -> str:
-        sent = replace(context, progress=None)  # the cluster shows it
+        sent = replace(context, progress=None)  # the cluster reports it
         arguments = tuple(specs), sent, placement
         found: str = await (await self._open_peer()).call("host", *arguments)
         same = (stage_id for stage_id, each in self._hosted.items() if each.id == found)
@@ -252,7 +252,7 @@ class ClusterClient:
         await peer.call("release", id)
 
     async def processes(self) -> tuple[ProcessState, ...]:
-        """Return the states of all processes of the server, front ends too."""
+        """Return the states of all processes of the server, front ends included."""
         states: tuple[ProcessState, ...] = await (await self._open_peer()).call("processes")
         return states
 
@@ -265,11 +265,11 @@ class ClusterClient:
         return stage_id if hosting is None else hosting.id
 
     async def _open_peer(self) -> RpcPeer:
-        """Return a connection that is open.
+        """Return an open connection.
 
         Raises:
-            ReplicaLostError: there is none, and none can be made.
-            ModelLoadError: what was hosted cannot be loaded again.
+            ReplicaLostError: no connection can be made.
+            ModelLoadError: hosted stages cannot be loaded again.
         """
         async with self._turn:
             if self._peer.lost is None or self._is_closed:

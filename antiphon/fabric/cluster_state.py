@@ -1,7 +1,7 @@
-"""What a cluster's controller knows and decides, as a state machine without processes or clocks.
+"""State machine of a cluster's controller, without processes or clocks.
 
-Replicas report themselves by a `Beat` every second, front ends renew a lease. Whatever the
-controller forgets by being restarted, beats and leases bring back.
+Replicas report by a `Beat` every second, front ends renew a lease. From both a restarted controller
+recovers its state.
 """
 
 import logging
@@ -25,7 +25,7 @@ class ClusterState:
     """Stages by id, and the front ends that use them; every time is of one monotonic clock.
 
     Attributes:
-        num_changes: of all views so far, stages that came and went included.
+        num_changes: number of changes of all views, added and removed stages included.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class ClusterState:
         """Begin with nothing.
 
         Args:
-            new_name: returns a name that no replica has had, given the id of its stage.
-            now_s: the time.
-            limits: default: the defaults.
-            is_restarted: whether there are replicas already, whose beats are waited for before
-                others are started.
-            first_version: of each view.
+            new_name: function that returns an unused name of a replica, given the id of its stage.
+            now_s: current time.
+            limits: time limits; default: those of `ClusterLimits`.
+            is_restarted: whether replicas exist already, whose heartbeats are awaited before others
+                are started.
+            first_version: first version of each view.
         """
         self._limits = limits or ClusterLimits()
         self._new_name = new_name
@@ -60,7 +60,7 @@ class ClusterState:
     # ------------------------------------------------------------------ front ends
 
     def host(self, owner: str, hosting: Hosting, now_s: float) -> str:
-        """Note that a front end uses stages; return their id."""
+        """Record that a front end uses stages; return their id."""
         self._leases[owner] = now_s
         hosted = self._hosting(hosting, now_s)
         hosted.owners.add(owner)
@@ -70,18 +70,18 @@ class ClusterState:
         return hosting.id
 
     def release(self, owner: str, stage_id: str) -> None:
-        """Note that a front end does not use a stage any more."""
+        """Record that a front end no longer uses a stage."""
         if (hosted := self._hosted.get(stage_id)) is not None:
             hosted.owners.discard(owner)
             hosted.kept_until_s = 0.0
 
     def renew(self, owner: str, now_s: float) -> frozenset[str]:
-        """Keep a front end's stages for another lease; return which are known as its own."""
+        """Renew a front end's lease; return the ids of its stages."""
         self._leases[owner] = now_s
         return frozenset(id for id, each in self._hosted.items() if owner in each.owners)
 
     def view(self, stage_id: str) -> StageView | None:
-        """Return what front ends see of a stage; ``None`` if there is none of this id."""
+        """Return the view of a stage; ``None`` if it is not hosted."""
         hosted = self._hosted.get(stage_id)
         return None if hosted is None else hosted.view
 
@@ -93,7 +93,7 @@ class ClusterState:
         return hosted.hosting
 
     def report(self, stage_id: str, replica_id: str) -> None:
-        """Leave a replica out until it has shown that it lives."""
+        """Leave a replica out until its next heartbeats."""
         hosted = self._hosted.get(stage_id)
         for member in hosted.members.values() if hosted else ():
             if member.replica is not None and member.replica.id == replica_id:
@@ -102,7 +102,7 @@ class ClusterState:
             self._refresh(hosted)
 
     def scale(self, stage_id: str, num_replicas: int) -> None:
-        """Set how many replicas there should be.
+        """Set the target number of replicas.
 
         Raises:
             InvalidRequestError: there is no such stage, or its bounds do not allow so many.
@@ -117,7 +117,7 @@ class ClusterState:
                 each.num_wanted = num_replicas
 
     def summaries(self) -> tuple[StageSummary, ...]:
-        """Return all stages, for people."""
+        """Return all stages, for operators."""
         return tuple(
             StageSummary(
                 id=stage_id,
@@ -138,11 +138,11 @@ class ClusterState:
     # ------------------------------------------------------------------ replicas
 
     def beat(self, beat: Beat, now_s: float) -> int:
-        """Take in what a replica says of itself, known or not.
+        """Record the heartbeat of a replica, known or not.
 
-        Returns how many replicas there should be of its stage: what its next beat says.
+        Returns the target number of replicas of its stage, which its next heartbeat carries.
         """
-        if beat.name in self._stopped:  # the beat was under way
+        if beat.name in self._stopped:  # the heartbeat was in flight
             return beat.num_wanted
         hosted = self._hosting(beat.hosting, now_s)
         member = hosted.members.get(beat.name)
@@ -176,7 +176,7 @@ class ClusterState:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of all replicas that there should be."""
+        """Names of all replicas of the target state."""
         return frozenset(name for each in self._hosted.values() for name in each.members)
 
     def placed(self) -> tuple[tuple[str, Hosting], ...]:
@@ -206,7 +206,7 @@ class ClusterState:
     # ------------------------------------------------------------------ decisions
 
     def tick(self, now_s: float) -> list[ReplicaAction]:
-        """Return what is to be done now; called about once a second, and after changes."""
+        """Return the actions that are due; called about once a second, and after changes."""
         self._forgive_own_stall(now_s)
         for owner, renewed_s in tuple(self._leases.items()):
             if now_s - renewed_s > self._limits.lease_s:
@@ -312,7 +312,7 @@ class ClusterState:
             hosted.owners.discard(owner)
 
     def _on_crash(self, hosted: HostedStage, member: ReplicaMember) -> None:
-        """Count a process that ended while it loaded; another one has begun."""
+        """Count a process that ended during loading; another one has started."""
         member.num_failures += 1
         logger.warning("%s ended while it was loading", member.name)
         if not hosted.was_ready and member.num_failures >= self._limits.max_crashes:
@@ -334,7 +334,7 @@ class ClusterState:
         member.retry_at_s = now_s + wait_s
 
     def _fail(self, hosted: HostedStage, failure: str) -> None:
-        """Tell all who wait for a stage that it cannot be loaded."""
+        """Fail all front ends that wait for a stage."""
         hosted.view = replace(hosted.view, failure=failure, version=hosted.view.version + 1)
         self.num_changes += 1
 
@@ -344,7 +344,7 @@ class ClusterState:
         hosted.view = view
 
     def _forgive_own_stall(self, now_s: float) -> None:
-        """Blame nobody for having been silent while this process did not run."""
+        """Extend leases and heartbeats by the time that this process was stalled."""
         stalled_s = now_s - self._ticked_s
         self._ticked_s = now_s
         if stalled_s < self._limits.dead_after_s / 3:

@@ -1,4 +1,4 @@
-"""An operator's access to a cluster of this host: a socket and its token in the server's folder."""
+"""Operator access to a cluster of this host: a socket and its token in the server's folder."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ _TOKEN = "control.token"
 
 
 class ControlServer:
-    """Serves what `antiphon scale` does."""
+    """RPC server of `antiphon scale`."""
 
     def __init__(self, cluster: ClusterControl) -> None:
         """Begin without an address, and with a token of its own."""
@@ -26,7 +26,7 @@ class ControlServer:
         self._server = RpcServer(self._welcome, self._token)
 
     async def serve(self, folder: Path) -> None:
-        """Listen in a folder that nobody else can enter, with the token in a file beside it."""
+        """Listen in a folder that only this user can enter, with the token in a file beside it."""
         file = os.open(folder / _TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(file, "w", encoding="ascii") as token:
             token.write(self._token)
@@ -49,7 +49,7 @@ class ControlClient:
 
     @classmethod
     async def connect_all(cls) -> tuple[Self, ...]:
-        """Connect to all servers of this user that run stages in processes of their own."""
+        """Connect to all servers of this user that run stages in child processes."""
         found = []
         for folder in runtime_folders():
             with suppress(OSError, ReplicaLostError):  # of a server that was killed, or is starting
@@ -63,7 +63,7 @@ class ControlClient:
         return found
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
-        """Set how many replicas a stage has; returns when those that leave have been drained.
+        """Set the number of replicas of a stage; return when the removed ones have been drained.
 
         Raises:
             InvalidRequestError: there is no such stage, or its bounds do not allow so many.

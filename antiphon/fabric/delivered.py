@@ -1,4 +1,4 @@
-"""What of a stream has been delivered, so that another replica's stream can go on after it."""
+"""Log of the delivered items of a stream, after which another replica resumes it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,13 +12,13 @@ from antiphon.stages.base import StageItem, StageRequest
 
 @dataclass(slots=True)
 class _Count:
-    """How much of a stream there was.
+    """Counts of a stream's items.
 
     Attributes:
-        samples: of audio.
-        frames: of the model.
-        words: with times.
-        others: items that are neither audio nor frames nor progress.
+        samples: samples of audio.
+        frames: frames of the model.
+        words: words with times.
+        others: items other than audio, frames and progress.
     """
 
     samples: int = 0
@@ -29,36 +29,36 @@ class _Count:
 
 @dataclass(slots=True)
 class Delivered:
-    """The items of one stream that were given to its consumer; each of them once.
+    """Items of one stream that were delivered to its consumer, each of them once.
 
-    If audio brings its frames, a replica is given these and goes on after them. If it does not,
-    since a generator made it, a replica makes all of it again, and what was delivered is dropped:
-    the same seed gives the same samples.
+    If audio carries its frames, the next replica prefills them and continues. Audio of a generator
+    carries none: the next replica generates all of it again from the same seed, and what was
+    delivered is dropped.
 
     Attributes:
-        request: whose stream it is.
-        num_resumed: times that the stream was gone on with elsewhere, before and after its first
+        request: request of the stream.
+        num_resumed: number of times that another replica took over, before or after the first
             item.
     """
 
     request: StageRequest
     clock: Callable[[], float]
     num_resumed: int = 0
-    _played_s: float = -inf  # when the listener will have played all of it
+    _played_s: float = -inf  # end of playback of all delivered audio
     _frames: list[Any] = field(default_factory=list)
     _steps: dict[int, int] = field(default_factory=dict)  # progress, by the number of steps
     _total: _Count = field(default_factory=_Count)
-    _made: _Count = field(default_factory=_Count)  # by the replica that makes it now
-    _num_certain: int = 0  # samples, when frames came last
+    _made: _Count = field(default_factory=_Count)  # by the current replica
+    _num_certain: int = 0  # samples at the last frames
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything was delivered."""
+        """Whether an item was delivered."""
         return self._total != _Count() or bool(self._steps)
 
     @property
     def buffered_s(self) -> float | None:
-        """Audio that the listener has left, in seconds; ``None``: nothing was heard yet."""
+        """Playback buffer of the client in seconds; ``None`` before the first audio."""
         if not self.request.is_live or self._played_s == -inf:
             return None
         return max(self._played_s - self.clock(), 0.0)
@@ -66,12 +66,12 @@ class Delivered:
     def resumed(self) -> StageRequest:
         """Return the request for the next replica, under an id of its own.
 
-        Its former id may be known where it was open: text for that may still be on its way.
+        The former id may be known where it was open: text for it may still be in flight.
         """
         self.num_resumed += 1
         total = self._total
         can_resume = total.frames > 0 and len(self._frames) == total.frames
-        # Audio that came after the last frames is made again, and dropped.
+        # Audio after the last frames is generated again and dropped.
         self._made = replace(total, samples=self._num_certain) if can_resume else _Count()
         return replace(
             self.request,
@@ -82,7 +82,7 @@ class Delivered:
         )
 
     def take(self, item: StageItem) -> StageItem | None:
-        """Return what of a replica's item is new, to be delivered now; ``None``: nothing of it."""
+        """Return the part of an item that was not delivered yet; ``None``: all of it was."""
         match item:
             case AudioChunk():
                 return self._take_audio(item)
@@ -92,7 +92,7 @@ class Delivered:
                 return item
             case Ended():
                 return item
-            case Progress():  # it may be left out, so it is not counted
+            case Progress():  # optional, so not counted
                 if item.step <= self._steps.get(item.num_steps, 0):
                     return None
                 self._steps[item.num_steps] = item.step

@@ -1,4 +1,4 @@
-"""What front ends, a cluster's controller and its replicas tell each other; data."""
+"""Messages between front ends, a cluster's controller and its replicas."""
 
 import hashlib
 from dataclasses import dataclass, field, replace
@@ -12,12 +12,12 @@ from antiphon.telemetry.stage_status import StageStatus
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """What a front end asks to be hosted: stages of one engine, how and where.
+    """Stages of one engine, how they are loaded and where: the request of a front end.
 
     Attributes:
-        specs: of the stages, first to last.
-        context: without `LoadContext.progress`, which crosses no process.
-        placement: of the replicas.
+        specs: specs of the stages, first to last.
+        context: load context, without `LoadContext.progress`, which cannot be pickled.
+        placement: placement of the replicas.
     """
 
     specs: tuple[StageSpec, ...]
@@ -29,18 +29,18 @@ class Hosting:
 
     @property
     def name(self) -> str:
-        """The stages' names."""
+        """Names of the stages."""
         return "+".join(spec.name for spec in self.specs)
 
     def feeds(self, other: "Hosting") -> bool:
-        """Whether items flow between the two: a model's stages before or after each other."""
+        """Return whether items flow between the two: adjacent stages of one model."""
         into = self.specs[-1].produces is other.specs[0].consumes
         out_of = other.specs[-1].produces is self.specs[0].consumes
         return self.context.path == other.context.path and (into or out_of)
 
     @property
     def id(self) -> str:
-        """Equal for equal hostings, in all processes (equal values may be pickled differently)."""
+        """Id of equal hostings in all processes (pickles of equal values may differ)."""
         return f"{self.name}-{_digest(self)}"
 
     @property
@@ -58,19 +58,19 @@ class Hosting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What a replica says of itself every second.
+    """Heartbeat of a replica, sent every second.
 
     Attributes:
-        name: of the replica, kept when its process is restarted.
-        hosting: what it was started for.
-        process: unique; another one after a restart.
-        node: that its process runs on, as the cluster knows it.
+        name: name of the replica, kept when its process is restarted.
+        hosting: hosting that it was started for.
+        process: unique id of the process, another one after a restart.
+        node: id of the node that its process runs on.
         bundle: bundle of a placement group that the process was started in.
-        replica: once its stages are loaded.
-        status: of its stages.
-        failure: why they could not be loaded.
-        num_wanted: replicas of its stage, as the controller has told it; a restarted controller
-            learns it from here.
+        replica: replica, once its stages are loaded.
+        status: status of its stages.
+        failure: error of loading.
+        num_wanted: target number of replicas of its stage, as last received; a restarted
+            controller recovers it from here.
     """
 
     name: str
@@ -96,12 +96,12 @@ class ReplicaAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageView:
-    """What front ends see of a stage.
+    """View of a stage for front ends.
 
     Attributes:
-        version: grows with each change.
-        replicas: that serve, those that are being drained too.
-        failure: why no replica could be loaded.
+        version: number that grows with each change.
+        replicas: replicas that serve, draining ones included.
+        failure: error of loading; ``None``: no failure.
     """
 
     version: int = 0

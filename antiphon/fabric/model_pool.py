@@ -1,4 +1,4 @@
-"""Which models are loaded: all of them, or those that requests want, as memory allows.
+"""Pool of loaded models: all of them, or those that requests need, as memory allows.
 
 A model that is idle for longest makes room for one that is wanted, and one that is idle for too
 long is unloaded.
@@ -27,11 +27,11 @@ class PooledModel:
 
     Attributes:
         groups: its stages, first to last; those of a group share a device.
-        context: with which they are loaded.
-        placements: of the groups.
-        handles: of the groups; empty while they are not loaded.
+        context: load context of the stages.
+        placements: placements of the groups.
+        handles: handles of the groups; empty while they are not loaded.
         num_users: requests that hold it.
-        idle_since_s: when the last of them has left, or it was loaded.
+        idle_since_s: time at which the last user left, or the model was loaded.
     """
 
     groups: Sequence[Sequence[StageSpec]]
@@ -66,10 +66,10 @@ class ModelPool:
         Args:
             fabric: hosts the stages.
             max_loaded: models at once; 0: all.
-            max_bytes: that the models need at once, as estimated; 0: no limit. One model is loaded
-                whatever it needs.
-            idle_s: after which `sweep` unloads an idle model; 0: never.
-            wait_s: how long a request waits for its model.
+            max_bytes: limit of the estimated memory of loaded models; 0: no limit. One model is
+                loaded whatever it needs.
+            idle_s: time after which `sweep` unloads an idle model; 0: never.
+            wait_s: longest time that a request waits for its model.
         """
         self.fabric = fabric
         self._max_loaded = max_loaded

@@ -34,8 +34,8 @@ class ProcessClusterOptions:
         folder: folder of sockets, which only this user may enter.
         token: token that processes prove themselves with.
         environment: variables of all processes.
-        log_level: as in the settings.
-        log_format: as in the settings.
+        log_level: least level that is logged, as in `ServerSettings`.
+        log_format: format of log lines, as in `ServerSettings`.
         stall_s: seconds of one step after which a process is restarted.
         progress: callback with the progress of loading; ``None``: the context's own.
     """

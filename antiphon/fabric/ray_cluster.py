@@ -1,4 +1,4 @@
-"""A cluster on Ray: stage processes are actors, which Ray places, restarts and accounts for."""
+"""Cluster on Ray: stage processes are actors, which Ray places, restarts and accounts for."""
 
 import asyncio
 import logging
@@ -38,12 +38,12 @@ _NUM_RENEWALS = 6  # of a lease within its time
 
 
 class RayCluster:
-    """The `Cluster` of one front end, which is a driver of Ray; the actors outlive it.
+    """`Cluster` of one front end, which is a Ray driver; the actors outlive it.
 
     Attributes:
-        token: of the connections between all processes of the cluster.
-        address: address of the Ray cluster; ``None``: this process has begun it.
-        control: calls its controller.
+        token: token of the connections between all processes of the cluster.
+        address: address of the Ray cluster; ``None``: this process has started it.
+        control: client of its controller.
     """
 
     def __init__(
@@ -74,13 +74,14 @@ class RayCluster:
         """Connect this process to Ray, and start the cluster's controller if there is none.
 
         Args:
-            build: a `StageBuilder`, for the replicas.
-            token: of the cluster's connections if this front end is the first one; whoever Ray
-                lets in is told that of the cluster. ``None``: a random one.
-            address: of the Ray cluster; ``None``: as Ray finds it, else a new one on this host.
-            namespace: of Ray; clusters of different namespaces know nothing of each other.
-            limits: of the controller; default: the defaults.
-            tls: of the cluster's connections, if this front end is the first one.
+            build: `StageBuilder` of the replicas.
+            token: token of the cluster's connections if this front end is the first one; later ones
+                get the cluster's token. ``None``: a random one.
+            address: address of the Ray cluster; ``None``: the one that Ray finds, else a new one on
+                this host.
+            namespace: Ray namespace, which isolates clusters from each other.
+            limits: time limits of the controller; default: those of `ClusterLimits`.
+            tls: TLS of the cluster's connections, if this front end is the first one.
 
         Raises:
             SettingsError: there is no such Ray cluster.
@@ -129,15 +130,15 @@ class RayCluster:
         return stage_id
 
     def _give_up(self, stage_id: str) -> None:
-        """Release what did not become ready, as far as nobody else hosts it."""
+        """Release stages that did not become ready, unless they are hosted otherwise."""
         if self._forget(stage_id):
-            self.control.actor.release.remote(self._owner, stage_id)  # nobody waits for it
+            self.control.actor.release.remote(self._owner, stage_id)  # not awaited
 
     async def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
         version = -1
         while True:
             view = await self._poll(stage_id, version)
-            if view is None:  # the controller has been restarted, and will be told again
+            if view is None:  # the restarted controller gets it again from `_renew_forever`
                 version = -1
                 await asyncio.sleep(_RETRY_S)
             elif view.version != version:
@@ -152,7 +153,7 @@ class RayCluster:
         reporting.add_done_callback(self._reports.discard)
 
     def processes(self) -> tuple[ProcessState, ...]:
-        """Return nothing: replicas are processes of other hosts, and Ray's to count."""
+        """Return nothing: replicas are processes of other hosts, which Ray accounts for."""
         return ()
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
@@ -163,7 +164,7 @@ class RayCluster:
             await self._release(stage_id)
 
     def stop_renewing(self) -> None:
-        """Let the lease end, as it does when this process dies."""
+        """Let the lease expire, as it does when this process dies."""
         self._renewing.cancel()
 
     async def close(self) -> None:
@@ -172,7 +173,7 @@ class RayCluster:
         for stage_id in stage_ids:
             self._counts[stage_id] = 0
             self._forget(stage_id)
-        with suppress(TimeoutError):  # the lease ends by itself, if the controller is away
+        with suppress(TimeoutError):  # the lease expires if the controller is unreachable
             async with asyncio.timeout(_CLOSE_S):
                 for stage_id in stage_ids:
                     await self._release(stage_id)
@@ -181,7 +182,7 @@ class RayCluster:
         await self.control.call(lambda each: each.release.remote(self._owner, stage_id))
 
     def _forget(self, stage_id: str) -> bool:
-        """Count one user less; return whether that was the last one."""
+        """Count one user less; return whether it was the last one."""
         if stage_id not in self._hosted:
             return False
         self._counts[stage_id] -= 1
@@ -235,7 +236,7 @@ class RayCluster:
         return view
 
     async def _renew_forever(self) -> None:
-        """Keep the lease; host again what a restarted controller does not know of."""
+        """Renew the lease; host stages again that a restarted controller does not have."""
         while True:
             await asyncio.sleep(self._limits.lease_s / _NUM_RENEWALS)
             known = await self.control.call(lambda controller: controller.renew.remote(self._owner))

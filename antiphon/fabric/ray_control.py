@@ -1,4 +1,4 @@
-"""Calls to the controller of a cluster on Ray, which outlive its restarts."""
+"""Client of the controller of a cluster on Ray; calls outlive its restarts."""
 
 import asyncio
 import logging
@@ -25,28 +25,28 @@ CONTROLLER = "antiphon-controller"
 """Name of the controller within its namespace."""
 _RETRY_S = 0.5
 _REACHABLE_S = 10.0
-"""A cluster that is begun beside the server may take so long to listen."""
+"""Time that a cluster which starts beside the server may take to listen."""
 
 
 class RayClusterControl:
-    """The controller as a process that is connected to Ray sees it."""
+    """Client of the controller in a process that is connected to Ray."""
 
     def __init__(self, find: Callable[[], Any]) -> None:
-        """Begin with the controller that ``find`` returns; it blocks, and is called again if that
-        one is dead for good."""
+        """Use the controller that ``find`` returns; it blocks, and is called again if that one is
+        dead."""
         self._find = find
         self.actor = find()
 
     @classmethod
     async def connect(cls, address: str | None, namespace: str) -> Self:
-        """Connect to a cluster that runs.
+        """Connect to a running cluster.
 
         Args:
-            address: of the Ray cluster; ``None``: as Ray finds it.
-            namespace: of the cluster.
+            address: address of the Ray cluster; ``None``: the one that Ray finds.
+            namespace: Ray namespace of the cluster.
 
         Raises:
-            SettingsError: there is none.
+            SettingsError: no cluster runs.
         """
 
         def find() -> Any:
@@ -61,13 +61,13 @@ class RayClusterControl:
         return await asyncio.to_thread(cls, find)
 
     async def stages(self) -> tuple[StageSummary, ...]:
-        """Return all stages of the cluster, whoever hosts them."""
+        """Return all stages of the cluster."""
         found: tuple[StageSummary, ...]
         found = await self.call(lambda controller: controller.summaries.remote())
         return found
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
-        """Set how many replicas a stage has.
+        """Set the number of replicas of a stage.
 
         Raises:
             InvalidRequestError: there is no such stage, or its bounds do not allow so many.
@@ -75,10 +75,10 @@ class RayClusterControl:
         await self.call(lambda controller: controller.scale.remote(stage_id, num_replicas))
 
     async def call(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Call the controller, again if it is restarted meanwhile: all of its calls may repeat.
+        """Call the controller, again if it is restarted meanwhile: all of its calls are idempotent.
 
         Raises:
-            AntiphonError: what the controller has raised.
+            AntiphonError: error that the controller has raised.
         """
         is_away = False
         while True:

@@ -1,7 +1,7 @@
-"""The one small actor of a cluster on Ray that starts, watches and stops replicas.
+"""Actor of a cluster on Ray that starts, watches and stops replicas.
 
-It is named, detached and restarted by Ray. Front ends and replicas call it; it calls nobody but Ray
-itself, so that nobody's silence holds it up.
+It is named, detached and restarted by Ray. Front ends and replicas call it; it calls only Ray, so
+that no unresponsive process blocks it.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ _SEPARATOR = "/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerPlan:
-    """What a cluster is begun with; data.
+    """Start data of a cluster.
 
     Attributes:
-        namespace: of the controller and of the replicas.
-        token: of the connections between all processes of the cluster.
-        build: a `StageBuilder`, for the replicas.
-        limits: times of the controller.
-        tls: of the connections; files that every host has at the same place.
+        namespace: Ray namespace of the controller and the replicas.
+        token: token of the connections between all processes of the cluster.
+        build: `StageBuilder` of the replicas.
+        limits: time limits of the controller.
+        tls: TLS of the connections; every host has the files at the same path.
     """
 
     namespace: str
@@ -81,7 +81,7 @@ class RayController(ClusterController):
         return self._plan.token
 
     async def unplaced(self, stage_id: str) -> str | None:
-        """Return what a stage waits for of which no process has begun; ``None``: one has."""
+        """Return what a stage without a process waits for; ``None``: a process has started."""
         hosting = self._state.unplaced(stage_id)
         if hosting is None:
             return None
@@ -130,7 +130,7 @@ class _RayLauncher:
         return look(hosting, alive_nodes())
 
     def _do(self, action: ReplicaAction) -> None:
-        """Do what the state has decided; blocks for some milliseconds."""
+        """Execute an action; blocks for some milliseconds."""
         logger.warning("%s %s", action.kind, action.name)
         try:
             match action.kind:
@@ -141,7 +141,7 @@ class _RayLauncher:
                     ray.kill(self._actor(action.name), no_restart=True)
                 case "restart":
                     ray.kill(self._actor(action.name), no_restart=False)
-        except ValueError:  # there is no such actor any more
+        except ValueError:  # the actor no longer exists
             logger.warning("there is no actor %s to %s", action.name, action.kind)
         except RayError as error:
             logger.warning("cannot %s %s: %s", action.kind, action.name, error)
@@ -180,7 +180,7 @@ class _RayLauncher:
         return ray.get_actor(name, namespace=self._plan.namespace)
 
     def _stop_unknown(self) -> None:
-        """Stop replicas of an earlier controller that have never reported to this one."""
+        """Stop replicas of an earlier controller that have not reported to this one."""
         for name in self._found - self._state.names:
             self._do(ReplicaAction("stop", name))
         self._found = frozenset()

@@ -1,4 +1,4 @@
-"""Ray's driver of a server: a child process, so that the server outlives the end of Ray."""
+"""Ray driver of a server: a child process, so that the server outlives the end of Ray."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ class RayDriverPlan:
         limits: limits of the controller.
         address: address of the Ray cluster; ``None``: see `connect_ray`.
         token: token of the cluster's connections, if this driver begins the cluster.
-        tls: TLS of the cluster's connections, likewise.
+        tls: TLS of the cluster's connections, if this driver begins the cluster.
         is_restart: whether an earlier driver was connected: an unreachable cluster is awaited.
         number: number of the driver, from 0.
         log_level: least level that is logged, as in `ServerSettings`.
@@ -143,7 +143,7 @@ class RayDriver:
         await asyncio.wait((releasing,), timeout=_RELEASE_S)  # else later, once there is a driver
 
     def processes(self) -> tuple[ProcessState, ...]:
-        """Return the driver's state; replicas are processes of other hosts, and Ray's to count."""
+        """Return the driver's state; replicas are processes of other hosts."""
         child = self._child
         is_up = child is not None and child.is_running
         pid = 0 if child is None else child.pid

@@ -1,4 +1,4 @@
-"""Ray's driver of a server as a process of its own, which serves its cluster to the server."""
+"""Process of a server's Ray driver, which serves its cluster to the server."""
 
 import asyncio
 import logging
@@ -48,8 +48,8 @@ async def drive(plan: RayDriverPlan) -> None:
 
 
 def _end_when_cut_off() -> None:
-    """End the process when its node has left the cluster, or another cluster is there: Ray itself
-    lets such a driver call for ever. The parent starts another driver."""
+    """End the process when its node has left the cluster, or another cluster has taken its address:
+    calls of such a driver never return. The parent starts another driver."""
     node_id = ray.get_runtime_context().get_node_id()
     num_missing = 0
     while num_missing < _NUM_LOOKS:

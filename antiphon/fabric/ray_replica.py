@@ -1,7 +1,7 @@
-"""A replica of a stage as a Ray actor, which Ray places and restarts.
+"""Replica of a stage as a Ray actor, which Ray places and restarts.
 
-Ray carries no data: the actor's process listens like any other stage process, and beats once a
-second to the controller.
+Ray carries no data: the actor's process listens like any other stage process, and sends a heartbeat
+to the controller every second.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ logger = logging.getLogger(__name__)
 
 _ANSWER_S = 5.0
 BEAT_S = 1.0
-"""Between two beats; half of it is how long news of a replica wait at the mean."""
+"""Period of heartbeats; changes of a replica are reported after half of it on average."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaTask:
-    """What a replica's process is to do; data.
+    """Start data of a replica's process.
 
     Attributes:
-        name: of the replica.
-        hosting: what it loads.
-        build: a `StageBuilder`.
-        token: of the cluster's connections.
-        tls: of the cluster's connections; files that every host has at the same place.
-        stall_s: a step that takes longer ends the process.
+        name: name of the replica.
+        hosting: stages that it loads.
+        build: `StageBuilder` of its stages.
+        token: token of the cluster's connections.
+        tls: TLS of the cluster's connections; every host has the files at the same path.
+        stall_s: duration of a step after which the process ends itself.
         bundle: bundle of a placement group that the process is in.
     """
 
@@ -60,14 +60,14 @@ class ReplicaTask:
 
 
 class RayReplica:
-    """The actor: an event loop of its own in a thread, so that no Ray call ever waits for it."""
+    """Actor with its own event loop in a thread, so that no Ray call waits for it."""
 
     def __init__(self, task: ReplicaTask, controller: Any) -> None:
         """Begin to load; called by Ray, in a fresh process each time.
 
         Args:
-            task: what is to be done.
-            controller: the handle of the `RayController`.
+            task: start data.
+            controller: handle of the `RayController`.
         """
         self._task = task
         self._controller = controller
@@ -83,7 +83,7 @@ class RayReplica:
         threading.Thread(target=self._run, name="stage", daemon=True).start()
 
     def ping(self) -> tuple[str, int]:
-        """Return Ray's id of the node and the process's id; answers while stages are loaded."""
+        """Return Ray's id of the node and the process id, also while stages are loaded."""
         return self._node, os.getpid()
 
     def _run(self) -> None:
@@ -91,7 +91,7 @@ class RayReplica:
             asyncio.run(self._serve())
         finally:
             logger.error("%s ends", self._task.name, exc_info=True)
-            os._exit(1)  # Ray starts another process: half of one would be worse than none
+            os._exit(1)  # Ray starts another process; a half-dead one would keep its streams
 
     async def _serve(self) -> None:
         set_interpreter_for_streams()
@@ -112,7 +112,7 @@ class RayReplica:
     async def _beat_forever(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(_ANSWER_S):  # calls wait while Ray restarts it
+                async with asyncio.timeout(_ANSWER_S):  # calls block while Ray restarts it
                     self._num_wanted = await self._controller.beat.remote(self._beat())
             except (RayError, TimeoutError) as error:
                 logger.warning("%s cannot reach the controller: %s", self._task.name, error)
@@ -120,10 +120,10 @@ class RayReplica:
             self._check_engine()
 
     def _check_engine(self) -> None:
-        """End the process if its engine is of no more use: its streams then move at once.
+        """End the process if its engine has failed or hangs: its streams then move at once.
 
         Raises:
-            EngineError: it is not.
+            EngineError: it has.
         """
         if self._handle is None:
             return
@@ -144,6 +144,6 @@ class RayReplica:
             node=self._node,
             bundle=self._task.bundle,
             replica=self._replica,
-            status=replace(status, stats=None),  # which front ends get from the stage itself
+            status=replace(status, stats=None),  # front ends get them from the stage itself
             failure=self._failure,
         )

@@ -1,4 +1,4 @@
-"""A fabric over the replicas of a cluster: balanced, and with streams that survive them."""
+"""Fabric over the replicas of a cluster: load-balanced, with streams that survive a replica."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,12 +25,12 @@ def _ignore(_retries: int, _migrations: int) -> None:
 
 @dataclass(slots=True)
 class StreamCounts:
-    """What has happened to streams so far.
+    """Counters of moved streams.
 
     Attributes:
-        retries: of requests before their first item.
-        migrations: of streams to another replica.
-        observe: called with both numbers of each stream that was moved, when it ends.
+        retries: number of retries before the first item.
+        migrations: number of migrations to another replica.
+        observe: callback with both numbers of each moved stream, when it ends.
     """
 
     retries: int = 0
@@ -49,7 +49,7 @@ class ReplicaFabric:
     """Hosts stages in a cluster, and opens requests at their replicas.
 
     Attributes:
-        counts: of what has happened to streams.
+        counts: counters of moved streams.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class ReplicaFabric:
         """Begin without stages; both are closed with the fabric.
 
         Args:
-            cluster: that starts and watches the processes.
-            connections: to the processes.
-            limits: when a replica counts as lost.
-            quarantine: for how long it is left out then.
+            cluster: cluster that starts and watches the processes.
+            connections: connections to the processes.
+            limits: limits after which a replica counts as lost.
+            quarantine: times for which a lost replica is left out.
         """
         self.counts = StreamCounts()
         self._cluster = cluster
@@ -119,7 +119,7 @@ class ReplicaFabric:
 
     @property
     def num_open(self) -> int:
-        """Requests that were opened here; replicas may serve others too."""
+        """Number of requests that were opened here; replicas may serve others too."""
         return len(self._streams)
 
     async def drain(self) -> None:
@@ -136,7 +136,7 @@ class ReplicaFabric:
         await self._cluster.release(handle.id)
 
     async def close(self) -> None:
-        """Release everything; streams that are open end."""
+        """Release everything; open streams end."""
         for group in self._groups.values():
             group.close()
         self._groups.clear()

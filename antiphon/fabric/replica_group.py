@@ -1,4 +1,4 @@
-"""The replicas of one engine's stages, as a cluster reports them: who there is, and who is next."""
+"""Replicas of one engine's stages, as a cluster reports them, and the choice among them."""
 
 import asyncio
 import logging
@@ -21,9 +21,9 @@ class ReplicaGroup:
     """Follows the replicas of one hosted stage, with a link to each.
 
     Attributes:
-        stage_id: by which the cluster knows the stage.
-        num_users: times that it was hosted and not released; kept by its owner.
-        is_closed: whether there will be no replica any more.
+        stage_id: id of the stage in the cluster.
+        num_users: number of unreleased `host` calls; kept by its owner.
+        is_closed: whether no replica will be added.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class ReplicaGroup:
         """Begin to watch.
 
         Args:
-            stage_id: of the stage.
-            cluster: that hosts it.
-            connections: to the processes.
-            limits: when a replica counts as lost.
-            quarantine: for how long it is left out then.
+            stage_id: id of the stage.
+            cluster: cluster that hosts it.
+            connections: connections to the processes.
+            limits: limits after which a replica counts as lost.
+            quarantine: times for which a lost replica is left out.
         """
         self.stage_id = stage_id
         self.num_users = 0
@@ -56,12 +56,12 @@ class ReplicaGroup:
 
     @property
     def status(self) -> StageStatus:
-        """What all replicas have published last, together."""
+        """Combined last statuses of all replicas."""
         return summed([each.status for each in self._links.values() if each.is_open])
 
     @property
     def reachable(self) -> tuple[str, ...]:
-        """Replicas that take requests, be they in quarantine."""
+        """Ids of replicas that take requests, those in quarantine included."""
         return tuple(
             id for id, each in self._links.items() if each.is_open and not each.replica.is_draining
         )
@@ -69,18 +69,18 @@ class ReplicaGroup:
     def choose(
         self, *, key: bytes | None = None, avoid: Collection[str] = ()
     ) -> ReplicaLink | None:
-        """Return the replica for a request; ``None``: there is none that takes it now.
+        """Return the replica for a request; ``None``: none takes it now.
 
         Args:
-            key: see `Balancer.choose`.
-            avoid: replicas that have refused it.
+            key: cache key; see `Balancer.choose`.
+            avoid: ids of replicas that have refused it.
         """
         statuses = {id: self._links[id].status for id in self.reachable if id not in avoid}
         chosen = self._balancer.choose(statuses, key)
         return None if chosen is None else self._links[chosen]
 
     async def wait(self, longest_s: float) -> None:
-        """Wait until `choose` may return something else, or `wake` was called."""
+        """Wait until `choose` may return another result, or `wake` was called."""
         free_s = self._balancer.wait_s(self.reachable) or _WATCH_AGAIN_S
         self._changed.clear()
         with suppress(TimeoutError):
@@ -88,7 +88,7 @@ class ReplicaGroup:
                 await self._changed.wait()
 
     def wake(self) -> None:
-        """Have those that wait for a replica look again."""
+        """Wake the requests that wait for a replica."""
         self._changed.set()
 
     def begin(self, replica: Replica) -> None:
@@ -96,19 +96,19 @@ class ReplicaGroup:
         self._balancer.begin(replica.id)
 
     def end(self, replica: Replica) -> None:
-        """Count its end."""
+        """Count the end of a request."""
         self._balancer.end(replica.id)
 
     def succeed(self, replica: Replica) -> None:
-        """Note that a replica has made something."""
+        """Record an item from a replica."""
         self._balancer.succeed(replica.id)
 
     def slack(self, replica: Replica) -> int:
-        """Return how many requests more should fit into a replica."""
+        """Return the free capacity of a replica."""
         return self._balancer.slack(replica.id)
 
     def lose(self, replica_id: str) -> float:
-        """Leave a replica out for a while, and report it; return for how many seconds."""
+        """Put a replica in quarantine and report it; return the remaining seconds."""
         if replica_id not in self._links:
             return _WATCH_AGAIN_S
         if not self._balancer.is_quarantined(replica_id):

@@ -1,4 +1,4 @@
-"""The connection to one replica, kept for as long as there is the replica, and watched."""
+"""Connection to one replica, kept and watched for as long as the replica exists."""
 
 import asyncio
 import logging
@@ -16,13 +16,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLimits:
-    """When a replica counts as lost, and how long others are waited for.
+    """Limits after which a replica counts as lost or a request fails.
 
     Attributes:
-        wait_s: how long a request waits for a replica when there is none.
-        stall_s: a step that takes longer hangs.
-        look_s: between two looks at its step.
-        max_losses: of replicas, between two items of one request; then the request is to blame.
+        wait_s: longest time that a request waits for a replica.
+        stall_s: duration of a step after which it counts as hanging.
+        look_s: period of the check for hanging steps.
+        max_losses: replicas lost between two items of one request, after which it fails.
     """
 
     wait_s: float = 60.0
@@ -35,8 +35,8 @@ class ReplicaLink:
     """Connects to a replica's process, and again whenever the connection was lost.
 
     Attributes:
-        replica: that it leads to.
-        connection: that is open; ``None`` while there is none, or the replica hangs.
+        replica: replica at the other end.
+        connection: open connection; ``None`` while there is none, or the replica hangs.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class ReplicaLink:
         """Begin to connect.
 
         Args:
-            replica: where to.
-            connections: shared with other links: replicas may have a process in common.
-            limits: when it counts as lost.
-            on_change: called when ``connection`` has changed.
-            on_loss: called with the replica's id when it was lost, or cannot be reached; returns
-                in how many seconds to try again.
+            replica: replica to connect to.
+            connections: connections shared with other links: replicas may share a process.
+            limits: limits after which it counts as lost.
+            on_change: callback after a change of ``connection``.
+            on_loss: callback with the replica's id when it was lost or cannot be reached; returns
+                the seconds until the next attempt.
         """
         self.replica = replica
         self.connection: StageConnection | None = None
@@ -68,17 +68,17 @@ class ReplicaLink:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be opened over it now."""
+        """Whether requests can be opened over it."""
         return self.connection is not None and self.connection.lost is None
 
     @property
     def status(self) -> StageStatus:
-        """What the replica has published last."""
+        """Last status of the replica."""
         connection = self.connection
         return StageStatus() if connection is None else connection.status(self.replica.stage)
 
     def close(self) -> None:
-        """Stop watching; streams that are open go on."""
+        """Stop watching; open streams continue."""
         self._running.cancel()
 
     async def _run(self) -> None:
@@ -98,7 +98,7 @@ class ReplicaLink:
             await asyncio.sleep(pause_s)
 
     async def _watch(self, connection: StageConnection) -> None:
-        """Return when the connection is lost, as that to a silent process is, after a while.
+        """Return when the connection is lost, such as by missed pings.
 
         Raises:
             ReplicaLostError: a step hangs; all streams of its process are cut off.
@@ -114,11 +114,11 @@ class ReplicaLink:
                 raise ReplicaLostError(f"a step has taken {stalled_s:.0f} seconds")
 
     async def _check(self, connection: StageConnection) -> None:
-        """Wait for what the replica says of itself.
+        """Wait for the status of the replica.
 
         Raises:
-            ReplicaLostError: a step of it hangs, or it has gone again.
+            ReplicaLostError: a step of it hangs, or the connection is lost again.
         """
-        await connection.release("")  # of nothing: what was pushed comes before the answer
+        await connection.release("")  # of nothing: pushed statuses arrive before the answer
         if connection.status(self.replica.stage).stalled_s() > self._limits.stall_s:
             raise ReplicaLostError("a step still hangs")

@@ -1,7 +1,7 @@
-"""One request's stream over replicas that may be lost: its consumer hears one stream, without gap.
+"""Stream of a request over replicas that may be lost: its consumer gets one stream without a gap.
 
-Before its first item a request is opened at another replica; after it, another replica is given
-the frames so far and the text so far, and goes on. Nothing is delivered twice.
+Before the first item a request is opened at another replica; afterwards another replica prefills
+the frames and the text so far, and resumes. No item is delivered twice.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _RETRY_AFTER_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where one stage of a request is made."""
+    """Replica of one stage of a request."""
 
     group: ReplicaGroup
     link: ReplicaLink
@@ -36,11 +36,11 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A request at the replicas of all its stages, first to last; the last one is pulled.
+    """A request at one replica of each stage, first to last; the last one is pulled.
 
     Attributes:
-        request: as it is sent.
-        places: of its stages.
+        request: request as it is sent.
+        places: replicas of its stages.
     """
 
     request: StageRequest
@@ -64,21 +64,21 @@ class _Attempt:
 
     @property
     def lost(self) -> Sequence[_Place]:
-        """The places that may be to blame if the stream was lost."""
+        """Replicas that may have caused the loss of the stream."""
         gone = [
             each
             for each in self.places
             if each.connection.lost is not None or each.link.status.failure is not None
         ]
-        return gone or self.places[:1]  # which the others reach, and we perhaps not
+        return gone or self.places[:1]  # other stages reach it, this process may not
 
 
 class ResilientStream:
     """A request's stream; text may be appended, and it may be aborted, at any moment.
 
     Attributes:
-        num_retries: times that it was opened elsewhere before its first item.
-        num_migrations: times that another replica went on with it.
+        num_retries: number of replicas that failed before its first item.
+        num_migrations: number of replicas that have resumed it.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class ResilientStream:
         stages: Sequence[tuple[StageHandle, ReplicaGroup]],
         limits: ReplicaLimits,
     ) -> None:
-        """Prepare one.
+        """Prepare a stream.
 
         Args:
-            request: of the consumer.
-            stages: of the request, first to last.
-            limits: how long it waits for replicas, and how often it is moved.
+            request: request of the consumer.
+            stages: handles and replicas of its stages, first to last.
+            limits: longest wait for a replica, and number of moves.
         """
         self.num_retries = self.num_migrations = 0
         self._request = request
@@ -110,12 +110,12 @@ class ResilientStream:
         self._is_aborted = False
 
     async def items(self) -> AsyncGenerator[StageItem, None]:
-        """Yield what the stages make; see `Fabric.open`.
+        """Yield the items of the last stage; see `Fabric.open`.
 
         Raises:
             OverloadedError: all replicas have refused it.
-            UnavailableError: there was no replica for it in time.
-            AntiphonError: that the stage has raised for the request's own sake.
+            UnavailableError: no replica was available in time.
+            AntiphonError: error of the stage that the request has caused.
         """
         request = self._delivered.request
         while not self._is_aborted:
@@ -131,7 +131,7 @@ class ResilientStream:
                 self._on_loss(attempt, ReplicaLostError("its stream was ended by its process"))
             except OverloadedError as error:
                 self._on_refusal(attempt, error)
-                # Another id: text for this one may still be on its way to its first stage.
+                # Another id: text for this one may still be in flight to its first stage.
                 request = replace(request, id=f"{request.id}~")
                 continue
             except (ReplicaLostError, EngineFailedError) as error:
@@ -142,14 +142,14 @@ class ResilientStream:
         yield Ended("abort")
 
     def append(self, handle: StageHandle, piece: Piece) -> None:
-        """Give it more text at one of its stages: the first, which alone reads any."""
+        """Append text at the first stage, which alone reads text."""
         assert handle == self._handles[0], "text is read by the first stage"
         self._pieces.append(piece)
         if self._attempt is not None:
             self._attempt.append(0, piece)
 
     def abort(self, handle: StageHandle) -> None:
-        """End it by `Ended` with the reason "abort"."""
+        """End the stream by `Ended` with the reason "abort"."""
         self._is_aborted = True
         if self._attempt is not None:
             self._attempt.abort(self._handles.index(handle))
@@ -157,7 +157,7 @@ class ResilientStream:
             group.wake()
 
     async def _made_by(self, attempt: _Attempt) -> AsyncGenerator[StageItem, None]:
-        """Yield what is new of an attempt; its last item is missing if it was cut off."""
+        """Yield the new items of an attempt, without `Ended` if it was cut off."""
         is_first = True
         async with aclosing(attempt.open()) as items:
             async for item in items:
@@ -172,11 +172,11 @@ class ResilientStream:
                     yield new
 
     async def _begin(self, request: StageRequest) -> _Attempt | None:
-        """Choose replicas; ``None``: it was aborted meanwhile.
+        """Choose replicas; ``None``: the request was aborted.
 
         Raises:
-            OverloadedError: all replicas that there are have refused it.
-            UnavailableError: there was none in time.
+            OverloadedError: all replicas have refused it.
+            UnavailableError: none was available in time.
         """
         ends_s = self._loop.time() + self._limits.wait_s
         links: list[ReplicaLink | None] = [None]
@@ -204,7 +204,7 @@ class ResilientStream:
         return None
 
     def _check_refused(self, group: ReplicaGroup) -> None:
-        """Raise the refusal if no replica is left that has not refused it."""
+        """Raise the refusal if all replicas have refused the request."""
         if self._refusal is not None and self._avoid.issuperset(group.reachable):
             raise self._refusal
 
@@ -221,10 +221,10 @@ class ResilientStream:
             self._refusal = error
 
     def _on_loss(self, attempt: _Attempt, error: ReplicaLostError | EngineFailedError) -> None:
-        """Leave the replica out that was lost; the request goes elsewhere.
+        """Leave out the lost replica; the request moves to another.
 
         Raises:
-            ReplicaLostError, EngineFailedError: it has cost too many replicas to be tried again.
+            ReplicaLostError, EngineFailedError: the request has lost too many replicas.
         """
         self._num_losses += 1
         for place in attempt.lost:

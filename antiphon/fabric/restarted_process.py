@@ -1,4 +1,4 @@
-"""One stage process of this host: started when it is needed, and again after it has died."""
+"""A stage process of this host, restarted when it has ended."""
 
 import asyncio
 import logging
@@ -15,9 +15,9 @@ from antiphon.telemetry.stage_status import StageStatus
 logger = logging.getLogger(__name__)
 
 STOP_S = 8.0
-"""How long a stage process may take to end."""
+"""Time that a stage process may take to end."""
 HEALTHY_S = 60.0
-"""A process that has lived for so long is restarted at once when it dies."""
+"""Lifetime after which a process is restarted without a delay."""
 MAX_PAUSE_S = 30.0
 _FIRST_PAUSE_S = 0.5
 _LOOK_S = 1.0
@@ -25,7 +25,7 @@ _ANSWER_S = 5.0
 
 
 class RestartPauses:
-    """How long to wait before a process that has died is started again."""
+    """Backoff before a process that has ended is started again."""
 
     def __init__(self) -> None:
         """Begin with a process that never ran."""
@@ -34,7 +34,7 @@ class RestartPauses:
         self._started_s = 0.0
 
     async def wait(self) -> None:
-        """Return when it may be started: at once, unless it has died early more than once."""
+        """Return when it may be started: at once, unless it has ended early more than once."""
         loop = asyncio.get_running_loop()
         if self.num_starts:
             lived_s = loop.time() - self._started_s
@@ -52,25 +52,25 @@ class RestartPauses:
 
 
 Launch = Callable[[], Awaitable[ChildProcess]]
-"""Starts the process; it tells the address at which it listens."""
+"""Starts the process, which reports the address at which it listens."""
 
 
 class RestartedProcess:
-    """Gives connections to the process that runs at the time.
+    """Gives connections to the current process.
 
     Attributes:
-        name: for people.
-        num_users: who need it; kept by its owner.
+        name: display name.
+        num_users: number of users; kept by its owner.
     """
 
     def __init__(self, name: str, launch: Launch, token: str, stall_s: float) -> None:
         """Start nothing yet.
 
         Args:
-            name: for people.
-            launch: starts the process.
-            token: of the cluster.
-            stall_s: a process one of whose steps takes longer is ended.
+            name: display name.
+            launch: function that starts the process.
+            token: token of the cluster.
+            stall_s: duration of a step after which the process is ended.
         """
         self.name = name
         self.num_users = 0
@@ -84,7 +84,7 @@ class RestartedProcess:
 
     @property
     def state(self) -> ProcessState:
-        """What metrics show."""
+        """State for metrics."""
         child = self._child
         num_restarts = self._pauses.num_restarts
         if child is None:
@@ -92,14 +92,14 @@ class RestartedProcess:
         return ProcessState(self.name, child.pid, child.is_running, num_restarts)
 
     def status(self, stage: str) -> StageStatus:
-        """Return what a stage has published last; the empty status if it cannot be asked."""
+        """Return the last status of a stage; the empty status without a connection."""
         return StageStatus() if self._connection is None else self._connection.status(stage)
 
     async def connection(self) -> StageConnection:
-        """Return a connection to it; start it if it does not run, after a pause if it dies often.
+        """Return a connection; start the process if it does not run, with backoff.
 
         Raises:
-            EngineError: it has ended before it listened.
+            EngineError: the process has ended before it listened.
             ReplicaLostError: it does not answer.
         """
         async with self._turn:
@@ -114,7 +114,7 @@ class RestartedProcess:
             return self._connection
 
     async def broken(self, stage: str) -> str:
-        """Wait until the process has died, or a stage of it works no more; return what happened."""
+        """Wait until the process has ended, or a stage has failed or hangs; return the cause."""
         connection = self._connection
         if connection is None:
             return "it does not run"
@@ -134,7 +134,7 @@ class RestartedProcess:
         return status.failure
 
     async def release(self, stage: str) -> None:
-        """Unload stages, if it runs."""
+        """Unload stages, if the process runs."""
         if self._connection is not None:
             with suppress(ReplicaLostError):
                 await self._connection.release(stage)
@@ -154,11 +154,11 @@ class RestartedProcess:
             return
 
     async def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         await self._end(0.0)
 
     async def stop(self) -> None:
-        """End it in good order."""
+        """Stop the process gracefully."""
         async with self._turn:
             await self._end(STOP_S)
 
@@ -172,7 +172,7 @@ class RestartedProcess:
                 path.unlink(missing_ok=True)  # it was killed
 
     async def _cause(self) -> str:
-        """Say how the process has ended, if it has."""
+        """Return how the process or its connection has ended."""
         if self._child is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):

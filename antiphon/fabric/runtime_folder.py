@@ -1,6 +1,6 @@
-"""Folders for the sockets of one server's processes, which leave nothing behind.
+"""Folders for the sockets of one server's processes.
 
-A folder is locked while its server lives. The next server removes the folder of a killed one.
+A folder is locked while its server runs. The next server removes the folder of a killed one.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ _LOCK = "lock"
 
 @contextmanager
 def runtime_folder() -> Generator[Path, None, None]:
-    """Yield a folder that nobody else can enter; it is removed when the block ends."""
+    """Yield a folder that only this user can enter; it is removed when the block ends."""
     _remove_abandoned()
     folder, lock = _locked_folder()
     try:
@@ -29,7 +29,7 @@ def runtime_folder() -> Generator[Path, None, None]:
 
 
 def runtime_folders() -> Iterator[Path]:
-    """Yield the folders of this user's servers, dead ones too; others cannot make or enter one."""
+    """Yield the folders of this user's servers, dead ones included; others cannot enter them."""
     for folder in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
         with suppress(OSError):  # it has been removed meanwhile
             found = folder.lstat()

@@ -1,4 +1,4 @@
-"""A process that holds stages, which a cluster starts as a child of its own."""
+"""A process that runs stages, started as a child by a cluster."""
 
 import asyncio
 import logging
@@ -17,15 +17,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageProcessPlan:
-    """What a stage process is told when it begins; data.
+    """Start data of a stage process.
 
     Attributes:
-        name: of the process, in logs.
-        address: to listen at.
-        token: of the cluster.
-        builder: of stages; see `StageBuilder`.
-        log_level: as in the settings.
-        log_format: as in the settings.
+        name: name of the process in logs.
+        address: address to listen at.
+        token: token of the cluster.
+        builder: builder of stages; see `StageBuilder`.
+        log_level: least level that is logged, as in `ServerSettings`.
+        log_format: format of log lines, as in `ServerSettings`.
     """
 
     name: str
@@ -37,7 +37,7 @@ class StageProcessPlan:
 
 
 async def serve_stages(plan: StageProcessPlan) -> None:
-    """Serve stages until SIGTERM; tell the parent the bound address as soon as there is one."""
+    """Serve stages until SIGTERM; report the bound address to the parent."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, ended.set)

@@ -1,1 +1,1 @@
-"""How processes that serve one model talk: one multiplexed connection for each pair of them."""
+"""Wire protocol between processes: one multiplexed connection for each pair of them."""

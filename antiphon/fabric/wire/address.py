@@ -1,4 +1,4 @@
-"""Where a process listens: ``unix:PATH``, or ``tcp:HOST:PORT`` (``tcp:[::1]:9000``)."""
+"""Addresses of processes: ``unix:PATH``, or ``tcp:HOST:PORT`` (``tcp:[::1]:9000``)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +11,12 @@ _MAX_PATH_BYTES = 107  # of the name of a Unix socket
 
 @dataclass(frozen=True, slots=True)
 class WireAddress:
-    """An address; ``path`` of a Unix socket, otherwise host and port.
+    """Address: ``path`` of a Unix socket, or host and port.
 
     Attributes:
-        path: of a socket; ``None``: it is one of TCP.
-        host: a name or number.
-        port: 0 to have one chosen.
+        path: path of a Unix socket; ``None``: a TCP address.
+        host: host name or IP address.
+        port: TCP port; 0: a free one.
     """
 
     path: Path | None = None
@@ -25,10 +25,10 @@ class WireAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read an address.
+        """Parse an address.
 
         Raises:
-            SettingsError: it is none.
+            SettingsError: the text is not an address.
         """
         scheme, _, rest = text.partition(":")
         if scheme == "unix" and rest:

@@ -1,6 +1,6 @@
-"""One connection between two processes: a handshake, then frames of messages both ways.
+"""Connection between two processes: a handshake, then frames of messages in both directions.
 
-What is sent during a turn of the event loop leaves in one write.
+Messages of one iteration of the event loop leave in one write.
 """
 
 import asyncio
@@ -92,9 +92,9 @@ class WireConnection(asyncio.BufferedProtocol):
         """Send a message at the end of this turn of the loop; does nothing once it is closed.
 
         Args:
-            kind: of the message.
-            id: of the call or stream; 0 of a notice.
-            value: what it says.
+            kind: kind of the message.
+            id: id of the call or stream; 0 for a notice.
+            value: content of the message.
             order: messages that have it in common arrive in the order in which they were sent;
                 default: those of the same id.
 

@@ -20,7 +20,7 @@ _FULL_FRAME_BYTES = 24 * 1024
 """From which a frame takes no further message: one that is half read is moved in memory."""
 
 PING = _FRAME.pack(_PING, 0)
-"""A frame that says nothing but that its sender lives."""
+"""An empty frame: keep-alive of its sender."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,11 @@ class WireLimits:
     """What a connection may take.
 
     Attributes:
-        max_frame_bytes: of messages in a frame.
-        max_message_bytes: of one message, in either direction.
-        handshake_s: until the other side has proved itself.
-        ping_s: of silence, after which a sign of life is sent.
-        silence_s: from the other side, after which it counts as lost.
+        max_frame_bytes: largest size of the messages in a frame.
+        max_message_bytes: largest size of one message, in either direction.
+        handshake_s: longest time until the peer has proved itself.
+        ping_s: time without sent data after which a ping is sent.
+        silence_s: time without received data after which the peer counts as lost.
     """
 
     max_frame_bytes: int = 256 * 1024

@@ -1,7 +1,7 @@
-"""How two processes show that both know the cluster's token, without sending it.
+"""Mutual authentication of two processes by the cluster's token, which is never sent.
 
-Each side sends a random number, then a keyed hash (HMAC-SHA256) of both numbers; the client is
-the first to prove itself. Written as generators of steps, so that it needs no connection to test.
+Each side sends a random number, then a keyed hash (HMAC-SHA256) of both numbers; the client proves
+itself first. Generators of steps, which can be tested without a connection.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ _NUM_PROOF_BYTES = 32
 
 
 class HandshakeError(Exception):
-    """The other side is no process of this cluster; the message says why."""
+    """The peer is no process of this cluster; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandshakeStep:
-    """What one side does next.
+    """Next step of one side.
 
     Attributes:
-        send: to the other side.
-        num_bytes: that are then awaited; 0: the handshake is over.
+        send: bytes to send to the peer.
+        num_bytes: number of bytes to wait for; 0: the handshake is complete.
     """
 
     send: bytes
@@ -35,7 +35,7 @@ class HandshakeStep:
 
 
 Handshake: TypeAlias = Generator[HandshakeStep, bytes, None]
-"""Is sent what the step before has awaited; raises HandshakeError."""
+"""Receives the bytes that the step before waits for; raises HandshakeError."""
 
 
 def greet(token: bytes) -> Handshake:

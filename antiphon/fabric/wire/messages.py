@@ -29,7 +29,7 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 class MessageKind(IntEnum):
-    """What a message says; all but the first three answer something, or go on with it."""
+    """Kinds of messages; all but the first three answer or continue a call or stream."""
 
     CALL = 1  # (method, arguments), wants a RESULT or an ERROR
     OPEN = 2  # (method, arguments, credits), wants ITEMs and an END or an ERROR

@@ -1,7 +1,7 @@
 """Calls, notices and streams over a connection, in both directions.
 
-A stream is pulled: its maker goes on only while its reader has room for a few items more, so that
-one that is not read holds up nothing but itself.
+Streams have credits: the producer continues only while the consumer has room for a few items, so
+that a stream that is not read blocks only itself.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from antiphon.fabric.wire.safe_pickle import ForeignDataError
 logger = logging.getLogger(__name__)
 
 STREAM_WINDOW = 8
-"""Items that a stream's maker may be ahead of its reader."""
+"""Number of items that the producer of a stream may be ahead of the consumer."""
 
 
 _FAILED = "The process that serves this failed; its log says why."
@@ -36,16 +36,16 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcHandlers:
-    """What one side of a connection does for the other, by the method's name.
+    """Methods that one side of a connection serves to the other, by name.
 
-    An `AntiphonError` that they raise is raised at the other side, with all that it says; any other
-    is logged here, and an `EngineError` there. Notices run in order, at once; they answer nothing.
+    An `AntiphonError` that they raise is raised at the other side with all its fields; any other is
+    logged here, and an `EngineError` there. Notices run in order, at once, without an answer.
 
     Attributes:
-        calls: return one value.
-        streams: yield items; closed when the reader has closed, or is gone.
-        notices: must return at once; an error is logged.
-        on_lost: called when the connection has ended, after everything of it was cancelled.
+        calls: methods that return one value.
+        streams: methods that yield items; closed with the consumer.
+        notices: methods that must return at once; an error is logged.
+        on_lost: callback after the end of the connection and the cancellation of its calls.
     """
 
     calls: Mapping[str, Callable[..., Awaitable[Any]]] = field(default_factory=dict)
@@ -58,9 +58,9 @@ class RpcPeer:
     """The other side of a connection; used in the event loop that it was made in.
 
     Attributes:
-        connection: below it.
-        closed: set when the connection has ended.
-        lost: why; ``None`` while it is open.
+        connection: underlying connection.
+        closed: event that is set when the connection has ended.
+        lost: reason of the end; ``None`` while it is open.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class RpcPeer:
         """Prepare one side: `connection` is the protocol for a transport.
 
         Args:
-            handshake: this side's part of it.
-            handlers: that serve the other side.
-            limits: of the connection.
-            on_proved: called when the other side has proved itself, before it is served.
-            on_lost: called when the connection has ended, whether or not that was reached.
+            handshake: handshake of this side.
+            handlers: methods that are served to the other side.
+            limits: limits of the connection.
+            on_proved: callback when the other side has proved itself, before it is served.
+            on_lost: callback when the connection has ended, proved or not.
         """
         self.connection = WireConnection(
             handshake,
@@ -100,14 +100,14 @@ class RpcPeer:
         self._credits: dict[int, _Credits] = {}
 
     def use(self, handlers: RpcHandlers) -> None:
-        """Serve the other side by these from now on."""
+        """Serve these methods from now on."""
         self._handlers = handlers
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Return what the other side's method returns; cancelling cancels it there.
 
         Raises:
-            AntiphonError: that the method raised.
+            AntiphonError: error that the method raised.
             ReplicaLostError: the connection has ended before the answer came.
         """
         self._check_open()
@@ -124,9 +124,9 @@ class RpcPeer:
         """Have the other side's method called; does nothing if the connection has ended.
 
         Args:
-            method: of the other side.
-            arguments: of the method.
-            order: messages that have it in common arrive in order, however large they are.
+            method: name of the method.
+            arguments: arguments of the method.
+            order: key of messages that arrive in order, whatever their size.
         """
         self.connection.send(MessageKind.NOTICE, 0, (method, arguments), order=order)
 
@@ -136,13 +136,13 @@ class RpcPeer:
         """Yield what the other side's method yields; closing it closes it there.
 
         Args:
-            method: of the other side.
-            arguments: of the method.
-            window: items that may be on their way or unread here.
-            order: as in `notify`.
+            method: name of the method.
+            arguments: arguments of the method.
+            window: number of items that may be in flight or unread here.
+            order: key as in `notify`.
 
         Raises:
-            AntiphonError: that the method raised.
+            AntiphonError: error that the method raised.
             ReplicaLostError: the connection has ended; what came before has been yielded.
         """
         self._check_open()
@@ -204,7 +204,7 @@ class RpcPeer:
     def _asked(
         self, kind: MessageKind, id: int, method: str, arguments: tuple[Any, ...], more: list[Any]
     ) -> None:
-        """Begin what the other side asks for."""
+        """Start a method that the other side has requested."""
         serving: Coroutine[Any, Any, None]
         match kind, more:
             case MessageKind.NOTICE, []:
@@ -257,7 +257,7 @@ class RpcPeer:
         send(MessageKind.END, id)
 
     def _served(self, id: int, task: "asyncio.Task[Any]") -> None:
-        """Say how it failed, if it did."""
+        """Send the error of a method, if it failed."""
         del self._tasks[id]
         self._credits.pop(id, None)
         if task.cancelled() or (error := task.exception()) is None:
@@ -287,7 +287,7 @@ class RpcPeer:
 
 
 class _IncomingStream:
-    """What has come of a stream and was not read yet."""
+    """Items of a stream that were received and not read yet."""
 
     __slots__ = ("_loop", "_waiter", "items")
 
@@ -311,7 +311,7 @@ class _IncomingStream:
 
 
 class _Credits:
-    """How many items more a stream's reader has room for."""
+    """Number of items that a stream's consumer has room for."""
 
     __slots__ = ("_loop", "_waiter", "left")
 

@@ -28,8 +28,8 @@ class WireTls:
     """Files in PEM form for TLS, in which each side checks the other's certificate.
 
     Attributes:
-        certificate: of this process, and those above it.
-        key: of the certificate.
+        certificate: certificate chain of this process.
+        key: private key of the certificate.
         authority: certificates that the other side's must be signed by.
     """
 
@@ -47,7 +47,7 @@ class WireTls:
     def context(self, *, is_server: bool) -> ssl.SSLContext:
         """Return what a connection is made with.
 
-        Whoever has a certificate of the authority belongs to the cluster; names of hosts are not
+        A peer with a certificate of the authority belongs to the cluster; names of hosts are not
         checked, since those of pods change.
 
         Raises:
@@ -73,7 +73,7 @@ class RpcServer:
     """Accepts connections, and serves each by handlers of its own.
 
     Attributes:
-        peers: that are connected and have proved themselves.
+        peers: connected peers that have proved themselves.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class RpcServer:
 
         Args:
             welcome: called with each process that has connected.
-            token: that they must know.
-            tls: for addresses of TCP; ``None``: in the clear.
-            limits: of each connection.
+            token: token that clients must prove to know.
+            tls: TLS of TCP addresses; ``None``: unencrypted.
+            limits: limits of each connection.
         """
         self.peers: set[RpcPeer] = set()
         self._welcome = welcome
@@ -174,15 +174,15 @@ async def connect(
     """Connect to a process that listens at an address, and prove ourselves.
 
     Args:
-        address: of the process.
-        token: of the cluster.
-        handlers: that serve the other side.
-        tls: for an address of TCP; ``None``: in the clear.
-        limits: of the connection.
+        address: address of the process.
+        token: token of the cluster.
+        handlers: methods that are served to the other side.
+        tls: TLS of a TCP address; ``None``: unencrypted.
+        limits: limits of the connection.
 
     Raises:
         SettingsError: it is no address, or the files for TLS are wrong.
-        ReplicaLostError: nobody listens there, or it is no process of this cluster.
+        ReplicaLostError: no process of this cluster listens there.
     """
     to = WireAddress.parse(address)
     loop = asyncio.get_running_loop()
@@ -204,7 +204,7 @@ async def connect(
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder that nobody else can enter, or see that it is one."""
+    """Create a folder that only this user can enter, or check that it is one."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:

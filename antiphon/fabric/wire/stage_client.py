@@ -1,4 +1,4 @@
-"""The stages of another process, over one connection to it."""
+"""Client of the stages of another process, over one connection."""
 
 import asyncio
 import time
@@ -32,15 +32,15 @@ def split_handle(handle: StageHandle) -> tuple[str, str]:
 class StageConnection:
     """One process's connection to a `StageServer`; used in the event loop that has connected.
 
-    When it has ended, for whatever reason, every open stream of it raises `ReplicaLostError` after
-    what had come before; whoever holds it connects again.
+    When it has ended, for any reason, every open stream of it raises `ReplicaLostError` after the
+    items that were received; its owner connects again.
 
     Attributes:
-        address: of the server.
+        address: address of the server.
     """
 
     def __init__(self, address: str) -> None:
-        """Prepare one; see `connect`."""
+        """Prepare a connection; see `connect`."""
         self.address = address
         self._peer: RpcPeer
         self._statuses: dict[str, StageStatus] = {}
@@ -58,14 +58,14 @@ class StageConnection:
         """Connect to ``unix:PATH`` or ``tcp:HOST:PORT``.
 
         Args:
-            address: of a `StageServer`.
-            token: of the cluster.
-            tls: for an address of TCP; ``None``: in the clear.
-            limits: of the connection.
+            address: address of a `StageServer`.
+            token: token of the cluster.
+            tls: TLS of a TCP address; ``None``: unencrypted.
+            limits: limits of the connection.
 
         Raises:
             SettingsError: it is no address, or the files for TLS are wrong.
-            ReplicaLostError: nobody listens there, or it is no process of this cluster.
+            ReplicaLostError: no process of this cluster listens there.
         """
         made = cls(address)
         handlers = RpcHandlers(
@@ -125,13 +125,13 @@ class StageConnection:
         arrives, should be a new one: text for the former may still be on its way.
 
         Raises:
-            AntiphonError: that the stage has raised.
+            AntiphonError: error that the stage has raised.
             ReplicaLostError: the connection has ended, or the process does not have the stage.
         """
         return self._peer.stream("open", stage, request, order=request.id)
 
     def append(self, stage: str, request_id: str, piece: Piece) -> None:
-        """Give a request more text, whether it is opened by this connection or by another's.
+        """Append text to a request, whether it is opened by this connection or by another.
 
         Does nothing if it, or the connection, has ended.
         """
@@ -142,7 +142,7 @@ class StageConnection:
         self._peer.notify("abort", stage, request_id, order=request_id)
 
     def status(self, stage: str) -> StageStatus:
-        """Return what the stage has published last; the empty status before that.
+        """Return the last status that the stage has published; the empty status before the first.
 
         The beginning of a step under way is on this host's clock.
         """
@@ -150,7 +150,7 @@ class StageConnection:
 
     @property
     def statuses(self) -> dict[str, StageStatus]:
-        """What all stages of the process have published last, by their ids."""
+        """Last statuses of all stages of the process, by id."""
         return dict(self._statuses)
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ class StageConnections:
         """Return a connection to an address that is open.
 
         Raises:
-            ReplicaLostError: nobody listens there, or it is no process of this cluster.
+            ReplicaLostError: no process of this cluster listens there.
         """
         found = self._connections.get(address)
         if found is not None and found.lost is None:
@@ -219,7 +219,7 @@ class StageConnections:
     def _dialled(self, address: str, dialling: "asyncio.Task[StageConnection]") -> None:
         self._dialling.pop(address, None)
         if not dialling.cancelled():
-            dialling.exception()  # retrieved: who waited for it may have given up
+            dialling.exception()  # retrieved: the waiters may have given up
 
     async def _dial(self, address: str) -> StageConnection:
         made = await StageConnection.connect(

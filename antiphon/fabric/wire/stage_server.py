@@ -1,4 +1,4 @@
-"""Serves the stages of a process to others: front ends, and stages that pull from these."""
+"""Server of a process's stages to front ends and to stages that pull from them."""
 
 import asyncio
 import logging
@@ -27,9 +27,9 @@ class StageServer:
     """Serves what a `LocalFabric` does over connections; see `StageConnection`, the other side.
 
     A request's upstream may be a stage of this process, by its id, or one of another, by
-    ``ADDRESS#ID``, which is dialled. Text for a request may come before the request itself does,
-    if another process opens it: it is kept for a while. A connection that ends, for whatever
-    reason, aborts all that was opened over it; what it has hosted stays.
+    ``ADDRESS#ID``, which is dialled. Text for a request may arrive before the request, if another
+    process opens it: it is kept for a while. The end of a connection, for any reason, aborts all
+    requests that were opened over it; stages that it has hosted stay.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class StageServer:
         """Begin without an address.
 
         Args:
-            fabric: hosts the stages; those that it has already are served too.
-            token: of the cluster.
-            tls: for addresses of TCP, and for dialling others; ``None``: in the clear.
-            limits: of each connection.
-            on_change: called when stages were loaded or released, before anybody is told.
+            fabric: fabric that hosts the stages; stages that it has already are served too.
+            token: token of the cluster.
+            tls: TLS of TCP addresses and of outgoing connections; ``None``: unencrypted.
+            limits: limits of each connection.
+            on_change: callback when stages were loaded or released, before it is reported.
         """
         self._fabric = fabric
         self._on_change = on_change
@@ -78,7 +78,7 @@ class StageServer:
 
     @property
     def num_connections(self) -> int:
-        """Processes that are connected."""
+        """Number of connected processes."""
         return len(self._server.peers)
 
     async def close(self) -> None:
@@ -116,7 +116,7 @@ class StageServer:
             is_wanted = True
             yield handle.id
         finally:
-            if not is_wanted:  # loading cannot be interrupted: what it loads is unloaded
+            if not is_wanted:  # loading cannot be interrupted: its stages are unloaded afterwards
                 releasing = asyncio.create_task(self._release_when_loaded(loading))
                 self._releasing.add(releasing)
                 releasing.add_done_callback(self._releasing.discard)
