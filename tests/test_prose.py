@@ -93,7 +93,6 @@ LEFT: dict[str, tuple[int, int, int]] = {
     "diffusion": (79, 5, 45),
     "dynamo": (2, 1, 2),
     "errors": (1, 0, 7),
-    "fabric": (0, 0, 17),
     "families/causal_lm": (56, 6, 55),
     "families/cosyvoice3": (125, 10, 70),
     "families/fish_speech": (36, 6, 22),

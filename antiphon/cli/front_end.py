@@ -8,7 +8,7 @@ from pathlib import Path
 
 from antiphon.config import Settings
 from antiphon.errors import AntiphonError
-from antiphon.fabric.child_process import begin, tell
+from antiphon.fabric.child_process import begin, report_to_parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def run_front_end(plan: FrontEndPlan) -> None:
         publish_connections=partial(table.publish, "connections"),
     )
     sockets = [socket.socket(fileno=each) for each in plan.sockets]
-    ApiServer(plan.settings, front_end, tell).run(sockets)
+    ApiServer(plan.settings, front_end, report_to_parent).run(sockets)
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     try:
         run_front_end(plan)
     except AntiphonError as error:
-        tell(error)
+        report_to_parent(error)
         sys.exit(1)
 
 

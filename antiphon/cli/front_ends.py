@@ -35,7 +35,7 @@ from antiphon.fabric.child_process import ChildProcess
 from antiphon.fabric.choice import open_cluster
 from antiphon.fabric.cluster import OwnCluster
 from antiphon.fabric.cluster_service import ClusterServer
-from antiphon.fabric.restarted_process import STOP_S, RestartPauses
+from antiphon.fabric.restarted_process import STOP_S, Backoff
 from antiphon.fabric.runtime_folder import runtime_folder
 from antiphon.pipeline.model_loading import STAGE_BUILDER
 from antiphon.telemetry.process_state import ProcessState
@@ -57,7 +57,7 @@ class FrontEndProcess:
         self._plan = plan
         self._table = table
         self._environment = environment
-        self._pauses = RestartPauses()
+        self._backoff = Backoff()
         self._child: ChildProcess | None = None
         self._is_restarting = False
         self._listens = asyncio.Event()
@@ -72,16 +72,16 @@ class FrontEndProcess:
             name=self._plan.name,
             pid=0 if child is None else child.pid,
             is_up=child is not None and child.is_running,
-            num_restarts=self._pauses.num_restarts,
+            num_restarts=self._backoff.num_restarts,
         )
 
     async def keep_alive(self) -> None:
         """Run it until `is_stopping`; `started` gets its banner, or what keeps it from starting."""
         while not self.is_stopping:
-            await self._pauses.wait()
+            await self._backoff.wait()
             self._child = await self._start()
             try:
-                news = await self._child.told()
+                news = await self._child.reported()
             except AntiphonError as error:
                 news = error
             self._note(news)

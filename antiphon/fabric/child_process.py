@@ -33,7 +33,7 @@ class ChildProcess:
         """Wrap a process that has been started; see `start`."""
         self.name = name
         self._process = process
-        self._told: asyncio.Task[Any] = asyncio.create_task(self._read(), name=f"read {name}")
+        self._reported: asyncio.Task[Any] = asyncio.create_task(self._read(), name=f"read {name}")
 
     @classmethod
     async def start(
@@ -80,13 +80,13 @@ class ChildProcess:
         """Whether the process runs."""
         return self._process.returncode is None
 
-    async def told(self) -> Any:
+    async def reported(self) -> Any:
         """Return the object that the child has reported.
 
         Raises:
             EngineError: it has ended without a report.
         """
-        return await asyncio.shield(self._told)
+        return await asyncio.shield(self._reported)
 
     async def wait(self) -> int:
         """Wait for the exit status; negative: the signal that ended the process."""
@@ -107,14 +107,14 @@ class ChildProcess:
         finally:
             if self.is_running:
                 self.send_signal(signal.SIGKILL)
-            self._told.cancel()
+            self._reported.cancel()
         await self._process.wait()
 
     async def _give(self, plan: Any) -> None:
         assert self._process.stdin is not None
         content = pickle.dumps(plan)
         self._process.stdin.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
-        with suppress(ConnectionError):  # it has ended already: `told` says so
+        with suppress(ConnectionError):  # it has ended already: `reported` raises
             await self._process.stdin.drain()
 
     async def _read(self) -> Any:
@@ -136,7 +136,7 @@ def begin() -> Any:
     return pickle.loads(content)
 
 
-def tell(news: Any) -> None:
+def report_to_parent(news: Any) -> None:
     """Report one object to the parent, once."""
     content = pickle.dumps(news)
     with suppress(BrokenPipeError):

@@ -283,5 +283,5 @@ class ClusterClient:
             finally:
                 if self._peer is not peer:
                     peer.close()
-            logger.warning("the cluster was lost, and is connected again")
+            logger.warning("reconnected to the cluster")
             return peer

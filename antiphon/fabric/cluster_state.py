@@ -306,7 +306,9 @@ class ClusterState:
         return hosted
 
     def _drop_owner(self, owner: str) -> None:
-        logger.warning("front end %s has said nothing for too long: it is taken for dead", owner)
+        logger.warning(
+            "front end %s missed heartbeats for %g s; lease dropped", owner, self._limits.lease_s
+        )
         del self._leases[owner]
         for hosted in self._hosted.values():
             hosted.owners.discard(owner)
@@ -314,12 +316,12 @@ class ClusterState:
     def _on_crash(self, hosted: HostedStage, member: ReplicaMember) -> None:
         """Count a process that ended during loading; another one has started."""
         member.num_failures += 1
-        logger.warning("%s ended while it was loading", member.name)
+        logger.warning("%s ended during loading", member.name)
         if not hosted.was_ready and member.num_failures >= self._limits.max_crashes:
             self._fail(
                 hosted,
                 f"The process of '{hosted.hosting.name}' ended {member.num_failures} times"
-                " while it was loading; its host's log says why.",
+                " while it was loading; see the log of its host.",
             )
 
     def _on_load_failure(

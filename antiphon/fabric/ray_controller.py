@@ -86,7 +86,7 @@ class RayController(ClusterController):
         if hosting is None:
             return None
         found = await asyncio.to_thread(self._launcher.lack, hosting)
-        return found or "There is room, but its process has not begun; Ray's logs say why."
+        return found or "There is room, but its process has not started; see Ray's logs."
 
 
 class _RayLauncher:

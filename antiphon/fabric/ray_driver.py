@@ -17,7 +17,7 @@ from antiphon.fabric.child_process import ChildProcess
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.cluster_service import ClusterClient
-from antiphon.fabric.restarted_process import STOP_S, RestartPauses
+from antiphon.fabric.restarted_process import STOP_S, Backoff
 from antiphon.fabric.wire.rpc import RpcPeer
 from antiphon.fabric.wire.sockets import WireTls, connect
 from antiphon.telemetry.process_state import ProcessState
@@ -93,7 +93,7 @@ class RayDriver:
     def __init__(self, plan: RayDriverPlan) -> None:
         """Use `open`."""
         self._plan = plan
-        self._pauses = RestartPauses()
+        self._backoff = Backoff()
         self._child: ChildProcess | None = None
         self._releases: set[asyncio.Task[None]] = set()
         self._client: ClusterClient
@@ -124,7 +124,7 @@ class RayDriver:
             try:
                 return await self._client.host(specs, context, placement)
             except ReplicaLostError as error:
-                logger.warning("Ray's driver was lost while it placed stages: %s", error.message)
+                logger.warning("the Ray driver was lost while it placed stages: %s", error.message)
                 await asyncio.sleep(_RETRY_S)
 
     def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
@@ -147,7 +147,7 @@ class RayDriver:
         child = self._child
         is_up = child is not None and child.is_running
         pid = 0 if child is None else child.pid
-        return (ProcessState(_NAME, pid, is_up, self._pauses.num_restarts),)
+        return (ProcessState(_NAME, pid, is_up, self._backoff.num_restarts),)
 
     async def close(self) -> None:
         await cancel_and_wait(*self._releases)
@@ -175,14 +175,14 @@ class RayDriver:
             ReplicaLostError: it has ended since.
         """
         if self._child is None or not self._child.is_running:
-            await self._pauses.wait()
-            plan = self._plan = replace(self._plan, number=self._pauses.num_starts)
+            await self._backoff.wait()
+            plan = self._plan = replace(self._plan, number=self._backoff.num_starts)
             # A cluster of its own cannot get its head back: it shall end, to be begun anew.
             environment = {} if plan.address is None else OUTLIVE_HEAD
             self._child = await ChildProcess.start(
                 _NAME, _MODULE, plan, environment={**environment, **process_environment()}
             )
-        news: DriverStarted | AntiphonError = await self._child.told()
+        news: DriverStarted | AntiphonError = await self._child.reported()
         if isinstance(news, AntiphonError):
             raise news
         self._plan = replace(self._plan, address=news.address, token=news.token, is_restart=True)

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 import ray
 
 from antiphon.errors import AntiphonError, SettingsError
-from antiphon.fabric.child_process import begin, tell
+from antiphon.fabric.child_process import begin, report_to_parent
 from antiphon.fabric.cluster_service import ClusterServer
 from antiphon.fabric.ray_cluster import RayCluster
 from antiphon.fabric.ray_driver import DriverStarted, RayDriverPlan
@@ -42,7 +42,7 @@ async def drive(plan: RayDriverPlan) -> None:
         server = ClusterServer(cluster, cluster.token)
         stack.push_async_callback(server.close)
         await server.serve(plan.socket)
-        tell(DriverStarted(cluster.address, cluster.token))
+        report_to_parent(DriverStarted(cluster.address, cluster.token))
         threading.Thread(target=_end_when_cut_off, name="cluster watch", daemon=True).start()
         await asyncio.Event().wait()
 
@@ -87,7 +87,7 @@ def main() -> None:
             asyncio.run(drive(plan))
         ray.shutdown()
     except AntiphonError as error:
-        tell(error)
+        report_to_parent(error)
         sys.exit(1)
 
 

@@ -14,9 +14,9 @@ from antiphon.contracts.prompt import Piece
 from antiphon.contracts.types import Ended
 from antiphon.errors import EngineFailedError, OverloadedError, ReplicaLostError, UnavailableError
 from antiphon.fabric.balancer import affinity_key
-from antiphon.fabric.delivered import Delivered
 from antiphon.fabric.replica_group import ReplicaGroup
 from antiphon.fabric.replica_link import ReplicaLimits, ReplicaLink
+from antiphon.fabric.resume_log import ResumeLog
 from antiphon.fabric.wire.stage_client import StageConnection, remote_handle
 from antiphon.stages.base import StageHandle, StageItem, StageRequest, StageStream
 
@@ -100,7 +100,7 @@ class ResilientStream:
         self._groups = tuple(group for _, group in stages)
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._delivered = Delivered(replace(request, upstream=()), self._loop.time)
+        self._log = ResumeLog(replace(request, upstream=()), self._loop.time)
         self._key = affinity_key(request.prompt)
         self._pieces: list[Piece] = [*request.pieces]
         self._attempt: _Attempt | None = None
@@ -117,7 +117,7 @@ class ResilientStream:
             UnavailableError: no replica was available in time.
             AntiphonError: error of the stage that the request has caused.
         """
-        request = self._delivered.request
+        request = self._log.request
         while not self._is_aborted:
             attempt = await self._begin(request)
             if attempt is None:
@@ -138,7 +138,7 @@ class ResilientStream:
                 self._on_loss(attempt, error)
             finally:
                 self._end(attempt)
-            request = self._delivered.resumed()
+            request = self._log.resumed()
         yield Ended("abort")
 
     def append(self, handle: StageHandle, piece: Piece) -> None:
@@ -167,7 +167,7 @@ class ResilientStream:
                     is_first = False
                     for place in attempt.places:
                         place.group.succeed(place.link.replica)
-                if (new := self._delivered.take(item)) is not None:
+                if (new := self._log.take(item)) is not None:
                     self._num_losses = 0
                     yield new
 
@@ -229,10 +229,10 @@ class ResilientStream:
         self._num_losses += 1
         for place in attempt.lost:
             place.group.lose(place.link.replica.id)
-        if self._delivered.has_begun:
+        if self._log.has_begun:
             self.num_migrations += 1
         else:
             self.num_retries += 1
-        logger.info("%s goes elsewhere: %s", self._request.id, error)
+        logger.info("request %s moves to another replica: %s", self._request.id, error)
         if self._num_losses >= self._limits.max_losses:
             raise error

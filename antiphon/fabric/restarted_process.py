@@ -24,7 +24,7 @@ _LOOK_S = 1.0
 _ANSWER_S = 5.0
 
 
-class RestartPauses:
+class Backoff:
     """Backoff before a process that has ended is started again."""
 
     def __init__(self) -> None:
@@ -80,13 +80,13 @@ class RestartedProcess:
         self._turn = asyncio.Lock()
         self._child: ChildProcess | None = None
         self._connection: StageConnection | None = None
-        self._pauses = RestartPauses()
+        self._backoff = Backoff()
 
     @property
     def state(self) -> ProcessState:
         """State for metrics."""
         child = self._child
-        num_restarts = self._pauses.num_restarts
+        num_restarts = self._backoff.num_restarts
         if child is None:
             return ProcessState(self.name, 0, is_up=False, num_restarts=num_restarts)
         return ProcessState(self.name, child.pid, child.is_running, num_restarts)
@@ -106,11 +106,11 @@ class RestartedProcess:
             if self._connection is not None and self._connection.lost is None:
                 return self._connection
             await self._end(0.0)
-            await self._pauses.wait()
+            await self._backoff.wait()
             self._child = await self._launch()
-            address = await self._child.told()
+            address = await self._child.reported()
             self._connection = await StageConnection.connect(address, self._token)
-            logger.info("%s runs, with the pid %d", self.name, self._child.pid)
+            logger.info("%s runs (pid %d)", self.name, self._child.pid)
             return self._connection
 
     async def broken(self, stage: str) -> str:
@@ -148,7 +148,7 @@ class RestartedProcess:
             async with asyncio.timeout(_ANSWER_S):
                 await connection.release("")  # of nothing
         except TimeoutError:
-            logger.error("%s does not answer, and is ended", self.name)
+            logger.error("%s does not answer; killing it", self.name)
             await self.kill()
         except ReplicaLostError:
             return

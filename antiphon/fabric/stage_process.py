@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from antiphon.concurrency import set_interpreter_for_streams, settle_heap
 from antiphon.contracts.family import Ref
-from antiphon.fabric.child_process import begin, tell
+from antiphon.fabric.child_process import begin, report_to_parent
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.stage_server import StageServer
 from antiphon.telemetry.logs import configure_logging
@@ -44,7 +44,7 @@ async def serve_stages(plan: StageProcessPlan) -> None:
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # the parent decides
     fabric = LocalFabric(plan.builder.resolve())
     server = StageServer(fabric, plan.token, on_change=settle_heap)
-    tell(await server.serve(plan.address))
+    report_to_parent(await server.serve(plan.address))
     set_interpreter_for_streams()
     await ended.wait()
     await server.close()

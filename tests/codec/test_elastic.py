@@ -17,7 +17,7 @@ from antiphon.contracts.types import AudioChunk, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, CodecChunk
 from antiphon.engine.request import EngineRequest
-from antiphon.fabric.delivered import Delivered
+from antiphon.fabric.resume_log import ResumeLog
 from antiphon.stages.base import StageRequest
 from tests.codec.test_look_ahead import (
     LENGTHS,
@@ -179,7 +179,7 @@ def test_a_stream_that_is_cut_at_its_end_goes_on_exactly(length: int) -> None:
     """What audio reports of frames says what another engine is to make again."""
     items = list(made_of(length, ()))
     for num_taken in range(1, len(items) + 1):
-        delivered = Delivered(StageRequest("r", prompt(5, length)), lambda: 0.0)
+        delivered = ResumeLog(StageRequest("r", prompt(5, length)), lambda: 0.0)
         taken = [delivered.take(each) for each in items[:num_taken]]
         again = delivered.resumed().resume_frames
         taken += [delivered.take(each) for each in made_of(length, again)]

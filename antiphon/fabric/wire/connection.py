@@ -206,7 +206,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self._silent_s = self._silent_s + self._limits.ping_s if is_silent else 0.0
         self._has_received = self._has_sent = False
         if self.is_silent:
-            self.abort(f"Nothing was heard of the other side for {self._silent_s:g} seconds.")
+            self.abort(f"No data from the peer for {self._silent_s:g} seconds.")
         else:
             self._plan_look()
 

@@ -217,7 +217,7 @@ class FrameReader:
             self._num_large_bytes = 0
         elif kind == _PART and self._large is not None and num_bytes:
             if num_bytes > len(self._large) - self._num_large_bytes:
-                raise ForeignDataError("a message is longer than was said")
+                raise ForeignDataError("a message is longer than its head states")
             self._num_part_bytes = num_bytes
         elif kind != _PING or num_bytes:
             raise ForeignDataError(f"a frame has an unknown kind, {kind}, or a wrong length")

@@ -27,7 +27,7 @@ STREAM_WINDOW = 8
 """Number of items that the producer of a stream may be ahead of the consumer."""
 
 
-_FAILED = "The process that serves this failed; its log says why."
+_FAILED = "The process that serves this failed; see its log."
 
 
 def _nothing() -> None:

@@ -11,13 +11,13 @@ from antiphon.contracts.prompt import Piece
 from antiphon.errors import InvalidRequestError, ReplicaLostError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
-from antiphon.fabric.wire.early_text import EarlyText, RequestKey
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.loading import ProgressNews, ProgressRelay
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, WireTls
 from antiphon.fabric.wire.stage_client import StageConnections, split_handle
 from antiphon.fabric.wire.status_push import StatusPusher
+from antiphon.fabric.wire.text_buffer import PendingText, RequestKey
 from antiphon.stages.base import StageHandle, StageRequest, StageStream
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class StageServer:
         self._others = StageConnections(token, tls=tls, limits=limits)
         self._statuses = StatusPusher(fabric, self._server.peers)
         self._addresses: set[str] = set()
-        self._texts = EarlyText()
+        self._texts = PendingText()
         self._opened: dict[RequestKey, asyncio.Task[object]] = {}
         self._begun: set[RequestKey] = set()
         self._releasing: set[asyncio.Task[None]] = set()

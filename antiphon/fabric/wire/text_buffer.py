@@ -16,7 +16,7 @@ _MAX_ENDED = 4096
 _KEEP_S = 30.0
 
 
-class EarlyText:
+class PendingText:
     """Keeps pieces until their request is open, a bounded number for a bounded time."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

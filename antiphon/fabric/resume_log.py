@@ -28,7 +28,7 @@ class _Count:
 
 
 @dataclass(slots=True)
-class Delivered:
+class ResumeLog:
     """Items of one stream that were delivered to its consumer, each of them once.
 
     If audio carries its frames, the next replica prefills them and continues. Audio of a generator

@@ -1,7 +1,7 @@
 """Text that comes before its request is kept; text after its end is dropped; both bounded."""
 
 from antiphon.contracts.prompt import Piece
-from antiphon.fabric.wire.early_text import EarlyText
+from antiphon.fabric.wire.text_buffer import PendingText
 
 KEY = "stage", "req"
 
@@ -11,7 +11,7 @@ def piece(number: int) -> Piece:
 
 
 def test_pieces_are_kept_in_order_for_their_request() -> None:
-    texts = EarlyText()
+    texts = PendingText()
     for number in range(3):
         texts.add(KEY, piece(number))
         texts.add(("stage", "other"), piece(-number))
@@ -21,7 +21,7 @@ def test_pieces_are_kept_in_order_for_their_request() -> None:
 
 
 def test_what_comes_after_the_end_is_dropped_until_it_is_opened_again() -> None:
-    texts = EarlyText()
+    texts = PendingText()
     texts.add(KEY, piece(1))
     texts.end(KEY)
     texts.add(KEY, piece(2))
@@ -33,7 +33,7 @@ def test_what_comes_after_the_end_is_dropped_until_it_is_opened_again() -> None:
 
 def test_it_is_kept_for_a_while_only() -> None:
     now_s = 0.0
-    texts = EarlyText(lambda: now_s)
+    texts = PendingText(lambda: now_s)
     texts.add(KEY, piece(1))
     now_s = 31.0
     texts.add(("stage", "other"), piece(2))
@@ -42,7 +42,7 @@ def test_it_is_kept_for_a_while_only() -> None:
 
 
 def test_it_is_bounded() -> None:
-    texts = EarlyText()
+    texts = PendingText()
     for number in range(10_000):
         texts.add(("stage", f"{number}"), piece(number))
         texts.end(("stage", f"ended {number}"))
