@@ -77,7 +77,6 @@ class Balancer:
         """Begin without replicas.
 
         Args:
-            limits: limits of quarantines.
             clock: clock in seconds.
             random: generator that draws the two replicas.
         """

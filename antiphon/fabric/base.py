@@ -72,7 +72,6 @@ class Placement:
         replica gets this context and no placement.
 
         Args:
-            context: context of the model.
             number: index of the replica, from 0.
         """
         device = self.devices[number % len(self.devices)] if self.devices else self.device

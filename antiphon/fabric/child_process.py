@@ -23,11 +23,7 @@ _SET_PARENT_DEATH_SIGNAL = 1  # of prctl(2)
 
 
 class ChildProcess:
-    """Handle of a child process.
-
-    Attributes:
-        name: display name.
-    """
+    """Handle of a child process."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         """Wrap a process that has been started; see `start`."""

@@ -26,9 +26,6 @@ async def open_fabric(
     """Return the fabric that the settings choose; ``stack`` closes it.
 
     Args:
-        settings: settings of the server.
-        builder: builder of stages; see `StageBuilder`.
-        stack: exit stack of the server.
         cluster: cluster shared with other front ends; ``None``: the fabric starts one if needed.
         progress: callback with the progress of loading.
     """
@@ -63,7 +60,6 @@ async def open_cluster(
 
     Args:
         settings: settings of a server whose fabric is not the local one.
-        builder: builder of stages; see `StageBuilder`.
         folder: folder of sockets, which only this user may enter.
         stack: exit stack that closes the cluster.
         progress: callback with the progress of loading.

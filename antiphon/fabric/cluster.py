@@ -39,7 +39,6 @@ class StageSummary:
 
     Attributes:
         id: id of the stages, as `Cluster.scale` takes it.
-        name: names of the stages.
         num_wanted: target number of replicas.
         num_front_ends: number of front ends that use it.
         replicas: loaded replicas with their last statuses.

@@ -43,7 +43,6 @@ class ClusterController:
 
         Args:
             state: stages, replicas and leases.
-            launcher: launcher of the replicas.
         """
         self._state = state
         self._launcher = launcher

@@ -57,7 +57,6 @@ class ClusterServer:
             others: callback that returns the states of the server's other processes.
             kept_s: seconds after which stages of a lost process are released; may be infinite.
             on_silent: callback with the id of a process that no longer answers.
-            limits: limits of each connection.
         """
         self._cluster = cluster
         self._others = others
@@ -177,7 +176,6 @@ class _Hosting:
     """Stages that this process has hosted.
 
     Attributes:
-        arguments: arguments of the call.
         id: current id of the stages in the cluster.
         num_users: number of unreleased `host` calls.
     """

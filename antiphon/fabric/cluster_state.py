@@ -41,7 +41,6 @@ class ClusterState:
 
         Args:
             new_name: function that returns an unused name of a replica, given the id of its stage.
-            now_s: current time.
             limits: time limits; default: those of `ClusterLimits`.
             is_restarted: whether replicas exist already, whose heartbeats are awaited before others
                 are started.

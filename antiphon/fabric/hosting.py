@@ -17,7 +17,6 @@ class Hosting:
     Attributes:
         specs: specs of the stages, first to last.
         context: load context, without `LoadContext.progress`, which cannot be pickled.
-        placement: placement of the replicas.
     """
 
     specs: tuple[StageSpec, ...]
@@ -67,7 +66,6 @@ class Beat:
         node: id of the node that its process runs on.
         bundle: bundle of a placement group that the process was started in.
         replica: replica, once its stages are loaded.
-        status: status of its stages.
         failure: error of loading.
         num_wanted: target number of replicas of its stage, as last received; a restarted
             controller recovers it from here.
@@ -99,7 +97,6 @@ class StageView:
     """View of a stage for front ends.
 
     Attributes:
-        version: number that grows with each change.
         replicas: replicas that serve, draining ones included.
         failure: error of loading; ``None``: no failure.
     """

@@ -95,7 +95,6 @@ class ProcessLauncher:
         """Begin without a process.
 
         Args:
-            options: settings of the processes.
             record: callback with the heartbeat of a replica that has changed.
         """
         self._options = options

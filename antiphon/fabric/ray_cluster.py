@@ -43,7 +43,6 @@ class RayCluster:
     Attributes:
         token: token of the connections between all processes of the cluster.
         address: address of the Ray cluster; ``None``: this process has started it.
-        control: client of its controller.
     """
 
     def __init__(

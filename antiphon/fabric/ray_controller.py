@@ -45,7 +45,6 @@ class ControllerPlan:
         namespace: Ray namespace of the controller and the replicas.
         token: token of the connections between all processes of the cluster.
         build: `StageBuilder` of the replicas.
-        limits: time limits of the controller.
         tls: TLS of the connections; every host has the files at the same path.
     """
 
@@ -96,7 +95,6 @@ class _RayLauncher:
         """Launch nothing yet.
 
         Args:
-            plan: plan of the cluster.
             state: state of the cluster, which holds the nodes and bundles of replicas.
             found: names of replicas that an earlier controller has started.
         """

@@ -46,8 +46,6 @@ class RayGroups:
         """Return a bundle for a further replica, and the options of its actor.
 
         Args:
-            hosting: hosting of the replica.
-            nodes: nodes that are alive.
             taken: bundles that hold replicas of this hosting.
         """
         known = tuple(self._known(hosting.group_id))
@@ -79,7 +77,6 @@ class RayGroups:
 
         Args:
             hosting: hosting of an engine of the group.
-            nodes: nodes that are alive.
         """
         if any(record["state"] == "CREATED" for _, record in self._known(hosting.group_id)):
             return None
@@ -106,7 +103,6 @@ def group_lack(hosting: Hosting, nodes: Sequence[RayNode]) -> str | None:
 
     Args:
         hosting: hosting of an engine of the group.
-        nodes: nodes that are alive.
     """
     group = hosting.placement.group
     assert group is not None

@@ -29,7 +29,6 @@ class RayNode:
 
     Attributes:
         id: Ray's id of it.
-        labels: labels of the node.
         total: resources of the node, by name.
         free: resources that nothing on the node has reserved, by name.
     """
@@ -65,8 +64,6 @@ def choose_node(
     bundles never change, do not allow.
 
     Args:
-        hosting: hosting of the replica.
-        nodes: nodes that are alive.
         replicas: nodes and hostings of the replicas that are placed or planned.
     """
     demand = demand_of(hosting, nodes)
@@ -94,12 +91,7 @@ def choose_node(
 
 
 def actor_options(hosting: Hosting, nodes: Sequence[RayNode]) -> dict[str, Any]:
-    """Return the resources and environment of a replica's actor.
-
-    Args:
-        hosting: hosting of the replica.
-        nodes: nodes that are alive.
-    """
+    """Return the resources and environment of a replica's actor."""
     demand = demand_of(hosting, nodes)
     options: dict[str, Any] = {
         "num_cpus": demand.get("CPU", 0.0),
@@ -139,12 +131,7 @@ def demand_of(hosting: Hosting, nodes: Sequence[RayNode]) -> dict[str, float]:
 
 
 def lack(hosting: Hosting, nodes: Sequence[RayNode]) -> str | None:
-    """Return what keeps Ray from placing a replica; ``None``: a node has room for it.
-
-    Args:
-        hosting: hosting of the replica.
-        nodes: nodes that are alive.
-    """
+    """Return what keeps Ray from placing a replica; ``None``: a node has room for it."""
     placement, demand = hosting.placement, demand_of(hosting, nodes)
     labels = ", ".join(f"{name}={value}" for name, value in placement.labels)
     whose = f" with the labels {labels}" if labels else ""

@@ -41,7 +41,6 @@ class ReplicaTask:
     """Start data of a replica's process.
 
     Attributes:
-        name: name of the replica.
         hosting: stages that it loads.
         build: `StageBuilder` of its stages.
         token: token of the cluster's connections.
@@ -63,12 +62,7 @@ class RayReplica:
     """Actor with its own event loop in a thread, so that no Ray call waits for it."""
 
     def __init__(self, task: ReplicaTask, controller: Any) -> None:
-        """Begin to load; called by Ray, in a fresh process each time.
-
-        Args:
-            task: start data.
-            controller: handle of the `RayController`.
-        """
+        """Begin to load; called by Ray, in a fresh process each time."""
         self._task = task
         self._controller = controller
         self._process = f"{task.name}/{uuid.uuid4().hex[:12]}"

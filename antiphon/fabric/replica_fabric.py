@@ -64,7 +64,6 @@ class ReplicaFabric:
 
         Args:
             cluster: cluster that starts and watches the processes.
-            connections: connections to the processes.
             limits: limits after which a replica counts as lost.
             quarantine: times for which a lost replica is left out.
         """

@@ -37,9 +37,7 @@ class ReplicaGroup:
         """Begin to watch.
 
         Args:
-            stage_id: id of the stage.
             cluster: cluster that hosts it.
-            connections: connections to the processes.
             limits: limits after which a replica counts as lost.
             quarantine: times for which a lost replica is left out.
         """

@@ -35,7 +35,6 @@ class ReplicaLink:
     """Connects to a replica's process, and again whenever the connection was lost.
 
     Attributes:
-        replica: replica at the other end.
         connection: open connection; ``None`` while there is none, or the replica hangs.
     """
 

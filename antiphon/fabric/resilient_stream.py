@@ -39,7 +39,6 @@ class _Attempt:
     """A request at one replica of each stage, first to last; the last one is pulled.
 
     Attributes:
-        request: request as it is sent.
         places: replicas of its stages.
     """
 
@@ -90,7 +89,6 @@ class ResilientStream:
         """Prepare a stream.
 
         Args:
-            request: request of the consumer.
             stages: handles and replicas of its stages, first to last.
             limits: longest wait for a replica, and number of moves.
         """

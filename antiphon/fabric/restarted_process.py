@@ -59,7 +59,6 @@ class RestartedProcess:
     """Gives connections to the current process.
 
     Attributes:
-        name: display name.
         num_users: number of users; kept by its owner.
     """
 
@@ -67,9 +66,7 @@ class RestartedProcess:
         """Start nothing yet.
 
         Args:
-            name: display name.
             launch: function that starts the process.
-            token: token of the cluster.
             stall_s: duration of a step after which the process is ended.
         """
         self.name = name

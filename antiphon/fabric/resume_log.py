@@ -36,7 +36,6 @@ class ResumeLog:
     delivered is dropped.
 
     Attributes:
-        request: request of the stream.
         num_resumed: number of times that another replica took over, before or after the first
             item.
     """

@@ -22,8 +22,6 @@ class StageProcessPlan:
     Attributes:
         name: name of the process in logs.
         address: address to listen at.
-        token: token of the cluster.
-        builder: builder of stages; see `StageBuilder`.
         log_level: least level that is logged, as in `ServerSettings`.
         log_format: format of log lines, as in `ServerSettings`.
     """

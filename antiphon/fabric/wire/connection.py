@@ -92,9 +92,7 @@ class WireConnection(asyncio.BufferedProtocol):
         """Send a message at the end of this turn of the loop; does nothing once it is closed.
 
         Args:
-            kind: kind of the message.
             id: id of the call or stream; 0 for a notice.
-            value: content of the message.
             order: messages that have it in common arrive in the order in which they were sent;
                 default: those of the same id.
 

@@ -75,9 +75,7 @@ class RpcPeer:
         """Prepare one side: `connection` is the protocol for a transport.
 
         Args:
-            handshake: handshake of this side.
             handlers: methods that are served to the other side.
-            limits: limits of the connection.
             on_proved: callback when the other side has proved itself, before it is served.
             on_lost: callback when the connection has ended, proved or not.
         """
@@ -124,8 +122,6 @@ class RpcPeer:
         """Have the other side's method called; does nothing if the connection has ended.
 
         Args:
-            method: name of the method.
-            arguments: arguments of the method.
             order: key of messages that arrive in order, whatever their size.
         """
         self.connection.send(MessageKind.NOTICE, 0, (method, arguments), order=order)
@@ -136,8 +132,6 @@ class RpcPeer:
         """Yield what the other side's method yields; closing it closes it there.
 
         Args:
-            method: name of the method.
-            arguments: arguments of the method.
             window: number of items that may be in flight or unread here.
             order: key as in `notify`.
 

@@ -90,7 +90,6 @@ class RpcServer:
             welcome: called with each process that has connected.
             token: token that clients must prove to know.
             tls: TLS of TCP addresses; ``None``: unencrypted.
-            limits: limits of each connection.
         """
         self.peers: set[RpcPeer] = set()
         self._welcome = welcome
@@ -174,11 +173,8 @@ async def connect(
     """Connect to a process that listens at an address, and prove ourselves.
 
     Args:
-        address: address of the process.
-        token: token of the cluster.
         handlers: methods that are served to the other side.
         tls: TLS of a TCP address; ``None``: unencrypted.
-        limits: limits of the connection.
 
     Raises:
         SettingsError: it is no address, or the files for TLS are wrong.

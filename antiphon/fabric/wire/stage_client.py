@@ -34,9 +34,6 @@ class StageConnection:
 
     When it has ended, for any reason, every open stream of it raises `ReplicaLostError` after the
     items that were received; its owner connects again.
-
-    Attributes:
-        address: address of the server.
     """
 
     def __init__(self, address: str) -> None:
@@ -59,9 +56,7 @@ class StageConnection:
 
         Args:
             address: address of a `StageServer`.
-            token: token of the cluster.
             tls: TLS of a TCP address; ``None``: unencrypted.
-            limits: limits of the connection.
 
         Raises:
             SettingsError: it is no address, or the files for TLS are wrong.

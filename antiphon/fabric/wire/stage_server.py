@@ -45,9 +45,7 @@ class StageServer:
 
         Args:
             fabric: fabric that hosts the stages; stages that it has already are served too.
-            token: token of the cluster.
             tls: TLS of TCP addresses and of outgoing connections; ``None``: unencrypted.
-            limits: limits of each connection.
             on_change: callback when stages were loaded or released, before it is reported.
         """
         self._fabric = fabric
