@@ -126,7 +126,6 @@ LEFT_IN_DOCS = {
     "benchmarks.md": 17,
     "chat.md": 4,
     "clients.md": 2,
-    "cluster.md": 6,
     "cosyvoice3.md": 11,
     "demo.md": 2,
     "dependencies.md": 3,
