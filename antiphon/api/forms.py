@@ -4,6 +4,7 @@ Forms are read into memory, within the limit of a body: recordings do not touch 
 """
 
 import asyncio
+import codecs
 import sys
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -217,14 +218,15 @@ def urlencoded(body: bytes) -> list[tuple[str, str]]:
 
 def _unquoted(quoted: bytes) -> str:
     """Decode a name or a value in slices, so that no native call takes long."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
     pieces, start = [], 0
     while start < len(quoted):
         end = start + SLICE_BYTES
         if end < len(quoted) and (cut := quoted.find(b"%", end - 2, end)) >= 0:
             end = cut  # an escape that began in this slice ends in the next
-        pieces.append(unquote_to_bytes(quoted[start:end].replace(b"+", b" ")))
+        pieces.append(decoder.decode(unquote_to_bytes(quoted[start:end].replace(b"+", b" "))))
         start = end
-    return b"".join(pieces).decode()
+    return "".join([*pieces, decoder.decode(b"", final=True)])
 
 
 async def _parsed(request: Request) -> FormData:

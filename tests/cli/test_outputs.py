@@ -122,7 +122,11 @@ def test_an_interrupt_before_anything_was_measured_says_so(start: Start, tmp_pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    "name",
+    # Each starts a server; one signal stands for the others.
+    ["SIGINT", *(pytest.param(each, marks=pytest.mark.slow) for each in ("SIGTERM", "SIGHUP"))],
+)
 def test_no_server_of_our_own_stays_behind(start: Start, tmp_path: Path, name: str) -> None:
     number = signal.Signals[name]
     few = ["--concurrency", "1", "--requests", "100000000", "--processes", "1"]

@@ -113,7 +113,9 @@ def device(step_s: float, crowd_step_s: float) -> DeviceModel:
 FAST, SLOW = device(9e-3, 25e-3), device(20e-3, 50e-3)
 
 
-@pytest.mark.parametrize("num_streams", [1, 8, 64])
+@pytest.mark.parametrize(
+    "num_streams", [1, 8, pytest.param(64, marks=pytest.mark.slow)]
+)  # eight share steps as well
 @pytest.mark.parametrize("model", [FAST, SLOW], ids=["fast", "slow"])
 @pytest.mark.parametrize(("num_text", "num_before"), [(0, 0), (5, 0), (5, 17)])
 @pytest.mark.parametrize("num_first", [1, 10, 64, 200, 256])  # samples of the first sound

@@ -20,8 +20,8 @@ from antiphon.pipeline.speech.text import (
     segments,
 )
 
-MAX_CHARACTERS_AT_ONCE = 1000
-"""Longer text is best pushed in pieces of so many: each then takes a few milliseconds at most."""
+MAX_CHARACTERS_AT_ONCE = 250
+"""Longer text is best pushed in pieces of so many: each then takes two milliseconds or so."""
 
 _CLOSERS = r"[\"'”’»)\]』」）]*"
 _NEXT = r"(?:(?=[^\s\"'”’»)\]』」）\[])|(?<=\s)(?=[\"'(]))"
