@@ -73,6 +73,7 @@ def test_the_library_reports_nothing(tmp_path: Path) -> None:
     home.check()
 
 
+@pytest.mark.slow  # four traced processes import a model; the library is traced above
 def test_front_ends_and_stages_report_nothing(tmp_path: Path) -> None:
     home = Home(tmp_path)
 
@@ -98,6 +99,7 @@ def test_the_operator_has_the_last_word(given: dict[str, str]) -> None:
     assert printed.split() == list({**NO_USAGE_STATISTICS, **given}.values())
 
 
+@pytest.mark.slow  # imports Gradio and Ray
 def test_libraries_read_these_variables() -> None:
     import gradio.analytics
     from huggingface_hub import constants

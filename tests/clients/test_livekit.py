@@ -7,9 +7,10 @@ import httpx
 import pytest
 
 from tests.decoding import decoded
+from tests.lazily import Lazily
 from tests.servers import RunningServer
 
-openai = pytest.importorskip("livekit.plugins.openai", reason="needs the extra 'clients'")
+openai = Lazily("livekit.plugins.openai", "needs the extra 'clients'")
 
 pytestmark = [
     pytest.mark.clients,

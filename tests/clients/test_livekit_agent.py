@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.lazily import Lazily
 from tests.servers import DEADLINE_S, RunningServer, wait_until
 
-openai = pytest.importorskip("livekit.plugins.openai", reason="needs the extra 'clients'")
-agents = pytest.importorskip("livekit.agents", reason="needs the extra 'clients'")
+openai = Lazily("livekit.plugins.openai", "needs the extra 'clients'")
+agents = Lazily("livekit.agents", "needs the extra 'clients'")
 
 pytestmark = [
     pytest.mark.clients,

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.lazily import Lazily
 from tests.servers import RunningServer
 
 aiohttp = pytest.importorskip("aiohttp", reason="needs the extra 'clients'")
-deepgram = pytest.importorskip("livekit.plugins.deepgram", reason="needs the extra 'clients'")
-elevenlabs = pytest.importorskip("livekit.plugins.elevenlabs", reason="needs the extra 'clients'")
+deepgram = Lazily("livekit.plugins.deepgram", "needs the extra 'clients'")
+elevenlabs = Lazily("livekit.plugins.elevenlabs", "needs the extra 'clients'")
 
 pytestmark = [
     pytest.mark.clients,

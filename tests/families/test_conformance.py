@@ -46,6 +46,10 @@ def slow_unless_ready(names: Sequence[str]) -> list[Any]:
     return [name if name in READY else pytest.param(name, marks=SLOW) for name in names]
 
 
+ALIKE = ("cosyvoice3", "fish_speech", "mimo_audio", "voxcpm2")
+"""Families whose stages and engines are those of another one, which stands for them."""
+FEW = [pytest.param(name, marks=SLOW) if name in ALIKE else name for name in NAMES]
+
 TEXT = "Hello there. How are you?"
 MAX_FRAMES = 24
 """Random weights seldom say that they are done; the others are done before."""
@@ -195,7 +199,7 @@ def test_a_stream_is_chunks_then_one_end(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", NAMES, scope="module")
+@pytest.mark.parametrize("name", FEW, scope="module")
 def test_seed_repeats_and_another_seed_differs(name: str) -> None:
     async def body(speech: Speech) -> None:
         first, again, other = [await say(speech, seed=seed) for seed in (1, 1, 2)]
@@ -264,7 +268,7 @@ def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: b
     [True, pytest.param(False, marks=SLOW)],
     ids=["together", "apart"],
 )
-@pytest.mark.parametrize("name", NAMES, scope="module")
+@pytest.mark.parametrize("name", FEW, scope="module")
 def test_leaving_early_frees_everything(name: str, is_colocated: bool) -> None:
     async def body(speech: Speech) -> None:
         for _ in range(3):
@@ -338,7 +342,7 @@ def test_wrong_requests_name_their_field(name: str, fields: dict[str, Any], para
     on(name, body, is_fresh=False)
 
 
-@pytest.mark.parametrize("name", NAMES, scope="module")
+@pytest.mark.parametrize("name", FEW, scope="module")
 @pytest.mark.parametrize(
     ("speed", "rate_hz"),
     [
