@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +10,8 @@ import typer
 from antiphon.cli.bench_chat import ChatBenchFlags, bench_chat
 from antiphon.cli.bench_compare import CompareFlags, bench_compare
 from antiphon.cli.bench_fabric import FabricBenchFlags, bench_fabric
-from antiphon.cli.bench_model import RandomDir, RandomFamily, model_to_measure
+from antiphon.cli.bench_flags import Device, Dtype, JsonFile, RandomDir, RandomFamily
+from antiphon.cli.bench_model import model_to_measure
 from antiphon.cli.bench_quality import QualityFlags, bench_quality
 from antiphon.cli.bench_serve import ServeBenchFlags, bench_serve, counts_of, wide_console
 from antiphon.cli.bench_suite import SuiteFlags, bench_suite
@@ -50,9 +50,9 @@ class EngineBenchFlags:
     ] = "custom_voice"
     concurrency: Annotated[str, flag("Streams at the same time, comma-separated.", True)] = "1,8,32"
     frames: Annotated[int, flag("Frames that each stream makes.", True, min=1)] = 200
-    device: Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)] = "auto"
-    dtype: Annotated[str, flag("auto, bfloat16 or float32.", True)] = "auto"
-    json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    json_file: JsonFile = None
 
 
 def bench_engine(flags: EngineBenchFlags) -> None:

@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from dataclasses import fields as dataclass_fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.cli.bench_model import RandomDir, RandomFamily, model_to_measure
-from antiphon.cli.bench_serve import ApiKey, counts_of, fields_of, tell_errors, wide_console
+from antiphon.cli.bench_flags import ApiKey, Device, Dtype, JsonFile, RandomDir, RandomFamily
+from antiphon.cli.bench_model import model_to_measure
+from antiphon.cli.bench_serve import counts_of, fields_of, tell_errors, wide_console
 from antiphon.cli.flags import flag
 from antiphon.cli.outputs import refuse_unwritable, write
 from antiphon.errors import SettingsError
@@ -44,9 +44,9 @@ class ChatBenchFlags:
     max_slots: Annotated[
         int | None, flag("Requests that the model has room for.", "the most conversations", min=1)
     ] = None
-    device: Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)] = "auto"
-    dtype: Annotated[str, flag("auto, bfloat16 or float32.", True)] = "auto"
-    json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    json_file: JsonFile = None
     url: Annotated[
         str | None,
         flag("Converse with a server that is running, whose answers are spoken; --model names it."),

@@ -5,9 +5,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from antiphon.cli.bench_flags import JsonFile
 from antiphon.cli.bench_serve import counts_of, wide_console
 from antiphon.cli.flags import flag
 from antiphon.cli.outputs import refuse_unwritable, write
@@ -27,7 +27,7 @@ class FabricBenchFlags:
     chunks: Annotated[int, flag("Of each stream.", True, min=2)] = 200
     rounds: Annotated[int, flag("In which all streams get their first chunk.", True, min=1)] = 100
     interval_ms: Annotated[float, flag("Between two chunks of a stream.", True, min=1)] = 20.0
-    json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
+    json_file: JsonFile = None
 
 
 def bench_fabric(flags: FabricBenchFlags) -> None:

@@ -4,20 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeAlias
 
 import typer
-
-from antiphon.cli.flags import flag
-
-RandomFamily: TypeAlias = Annotated[
-    str | None,
-    flag("The family of the random weights, with sizes of its own.", "the one of the sizes above"),
-]
-RandomDir: TypeAlias = Annotated[
-    Path | None,
-    flag("Keep the random weights in this folder, and use those that are there.", "made anew"),
-]
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.cli.bench_serve import ApiKey, ServeBenchFlags, fields_of, served
+from antiphon.cli.bench_flags import Field, JsonFile, ServerFlags, Voice
+from antiphon.cli.bench_serve import fields_of, served
 from antiphon.cli.flags import flag
 from antiphon.cli.outputs import refuse_unwritable, write
 from antiphon.errors import SettingsError
@@ -21,7 +22,7 @@ _echo = partial(typer.echo, err=True)
 
 
 @dataclass(frozen=True, slots=True)
-class QualityFlags:
+class QualityFlags(ServerFlags):
     """The flags of ``antiphon bench quality``."""
 
     files: Annotated[
@@ -30,9 +31,6 @@ class QualityFlags:
             help="Recordings, each with its text beside it, as .txt.", show_default=False
         ),
     ] = None
-    url: Annotated[str | None, flag("Judge a server that is running.")] = None
-    model: Annotated[str | None, flag("Judge a server of our own for this model.")] = None
-    device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
     metrics: Annotated[str, flag("Comma-separated.", True)] = "defects,prosody,wer,speaker,mos"
     language: Annotated[str, flag("Of files, and of what a server says: en, zh, mixed.", True)] = (
         "en"
@@ -40,9 +38,8 @@ class QualityFlags:
     text_file: Annotated[
         Path | None, flag("What a server says, one text a line.", "texts of our own")
     ] = None
-    voice: Annotated[str | None, flag("Who speaks.", "the server's default")] = None
-    field: Annotated[list[str] | None, flag("Further member KEY=VALUE. Repeatable.")] = None
-    api_key: ApiKey = None
+    voice: Voice = None
+    field: Field = None
     reference: Annotated[
         Path | None, flag("A recording of who is to be heard, for cloned voices.")
     ] = None
@@ -50,7 +47,7 @@ class QualityFlags:
         str | None, flag("Recogniser's directory (CTranslate2).", "tiny.en, for English")
     ] = None
     title: Annotated[str, flag("Of the card.", True)] = "Speech quality"
-    json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
+    json_file: JsonFile = None
     markdown: Annotated[Path | None, flag("Write the card here.")] = None
 
 
@@ -100,11 +97,8 @@ def _recordings(flags: QualityFlags) -> "list[SpeechRecording]":
         named = {f"line {number + 1}": text for number, text in texts.items()}
     else:
         named = _own_texts(flags.language)
-    serving = ServeBenchFlags(
-        url=flags.url, model=flags.model, device=flags.device, api_key=flags.api_key
-    )
     fields = fields_of(flags.field) | ({} if flags.voice is None else {"voice": flags.voice})
-    with served(serving, 0) as url, shown_progress("asking for", _echo) as progress:
+    with served(flags, flags.model) as url, shown_progress("asking for", _echo) as progress:
         return spoken_by(
             url,
             named,

@@ -6,16 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.cli.bench_model import (
-    RandomDir,
-    RandomFamily,
-    model_to_measure,
-    refuse_without_random,
-)
+from antiphon.cli.bench_flags import JsonFile, LoadFlags, ServerFlags
+from antiphon.cli.bench_model import model_to_measure, refuse_without_random
 from antiphon.cli.flags import flag
 from antiphon.cli.outputs import exit_if_interrupted, refuse_unwritable, write
 from antiphon.errors import SettingsError
@@ -27,9 +23,6 @@ if TYPE_CHECKING:
     from antiphon.bench.load import HttpLoad
     from antiphon.bench.serve import HttpPlan
 
-ApiKey: TypeAlias = Annotated[
-    str | None, flag("Of the server; no report has it.", envvar="ANTIPHON_API_KEY")
-]
 _ANY_URL = "http://127.0.0.1"
 _REQUESTS_A_STREAM = 8
 _TABLE_WIDTH = 150
@@ -37,18 +30,10 @@ _NO_ERRORS = ("ok", "refused")
 
 
 @dataclass(frozen=True, slots=True)
-class ServeBenchFlags:
+class ServeBenchFlags(LoadFlags):
     """The flags of ``antiphon bench serve``."""
 
-    url: Annotated[str | None, flag("A server that is running.")] = None
-    model: Annotated[str | None, flag("Start a server of our own for this model.")] = None
-    random: Annotated[
-        str | None, flag("Start one for random weights of this size: 1.7b, 0.6b or tiny.")
-    ] = None
-    family: RandomFamily = None
-    random_dir: RandomDir = None
     task: Annotated[str, flag("Of the random weights.", True)] = "custom_voice"
-    device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
     max_slots: Annotated[
         int | None,
         flag("Requests that a server of our own works on.", "the most streams", min=1),
@@ -64,36 +49,18 @@ class ServeBenchFlags:
         flag("Streams at a time, comma-separated; each goes on with its next request.", "1,8,32"),
     ] = None
     ramp_s: Annotated[float, flag("In which the streams begin, one by one.", True, min=0)] = 0.0
-    rate: Annotated[str | None, flag("Requests a second at random times, comma-separated.")] = None
     requests: Annotated[int | None, flag("Of each load.", "8 a stream", min=1)] = None
-    duration_s: Annotated[float | None, flag("No request begins later than this.", min=0.001)] = (
-        None
-    )
-    warmup: Annotated[int | None, flag("Requests before each load.", "one a stream", min=0)] = None
-    seed: Annotated[int, flag("Of texts and arrival times.", True)] = 0
     text_file: Annotated[Path | None, flag("One text a line.", "thirty of our own")] = None
-    voice: Annotated[str | None, flag("Who speaks.", "the server's default")] = None
     response_format: Annotated[str, flag("pcm or wav.", True)] = "pcm"
     sse: Annotated[bool, flag("Ask for events, which also count tokens.", True, "--sse")] = False
-    field: Annotated[
-        list[str] | None,
-        flag("Further member KEY=VALUE of each request; VALUE may be JSON. Repeatable."),
-    ] = None
-    frames: Annotated[
-        str | None, flag("Cut each answer at a random number of frames, FEWEST-MOST.")
-    ] = None
-    api_key: ApiKey = None
-    prebuffer_ms: Annotated[
-        float, flag("Audio that a listener collects before playing.", True, min=0)
-    ] = 0.0
-    timeout_s: Annotated[
-        float, flag("An answer that is not complete by then has failed.", True, min=0.1)
-    ] = 600.0
-    processes: Annotated[
-        int | None, flag("Of clients.", "a quarter of the cores, up to 4", min=1)
-    ] = None
-    json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
+    json_file: JsonFile = None
     plot: Annotated[Path | None, flag("Draw it here, as SVG.")] = None
+
+    def server_arguments(self) -> list[str]:
+        """Return arguments of a server of our own."""
+        placement = [] if self.placement is None else ["--placement", self.placement]
+        front_ends = ["--front-ends", str(self.front_ends)] if self.front_ends else []
+        return placement + front_ends
 
     def fields(self) -> dict[str, Any]:
         """Return what each request says beside its text."""
@@ -116,7 +83,8 @@ def bench_serve(flags: ServeBenchFlags) -> None:
     _plan(
         flags, flags.url or _ANY_URL, loads
     )  # what makes no sense is told before a model is loaded
-    with served(flags, max((load.concurrency for load in loads), default=0)) as url:
+    max_slots = flags.max_slots or max((load.concurrency for load in loads), default=0)
+    with served_load(flags, flags.task, max_slots, flags.server_arguments()) as url:
         plan = _plan(flags, url, loads)
         with shown_progress("measuring", partial(typer.echo, err=True)) as progress:
             report = measure(plan, lambda each: typer.echo(_line(each), err=True), progress)
@@ -262,14 +230,20 @@ def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "Htt
 
 
 @contextmanager
-def served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
+def served_load(
+    flags: LoadFlags, task: str, max_slots: int, arguments: Sequence[str] = ()
+) -> Iterator[str]:
     """Yield the URL of the server to be measured.
+
+    Args:
+        flags: which server.
+        task: of random weights.
+        max_slots: requests that a server of our own works on; 0: its default.
+        arguments: further ones of a server of our own.
 
     Raises:
         SettingsError: not exactly one of the three ways to name it is used.
     """
-    from antiphon.bench.server import own_server
-
     if (flags.url is None) == (flags.model is None and flags.random is None):
         raise SettingsError("Give either --url, or --model, or --random.")
     if flags.url is not None:
@@ -277,18 +251,24 @@ def served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
         yield flags.url
         return
     made = model_to_measure(
-        flags.model, flags.random, flags.task, flags.family, random_dir=flags.random_dir
+        flags.model, flags.random, task, flags.family, random_dir=flags.random_dir
     )
-    with made as source:
-        arguments = [source, "--device", flags.device]
-        if slots := flags.max_slots or max_slots:
-            arguments += ["--max-slots", str(slots)]
-        if flags.placement is not None:
-            arguments += ["--placement", flags.placement]
-        if flags.front_ends:
-            arguments += ["--front-ends", str(flags.front_ends)]
-        with own_server(arguments, api_key=flags.api_key) as url:
-            yield url
+    slots = ["--max-slots", str(max_slots)] if max_slots else []
+    with made as source, served(flags, source, [*slots, *arguments]) as url:
+        yield url
+
+
+@contextmanager
+def served(flags: ServerFlags, source: str | None, arguments: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the URL of a server that runs, or of one of our own for ``source``."""
+    from antiphon.bench.server import own_server
+
+    if source is None or flags.url is not None:
+        assert flags.url is not None, "there is no server"
+        yield flags.url
+        return
+    with own_server([source, "--device", flags.device, *arguments], api_key=flags.api_key) as url:
+        yield url
 
 
 def _line(result: Any) -> str:

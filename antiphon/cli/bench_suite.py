@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.cli.bench_model import RandomDir, RandomFamily
+from antiphon.cli.bench_flags import LoadFlags
 from antiphon.cli.bench_serve import (
-    ApiKey,
-    ServeBenchFlags,
     counts_of,
     fields_of,
     frames_of,
     numbers_of,
-    served,
+    served_load,
 )
 from antiphon.cli.flags import flag
 from antiphon.cli.outputs import exit_if_interrupted, make_folder, refuse_unwritable, write
@@ -36,17 +34,9 @@ _REPORTS = ("report.json", "report.md", "report.html")
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteFlags:
+class SuiteFlags(LoadFlags):
     """The flags of ``antiphon bench suite``."""
 
-    url: Annotated[str | None, flag("A server that is running.")] = None
-    model: Annotated[str | None, flag("Start a server of our own for this model.")] = None
-    random: Annotated[
-        str | None, flag("Start one for random weights of this size: 1.7b, 0.6b or tiny.")
-    ] = None
-    family: RandomFamily = None
-    random_dir: RandomDir = None
-    device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
     adapter: Annotated[
         str, flag("How it is asked: antiphon, vllm-omni, sglang-omni, ....", True)
     ] = "antiphon"
@@ -62,7 +52,6 @@ class SuiteFlags:
     concurrency: Annotated[
         str | None, flag("Streams at a time, comma-separated.", "1,8 if no load is given")
     ] = None
-    rate: Annotated[str | None, flag("Requests a second at random times, comma-separated.")] = None
     bursts: Annotated[
         str | None, flag("Bursts, SIZE@RATE: 8@4 is eight at once, every two seconds.")
     ] = None
@@ -70,13 +59,7 @@ class SuiteFlags:
     requests: Annotated[
         int | None, flag("Of each load and round.", "8 a stream, at least 20", min=1)
     ] = None
-    duration_s: Annotated[float | None, flag("No request of a round begins later.", min=0.001)] = (
-        None
-    )
     rounds: Annotated[int, flag("Each cell is measured so often.", True, min=1)] = 3
-    warmup: Annotated[int | None, flag("Requests before each.", "one a stream", min=0)] = None
-    seed: Annotated[int, flag("Of texts and arrival times.", True)] = 0
-    voice: Annotated[str | None, flag("Who speaks.", "the server's default")] = None
     instructions: Annotated[str, flag("Of designed voices.", True)] = (
         "A calm, warm voice of middle age, close to the microphone."
     )
@@ -84,20 +67,12 @@ class SuiteFlags:
         Path | None, flag("Recording to be cloned, WAV.", "one that the default voice makes")
     ] = None
     ref_text: Annotated[str | None, flag("What it says.")] = None
-    field: Annotated[list[str] | None, flag("Further member KEY=VALUE. Repeatable.")] = None
-    frames: Annotated[str | None, flag("Cut answers at random, FEWEST-MOST frames.")] = None
     frame_rate_hz: Annotated[
         float | None, flag("Frames a second of audio, where servers do not count them.")
     ] = None
     pieces_per_s: Annotated[
         float, flag("Words a second of text that streams in; 0: all at once.", True, min=0)
     ] = 20.0
-    prebuffer_ms: Annotated[float, flag("A listener collects.", True, min=0)] = 0.0
-    api_key: ApiKey = None
-    timeout_s: Annotated[
-        float, flag("An answer that is not complete by then has failed.", True, min=0.1)
-    ] = 600.0
-    processes: Annotated[int | None, flag("Of clients.", "by the cores, up to 4", min=1)] = None
     out: Annotated[Path, flag("Folder for report.json, report.md and report.html.", True)] = Path(
         "bench-report"
     )
@@ -116,23 +91,14 @@ def bench_suite(flags: SuiteFlags) -> None:
         raise SettingsError("The same is asked for twice: give each task, load and so on once.")
     if flags.random is not None and len(tasks) > 1:
         raise SettingsError("--tasks: a checkpoint of random weights has one task.")
-    serving = ServeBenchFlags(
-        url=flags.url,
-        model=flags.model,
-        random=flags.random,
-        family=flags.family,
-        random_dir=flags.random_dir,
-        task=min(tasks),
-        device=flags.device,
-        api_key=flags.api_key,
-    )
     make_folder(flags.out)
     files = [flags.out / name for name in _REPORTS]
     refuse_unwritable(*files)
     plan = _plan(flags, flags.url or _ANY_URL, cells, trace)
     for cell in cells:
         target_for(plan, cell)  # what makes no sense is told before a model is loaded
-    with served(serving, max(cell.load.concurrency for cell in cells)) as url:
+    num_streams = max(cell.load.concurrency for cell in cells)
+    with served_load(flags, min(tasks), num_streams) as url:
         plan = replace(plan, url=url)
         with shown_progress("measuring", partial(typer.echo, err=True)) as progress:
             report = run_suite(
