@@ -28,7 +28,7 @@ JsonFile: TypeAlias = Annotated[Path | None, flag("Write everything here.", Fals
 
 
 @dataclass(frozen=True, slots=True)
-class ServerFlags:
+class MeasuredServerFlags:
     """The server that is measured: one that runs, or one of our own."""
 
     url: Annotated[str | None, flag("A server that is running.")] = None
@@ -38,7 +38,7 @@ class ServerFlags:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadFlags(ServerFlags):
+class LoadFlags(MeasuredServerFlags):
     """A server, and what its clients do."""
 
     random: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.cli.bench_flags import Field, JsonFile, ServerFlags, Voice
+from antiphon.cli.bench_flags import Field, JsonFile, MeasuredServerFlags, Voice
 from antiphon.cli.bench_serve import fields_of, served
 from antiphon.cli.flags import flag
 from antiphon.cli.outputs import refuse_unwritable, write
@@ -22,7 +22,7 @@ _echo = partial(typer.echo, err=True)
 
 
 @dataclass(frozen=True, slots=True)
-class QualityFlags(ServerFlags):
+class QualityFlags(MeasuredServerFlags):
     """The flags of ``antiphon bench quality``."""
 
     files: Annotated[

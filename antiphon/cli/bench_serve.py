@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.cli.bench_flags import JsonFile, LoadFlags, ServerFlags
+from antiphon.cli.bench_flags import JsonFile, LoadFlags, MeasuredServerFlags
 from antiphon.cli.bench_model import model_to_measure, refuse_without_random
 from antiphon.cli.flags import flag
 from antiphon.cli.outputs import exit_if_interrupted, refuse_unwritable, write
@@ -259,9 +259,11 @@ def served_load(
 
 
 @contextmanager
-def served(flags: ServerFlags, source: str | None, arguments: Sequence[str] = ()) -> Iterator[str]:
+def served(
+    flags: MeasuredServerFlags, source: str | None, arguments: Sequence[str] = ()
+) -> Iterator[str]:
     """Yield the URL of a server that runs, or of one of our own for ``source``."""
-    from antiphon.bench.server import own_server
+    from antiphon.cli.own_server import own_server
 
     if source is None or flags.url is not None:
         assert flags.url is not None, "there is no server"

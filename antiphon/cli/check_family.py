@@ -65,7 +65,7 @@ def check_family(flags: CheckFamilyFlags) -> None:
     from antiphon.bench.family_check_http import check_over_http
     from antiphon.bench.family_reference import read_reference
     from antiphon.bench.family_subject import FamilyCheckPlan
-    from antiphon.bench.server import own_server
+    from antiphon.cli.own_server import own_server
     from antiphon.config import ModelSettings
 
     expected = None if flags.reference is None else read_reference(flags.reference)

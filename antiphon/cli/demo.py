@@ -32,7 +32,7 @@ def demo(flags: DemoFlags) -> None:
     """Show a page for voices, voice design and cloning, which plays speech while it is made."""
     if find_spec("gradio") is None:
         raise SettingsError(f"The demonstration needs Gradio: {how_to_install('demo')}")
-    from antiphon.bench.server import own_server
+    from antiphon.cli.own_server import own_server
     from antiphon.demo.proxy import DemoUpstream
 
     with ExitStack() as stack:

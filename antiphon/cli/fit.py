@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from antiphon.bench.cards import Card
-    from antiphon.bench.fit import Fit, Speed
+    from antiphon.placement.cards import Card
+    from antiphon.placement.fit import Fit, Speed
 
 _STREAMS = (1, 8, 64)
 _NOTE = (
@@ -54,9 +54,9 @@ def fit(
 
     The exit status is 1 if not one stream fits.
     """
-    from antiphon.bench.fit import fit as estimate
     from antiphon.errors import ModelLoadError
     from antiphon.families.registry import checkpoint_family
+    from antiphon.placement.fit import fit as estimate
 
     chosen = _card(card, device_memory_gib, bandwidth_gbs, tflops)
     if not path.is_dir():
@@ -84,8 +84,8 @@ def _card(
     Raises:
         SettingsError: it is not known, or not told.
     """
-    from antiphon.bench.cards import Card, card_of
     from antiphon.errors import SettingsError
+    from antiphon.placement.cards import Card, card_of
 
     given = (memory_gib, bandwidth_gbs, tflops)
     if name is not None:

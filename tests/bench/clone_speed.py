@@ -11,8 +11,8 @@ from dataclasses import asdict
 
 from antiphon.bench.connection import SpeechClient
 from antiphon.bench.serve import target_of
-from antiphon.bench.server import own_server
 from antiphon.bench.summary import Percentiles
+from antiphon.cli.own_server import own_server
 from tests.bench.peer import peer_flags, report, weights_of
 from tests.recordings import data_uri, wav
 

@@ -18,8 +18,8 @@ from antiphon.bench.connection import SpeechClient
 from antiphon.bench.load import HttpLoad
 from antiphon.bench.record import Record
 from antiphon.bench.serve import target_of
-from antiphon.bench.server import own_server
 from antiphon.bench.summary import summarize
+from antiphon.cli.own_server import own_server
 from tests.bench.peer import peer_flags, report, weights_of
 
 TEXT = "The kettle is on, and somebody is knocking at the door. " * 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from antiphon.bench.server import own_server
+from antiphon.cli.own_server import own_server
 from antiphon.families.registry import family
 from tests.bench.peer import peer_flags, report
 

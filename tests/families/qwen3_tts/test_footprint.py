@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from antiphon.bench.cards import card_of
-from antiphon.bench.fit import fit
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config_reader import load_config
@@ -16,6 +14,8 @@ from antiphon.families.qwen3_tts.language_model import LanguageModel
 from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.families.qwen3_tts.random_configs import Size
 from antiphon.families.qwen3_tts.talker import Talker, load_predictor
+from antiphon.placement.cards import card_of
+from antiphon.placement.fit import fit
 
 META = torch.device("meta")
 

@@ -10,10 +10,10 @@ nothing of this has been measured.
 
 from dataclasses import dataclass
 
-from antiphon.bench.cards import Card
 from antiphon.config import ModelSettings
 from antiphon.contracts.inspection import Footprint
 from antiphon.families.kit.gpu_share import gpu_share
+from antiphon.placement.cards import Card
 
 GIB = 2**30
 REACHED_BANDWIDTH = 0.75

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.bench.cards import CARDS, Card, card_of
-from antiphon.bench.fit import CONTEXT_GIB, MAX_LOAD, fit
 from antiphon.config import ModelSettings
 from antiphon.contracts.inspection import Footprint
 from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.errors import SettingsError
+from antiphon.placement.cards import CARDS, Card, card_of
+from antiphon.placement.fit import CONTEXT_GIB, MAX_LOAD, fit
 
 MODEL = Footprint(
     weight_bytes=4 * 2**30,
