@@ -35,6 +35,9 @@ class ServerFlags:
         None
     )
     dtype: Annotated[str | None, flag("auto, bfloat16 or float32.", SETTING), "model.dtype"] = None
+    load_format: Annotated[
+        str | None, flag("auto, or dummy: random weights.", SETTING), "model.load_format"
+    ] = None
     max_slots: Annotated[
         int | None, flag("Requests that are worked on at once.", SETTING), "model.max_slots"
     ] = None

@@ -2,7 +2,7 @@
 
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -24,6 +24,9 @@ MIN_LUFS, MAX_LUFS = -40.0, -9.0
 """Bounds of a loudness that can be asked for."""
 
 
+LoadFormat: TypeAlias = Literal["auto", "dummy"]
+
+
 class ModelSettings(SettingsSection):
     """Which model is served, and on what."""
 
@@ -39,6 +42,9 @@ class ModelSettings(SettingsSection):
     )
     dtype: Literal["auto", "bfloat16", "float32"] = Field(
         "auto", description="What the weights are computed in."
+    )
+    load_format: LoadFormat = Field(
+        "auto", description="auto reads the checkpoint's weights, dummy draws random ones."
     )
     max_slots: int = Field(
         64, ge=1, description="Requests that a stage works on, or listeners it speaks to, at once."

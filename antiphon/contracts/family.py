@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from antiphon.config import ModelSettings
+from antiphon.config import LoadFormat, ModelSettings
 from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.contracts.options import NoOptions
@@ -66,6 +66,8 @@ class LoadContext:
         admission: limits of the requests that a stage admits; ``None``: the defaults.
         playback: sizes of the codec's chunks; ``None``: the defaults.
         diffusion: Settings of models that denoise.
+        load_format: ``"auto"``: weights are read from the checkpoint's files; ``"dummy"``: they are
+            random, and its files of weights are not read.
         trusts_remote_code: whether Python code that a checkpoint brings may be run.
         tasks: names of those that are served; none: all that the checkpoint has what they need for.
         progress: called with the progress of loading; ``None``: not reported.
@@ -82,6 +84,7 @@ class LoadContext:
     admission: "AdmissionLimits | None" = None
     playback: "PlaybackPolicy | None" = None
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
+    load_format: LoadFormat = "auto"
     trusts_remote_code: bool = False
     tasks: tuple[str, ...] = ()
     progress: LoadProgress | None = None
@@ -333,6 +336,7 @@ class Family:
         checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
             ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
             which is called with the bytes written so far and the bytes in all.
+        draws_weights: Support of random weights in place of files.
         accelerations: Supported settings of models that denoise.
         measuring: Requirements of speed measurements, with its ``checkpoint_maker``;
             ``None`` for other families.
@@ -350,5 +354,6 @@ class Family:
     inspector: Ref | None = None
     footprint: Ref | None = None
     checkpoint_maker: Ref | None = None
+    draws_weights: bool = False
     accelerations: frozenset[Acceleration] = frozenset()
     measuring: "Measuring | None" = None

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn.dummy_weights import DrawnTensors, is_drawing
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import (
     STEM,
@@ -106,7 +107,8 @@ def open_weights(
 ) -> Iterator[Weights]:
     """Check a directory against its layout, and give the tensors of one part of it to a builder.
 
-    On leaving, every tensor of the part must have been read.
+    On leaving, every tensor of the part must have been read. In a block of
+    `antiphon.nn.dummy_weights.drawn_weights`, tensors are drawn and no file is needed.
 
     Args:
         directory: with model.safetensors, or shards and an index.
@@ -121,7 +123,30 @@ def open_weights(
     Raises:
         ModelLoadError: the files are not what the layout says, or a tensor was left out.
     """
-    skip, beside = re.compile(unused or _NOTHING), re.compile(others or _NOTHING)
+    skip = re.compile(unused or _NOTHING)
+    drawn = DrawnTensors(layout, like)
+    stored = None if is_drawing() else _checked(directory, layout, others, stem)
+    with _opened({file for file, _ in stored.values()} if stored else ()) as handles:
+        found: Mapping[str, tuple[TensorHeader, Any]]
+        if stored is None:
+            found = {name: (header, drawn) for name, header in drawn.headers().items()}
+        else:
+            found = {name: (header, handles[file]) for name, (file, header) in stored.items()}
+        tensors = {
+            name: each
+            for name, each in found.items()
+            if name.startswith(part) and not skip.fullmatch(name)
+        }
+        weights = LazyWeights(directory, tensors, like=like, progress=progress)
+        yield weights
+        weights.check_all_read()
+
+
+def _checked(
+    directory: Path, layout: Mapping[str, Shape], others: str | None, stem: str
+) -> dict[str, tuple[Path, TensorHeader]]:
+    """Return files and headers of a layout's tensors; arguments as of `open_weights`."""
+    beside = re.compile(others or _NOTHING)
     every = read_directory(directory, stem)
     headers = {name: each for name, each in every.items() if not beside.fullmatch(name)}
     if left_out := every.keys() - headers.keys():
@@ -136,15 +161,7 @@ def open_weights(
             raise ModelLoadError(
                 f"{file}: '{name}' is {header.dtype}; only {supported} are supported"
             )
-    with _opened({file for file, _ in headers.values()}) as handles:
-        tensors = {
-            name: (header, handles[file])
-            for name, (file, header) in headers.items()
-            if name.startswith(part) and not skip.fullmatch(name)
-        }
-        weights = LazyWeights(directory, tensors, like=like, progress=progress)
-        yield weights
-        weights.check_all_read()
+    return headers
 
 
 def check_tied(directory: Path, tied: Mapping[str, str]) -> None:
@@ -157,6 +174,8 @@ def check_tied(directory: Path, tied: Mapping[str, str]) -> None:
     Raises:
         ModelLoadError: a stored tensor differs from the one that is used in its place.
     """
+    if is_drawing():
+        return
     if problems := tied_problems(read_directory(directory), tied):
         raise ModelLoadError(f"{directory}: tensors: {'; '.join(problems)}")
 

@@ -1,8 +1,9 @@
-"""Whether families can do what the settings of models that denoise ask for."""
+"""Checks of settings against what the served families support."""
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 
+from antiphon.config import LoadFormat
 from antiphon.config.diffusion import Acceleration, DiffusionSettings, devices_of_ranks
 from antiphon.contracts.family import Family, LoadContext, StageKind, Task
 from antiphon.errors import SettingsError, how_to_install
@@ -129,4 +130,17 @@ def _check_together(settings: DiffusionSettings) -> None:
         raise SettingsError(
             "--ulysses-degree, --ring-degree: combining Ulysses and ring parallelism is not"
             " supported yet."
+        )
+
+
+def check_load_format(family: Family, load_format: LoadFormat) -> None:
+    """Refuse random weights for a family that reads weights in ways of its own.
+
+    Raises:
+        SettingsError: the family does not draw weights.
+    """
+    if load_format == "dummy" and not family.draws_weights:
+        raise SettingsError(
+            f"Invalid 'model.load_format': 'dummy'. Models of '{family.name}' are loaded from files"
+            " only: must be 'auto'."
         )

@@ -21,7 +21,12 @@ from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.families.registry import further_names, plain_name, resolve, served_name
-from antiphon.pipeline.acceleration_check import check_accelerations, check_gpus, denoises
+from antiphon.pipeline.acceleration_check import (
+    check_accelerations,
+    check_gpus,
+    check_load_format,
+    denoises,
+)
 from antiphon.placement.model_placement import ModelPlacement, playback_policy
 from antiphon.placement.schema import PlacementFile
 from antiphon.stages.base import StageHandle, StageItem, StageRequest
@@ -267,10 +272,10 @@ async def load_tasks(
     Raises:
         ModelLoadError: no family serves it, its family has no such task, or its checkpoint is
             wrong.
-        SettingsError: the placement does not fit the stages, or they cannot do what ``diffusion``
-            asks for.
+        SettingsError: placement, ``diffusion`` or load format do not fit the stages.
     """
     family, path = await asyncio.to_thread(resolve, settings.source)
+    check_load_format(family, settings.load_format)
     classes = await asyncio.to_thread(_offered, family, path, classes)
     model = settings.name or served_name(settings.source)
     diffusion = diffusion or DiffusionSettings()
@@ -375,6 +380,7 @@ def _context(
         settings.max_slots,
         cache_bytes=None if settings.cache_gib is None else int(settings.cache_gib * 2**30),
         is_deterministic=settings.deterministic,
+        load_format=settings.load_format,
         trusts_remote_code=settings.trust_remote_code,
         memory_utilization=settings.gpu_memory_utilization,
         admission=AdmissionLimits(

@@ -28,6 +28,7 @@ FAMILY = Family(
     ),
     files=("*.jinja", "spk_dict.pt"),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra(
         "torch",
         (

@@ -21,6 +21,7 @@ FAMILY = Family(
     title="Qwen3-TTS 12 Hz, 0.6B and 1.7B: built-in, designed and cloned voices in ten languages",
     architectures=("Qwen3TTSForConditionalGeneration",),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra(
         "torch",
         (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),

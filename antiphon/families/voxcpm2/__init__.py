@@ -24,6 +24,7 @@ FAMILY = Family(
     architectures=("voxcpm2",),
     files=("audiovae.pth",),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra(
         "torch",
         (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),

@@ -1,0 +1,72 @@
+"""Random weights in place of a checkpoint's files: `load_format` is "dummy"."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon.contracts.chat_types import ChatRequest, Message
+from antiphon.contracts.types import Sampling, SpeechRequest
+from antiphon.errors import ModelLoadError, SettingsError
+from antiphon.families.registry import families, family
+from antiphon.offline import Antiphon
+
+FRAMES = 6
+NOISE = np.random.default_rng(0).uniform(-0.3, 0.3, 48_000).astype(np.float32)
+SPOKEN = [
+    ("qwen3_tts", "custom_voice", {}),
+    ("qwen3_tts", "voice_design", {"instructions": "A calm voice."}),
+    ("qwen3_tts", "base", {"options": {"ref_audio": NOISE, "x_vector_only_mode": True}}),
+    ("voxcpm2", "custom_voice", {"options": {"ref_audio": NOISE}}),
+]
+
+
+def without_weights(path: Path, name: str, task: str) -> Path:
+    """Return the directory of a tiny checkpoint whose files of weights are deleted."""
+    maker = family(name).checkpoint_maker
+    assert maker is not None
+    maker.resolve()(path, size="tiny", task=task)
+    for file in [*path.rglob("*.safetensors"), *path.rglob("*.safetensors.index.json")]:
+        file.unlink()
+    return path
+
+
+@pytest.mark.parametrize(("name", "task", "fields"), SPOKEN)
+def test_speech_is_made_without_files_of_weights_and_again_alike(
+    name: str, task: str, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    path = without_weights(tmp_path, name, task)
+    request = SpeechRequest(
+        input="Hello there.", seed=1, sampling=Sampling(max_frames=FRAMES), **fields
+    )
+    heard = []
+    for _ in range(2):
+        with Antiphon.load(str(path), device="cpu", max_slots=2, load_format="dummy") as model:
+            heard.append(model.speech(request).samples)
+    assert np.abs(heard[0]).max() > 0
+    np.testing.assert_array_equal(heard[0], heard[1])
+
+
+@pytest.mark.parametrize("layout", ["qwen3", "llama", "omni_voice"])
+def test_a_language_model_answers_without_files_of_weights(layout: str, tmp_path: Path) -> None:
+    path = without_weights(tmp_path, "causal_lm", layout)
+    request = ChatRequest((Message(role="user", content="Hello."),), seed=1, max_tokens=5)
+    with Antiphon.load(str(path), device="cpu", max_slots=2, load_format="dummy") as model:
+        assert model.chat(request) == model.chat(request)
+
+
+def test_files_of_weights_are_needed_by_default(tmp_path: Path) -> None:
+    path = without_weights(tmp_path, "causal_lm", "qwen3")
+    with pytest.raises(ModelLoadError, match=r"there is neither model\.safetensors"):
+        Antiphon.load(str(path), device="cpu")
+
+
+def test_a_family_that_reads_files_only_refuses_it() -> None:
+    with pytest.raises(SettingsError, match=r"Invalid 'model\.load_format': 'dummy'\."):
+        Antiphon.load("toy", load_format="dummy")
+
+
+def test_every_family_that_draws_weights_is_tried() -> None:
+    drawing = {each.name for each in families() if each.draws_weights}
+    assert drawing == {name for name, *_ in SPOKEN} | {"causal_lm"}
