@@ -168,6 +168,11 @@ class ClusterState:
         self._refresh(hosted)
         return hosted.num_wanted
 
+    def was_ready(self, stage_id: str) -> bool:
+        """Return whether a replica of a stage has been ready."""
+        hosted = self._hosted.get(stage_id)
+        return hosted is not None and hosted.was_ready
+
     def is_draining(self, stage_id: str) -> bool:
         """Return whether a replica of a stage is being drained."""
         hosted = self._hosted.get(stage_id)

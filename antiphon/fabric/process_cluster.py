@@ -50,7 +50,8 @@ class ProcessCluster:
         async with AsyncExitStack() as unless_ready:
             unless_ready.push_async_callback(self.release, stage_id)
             await self._controller.tick()
-            await self._until_ready(stage_id)
+            if not self._state.was_ready(stage_id):  # a front end may start while it is restarted
+                await self._until_ready(stage_id)
             unless_ready.pop_all()
         return stage_id
 

@@ -1,11 +1,13 @@
 """Stages that refuse all: of a test's own process, and of others, which say how their heap is."""
 
 import gc
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.prompt import Piece
-from antiphon.errors import OverloadedError
+from antiphon.errors import ModelLoadError, OverloadedError
 from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.stage_status import Publish
 
@@ -46,3 +48,16 @@ def build_heap_stage(
 ) -> HeapStage:
     """Build one, for any model."""
     return HeapStage(0.0)
+
+
+LOADED_FILE = "ANTIPHON_TEST_LOADED_FILE"
+"""Variable with the path of the file that `build_once` creates."""
+
+
+def build_once(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> RefusingStage:
+    """Build a stage of any model, the first time only."""
+    loaded = Path(os.environ[LOADED_FILE])
+    if loaded.exists():
+        raise ModelLoadError("loaded once before")
+    loaded.touch()
+    return RefusingStage(0.0)

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.families.registry import resolve
 from antiphon.stages.base import StageRequest
+from tests.fabric.refusing_stage import LOADED_FILE
 from tests.servers import DEADLINE_S
 
 TOKEN = "token of the tests"
@@ -239,6 +241,23 @@ def test_a_process_that_is_killed_is_started_again_and_says_the_same() -> None:
                 before = after
             assert [each.num_restarts for each in cluster.processes()] == [3]
             assert len(os.listdir(folder)) == 2, "the sockets of the dead are gone"
+
+    run(test())
+
+
+def test_stages_that_were_ready_are_hosted_while_they_cannot_be_loaded_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(LOADED_FILE, str(tmp_path / "loaded"))
+
+    async def test() -> None:
+        async with started("tests.fabric.refusing_stage:build_once") as (cluster, _):
+            stage_id = await cluster.host(pipeline(), CONTEXT, Placement())
+            [state] = cluster.processes()
+            os.kill(state.pid, signal.SIGKILL)
+            await replicas(cluster, stage_id, 0)
+            assert await cluster.host(pipeline(), CONTEXT, Placement()) == stage_id
+            assert await replicas(cluster, stage_id, 0) == ()
 
     run(test())
 
