@@ -1,6 +1,7 @@
 """Queues from an engine's threads to consumers on event loops."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
@@ -19,6 +20,7 @@ class Outbox(Generic[Item]):
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
         self._items: deque[Item | Exception] = deque()
         self._has_items = asyncio.Event()
 
@@ -28,38 +30,49 @@ class Outbox(Generic[Item]):
 
     async def get(self) -> Item:
         """Return the next item, or raise it; has one caller at a time."""
-        while not self._items:
-            self._has_items.clear()
+        while True:
+            with self._lock:
+                if self._items:
+                    item = self._items.popleft()
+                    break
+                self._has_items.clear()
             await self._has_items.wait()
-        item = self._items.popleft()
         if isinstance(item, Exception):
             raise item
         return item
 
-    def receive(self, item: Item | Exception) -> None:
-        """Add an item; called on the consumer's event loop."""
-        if isinstance(item, Progress) and self._items and isinstance(self._items[-1], Progress):
-            self._items[-1] = item
-        else:
+    def add(self, item: Item | Exception) -> bool:
+        """Add an item; return whether the consumer must be woken by `wake`."""
+        with self._lock:
+            if self._items and isinstance(item, Progress) and isinstance(self._items[-1], Progress):
+                self._items[-1] = item
+                return False
             self._items.append(item)
+            return len(self._items) == 1
+
+    def wake(self) -> None:
+        """Wake the consumer; called on its event loop."""
         self._has_items.set()
 
 
 def put_all(items: Iterable[tuple[Outbox[Any], Any]]) -> list[asyncio.AbstractEventLoop]:
     """Add items to outboxes by one call for each event loop; return the loops that are closed."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Outbox[Any], Any]]] = {}
+    waiting: dict[asyncio.AbstractEventLoop, list[Outbox[Any]]] = {}
     for outbox, item in items:
-        by_loop.setdefault(outbox.loop, []).append((outbox, item))
+        outboxes = waiting.setdefault(outbox.loop, [])
+        if outbox.add(item):
+            outboxes.append(outbox)
     closed = []
-    for loop, received in by_loop.items():
+    for loop, outboxes in waiting.items():
         try:
-            loop.call_soon_threadsafe(receive_all, received)
+            if outboxes or loop.is_closed():
+                loop.call_soon_threadsafe(wake_all, outboxes)
         except RuntimeError:  # it is closed
             closed.append(loop)
     return closed
 
 
-def receive_all(items: Iterable[tuple[Outbox[Any], Any]]) -> None:
-    """Add items to outboxes of the running event loop."""
-    for outbox, item in items:
-        outbox.receive(item)
+def wake_all(outboxes: Iterable[Outbox[Any]]) -> None:
+    """Wake the consumers of outboxes of the running event loop."""
+    for outbox in outboxes:
+        outbox.wake()

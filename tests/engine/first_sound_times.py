@@ -45,7 +45,7 @@ PARTS: tuple[tuple[Any, str], ...] = (
     (Download, "__init__"),
     (AsyncEngine, "_note_end"),
     (EngineCore, "_collect"),
-    (outbox, "receive_all"),
+    (outbox, "wake_all"),
 )
 ON_DEVICE = {(PackedUpload, "send"), (Graphs, "run")}
 Call: TypeAlias = tuple[float, float, float | None]

@@ -3,8 +3,10 @@
 import asyncio
 import threading
 
+import pytest
+
 from antiphon.contracts.picture_types import Progress
-from antiphon.engine.outbox import Outbox
+from antiphon.engine.outbox import Outbox, put_all
 
 
 def test_items_arrive_in_order_from_any_thread() -> None:
@@ -31,9 +33,37 @@ def test_unread_progress_is_replaced_by_what_comes_right_after_it() -> None:
     asyncio.run(main())
 
 
-def test_a_closed_event_loop_is_told() -> None:
+def test_an_item_can_be_read_at_once() -> None:
+    async def main() -> None:
+        outbox: Outbox[int] = Outbox()
+        outbox.put(1)
+        reading = outbox.get()
+        with pytest.raises(StopIteration) as read:  # it does not wait for the event loop
+            reading.send(None)
+        assert read.value.value == 1
+
+    asyncio.run(main())
+
+
+def test_several_outboxes_are_filled_by_one_call_and_exceptions_are_raised() -> None:
+    async def main() -> None:
+        outboxes: list[Outbox[int]] = [Outbox() for _ in range(3)]
+        items = [(outbox, number) for number in range(2) for outbox in outboxes]
+        assert put_all([*items, (outboxes[0], KeyError("broken"))]) == []
+        assert [await outbox.get() for outbox in outboxes * 2] == [0, 0, 0, 1, 1, 1]
+        with pytest.raises(KeyError):
+            await outboxes[0].get()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("num_unread", [0, 2])
+def test_a_closed_event_loop_is_reported(num_unread: int) -> None:
     async def main() -> Outbox[str]:
-        return Outbox()
+        outbox: Outbox[str] = Outbox()
+        assert all(outbox.put("unread") for _ in range(num_unread))
+        return outbox
 
     outbox = asyncio.run(main())
     assert not outbox.put("lost")
+    assert put_all([(outbox, "lost")]) == [outbox.loop]
