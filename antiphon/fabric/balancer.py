@@ -187,7 +187,7 @@ def summed(statuses: Collection[StageStatus]) -> StageStatus:
         failure=None if None in failures else failures[0],
         step_began_s=max(known_s) if len(known_s) == len(began_s) else None,
         num_bytes=sum(each.num_bytes for each in statuses),
-        stats=EngineStats.summed(stats) if stats else None,
+        stats=EngineStats.summed(stats) if len(stats) > 1 else next(iter(stats), None),
         num_replicas=failures.count(None),
     )
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.contracts.prompt import Prompt
 from antiphon.fabric.balancer import Balancer, QuarantineLimits, affinity_key, summed
+from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
 
 STATUSES = st.dictionaries(
@@ -120,6 +121,15 @@ def test_a_stage_works_while_one_of_its_replicas_does(statuses: dict[str, StageS
     assert summed([broken]).failure == "broken"
     assert merged.num_replicas == len(working)
     assert summed([]) == StageStatus(num_replicas=0), "not ready, but nothing to be restarted for"
+
+
+def test_statistics_of_one_replica_are_not_copied() -> None:
+    one, other = (StageStatus(stats=EngineStats(frames=number)) for number in (1, 2))
+    assert summed([one]).stats is one.stats
+    assert summed([StageStatus(), one]).stats is one.stats
+    both = summed([one, other]).stats
+    assert both is not None
+    assert both.frames == 3
 
 
 def test_voices_that_are_alike_have_the_same_key() -> None:

@@ -1,6 +1,7 @@
 """Requests and replicas: who gets one, who is refused, and what is not tried again elsewhere."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import aclosing
 from pathlib import Path
 
@@ -9,12 +10,15 @@ import pytest
 
 from antiphon.contracts.types import AudioChunk, Ended
 from antiphon.errors import InvalidRequestError, OverloadedError, UnavailableError
+from antiphon.fabric.balancer import summed
 from antiphon.fabric.replica_link import ReplicaLimits
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.pipeline.reservation import Reservation
 from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.metrics import Metrics
+from antiphon.telemetry.stage_status import StageStatus
 from tests.fabric.replica_streams import TEXT, heard, prompt_of, run, served, toy, undisturbed
+from tests.servers import DEADLINE_S
 
 
 def test_without_any_replica_a_request_is_told_when_to_come_again(tmp_path: Path) -> None:
@@ -28,6 +32,37 @@ def test_without_any_replica_a_request_is_told_when_to_come_again(tmp_path: Path
                 await heard(model, StageRequest("r", prompt_of(model, 1)))
             assert raised.value.retry_after_s
             assert model.status.num_replicas == 0
+            await model.close()
+
+    run(main)
+
+
+def test_statuses_are_summed_once_for_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums: list[int] = []
+
+    def noted_sum(statuses: Collection[StageStatus]) -> StageStatus:
+        sums.append(len(statuses))
+        return summed(statuses)
+
+    monkeypatch.setattr("antiphon.fabric.replica_group.summed", noted_sum)
+
+    async def main() -> None:
+        async with served(tmp_path) as (model, _, cluster):
+            status = model.status
+            num_sums = len(sums)
+            assert all(model.status == status for _ in range(100))
+            assert len(sums) == num_sums
+            assert model.status.num_replicas == 2
+            [stage_id] = cluster.hosted
+            cluster.kill(
+                stage_id, next(iter(cluster.hosted[stage_id].processes)), is_replaced=False
+            )
+            async with asyncio.timeout(DEADLINE_S):
+                while model.status.num_replicas == 2:
+                    await asyncio.sleep(0.005)
+            assert len(sums) > num_sums
             await model.close()
 
     run(main)
