@@ -139,6 +139,8 @@ class SpeechCapabilities(Capabilities):
             bytes, not as server-sent events.
         quick_characters: a prompt of fewer, without a recording, is built in a millisecond at most:
             at once then, since a thread's turn is waited for as long.
+        writes_out: whether numbers, signs and abbreviations are read in words whatever the request
+            asks; ``normalize`` changes nothing then.
     """
 
     sample_request: SpeechRequest = SpeechRequest("Ready.")
@@ -154,6 +156,7 @@ class SpeechCapabilities(Capabilities):
     voice_fields: tuple[str, ...] = ()
     streams_bytes: bool = False
     quick_characters: int = 0
+    writes_out: bool = False
 
     def __post_init__(self) -> None:
         if not self.voices:

@@ -17,13 +17,25 @@ _CLAUSE_END = re.compile(r"(?<=[,;:—]) +")
 _SPACE = re.compile(r" +")
 
 
+Owner: TypeAlias = tuple[int, str, int | None]
+"""The word that a phoneme belongs to: its number, itself, and its offset in the text."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadWord:
-    """A word, and the phonemes of its sentence that belong to it: from where to before where."""
+    """A word, and the phonemes of its sentence that belong to it: from where to before where.
+
+    Attributes:
+        word: the word, as it is in the text.
+        start: its first phoneme.
+        stop: the phoneme behind its last one.
+        offset: offset of its first character in the text; ``None`` if that is not known.
+    """
 
     word: str
     start: int
     stop: int
+    offset: int | None = None
 
 
 class TextReader(Protocol):
@@ -51,17 +63,17 @@ def ids_of(phonemes: str, ids: Mapping[str, int]) -> SentenceIds:
 
 
 def place_words(
-    phonemes: str, owners: Iterator[tuple[int, str]], ids: Mapping[str, int]
+    phonemes: str, owners: Iterator[Owner], ids: Mapping[str, int]
 ) -> tuple[ReadWord, ...]:
     """Return words by the places that their phonemes have among the ids of `ids_of`.
 
     Args:
         phonemes: of a sentence, or of its next part.
-        owners: number and text of the word that each phoneme belongs to, without spaces; those of
-            this part are taken from it.
+        owners: word that each phoneme belongs to, without spaces; those of this part are taken
+            from it.
         ids: of the phonemes that the network knows.
     """
-    placed: dict[tuple[int, str], tuple[int, int]] = {}
+    placed: dict[Owner, tuple[int, int]] = {}
     place = 0
     for symbol in phonemes:
         owner = None if symbol == " " else next(owners, None)
@@ -71,7 +83,9 @@ def place_words(
             start, _ = placed.get(owner, (place, place))
             placed[owner] = start, place + 1
         place += 1
-    return tuple(ReadWord(word, start, stop) for (_, word), (start, stop) in placed.items())
+    return tuple(
+        ReadWord(word, start, stop, offset) for (_, word, offset), (start, stop) in placed.items()
+    )
 
 
 def split_phonemes(phonemes: str, max_phonemes: int) -> list[str]:

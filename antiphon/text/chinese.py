@@ -12,13 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from antiphon.contracts.prompt import TextCheck
-from antiphon.text.base import (
-    ReadWord,
-    SentenceIds,
-    ids_of,
-    place_words,
-    split_phonemes,
-)
+from antiphon.text.base import ReadWord, SentenceIds, ids_of, place_words, split_phonemes
 from antiphon.text.english import EnglishReader
 from antiphon.text.unspoken import UnspokenFinder
 
@@ -90,7 +84,7 @@ class ChineseReader:
         for words in self._sentences(text):
             owners = iter(
                 [
-                    (number, word)
+                    (number, word, None)
                     for number, (word, phonemes) in enumerate(words)
                     for _ in phonemes.replace(" ", "")
                 ]

@@ -1,26 +1,36 @@
 """English text to phonemes, whatever the text; what cannot be read is left out, and reported."""
 
-import re
-import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from hibari.g2p import G2P
-from hibari.g2p.normalize import normalize
-from hibari.tts import Hibari
 
 from antiphon.contracts.prompt import TextCheck
-from antiphon.text.base import ReadWord, ids_of, place_words, split_phonemes
+from antiphon.text.base import Owner, ReadWord, ids_of, place_words, split_phonemes
+from antiphon.text.tokens import SpokenPiece, TokenizedText
 from antiphon.text.unspoken import UnspokenFinder
+from antiphon.text.written_out import SILENT_SIGNS, pieces_of, spoken_text
 
 # Reading time grows with the cube of a word's parts: a path of 400 characters would take seconds.
-_LONG_WORD_PART = re.compile(r"(\S{32,63}[^\w\s]|\S{64})(?=\S)")
-# The dictionary reads a currency before its number only.
-_CURRENCY_LAST = re.compile(r"(?<![$€£¥₹\d.,])(\d(?:[\d.,]*\d)?) ?([$€£¥₹])(?![\w$€£¥₹])")
-_CASED = ("Lu", "Ll", "Lt")
-_KNOWN_SCRIPTS = ("LATIN", "GREEK")
-_WORD_BREAK = "\u200b"
+_MAX_RUN_CHARACTERS = 64
 _MADE_UP_WORD = "zorblewick"
+_NAME_OF_A = "\u02c8A"
+_CERTAIN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A sentence as the dictionary reads it.
+
+    Attributes:
+        phonemes: of all of it.
+        owners: word of the text that each phoneme belongs to, spaces left out.
+    """
+
+    phonemes: str
+    owners: tuple[Owner, ...]
 
 
 class EnglishReader:
@@ -35,106 +45,144 @@ class EnglishReader:
             max_phonemes: of a sentence; longer ones are split.
         """
         self._g2p = _g2p(british)
+        self._british = british
         self._ids = ids
         self._max_phonemes = max_phonemes
         self._unspoken = UnspokenFinder(self.pronounce)
 
     def check(self, text: str) -> TextCheck:
         """Return what of a text has no reading."""
-        return self._unspoken.check(_currency_first(text))
+        if text.isascii() and text.replace(" ", "").isalnum():
+            return TextCheck((), is_spoken=True)
+        pieces = pieces_of(TokenizedText(text, british=self._british))
+        return self._unspoken.check("".join(_judged(piece, text) for piece in pieces))
 
     def read(self, text: str) -> tuple[tuple[int, ...], ...]:
         """Return the phoneme ids of each sentence that has anything to pronounce.
 
         A sentence of too many phonemes is split, at a clause if it has one.
         """
-        text = _readable(text)
-        readings = (
-            piece
-            for sentence in Hibari.split_sentences(text)
-            for piece in split_phonemes(self._pronounce(sentence), self._max_phonemes)
+        return tuple(
+            ids
+            for sentence in self._sentences(text)
+            for piece in split_phonemes(sentence.phonemes, self._max_phonemes)
+            if (ids := ids_of(piece, self._ids))
         )
-        return tuple(ids for reading in readings if (ids := ids_of(reading, self._ids)))
 
     def read_words(self, text: str) -> tuple[tuple[ReadWord, ...], ...]:
         """Return the words of each of the sentences that `read` gives, and their places in it.
 
-        Where words cannot be separated, there are none.
+        The words are those of the text as it is, whatever is read for them.
         """
-        text = _readable(text)
-        sentences: list[tuple[ReadWord, ...]] = []
-        for sentence in Hibari.split_sentences(text):
-            phonemes = self._pronounce(sentence)
-            owners = self._owners(sentence, phonemes)
-            for piece in split_phonemes(phonemes, self._max_phonemes):
+        found: list[tuple[ReadWord, ...]] = []
+        for sentence in self._sentences(text):
+            owners = iter(sentence.owners)
+            for piece in split_phonemes(sentence.phonemes, self._max_phonemes):
                 words = place_words(piece, owners, self._ids)
                 if ids_of(piece, self._ids):
-                    sentences.append(words)
-        return tuple(sentences)
+                    found.append(words)
+        return tuple(found)
 
     def pronounce(self, text: str) -> str:
-        """Return the phonemes of a text that is one sentence or less."""
-        return self._pronounce(_readable(text))
+        """Return the phonemes of a text."""
+        return " ".join(sentence.phonemes for sentence in self._sentences(text))
 
-    def _owners(self, sentence: str, phonemes: str) -> Iterator[tuple[int, str]]:
-        """Yield the number and the text of the word that each phoneme belongs to, without spaces.
+    def _sentences(self, text: str) -> Iterator[_Sentence]:
+        sentence: list[SpokenPiece] = []
+        for piece in pieces_of(TokenizedText(text, british=self._british)):
+            sentence.append(piece)
+            if piece.ends_sentence:
+                yield self._sentence(text, sentence)
+                sentence = []
+        if sentence:
+            yield self._sentence(text, sentence)
 
-        Nothing is yielded if the words' phonemes are not those of the sentence.
-        """
+    def _sentence(self, text: str, pieces: Sequence[SpokenPiece]) -> _Sentence:
+        """Read a sentence; each of its phonemes belongs to the word that its piece is of."""
+        spoken, numbers = _in_runs(*spoken_text(pieces))
+        words = _words_of(text, pieces)
+        phonemes: list[str] = []
+        owners: list[Owner] = []
+        place = 0
+        for token in self._read_tokens(spoken, [pieces[number] for number in numbers]):
+            place = max(place, spoken.find(token.text, place))
+            read = token.phonemes or ""
+            owners += [words[numbers[place]]] * len(read.replace(" ", ""))
+            phonemes.append(read + (" " if token.whitespace else ""))
+            place += len(token.text)
+        return _Sentence("".join(phonemes).strip(), tuple(owners))
+
+    def _read_tokens(self, spoken: str, pieces: Sequence[SpokenPiece]) -> list[Any]:
+        """Return the dictionary's tokens; where it fails, those of the words by themselves."""
+        spoken = spoken.replace("\n", " ")
         try:
-            tokens = self._g2p.phonemize_tokens(self._g2p.tokenize(normalize(sentence)))
+            tokens = self._g2p.tokenize(spoken)
+            place = 0
+            for token in tokens:
+                place = max(place, spoken.find(token.text, place))
+                if token.text == "A" and place < len(pieces) and pieces[place].is_changed:
+                    token.phonemes, token.rating = _NAME_OF_A, _CERTAIN
+                place += len(token.text)
+            return list(self._g2p.phonemize_tokens(tokens))
         except (LookupError, TypeError, ValueError):
-            return iter(())
-        words: list[tuple[str, str]] = [("", "")]
-        for token in tokens:
-            word, read = words[-1]
-            words[-1] = word + token.text, read + (token.phonemes or "").replace(" ", "")
-            if token.whitespace:
-                words.append(("", ""))
-        if "".join(read for _, read in words) != phonemes.replace(" ", ""):
-            return iter(())
-        return iter([(number, word) for number, (word, read) in enumerate(words) for _ in read])
-
-    def _pronounce(self, text: str) -> str:
-        """Phonemes of ``text``; where the dictionary fails (vast numbers), of its parts."""
-        try:
-            return str(self._g2p(text))
-        except (LookupError, TypeError, ValueError):
-            words = text.split()
-            parts = words if len(words) > 1 else list(words[0]) if words else []
+            parts = spoken.split()
             if len(parts) < 2:
-                return ""
-            return " ".join(filter(None, map(self._pronounce, parts)))
+                return []
+            return [token for part in parts for token in self._read_tokens(f"{part} ", [])]
 
 
-def _readable(text: str) -> str:
-    """Return a text in plain letters, currencies before their numbers, and long words in parts."""
-    plain = text if text.isascii() else "".join(map(_plain, text))
-    return _LONG_WORD_PART.sub(r"\1 ", _currency_first(plain))
+def _judged(piece: SpokenPiece, text: str) -> str:
+    """Return a piece as it is looked at for what is left out: what a rule has read is spoken."""
+    if not piece.is_changed:
+        return text[piece.start : piece.stop]
+    if any(map(str.isalnum, piece.words)):
+        return "a"
+    original = text[piece.start : piece.stop]
+    return original if original in SILENT_SIGNS else " "
 
 
-@lru_cache(maxsize=4096)
-def _plain(character: str) -> str:
-    """Return what is read for a character that the dictionary knows in another form only.
+def _words_of(text: str, pieces: Sequence[SpokenPiece]) -> list[Owner]:
+    """Return the word of the text that each piece is of.
 
-    A letter in a style of its own (full width, bold, a ligature) is that letter. Others with
-    capitals than Latin and Greek ones are left out: some of them the dictionary would take for
-    names of letters, and make a noise of the word. Marks of format (byte order, soft hyphens)
-    are no part of a word.
+    Words are separated by spaces, unless one piece is of several of them.
     """
-    category = unicodedata.category(character)
-    if category == "Cf":
-        return " " if character == _WORD_BREAK else ""
-    if category not in _CASED or character.isascii():
-        return character
-    plain = unicodedata.normalize("NFKC", character)
-    if plain.isascii():
-        return plain
-    return character if unicodedata.name(plain[0], "").startswith(_KNOWN_SCRIPTS) else " "
+    owners: list[Owner] = []
+    spans: list[tuple[int, int]] = []
+    for piece in pieces:
+        part = text[piece.start : piece.stop]
+        begin = piece.start + len(part) - len(part.lstrip())
+        end = piece.start + len(part.rstrip())
+        follows = owners and begin == piece.start and spans[-1][1] == begin < end
+        if follows and spans[-1][0] < spans[-1][1]:
+            spans[-1] = spans[-1][0], end
+        else:
+            spans.append((begin, max(begin, end)))
+        owners.append((len(spans) - 1, "", 0))
+    return [(number, text[slice(*spans[number])], spans[number][0]) for number, _, _ in owners]
 
 
-def _currency_first(text: str) -> str:
-    return _CURRENCY_LAST.sub(r"\2\1", text)
+def _in_runs(spoken: str, numbers: list[int]) -> tuple[str, list[int]]:
+    """Return a text whose long runs without spaces are parted, and its characters' numbers."""
+    if len(max(spoken.split(), key=len, default="")) <= _MAX_RUN_CHARACTERS:
+        return spoken, numbers
+    written: list[str] = []
+    owners: list[int] = []
+    length = 0
+    for character, number in zip(spoken, numbers, strict=True):
+        is_break = length >= _MAX_RUN_CHARACTERS or (
+            length >= _MAX_RUN_CHARACTERS // 2 and not written[-1].isalnum()
+        )
+        if character.isspace():
+            length = 0
+        elif is_break:
+            written.append(" ")
+            owners.append(number)
+            length = 1
+        else:
+            length += 1
+        written.append(character)
+        owners.append(number)
+    return "".join(written), owners
 
 
 @lru_cache(maxsize=2)

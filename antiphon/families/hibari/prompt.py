@@ -48,6 +48,7 @@ class HibariPrompter:
             languages=_LANGUAGES,
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
             word_times=True,
+            writes_out=True,
         )
 
     @property

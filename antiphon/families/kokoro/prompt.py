@@ -52,6 +52,7 @@ class KokoroPrompter:
             languages=self._readers.names,
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
             word_times=True,
+            writes_out=True,
             streams_bytes=True,
         )
 

@@ -61,6 +61,7 @@ class PiperPrompter:
             languages=tuple(names),
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
             word_times=True,
+            writes_out=all(model.phoneme_type != "text" for model in models),
         )
 
     @property

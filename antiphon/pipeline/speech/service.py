@@ -18,6 +18,7 @@ from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.speech.normalization import normalizer_of
 from antiphon.pipeline.speech.pronunciation import check_pronunciations, settings_pronunciations
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.segmenter import (
@@ -146,7 +147,7 @@ class Speech:
         is_late = model.capabilities.late_text
         segmenter = (LengthSegmenter if is_late else PackingSegmenter)(num_characters)
         planner = self._planner(
-            request, segmenter, holds_spaces=not is_late, max_characters=max_characters
+            request, model, segmenter, holds_spaces=not is_late, max_characters=max_characters
         )
         context = self._context(request, model, planner, load)
         return Synthesis(replace(context, checkpoints=checkpoints)).events(request.input)
@@ -187,6 +188,7 @@ class Speech:
             segmenter = SentenceSegmenter(lengths, first)
         planner = self._planner(
             request,
+            model,
             segmenter,
             strips=not reads_late,
             holds_spaces=not reads_late,
@@ -324,6 +326,7 @@ class Speech:
     def _planner(
         self,
         request: SpeechRequest,
+        model: SpeechModel,
         segmenter: Segmenter,
         *,
         max_characters: int,
@@ -334,7 +337,7 @@ class Speech:
         return TextPlanner(
             segmenter,
             self._pronunciations.extended(request.pronunciations),
-            normalize=request.normalize,
+            normalizer=normalizer_of(request, model.capabilities),
             strips=strips,
             holds_spaces=holds_spaces,
             max_characters=max_characters,

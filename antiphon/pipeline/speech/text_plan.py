@@ -5,6 +5,7 @@ exchanged by dictionaries, numbers are written out, and the rest is cut into seg
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -55,7 +56,7 @@ class TextPlanner:
         segmenter: Segmenter,
         pronunciations: Pronunciations,
         *,
-        normalize: bool = False,
+        normalizer: Callable[[], Normalizer] | None = None,
         strips: bool = False,
         holds_spaces: bool = True,
         max_characters: int = sys.maxsize,
@@ -66,7 +67,8 @@ class TextPlanner:
         Args:
             segmenter: cuts what is read.
             pronunciations: those of the request and of the server.
-            normalize: whether numbers and the like are written out.
+            normalizer: makes what writes numbers and the like out in a section; ``None`` leaves
+                them as they are.
             strips: whether spaces around segments are dropped.
             holds_spaces: whether spaces before pauses are dropped, so that they wait for what
                 follows; a model that reads token by token is better given them at once, since
@@ -77,7 +79,7 @@ class TextPlanner:
         """
         self._segmenter = segmenter
         self._pronunciations = pronunciations
-        self._normalizes = normalize
+        self._new_normalizer = normalizer
         self._strips = strips
         self._max_characters = max_characters
         self._holds_spaces = holds_spaces
@@ -136,7 +138,7 @@ class TextPlanner:
 
     def _begin_section(self) -> None:
         self._words = WordReplacer(self._pronunciations)
-        self._normalizer = Normalizer()
+        self._normalizer = self._new_normalizer() if self._new_normalizer else None
 
     def _trimmed(self, text: str, is_before_pause: bool) -> str:
         """Take away the spaces beside pauses; a text without any is left as it is."""
@@ -156,7 +158,7 @@ class TextPlanner:
             if num_characters > limit:
                 raise InputTooLongError(num_characters, limit)
         text = "".join(written)
-        if self._normalizes:
+        if self._normalizer is not None:
             text = self._normalizer.push(text, is_last=ends_section)
         self._num_read += len(text)
         if self._num_read > limit:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import InputTooLongError, InvalidRequestError
+from antiphon.pipeline.speech.normalization import Normalizer
 from antiphon.pipeline.speech.pauses import Pause
 from antiphon.pipeline.speech.pronunciation import Pronunciations
 from antiphon.pipeline.speech.segmenter import LengthSegmenter, PackingSegmenter
@@ -82,7 +83,9 @@ def test_words_are_exchanged_before_text_is_split_and_then_written_out() -> None
 
     def planned(max_characters: int) -> list[str]:
         segmenter = PackingSegmenter(100)
-        planner = TextPlanner(segmenter, words, normalize=True, max_characters=max_characters)
+        planner = TextPlanner(
+            segmenter, words, normalizer=Normalizer, max_characters=max_characters
+        )
         return texts_of(planner.whole("SQL 3."))
 
     assert planned(100) == ["sequel five three."]
@@ -138,7 +141,10 @@ def test_a_text_that_arrives_is_planned_as_if_it_were_whole(
 
     def planner() -> TextPlanner:
         return TextPlanner(
-            LengthSegmenter(limit), WORDS, normalize=normalize, holds_spaces=holds_spaces
+            LengthSegmenter(limit),
+            WORDS,
+            normalizer=Normalizer if normalize else None,
+            holds_spaces=holds_spaces,
         )
 
     def planned(plan: Callable[[], list[PlanItem]]) -> list[PlanItem] | str:

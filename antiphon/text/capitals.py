@@ -1,0 +1,160 @@
+"""Roman numerals, letters by their names, states, and words in capitals."""
+
+from antiphon.text.name_table import CARDINAL_NAMES, CENTURY_WORDS, COMPASS, REGNAL_NAMES, STATES
+from antiphon.text.number_words import cardinal, ordinal, roman
+from antiphon.text.numerals import say_year
+from antiphon.text.readings import Reading
+from antiphon.text.tokens import LINE, SPACE, WORD, TokenizedText
+from antiphon.text.word_table import LETTER_WORDS, SHORT_WORDS, SHOUTED
+from antiphon.text.words import follows_name
+
+_ROMAN_ALONE = frozenset("IVX")
+
+
+def read_roman(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "Henry VIII", "Chapter IV", "World War II" and "the XIX century"."""
+    text, stop = tokens.text(place), place + 1
+    letters = text.removesuffix("'s").removesuffix("s")
+    value = roman(letters.upper() if letters.islower() and len(letters) > 1 else letters)
+    if value is None or not tokens.is_open(place) or not tokens.is_closed(stop):
+        return None
+    tail = text[len(letters) :]
+    before = tokens.before(place)
+    is_numbered = before in CARDINAL_NAMES or before.removesuffix("s") in CARDINAL_NAMES
+    if is_numbered and (letters.isupper() or len(letters) > 1):
+        return ((stop, f"{cardinal(value)}{tail}"),)
+    if not letters.isupper():
+        return None
+    if _is_regnal(tokens, place, letters):
+        return ((stop, f"the {ordinal(value)}{tail}"),)
+    if tokens.after(stop) in CENTURY_WORDS and value < 100:
+        return ((stop, ordinal(value)),)
+    return None if tail == "s" else _roman_alone(tokens, place, letters, value, tail)
+
+
+def _roman_alone(
+    tokens: TokenizedText, place: int, letters: str, value: int, tail: str
+) -> Reading | None:
+    """Read a numeral that no word before makes one: of more than one letter, and of no word."""
+    stop = place + 1
+    if len(letters) > 4 and 1000 < value < 2100:
+        return ((stop, f"{say_year(str(value))}{tail}"),)
+    if len(letters) < 2 or not set(letters) <= _ROMAN_ALONE:
+        return None
+    is_word = letters in ("IV", "XX", "XXX", "VI") and tokens.before(place) in ("an", "")
+    is_drip = tokens.after(stop).lower() in ("drip", "fluids", "fluid", "bag", "line")
+    if is_word or (letters == "IV" and is_drip):
+        return None
+    is_person = follows_name(tokens, place) and follows_name(tokens, place - 2)
+    return ((stop, f"the {ordinal(value)}{tail}" if is_person else f"{cardinal(value)}{tail}"),)
+
+
+def _is_regnal(tokens: TokenizedText, place: int, letters: str) -> bool:
+    """Whether a numeral stands behind the name of a monarch or a pope."""
+    is_behind = tokens.kind(place - 1) == SPACE and tokens.before(place) in REGNAL_NAMES
+    if not is_behind or not tokens.text(place - 2)[0].isupper():
+        return False
+    return len(letters) > 1 or letters in "VX" or _is_regnal_first(tokens, place)
+
+
+def _is_regnal_first(tokens: TokenizedText, place: int) -> bool:
+    """Whether "I" behind a name is its number: a verb in lower case does not follow it."""
+    if tokens.text(place) != "I":
+        return True
+    following = tokens.after(place + 1)
+    is_verb_of_king = following in (
+        "was",
+        "of",
+        "is",
+        "and",
+        "died",
+        "ruled",
+        "became",
+        "had",
+        "in",
+    )
+    return not following or is_verb_of_king or not following.islower()
+
+
+def read_capital_letter(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read single capitals that are spelled: "Plan A", "I B M"."""
+    text = tokens.text(place)
+    if len(text) != 1 or not text.isupper() or not tokens.is_open(place):
+        return None
+    stop = place + 1
+    while (
+        tokens.has(stop, " w")
+        and len(tokens.text(stop + 1)) == 1
+        and tokens.text(stop + 1).isupper()
+    ):
+        if tokens.text(stop + 1) == "I" and stop == place + 1:
+            break
+        stop += 2
+    if stop > place + 1:
+        return ((stop, tokens.joined(place, stop)),)
+    if (
+        text == "A"
+        and tokens.before(place) in LETTER_WORDS
+        and tokens.kind(place - 1) in (SPACE, "-")
+    ):
+        return ((stop, text),)
+    return None
+
+
+def read_state(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "CA" as California behind a town's name and a comma."""
+    name = STATES.get(tokens.text(place))
+    if name is None or not tokens.is_closed(place + 1):
+        return None
+    has_zip = tokens.has(place + 1, " d") and len(tokens.text(place + 2)) == 5
+    is_behind_town = (
+        tokens.has(place - 3, "w, ")
+        and place >= 3
+        and tokens.text(place - 3)[0].isupper()
+        and not tokens.text(place - 3).isupper()
+    )
+    return ((place + 1, name),) if is_behind_town or has_zip else None
+
+
+def read_short_word(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "aka", "btw", "PhD" and shouted words that would be spelled."""
+    text, stop = tokens.text(place), place + 1
+    if text in SHORT_WORDS and tokens.is_closed(stop) and tokens.is_open(place):
+        return ((stop, SHORT_WORDS[text]),)
+    if text in SHOUTED and _is_shouted(tokens, place):
+        return ((stop, text.lower()),)
+    street = COMPASS.get(text) if len(text) <= 2 else None
+    if street and tokens.before(place) in (
+        "ave",
+        "avenue",
+        "st",
+        "street",
+        "blvd",
+        "rd",
+        "road",
+        ".",
+    ):
+        return ((stop, street),)
+    if street and len(text) <= 2 and tokens.before(place).isdecimal() and tokens.has(stop, " w"):
+        following = tokens.text(stop + 1)
+        if following[0].isupper() and len(following) > 2 and not following.isupper():
+            return ((stop, street),)
+    return None
+
+
+def _is_shouted(tokens: TokenizedText, place: int) -> bool:
+    """Whether the words around are in capitals too, as far as there are any."""
+    around = []
+    for step in (-1, 1):
+        other = place + step
+        while (
+            tokens.kind(other) and tokens.kind(other) not in (WORD, LINE) and abs(other - place) < 4
+        ):
+            other += step
+        if tokens.kind(other) == WORD:
+            around.append(tokens.text(other))
+    return (
+        bool(around)
+        and all(len(word) > 1 or word in ("I", "A") for word in around)
+        and all(word.isupper() for word in around)
+    )

@@ -1,0 +1,356 @@
+"""Telephone numbers, versions, addresses of the net, file names, keys, formulas and other codes."""
+
+from antiphon.text.addresses import MAX_CODE_TOKENS, VOWELS, camel_parts, say_code_digits
+from antiphon.text.code_table import CODE_SIGNS, ELEMENTS, NAMED_SIGNS
+from antiphon.text.name_table import KEY_NAMES, KEYS, VERSION_WORDS
+from antiphon.text.number_words import cardinal, in_pairs, spelled
+from antiphon.text.numerals import say_integer, say_year
+from antiphon.text.readings import Reading
+from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
+from antiphon.text.unit_table import SUBSCRIPTS, SUPERSCRIPTS
+from antiphon.text.word_table import TO_BETWEEN
+
+_MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
+_MAX_MIXED_TOKENS = 24
+_MAX_POWER_DIGITS = 6
+_FORMULA_KINDS = (WORD, DIGITS, *SUBSCRIPTS, "(", ")")
+
+
+def read_phone(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read a telephone number: groups of digits with spaces, hyphens, dots or brackets between."""
+    groups: list[str] = []
+    stop, end = place, place
+    has_plus = tokens.kind(stop) == "+"
+    stop += has_plus
+    separators = ""
+    while len(groups) < 8:
+        kind = tokens.kind(stop)
+        if kind == "(" and tokens.has(stop, "(d)") and len(tokens.text(stop + 1)) <= 5:
+            groups.append(tokens.text(stop + 1))
+            separators += "("
+            stop = end = stop + 3
+        elif kind == DIGITS or (
+            kind == WORD and groups[:1] == ["1"] and len(groups) == 2 and _is_vanity(tokens, stop)
+        ):
+            groups.append(tokens.text(stop))
+            stop = end = stop + 1
+        else:
+            break
+        following = tokens.kind(stop)
+        if following == SPACE and separators[-1:] == "(" and tokens.kind(stop + 1) != DIGITS:
+            break
+        goes_on = tokens.kind(stop + 1) in (DIGITS, "(", WORD)
+        if goes_on and (following == SPACE or following in ("-", ".", "\u2013")):
+            separators += following
+            stop += 1
+        elif following not in ("(", DIGITS):
+            break
+    if (
+        not groups
+        or not tokens.is_closed(end)
+        or not _is_phone(groups, separators, has_plus=has_plus)
+    ):
+        return None
+    spoken = ["eight hundred" if group == "800" else _say_group(group) for group in groups]
+    words = ", ".join(spoken)
+    if groups[0] == "1" and not has_plus and len(groups) > 1:
+        words = " ".join(spoken[:2]) + "".join(f", {each}" for each in spoken[2:])
+    return ((end, f"plus {words}" if has_plus else words),)
+
+
+def _is_vanity(tokens: TokenizedText, place: int) -> bool:
+    return tokens.text(place).isupper() and len(tokens.text(place)) >= 3
+
+
+def _say_group(group: str) -> str:
+    if group.isdecimal():
+        return spelled(group)
+    return group.capitalize() if VOWELS & set(group) else " ".join(group)
+
+
+def _is_phone(groups: list[str], separators: str, *, has_plus: bool) -> bool:
+    sizes = [len(group) for group in groups]
+    total = sum(sizes)
+    if has_plus:
+        return (len(groups) > 1 and _MIN_PHONE_DIGITS <= total <= _MAX_PHONE_DIGITS) or total >= 10
+    if "-" not in separators and "(" not in separators and "." not in separators:
+        if groups[0][:1] != "0" and sizes not in ([3, 3, 4], [1, 3, 3, 4], [4, 4, 4, 4]):
+            return False
+        return len(groups) > 1 and _MIN_PHONE_DIGITS + 2 <= total <= 16 and max(sizes) < 8
+    if len(groups) > 1 and "." in separators:
+        return sizes in ([3, 3, 4], [1, 3, 3, 4])
+    if "(" in separators:
+        return _MIN_PHONE_DIGITS <= total <= _MAX_PHONE_DIGITS and len(groups) > 1
+    return (
+        sizes in ([3, 4], [3, 3, 4], [1, 3, 3, 4], [3, 2, 4], [4, 4, 4, 4], [5, 4], [1, 3, 7])
+        or (groups[0][:1] == "0" and total >= 9)
+        or (len(groups) >= 4 and total >= 9)
+    )
+
+
+def read_version(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "2.0.1", "v2.0.1" and "3.11" behind the name of a program; and IP addresses."""
+    start = place
+    has_v = tokens.kind(place) == WORD
+    if has_v:
+        if tokens.text(place) not in ("v", "V") or tokens.kind(place + 1) != DIGITS:
+            return None
+        if tokens.text(place) == "V" and not tokens.has(place + 2, ".d"):
+            return None
+        start += 1
+    parts, stop = [tokens.text(start)], start + 1
+    while tokens.has(stop, ".d") and len(parts) < 6:
+        parts.append(tokens.text(stop + 1))
+        stop += 2
+    is_program = tokens.before(place) in VERSION_WORDS
+    if len(parts) == 2 and not (has_v or (is_program and parts[1] not in ("0",))):
+        return None
+    is_grouped = len(parts) > 2 and parts[0] != "0" and {len(part) for part in parts[1:]} == {3}
+    if (len(parts) < 2 or (is_grouped and len(parts) != 4)) and not has_v:
+        return None
+    if len(parts) == 4 and all(int(part[:4]) < 256 for part in parts):
+        joint = " dot "
+        words = joint.join(_say_octet(part) for part in parts)
+    else:
+        words = " point ".join(map(_say_version_part, parts))
+    if tokens.has(stop, "-w") and tokens.text(stop + 1) in ("alpha", "beta", "rc"):
+        return ((stop + 2, f"{'version ' if has_v else ''}{words} {tokens.text(stop + 1)}"),)
+    if not tokens.is_closed(stop):
+        return None
+    return ((stop, f"version {words}" if has_v else words),)
+
+
+def _say_octet(part: str) -> str:
+    return in_pairs(int(part)) if len(part) == 3 and part[1:] != "00" else say_integer(part)
+
+
+def _say_version_part(part: str) -> str:
+    if len(part) == 2 and part[0] == "0" and part != "00":
+        return f"oh {cardinal(int(part))}"
+    return say_integer(part) if len(part) < 4 else spelled(part)
+
+
+def read_keys(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "Ctrl+C", "Cmd-Shift-P" and "Alt + F4": keys that are pressed together."""
+    first = KEYS.get(tokens.text(place).lower())
+    if first is None or not tokens.is_open(place):
+        return None
+    words, stop = [first], place + 1
+    while True:
+        spaced = tokens.has(stop, " + ")
+        if not spaced and tokens.kind(stop) not in ("+", "-"):
+            break
+        key = stop + (3 if spaced else 1)
+        text = tokens.text(key)
+        is_key = len(text) < 2 or text.lower() in KEYS or text.lower() in KEY_NAMES
+        if tokens.kind(stop) == "-" and not is_key and not _is_function_key(tokens, key):
+            break
+        if tokens.kind(key) == WORD and tokens.kind(key + 1) == DIGITS and len(text) == 1:
+            words += [text.upper(), say_integer(tokens.text(key + 1))]
+            stop = key + 2
+        elif tokens.kind(key) in (WORD, DIGITS):
+            name = KEYS.get(text.lower()) or KEY_NAMES.get(text.lower())
+            words.append(name or (text.upper() if len(text) == 1 else _digits_or(text)))
+            stop = key + 1
+        elif tokens.kind(key) in CODE_SIGNS and tokens.kind(stop) == "+":
+            words.append(CODE_SIGNS[tokens.kind(key)])
+            stop = key + 1
+        else:
+            break
+    return ((stop, " ".join(words)),) if len(words) > 1 else None
+
+
+def _is_function_key(tokens: TokenizedText, place: int) -> bool:
+    return tokens.text(place) in ("F", "f") and tokens.kind(place + 1) == DIGITS
+
+
+def _digits_or(text: str) -> str:
+    return say_integer(text) if text.isdecimal() else text
+
+
+def read_named_sign(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "C#", "C++", ".NET", "A+" and "B-"."""
+    for steps in (3, 2):
+        name = NAMED_SIGNS.get(tokens.joined(place, place + steps))
+        if name is not None and tokens.is_open(place) and tokens.is_closed(place + steps):
+            return ((place + steps, name),)
+    text, sign = tokens.text(place), tokens.kind(place + 1)
+    is_grade = len(text) == 1 and text in "ABCDFO" and sign in ("+", "-", "\u2212")
+    if not is_grade or not tokens.is_open(place):
+        return None
+    is_last = tokens.kind(place + 2) in (SPACE, LINE, "", ".", ",", "!", "?", ")", ";", '"', "'")
+    if not is_last or (tokens.kind(place + 2) == SPACE and tokens.kind(place + 3) == DIGITS):
+        return None
+    return ((place + 2, f"{text} {'plus' if sign == '+' else 'minus'}"),)
+
+
+def read_formula(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "CO2", "H\u2082SO\u2084" and "C6H12O6": elements and their numbers."""
+    stop, words, has_number = place, list[str](), False
+    if not tokens.is_open(place) and tokens.kind(place - 1) != DIGITS:
+        return None
+    while tokens.kind(stop) in _FORMULA_KINDS and stop - place < _MAX_MIXED_TOKENS:
+        part = _formula_part(tokens, place, stop)
+        if part is None:
+            break
+        has_number = has_number or (bool(part) and part[0].islower())
+        words += [part] if part else []
+        stop += 1
+    sign = {"\u207a": "plus", "\u207b": "minus"}.get(tokens.kind(stop))
+    if has_number and sign is not None:
+        words.append(sign)
+        stop += 1
+    if not has_number or not tokens.is_closed(stop) or not words[0][0].isupper():
+        return None
+    return ((stop, " ".join(words)),)
+
+
+def _formula_part(tokens: TokenizedText, place: int, stop: int) -> str | None:
+    """Return the words of one token of a formula, or ``None`` where it ends."""
+    text, kind = tokens.text(stop), tokens.kind(stop)
+    if kind == WORD:
+        symbols = element_symbols(text)
+        return None if symbols is None else " ".join(" ".join(symbols).upper().replace(" ", ""))
+    if kind in SUBSCRIPTS:
+        return cardinal(SUBSCRIPTS.index(kind))
+    if kind == DIGITS:
+        return say_integer(text) if len(text) < 3 else None
+    if kind == "(":
+        return "" if tokens.kind(stop + 1) == WORD and stop > place else None
+    return "" if "(" in tokens.joined(place, stop) else None
+
+
+def element_symbols(text: str) -> list[str] | None:
+    """Return the symbols of elements that a word is written with; ``None`` if it is not."""
+    symbols, place = list[str](), 0
+    while place < len(text):
+        size = 2 if text[place : place + 2] in ELEMENTS and len(text) > place + 1 else 1
+        symbol = text[place : place + size]
+        if symbol not in ELEMENTS:
+            return None
+        symbols.append(symbol)
+        place += size
+    return symbols
+
+
+def read_to_between(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "B2B" and "text2speech"."""
+    if not tokens.has(place, "wdw") or tokens.text(place + 1) != "2" or not tokens.is_open(place):
+        return None
+    first, last = tokens.text(place), tokens.text(place + 2)
+    is_known = tokens.joined(place, place + 3) in TO_BETWEEN or min(len(first), len(last)) > 2
+    return (
+        ((place + 3, f"{first} to {last}"),) if is_known and tokens.is_closed(place + 3) else None
+    )
+
+
+def read_mixed(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read letters and digits that are glued: "F-16", "B2B", "4x4", "COVID-19", "3D"."""
+    if not tokens.is_open(place):
+        return None
+    words, stop, kinds = list[str](), place, ""
+    while tokens.kind(stop) in (WORD, DIGITS) and stop - place < _MAX_MIXED_TOKENS:
+        kinds += tokens.kind(stop)
+        words.append(_say_mixed(tokens, stop, is_first=stop == place))
+        stop += 1
+        is_hyphen = tokens.kind(stop) in ("-", "\u2013") and tokens.kind(stop + 1) in (WORD, DIGITS)
+        is_name = kinds[-1] == DIGITS or tokens.text(stop - 1).isupper()
+        if is_hyphen and is_name and DIGITS in kinds[-1] + tokens.kind(stop + 1):
+            stop += 1
+    if set(kinds) != {WORD, DIGITS} or not tokens.is_closed(stop) or kinds.count(DIGITS) > 8:
+        return None
+    spoken = " ".join(words)
+    return ((stop, spoken),)
+
+
+def _say_mixed(tokens: TokenizedText, place: int, *, is_first: bool) -> str:
+    text = tokens.text(place)
+    if tokens.kind(place) == DIGITS:
+        if (len(text) > 1 and text[0] == "0") or len(text) > 4:
+            return spelled(text)
+        if len(text) == 4:
+            return say_year(text)
+        if len(text) == 3 and text[1:] != "00":
+            return in_pairs(int(text))
+        return say_integer(text)
+    if text in ("s", "'s") and not is_first:
+        return text
+    if text.isupper() and len(text) <= 3 and not _is_word_too(text):
+        return " ".join(text)
+    if len(text) == 1 or (len(text) <= 3 and not VOWELS & set(text)):
+        return " ".join(text.upper())
+    return text
+
+
+def _is_word_too(text: str) -> bool:
+    return text in (
+        "ICE",
+        "AGE",
+        "RED",
+        "BIG",
+        "TOP",
+        "CAR",
+        "BOX",
+        "DAY",
+        "GEN",
+        "MAX",
+        "PRO",
+        "AIR",
+    )
+
+
+def read_hash(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "#1", "#MeToo" and "@name"."""
+    if not tokens.is_open(place):
+        return None
+    if (
+        tokens.kind(place) == "#"
+        and tokens.kind(place + 1) == DIGITS
+        and tokens.is_closed(place + 2)
+    ):
+        return ((place + 1, "number "),)
+    if tokens.kind(place + 1) not in (WORD, DIGITS):
+        return None
+    stop, words = place + 1, list[str]()
+    while stop - place < MAX_CODE_TOKENS and (
+        tokens.kind(stop) in (WORD, DIGITS) or tokens.has(stop, "_w") or tokens.has(stop, "_d")
+    ):
+        text = tokens.text(stop)
+        if tokens.kind(stop) == WORD:
+            words += [text] if text.isupper() and len(text) < 6 else camel_parts(text)
+        elif text.isdecimal():
+            words.append(say_code_digits(text))
+        elif tokens.kind(place) == "@":
+            words.append("underscore")
+        stop += 1
+    name = "hashtag" if tokens.kind(place) == "#" else "at"
+    return ((stop, f"{name} {' '.join(words)}"),)
+
+
+def read_power(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read superscripts: "squared", "cubed", "to the power of 10"."""
+    stop, digits, sign = place, "", ""
+    if tokens.kind(stop) == "\u207b":
+        sign, stop = "minus ", stop + 1
+    while tokens.kind(stop) and tokens.kind(stop) in SUPERSCRIPTS and len(digits) < 7:
+        digits += str(SUPERSCRIPTS.index(tokens.kind(stop)))
+        stop += 1
+    if not digits or len(digits) > _MAX_POWER_DIGITS:
+        return None
+    named = {"2": "squared", "3": "cubed"}.get(digits)
+    words = named if named and not sign else f"to the power of {sign}{cardinal(int(digits))}"
+    return ((stop, f" {words}"),)
+
+
+def read_subscript(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read a subscript number behind a letter, as in "x\u2081"."""
+    digit = SUBSCRIPTS.find(tokens.kind(place))
+    return None if digit < 0 else ((place + 1, f" {cardinal(digit)}"),)
+
+
+def read_variable(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read the letters before a superscript, as in "mc\u00b2", by their names."""
+    text, behind = tokens.text(place), tokens.kind(place + 1)
+    if len(text) > 3 or not behind or behind not in (*SUPERSCRIPTS, *SUBSCRIPTS, "^"):
+        return None
+    return ((place + 1, " ".join(text.upper()) if text.isascii() else text),)

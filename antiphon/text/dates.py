@@ -1,0 +1,396 @@
+"""Dates, years, decades, days, months and times of day."""
+
+from antiphon.text.name_table import DATE_WORDS, DECADE_WORDS
+from antiphon.text.number_words import cardinal, ordinal, spelled
+from antiphon.text.numerals import is_fraction, is_year, say_decade, say_parts, say_year
+from antiphon.text.readings import Reading
+from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
+from antiphon.text.units import ends_here
+from antiphon.text.word_table import DAY_NAMES, MONTH_NAMES, MONTHS, WORDS_TOO
+
+_ORDINALS = ("st", "nd", "rd", "th")
+_DASHES = ("-", "\u2013")
+_NO_WORDS = ("Jan", "Dec", "Jun")  # names at most, and never before a dot
+_ZONES = frozenset(
+    ("EST", "EDT", "CST", "CDT", "MST", "MDT", "PST", "PDT", "GMT", "UTC", "ET", "PT", "CET", "BST")
+)
+
+
+def read_numeric_date(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read 2024-05-01, 5/1/2024, 01.05.2024 and 1-May-2024."""
+    sign = tokens.kind(place + 1)
+    if sign == "-" and tokens.has(place, "d-w-d"):
+        month = MONTH_NAMES.get(tokens.text(place + 2).capitalize())
+        return _date(tokens, place + 5, month, tokens.text(place), tokens.text(place + 4))
+    if sign not in ("-", "/", ".") or not tokens.has(place, f"d{sign}d{sign}d"):
+        return None
+    first, second, third = (tokens.text(place + step) for step in (0, 2, 4))
+    if tokens.kind(place + 5) == sign and tokens.kind(place + 6) == DIGITS:
+        return None
+    if len(first) == 4:
+        return _date(tokens, place + 5, _month(second), third, first)
+    if len(third) not in (2, 4) or max(len(first), len(second)) > 2:
+        return None
+    if len(third) == 2 and sign != "/" and (len(first) < 2 or sign == "."):
+        return None
+    is_day_first = tokens.british or sign == "." or int(first) > 12
+    day, month = (first, second) if is_day_first and int(second) <= 12 else (second, first)
+    if len(third) == 2:
+        third = f"{'19' if int(third) > 50 else '20'}{third}"
+    return _date(tokens, place + 5, _month(month), day, third)
+
+
+def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read two numbers with a slash between: a fraction, a date, a score, or years."""
+    if not tokens.has(place, "d/d") or not tokens.is_closed(place + 3):
+        return None
+    first, second, stop = tokens.text(place), tokens.text(place + 2), place + 3
+    if tokens.kind(stop) == "/" or max(len(first), len(second)) > 4:
+        return None
+    if is_year(first) and len(second) in (2, 4):
+        return ((stop, f"{say_year(first)} {say_year(second)}"),)
+    one, other = int(first), int(second)
+    day, month = (one, other) if tokens.british else (other, one)
+    is_date = 1 <= month <= 12 and 1 <= day <= 31 and len(first) < 3 and len(second) < 3
+    if is_date and tokens.before(place) in DATE_WORDS:
+        return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
+    joint = _joint(tokens, stop, one, other)
+    if joint is None and is_fraction(one, other):
+        return ((stop, say_parts(one, other)),)
+    if joint is None and is_date and day > 12:
+        return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
+    if joint is None:
+        joint = " out of " if 0 < one < other else " over "
+    return ((stop, f"{cardinal(one)}{joint}{cardinal(other)}"),)
+
+
+def _joint(tokens: TokenizedText, stop: int, one: int, other: int) -> str | None:
+    """Return what is spoken for the slash of a score; ``None`` if it may be a fraction."""
+    after = tokens.after(stop)
+    if tokens.kind(stop + (tokens.kind(stop) == SPACE)) == "=":
+        return " divided by "
+    if after in ("time", "meter", "signature"):
+        return " "
+    if after in ("stars", "points", "star") or (other in (10, 100) and 1 < one <= other):
+        return " out of "
+    if one == other > 0:
+        return " out of "
+    return " over " if one > 12 and other > 31 and other not in (64, 100) else None
+
+
+def read_month_first(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "May 5, 2024", "Jan. 3rd", "Sept 2001", "May 5-7" and "Jan." alone."""
+    text = tokens.text(place)
+    name = MONTH_NAMES.get(text)
+    if name is None:
+        return None
+    has_dot = tokens.kind(place + 1) == "." and len(text) < 5 and text.capitalize() != "May"
+    stop = place + 1 + has_dot
+    number = stop + (tokens.kind(stop) == SPACE)
+    if tokens.has(number, "'d"):
+        return ((stop, name), (number + 2, f" {say_year(tokens.text(number + 1))}"))
+    if tokens.kind(number) == DIGITS and number > stop - has_dot:
+        found = _after_month(tokens, number)
+        if found is not None:
+            return ((stop, name), *found)
+    return None if text in MONTHS else _short_month(tokens, place, name, has_dot=has_dot)
+
+
+def _short_month(tokens: TokenizedText, place: int, name: str, *, has_dot: bool) -> Reading | None:
+    """Read the short form of a month that no number follows."""
+    text, stop = tokens.text(place), place + 1 + has_dot
+    is_month = text not in WORDS_TOO or text in _NO_WORDS
+    if has_dot and (is_month or (not ends_here(tokens, stop) and tokens.before(place))):
+        return ((stop - ends_here(tokens, stop), name),)
+    if tokens.kind(stop) in _DASHES and tokens.text(stop + 1) in MONTH_NAMES:
+        return ((place + 1, name), (stop + 1, " to"), *_month_alone(tokens, stop + 1))
+    if text.capitalize() not in WORDS_TOO and not text.isupper():
+        return ((place + 1, name),)
+    return None
+
+
+def read_day_first(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "5 May 2024", "5th of May" and "3 Jan."."""
+    day, stop = tokens.text(place), place + 1
+    if len(day) > 2 or not 1 <= int(day) <= 31:
+        return None
+    is_ordinal = tokens.text(stop).lower() in _ORDINALS
+    stop += is_ordinal
+    until = ""
+    if tokens.kind(stop) in _DASHES and tokens.kind(stop + 1) == DIGITS and not is_ordinal:
+        until = tokens.text(stop + 1)
+        stop += 2
+    if tokens.kind(stop) != SPACE:
+        return None
+    has_of = tokens.text(stop + 1) == "of"
+    name_at = stop + (3 if has_of else 1)
+    name = MONTH_NAMES.get(tokens.text(name_at))
+    if name is None or (
+        tokens.text(name_at) == "May" and tokens.after(name_at + 1) in ("be", "not")
+    ):
+        return None
+    if until and not (len(until) <= 2 and 1 <= int(until) <= 31):
+        return None
+    end = name_at + 1
+    if tokens.kind(end) == "." and len(tokens.text(name_at)) < 5 and not ends_here(tokens, end + 1):
+        end += 1
+    article = "" if tokens.before(place) == "the" or (has_of and is_ordinal) else "the "
+    words = f"{article}{ordinal(int(day))}"
+    if until:
+        words += f" to {ordinal(int(until))}"
+    parts = [(stop, words), (end, f" of {name}")]
+    comma = end + (tokens.kind(end) == ",")
+    if tokens.has(comma, " d") and _is_year_at(tokens, comma + 1):
+        parts.append(
+            (comma + 2, f"{', ' if comma > end else ' '}{say_year(tokens.text(comma + 1))}")
+        )
+    return tuple(parts)
+
+
+def read_weekday(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "Mon", "Tues." and "Mon-Fri" where they are days."""
+    text = tokens.text(place)
+    name = DAY_NAMES.get(text)
+    if name is None:
+        return None
+    stop = place + 1
+    has_dot = tokens.kind(stop) == "." and not ends_here(tokens, stop + 1)
+    stop += has_dot
+    behind = tokens.kind(stop)
+    following = tokens.text(stop + 1 + (tokens.kind(stop + 1) == SPACE))
+    is_ranged = behind in (*_DASHES, "/", "&") and following in DAY_NAMES
+    if is_ranged and behind in _DASHES:
+        other = read_weekday(tokens, stop + 1) or ((stop + 2, DAY_NAMES[following]),)
+        return ((stop, name), (stop + 1, " to "), *other)
+    is_dated = tokens.after(stop + (behind == ",")) in MONTH_NAMES
+    is_timed = tokens.kind(stop) == SPACE and tokens.kind(stop + 1) == DIGITS
+    is_behind = tokens.kind(place - 1) in (*_DASHES, "/") and tokens.text(place - 2) in DAY_NAMES
+    is_asked = tokens.before(place) in ("on", "every", "next", "last", "this", "by", "until", "and")
+    if text not in WORDS_TOO or is_dated or is_timed or is_ranged or is_behind:
+        return ((stop, name),)
+    is_certain = has_dot or (text in ("Mon", "Wed") and behind != SPACE)
+    return ((stop, name),) if is_certain or is_asked else None
+
+
+def read_time(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "9:05", "9am", "9:30-11 a.m.", "12:30:45" and "6.30pm"."""
+    first = _clock(tokens, place)
+    if first is None:
+        return None
+    stop, words = first
+    if tokens.kind(stop) in _DASHES or tokens.has(stop, " -") or tokens.has(stop, " \u2013"):
+        behind = stop + 1 + tokens.has(stop, " ")
+        behind += tokens.kind(behind) == SPACE
+        last = _clock(tokens, behind, is_range=True)
+        if last is not None and tokens.is_closed(last[0]):
+            return ((last[0], f"{words} to {last[1]}"),)
+    return ((stop, words),) if tokens.is_closed(stop) else None
+
+
+def read_hours_to(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "9-5pm" and "9–11:30 AM", where only the end is marked as a time."""
+    if tokens.kind(place + 1) not in _DASHES or tokens.kind(place + 2) != DIGITS:
+        return None
+    last = _clock(tokens, place + 2)
+    if last is None or len(tokens.text(place)) > 2 or not tokens.is_closed(last[0]):
+        return None
+    return ((last[0], f"{cardinal(int(tokens.text(place)))} to {last[1]}"),)
+
+
+def read_decade(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "1990s", "'90s", "in the 60s" and "the '98 season"."""
+    start = place + (tokens.kind(place) == "'")
+    if tokens.kind(start) != DIGITS:
+        return None
+    digits, stop = tokens.text(start), start + 1
+    is_short = start > place
+    is_plural = tokens.text(stop) == "s" or (
+        tokens.has(stop, "'w") and tokens.text(stop + 1) == "s"
+    )
+    if is_short and not is_plural:
+        is_year_alone = len(digits) == 2 and tokens.is_closed(stop)
+        return ((stop, say_year(digits)),) if is_year_alone else None
+    if not is_plural:
+        return None
+    stop += 1 if tokens.text(stop) == "s" else 2
+    if not tokens.is_closed(stop) or digits[-1] != "0":
+        return None
+    if len(digits) == 4 and "1000" <= digits < "2200":
+        return ((stop, say_decade(digits)),)
+    if len(digits) != 2 or digits < "20":
+        return None
+    before, after = tokens.before(place), tokens.after(stop)
+    is_named = tokens.kind(stop) == SPACE and after.isalpha() and after[:1].islower()
+    if tokens.kind(place - 1) == "-" or before in DECADE_WORDS or is_short:
+        return ((stop, say_decade(digits)),)
+    is_timed = after in ("to", "and", "or", "in", "at", "for", "of", "on", "before", "after", "is")
+    return ((stop, say_decade(digits)),) if is_named and not is_timed and digits > "50" else None
+
+
+def read_era(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "44 BC", "AD 79" and "1066 CE"."""
+    if tokens.kind(place) == WORD:
+        if tokens.text(place) in ("AD", "CE") and tokens.has(place + 1, " d"):
+            return ((place + 1, "A D"), (place + 3, f" {say_year(tokens.text(place + 2))}"))
+        return None
+    digits, era = tokens.text(place), tokens.text(place + 2)
+    if len(digits) > 4 or tokens.kind(place + 1) != SPACE or era not in ("BC", "BCE", "AD", "CE"):
+        return None
+    return ((place + 1, say_year(digits)), (place + 3, f" {' '.join(era)}"))
+
+
+def _clock(tokens: TokenizedText, place: int, *, is_range: bool = False) -> tuple[int, str] | None:
+    """Return where a time of day ends, and its words."""
+    if tokens.kind(place) != DIGITS or len(tokens.text(place)) > 2:
+        return None
+    hour = int(tokens.text(place))
+    minutes = [":d", ".d"]
+    has_minutes = tokens.has(place + 1, minutes[0]) and len(tokens.text(place + 2)) == 2
+    is_dotted = tokens.has(place + 1, minutes[1]) and len(tokens.text(place + 2)) == 2
+    stop = place + 3 if has_minutes or is_dotted else place + 1
+    half, stop = _half_of_day(tokens, stop)
+    if hour > 24 or (half and hour > 12 and not has_minutes):
+        return None
+    if is_dotted and not half:
+        return None
+    if not (has_minutes or is_dotted):
+        if half:
+            return stop, f"{cardinal(hour)} {half}"
+        return (
+            (stop, cardinal(hour)) if is_range and tokens.is_closed(stop) and hour <= 12 else None
+        )
+    minute = tokens.text(place + 2)
+    if int(minute) > 59:
+        return None
+    seconds = tokens.text(place + 4) if not half and tokens.has(place + 3, ":d") else ""
+    if seconds and len(seconds) == 2 and int(seconds) < 60:
+        tail = f" and {cardinal(int(seconds))} second{'' if int(seconds) == 1 else 's'}"
+        half, stop = _half_of_day(tokens, place + 5)
+        head = _say_clock(hour, minute, "" if int(minute) else "and")
+        return stop, f"{head.removesuffix(' and')}{tail}{f' {half}' if half else ''}"
+    return stop, _say_clock(hour, minute, half or _zone(tokens, stop))
+
+
+def _say_clock(hour: int, minute: str, half: str) -> str:
+    if minute == "00":
+        if half and half not in _ZONES:
+            return f"{cardinal(hour)} {half}"
+        if 1 <= hour <= 12:
+            return f"{cardinal(hour)} o'clock"
+        return f"{cardinal(hour)} hundred" if hour else "zero hundred"
+    words = f"{cardinal(hour)} {'oh ' if minute[0] == '0' else ''}{cardinal(int(minute))}"
+    return f"{words} {half}" if half and half not in _ZONES else words
+
+
+def _zone(tokens: TokenizedText, place: int) -> str:
+    return tokens.after(place) if tokens.after(place) in _ZONES else ""
+
+
+def _half_of_day(tokens: TokenizedText, place: int) -> tuple[str, int]:
+    """Return "A M" or "P M" where it stands, and where it ends."""
+    start = place + (tokens.kind(place) == SPACE)
+    letters = tokens.text(start)
+    if letters.lower() in ("am", "pm") and (letters[0].islower() == letters[1].islower()):
+        is_word = letters == "am" and start > place
+        if is_word and tokens.kind(start + 1) == SPACE and tokens.text(start + 2) in ("I", "not"):
+            return "", place
+        return " ".join(letters.upper()), start + 1
+    is_dotted = letters in ("a", "p", "A", "P") and tokens.has(start + 1, ".w")
+    if is_dotted and tokens.text(start + 2) in ("m", "M"):
+        stop = start + 3
+        if tokens.kind(stop) == "." and not ends_here(tokens, stop + 1):
+            stop += 1
+        return f"{letters.upper()} M", stop
+    return "", place
+
+
+def _after_month(tokens: TokenizedText, place: int) -> Reading | None:
+    """Return the readings of a day and a year, or a year, behind a month."""
+    day, stop = tokens.text(place), place + 1
+    if _is_year_at(tokens, place):
+        return ((stop, f" {say_year(day)}"),)
+    if len(day) > 2 or not 1 <= int(day) <= 31:
+        return None
+    if tokens.text(stop).lower() in _ORDINALS:
+        stop += 1
+    if not tokens.is_closed(stop) and tokens.kind(stop) not in _DASHES:
+        return None
+    if tokens.kind(stop) == ":" or tokens.kind(stop) == "%":
+        return None
+    parts = [(stop, f" {ordinal(int(day))}")]
+    if tokens.kind(stop) in _DASHES and tokens.kind(stop + 1) == DIGITS:
+        until = tokens.text(stop + 1)
+        if len(until) <= 2 and 1 <= int(until) <= 31:
+            stop += 2 + (tokens.text(stop + 2).lower() in _ORDINALS)
+            parts.append((stop, f" to {ordinal(int(until))}"))
+    comma = stop + (tokens.kind(stop) == ",")
+    if tokens.has(comma, " d") and _is_year_at(tokens, comma + 1):
+        parts.append(
+            (comma + 2, f"{',' if comma > stop else ''} {say_year(tokens.text(comma + 1))}")
+        )
+    return tuple(parts)
+
+
+def _month_alone(tokens: TokenizedText, place: int) -> Reading:
+    stop = place + 1
+    if tokens.kind(stop) == "." and not ends_here(tokens, stop + 1):
+        stop += 1
+    return ((stop, f" {MONTH_NAMES[tokens.text(place)]}"),)
+
+
+def _is_year_at(tokens: TokenizedText, place: int) -> bool:
+    digits = tokens.text(place)
+    return len(digits) == 4 and "1000" <= digits < "3000" and tokens.is_closed(place + 1)
+
+
+def _month(digits: str) -> str | None:
+    return MONTHS[int(digits) - 1] if len(digits) <= 2 and 1 <= int(digits) <= 12 else None
+
+
+def _day_of(tokens: TokenizedText, month: str, day: int) -> str:
+    return f"the {ordinal(day)} of {month}" if tokens.british else f"{month} {ordinal(day)}"
+
+
+def _date(
+    tokens: TokenizedText, stop: int, month: str | None, day: str, year: str
+) -> Reading | None:
+    if month is None or len(day) > 2 or not 1 <= int(day) <= 31 or len(year) not in (2, 4):
+        return None
+    if len(year) == 2:
+        year = f"{'19' if int(year) > 50 else '20'}{year}"
+    words = f"{_day_of(tokens, month, int(day))}, {say_year(year)}"
+    is_stamp = tokens.has(stop, "wd:d") and tokens.text(stop) == "T"
+    if not is_stamp:
+        return ((stop, words),) if tokens.is_closed(stop) else None
+    clock = _clock(tokens, stop + 1)
+    if clock is None:
+        return None
+    stop = clock[0]
+    zone = " U T C" if tokens.text(stop) == "Z" else ""
+    return ((stop + bool(zone), f"{words}, {clock[1]}{zone}"),)
+
+
+def read_military_time(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "0600 hours" and "1830 hours"."""
+    digits = tokens.text(place)
+    if len(digits) != 4 or not tokens.has(place + 1, " w") or tokens.text(place + 2) != "hours":
+        return None
+    hour, minute = digits[:2], digits[2:]
+    if int(hour) > 24 or int(minute) > 59 or (hour > "20" and minute != "00" and int(hour) > 24):
+        return None
+    head = f"oh {spelled(hour[1])}" if hour[0] == "0" else cardinal(int(hour))
+    if minute == "00":
+        return ((place + 1, f"{head} hundred"),)
+    tail = f"oh {spelled(minute[1])}" if minute[0] == "0" else cardinal(int(minute))
+    return ((place + 1, f"{head} {tail}"),)
+
+
+def read_ratio(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "3:1", "16:9" and "50:50", which are no times of day."""
+    if not tokens.has(place, "d:d") or not tokens.is_closed(place + 3):
+        return None
+    first, second = tokens.text(place), tokens.text(place + 2)
+    if max(len(first), len(second)) > 5 or tokens.kind(place + 3) == ":":
+        return None
+    joint = " " if first == second == "50" else " to "
+    return ((place + 3, f"{cardinal(int(first))}{joint}{cardinal(int(second))}"),)

@@ -1,0 +1,231 @@
+"""Numbers in special forms: feet and inches, angles, durations, dimensions and powers."""
+
+from antiphon.text.number_words import cardinal, in_pairs
+from antiphon.text.numerals import Numeral, parse_numeral, say_integer, say_numeral
+from antiphon.text.quantities import Quantity, parse_quantity
+from antiphon.text.readings import Reading
+from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
+from antiphon.text.units import parse_unit
+
+_FEET, _INCHES = ("'", "\u2032"), ('"', "\u2033", "\u201d")
+_MAX_QUOTE_TOKENS = 40
+_SIZE_WORDS = frozenset(
+    (
+        "x",
+        "by",
+        "tall",
+        "wide",
+        "long",
+        "deep",
+        "high",
+        "screen",
+        "monitor",
+        "display",
+        "tv",
+        "pipe",
+    )
+) | frozenset(
+    ("thick", "diameter", "pizza", "laptop", "tablet", "wheels", "vinyl", "record", "nails")
+)
+_TIMES_WORDS = frozenset(
+    ("faster", "slower", "more", "less", "better", "worse", "bigger", "smaller", "larger", "higher")
+) | frozenset(
+    ("lower", "cheaper", "longer", "shorter", "as", "the", "a", "per", "daily", "stronger")
+)
+_DURATIONS = {
+    "d": "day",
+    "h": "hour",
+    "hr": "hour",
+    "hrs": "hour",
+    "m": "minute",
+    "min": "minute",
+    "mins": "minute",
+    "s": "second",
+    "sec": "second",
+    "secs": "second",
+    "ms": "millisecond",
+}
+_DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
+
+
+def read_feet(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read 5'4", 6' and 12"."""
+    number, mark = tokens.text(place), tokens.kind(place + 1)
+    if mark in _FEET and len(number) <= 3:
+        inches = place + 2 + (tokens.kind(place + 2) == SPACE)
+        is_pair = tokens.kind(inches) == DIGITS and len(tokens.text(inches)) <= 2
+        if is_pair:
+            stop = inches + 1
+            if tokens.kind(stop) in _INCHES or (
+                tokens.kind(stop) in _FEET and tokens.kind(stop + 1) in _FEET
+            ):
+                stop += 1 if tokens.kind(stop) in _INCHES else 2
+            elif inches > place + 2 or not tokens.is_closed(stop):
+                return None
+            return ((stop, f"{cardinal(int(number))} foot {cardinal(int(tokens.text(inches)))}"),)
+        if _is_quote(tokens, place, _FEET) or not tokens.is_closed(place + 2):
+            return None
+        return ((place + 2, f"{cardinal(int(number))} {'foot' if number == '1' else 'feet'}"),)
+    numeral = parse_numeral(tokens, place)
+    if numeral is None or tokens.kind(numeral.stop) not in _INCHES:
+        return None
+    is_size = tokens.after(numeral.stop + 1).lower() in _SIZE_WORDS
+    if not is_size and _is_quote(tokens, place, _INCHES):
+        return None
+    is_attribute = is_size and tokens.after(numeral.stop + 1).lower() in (
+        *("screen", "monitor", "display", "tv", "pipe", "pizza", "laptop", "tablet", "wheels"),
+        *("vinyl", "record", "nails"),
+    )
+    unit = "inch" if numeral.is_one or is_attribute else "inches"
+    return ((numeral.stop + 1, f"{say_numeral(numeral, british=tokens.british)} {unit}"),)
+
+
+def _is_quote(tokens: TokenizedText, place: int, marks: tuple[str, ...]) -> bool:
+    """Whether a quotation is open before a token, which a mark behind it may close."""
+    num_marks, start = 0, place
+    while place - start < _MAX_QUOTE_TOKENS and start > 0 and tokens.kind(start - 1) != LINE:
+        start -= 1
+        if tokens.kind(start) in marks or tokens.kind(start) in "\u201c":
+            num_marks += tokens.kind(start - 1) != DIGITS
+    return num_marks % 2 == 1
+
+
+def read_angle(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read 40°26'N and 40° 26' 46" N."""
+    if tokens.kind(place + 1) != "\u00b0":
+        return None
+    words, stop = [f"{say_integer(tokens.text(place))} degrees"], place + 2
+    for marks, unit in ((_FEET, "minute"), (_INCHES, "second")):
+        number = stop + (tokens.kind(stop) == SPACE)
+        if tokens.kind(number) == DIGITS and tokens.kind(number + 1) in marks:
+            digits = tokens.text(number)
+            words.append(f"{say_integer(digits)} {unit}{'' if digits == '1' else 's'}")
+            stop = number + 2
+    direction = stop + (tokens.kind(stop) == SPACE)
+    name = _DIRECTIONS.get(tokens.text(direction))
+    if name and tokens.is_closed(direction + 1):
+        words.append(name)
+        stop = direction + 1
+    return ((stop, " ".join(words)),) if len(words) > 1 else None
+
+
+def read_duration(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "2h30m", "1h 5m 3s" and "5m30s"."""
+    words, stop, end, seen = list[str](), place, place, list[str]()
+    while tokens.has(stop, "dw") and tokens.text(stop + 1) in _DURATIONS:
+        digits, unit = tokens.text(stop), _DURATIONS[tokens.text(stop + 1)]
+        if unit in seen or len(digits) > 4:
+            return None
+        seen.append(unit)
+        words.append(f"{say_integer(digits)} {unit}{'' if digits == '1' else 's'}")
+        end = stop + 2
+        stop = end + (tokens.kind(end) == SPACE)
+    if seen == ["hour"] and tokens.kind(end) == DIGITS and len(tokens.text(end)) == 2:
+        words.append(cardinal(int(tokens.text(end))))
+        end += 1
+    if len(words) < 2 or not tokens.is_closed(end):
+        return None
+    return ((end, " ".join(words)),)
+
+
+def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "3x4", "1920×1080" and "10 ft x 12 ft"; with an equals sign behind, a product."""
+    first = parse_quantity(tokens, place)
+    if first is None or first.sign or first.money or tokens.kind(place) == WORD:
+        return None
+    sizes, stop, is_cross = [first], first.stop, False
+    while True:
+        spaced = tokens.kind(stop) == SPACE
+        cross = stop + spaced
+        if tokens.text(cross) not in ("x", "X", "\u00d7"):
+            break
+        following = parse_quantity(tokens, cross + 1 + (spaced and tokens.kind(cross + 1) == SPACE))
+        if following is None or following.sign:
+            break
+        is_cross = tokens.text(cross) == "\u00d7"
+        sizes.append(following)
+        stop = following.stop
+    if len(sizes) < 2 or not tokens.is_closed(stop):
+        return None
+    is_product = tokens.kind(stop + (tokens.kind(stop) == SPACE)) == "=" or (
+        is_cross and not sizes[-1].unit and not _is_screen(sizes)
+    )
+    joint = " times " if is_product else " by "
+    return ((stop, joint.join(_say_size(tokens, size, sizes) for size in sizes)),)
+
+
+def _is_screen(sizes: list[Quantity]) -> bool:
+    return any(len(size.numeral.whole) >= 3 for size in sizes)
+
+
+def _say_size(tokens: TokenizedText, size: Quantity, sizes: list[Quantity]) -> str:
+    numeral = size.numeral
+    is_paired = (
+        numeral.is_integer
+        and not numeral.is_grouped
+        and len(numeral.whole) in (3, 4)
+        and numeral.whole[-2:] != "00"
+        and _is_screen(sizes)
+        and max(len(each.numeral.whole) for each in sizes) == 4
+    )
+    words = _say_pairs(numeral) if is_paired else say_numeral(numeral, british=tokens.british)
+    if size.unit is not None:
+        words += f" {size.unit[0] if numeral.is_one else size.unit[1]}"
+    return words
+
+
+def _say_pairs(numeral: Numeral) -> str:
+    return in_pairs(int(numeral.whole)) if numeral.whole[0] != "0" else say_integer(numeral.whole)
+
+
+def read_multiple(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "2x" and "10X": "two times faster", else "ten X"."""
+    numeral = parse_numeral(tokens, place)
+    if numeral is None or tokens.text(numeral.stop) not in ("x", "X"):
+        return None
+    if not tokens.is_closed(numeral.stop + 1):
+        return None
+    after = tokens.after(numeral.stop + 1)
+    name = "times" if after.lower() in _TIMES_WORDS else "X"
+    return ((numeral.stop + 1, f"{say_numeral(numeral, british=tokens.british)} {name}"),)
+
+
+def read_exponent(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read the "^2" of "x^2"."""
+    number = place + 1
+    sign = ""
+    if tokens.kind(number) in ("-", "\u2212"):
+        sign, number = "minus ", number + 1
+    if tokens.kind(number) == DIGITS:
+        named = {"2": "squared", "3": "cubed"}.get(tokens.text(number)) if not sign else None
+        return ((number + 1, named or f"to the power of {sign}{say_integer(tokens.text(number))}"),)
+    return ((place + 1, "to the power of"),)
+
+
+def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read a slash between words: "per" before a unit of time, else "slash"."""
+    before, after = tokens.kind(place - 1), tokens.kind(place + 1)
+    if (
+        after == WORD
+        and before == WORD
+        and tokens.text(place + 1)
+        in (*("second", "minute", "hour", "day", "week", "month", "year", "person", "night"),)
+    ):
+        return ((place + 1, "per"),)
+    if (before in (WORD, DIGITS, "%", ")") and tokens.has(place + 1, " w")) or after in (
+        WORD,
+        DIGITS,
+        SPACE,
+    ):
+        return ((place + 1, "slash"),)
+    return None
+
+
+def read_unit_word(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read a unit without a number where only a unit can stand: "km/h", "m²"."""
+    if tokens.kind(place + 1) not in ("/", "\u00b2", "\u00b3"):
+        return None
+    found = parse_unit(tokens, place)
+    if found is None or found[0] < place + 2 or not tokens.is_closed(found[0]):
+        return None
+    return ((found[0], found[1][1]),) if len(tokens.text(place)) > 1 else None

@@ -1,0 +1,327 @@
+"""Amounts of money, measures, temperatures, percentages, and ranges of them."""
+
+from dataclasses import dataclass
+
+from antiphon.text.name_table import PAIR_WORDS
+from antiphon.text.number_words import cardinal, ordinal_of
+from antiphon.text.numerals import (
+    Numeral,
+    parse_numeral,
+    say_in_context,
+    say_integer,
+    say_numeral,
+    say_parts,
+)
+from antiphon.text.readings import Reading
+from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
+from antiphon.text.unit_table import (
+    CURRENCIES,
+    CURRENCY_CODES,
+    DOLLARS,
+    FRACTION_SIGNS,
+    NOT_AFTER_SPACE,
+    PER_SHORT,
+    PER_WORDS,
+    SCALE_WORDS,
+    SCALES,
+    UNITS,
+)
+from antiphon.text.units import Unit, parse_unit
+
+_SIGNS = {
+    **dict.fromkeys(("-", "\u2212", "\u2013"), "minus"),
+    "+": "plus",
+    "\u00b1": "plus or minus",
+    "~": "about",
+    "\u2248": "approximately",
+    "<": "less than",
+    ">": "greater than",
+    "\u2264": "less than or equal to",
+    "\u2265": "greater than or equal to",
+}
+DASHES = ("-", "\u2013", "\u2014", "\u2212")
+_CODE_WORDS = PAIR_WORDS | {
+    "seat",
+    "gate",
+    "row",
+    "section",
+    "figure",
+    "table",
+    "apt",
+    "exit",
+    "step",
+}
+_NOT_COUNTED = frozenset(
+    ("a", "an", "the", "in", "on", "at", "to", "of", "and", "or", "for", "per", "with", "is", "was")
+) | frozenset(
+    ("from", "by", "as", "than", "that", "which", "each", "but", "so", "if", "more", "less")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number with what it counts.
+
+    Attributes:
+        stop: token behind it.
+        sign: words of the sign before it; empty if there is none.
+        numeral: its number.
+        scale: "million" and the like; empty if there is none.
+        money: the currency; ``None`` if it is none.
+        unit: the unit, one and many; ``None`` if there is none.
+        is_glued: whether the unit is joined by a hyphen, as in "5-km run".
+        per: what an amount of money is for, as in "$5/hour"; empty if it is not stated.
+    """
+
+    stop: int
+    numeral: Numeral
+    sign: str = ""
+    scale: str = ""
+    money: tuple[str, str, str, str] | None = None
+    unit: Unit | None = None
+    is_glued: bool = False
+    per: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        return not (self.sign or self.scale or self.money or self.unit)
+
+
+def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
+    """Return the quantity that begins at a token: sign, currency, number, scale and unit."""
+    start, sign = place, ""
+    if tokens.kind(place) in _SIGNS:
+        if not _is_sign(tokens, place):
+            return None
+        sign = _SIGNS[tokens.kind(place)]
+        place += 1
+        place += tokens.kind(place) == SPACE and sign not in ("minus", "plus")
+    money, place = _currency_before(tokens, place)
+    if money is not None and tokens.kind(place) in ("-", "\u2212") and not sign:
+        sign, place = "minus", place + 1
+    numeral = parse_numeral(tokens, place)
+    if numeral is None:
+        return None
+    if money is not None and tokens.has(numeral.stop, ",d") and not numeral.is_grouped:
+        numeral = _decimal_comma(tokens, numeral)
+    stop = numeral.stop
+    scale, stop = _scale(tokens, stop, is_money=money is not None)
+    if money is None:
+        money, stop, numeral = _currency_behind(tokens, stop, numeral)
+    if money is not None:
+        per, stop = _per(tokens, stop)
+        return Quantity(stop, numeral, sign, scale, money, per=per)
+    found = None if scale else _unit_behind(tokens, start, stop)
+    if found is not None:
+        stop, unit, is_glued = found
+        return Quantity(stop, numeral, sign, scale, unit=unit, is_glued=is_glued)
+    return Quantity(stop, numeral, sign, scale)
+
+
+def say_money(quantity: Quantity, *, british: bool, is_attribute: bool = False) -> str:
+    """Return an amount of money in words."""
+    assert quantity.money is not None
+    one, many, one_part, many_parts = quantity.money
+    numeral = quantity.numeral
+    if is_attribute:
+        many = one
+    if quantity.scale:
+        return f"{say_numeral(numeral, british=british)} {quantity.scale} {many}"
+    if (
+        len(numeral.decimals) != 2
+        or not one_part
+        or ((numeral.whole or "0")[1:2] and numeral.whole[0] == "0")
+    ):
+        is_one = numeral.is_one
+        return f"{say_numeral(numeral, british=british)} {one if is_one else many}"
+    whole, parts = int(numeral.whole or "0"), int(numeral.decimals)
+    small = f"{cardinal(parts)} {one_part if parts == 1 else many_parts}"
+    if whole == 0 and parts:
+        return small
+    amount = f"{say_integer(str(whole), british=british)} {one if whole == 1 else many}"
+    if british and many == "pounds" and parts > 9:
+        return f"{amount} {cardinal(parts)}"
+    return f"{amount} and {small}" if parts else amount
+
+
+def _is_sign(tokens: TokenizedText, place: int) -> bool:
+    """Whether a sign belongs to the number behind it, not between two numbers."""
+    sign = tokens.kind(place)
+    if sign not in ("-", "+", "\u2212", "\u2013"):
+        return tokens.kind(place + 1) != SPACE or tokens.kind(place + 2) == DIGITS
+    if sign == "\u2013" and tokens.before(place):
+        return tokens.kind(place - 1) == SPACE and not tokens.before(place).isdecimal()
+    return (
+        place == 0 or tokens.kind(place - 1) in " \n([{\"'\u201c=<>/,:~*_|\u2264\u2265\u2248^\u00d7"
+    )
+
+
+def _currency_before(
+    tokens: TokenizedText, place: int
+) -> tuple[tuple[str, str, str, str] | None, int]:
+    """Return the currency before a number, and where the number begins."""
+    kind, text = tokens.kind(place), tokens.text(place)
+    if kind in CURRENCIES:
+        stop = place + 1
+        stop += tokens.kind(stop) == SPACE and tokens.kind(stop + 1) == DIGITS
+        return CURRENCIES[kind], stop
+    if kind == WORD and text in DOLLARS and tokens.kind(place + 1) == "$":
+        name = DOLLARS[text]
+        stop = place + 2
+        stop += tokens.kind(stop) == SPACE
+        return (f"{name} dollar", f"{name} dollars", "cent", "cents"), stop
+    if kind == WORD and text in CURRENCY_CODES:
+        stop = place + 1
+        if text == "Rs" and tokens.kind(stop) == ".":
+            stop += 1
+        stop += tokens.kind(stop) == SPACE
+        if tokens.kind(stop) == DIGITS:
+            return CURRENCY_CODES[text], stop
+    return None, place
+
+
+def _currency_behind(
+    tokens: TokenizedText, stop: int, numeral: Numeral
+) -> tuple[tuple[str, str, str, str] | None, int, Numeral]:
+    comma = _decimal_comma(tokens, numeral) if tokens.has(stop, ",d") else numeral
+    for number in (numeral, comma):
+        end = max(stop, number.stop)
+        place = end + (tokens.kind(end) == SPACE)
+        sign = tokens.kind(place)
+        if sign in CURRENCIES and tokens.kind(place + 1) != DIGITS and tokens.text(place):
+            return CURRENCIES[sign], place + 1, number
+        code = tokens.text(place)
+        if code in CURRENCY_CODES and code != "Rs" and tokens.is_closed(place + 1):
+            return CURRENCY_CODES[code], place + 1, number
+    is_pence = tokens.british and tokens.text(stop) == "p" and tokens.is_closed(stop + 1)
+    if is_pence and numeral.is_integer:
+        return ("penny", "pence", "", ""), stop + 1, numeral
+    return None, stop, numeral
+
+
+def _decimal_comma(tokens: TokenizedText, numeral: Numeral) -> Numeral:
+    decimals = tokens.text(numeral.stop + 1)
+    if numeral.decimals or numeral.fraction or len(decimals) > 2:
+        return numeral
+    return Numeral(numeral.stop + 2, numeral.whole, decimals, is_grouped=numeral.is_grouped)
+
+
+def _scale(tokens: TokenizedText, place: int, *, is_money: bool) -> tuple[str, int]:
+    """Return the word that multiplies a number, and where it ends."""
+    text = tokens.text(place)
+    if tokens.kind(place) in (SPACE, "-") and tokens.text(place + 1) in SCALE_WORDS:
+        return tokens.text(place + 1), place + 2
+    if (
+        tokens.kind(place) == SPACE
+        and is_money
+        and tokens.text(place + 1) in ("bn", "mn", "M", "B")
+    ):
+        return SCALES[tokens.text(place + 1)], place + 2
+    if tokens.kind(place) != WORD or text not in SCALES or not tokens.is_closed(place + 1):
+        return "", place
+    if is_money or text in ("mn", "bn", "mln", "bln", "k", "tn"):
+        return SCALES[text], place + 1
+    before = tokens.text(place - 1)
+    is_counting = tokens.has(place + 1, " w") and tokens.text(place + 2) not in _NOT_COUNTED
+    if text in ("M", "B") and is_counting and tokens.text(place + 2).islower():
+        return SCALES[text], place + 1
+    if text == "K" and len(before) > 1 and before != "10":
+        return SCALES[text], place + 1
+    return "", place
+
+
+def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Unit, bool] | None:
+    kind = tokens.kind(place)
+    found = parse_unit(tokens, place)
+    if found is not None:
+        is_letter = kind == WORD and len(tokens.text(place)) == 1 and tokens.text(place).isupper()
+        if is_letter and tokens.before(start) in _CODE_WORDS:
+            return None
+        return (*found, False) if _may_end(tokens, found[0]) else None
+    if kind not in (SPACE, "-"):
+        return None
+    found = parse_unit(tokens, place + 1)
+    text = tokens.text(place + 1)
+    if found is None or not _may_end(tokens, found[0]):
+        return None
+    if text in NOT_AFTER_SPACE and kind == SPACE:
+        is_inch = text == "in" and (
+            tokens.kind(place + 2) == "."
+            or tokens.after(place + 2) in ("x", "by", "tall", "wide", "long")
+        )
+        if not is_inch:
+            return None
+    if kind == "-" and len(text) == 1:
+        return None
+    return (*found, kind == "-")
+
+
+def _may_end(tokens: TokenizedText, place: int) -> bool:
+    """Whether a unit may end before a token: a range may go on behind it."""
+    return tokens.is_closed(place) or tokens.kind(place) in DASHES
+
+
+def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:
+    british, numeral = tokens.british, quantity.numeral
+    words = [quantity.sign] if quantity.sign else []
+    if quantity.money is not None:
+        words.append(
+            say_money(
+                quantity, british=british, is_attribute=_is_attribute(tokens, place, quantity)
+            )
+        )
+        words += [f"per {quantity.per}"] if quantity.per else []
+    elif quantity.unit is not None:
+        one, many = quantity.unit
+        is_one = numeral.is_one or quantity.is_glued or (numeral.fraction and not numeral.whole)
+        words += [say_numeral(numeral, british=british), one if is_one else many]
+    elif quantity.is_plain:
+        words.append(say_in_context(tokens, place, numeral))
+    else:
+        words.append(say_numeral(numeral, british=british))
+        words += [quantity.scale] if quantity.scale else []
+    return " ".join(words)
+
+
+def _is_attribute(tokens: TokenizedText, place: int, quantity: Quantity) -> bool:
+    """Whether an amount describes the noun behind it: "a $5 bill"."""
+    if quantity.numeral.decimals and not quantity.scale:
+        return False
+    after = tokens.after(quantity.stop)
+    is_before_noun = (
+        tokens.kind(quantity.stop) == SPACE and after.islower() and after not in _NOT_COUNTED
+    )
+    return is_before_noun and (
+        tokens.before(place) in ("a", "an") or after in ("bill", "bills", "note", "notes", "coin")
+    )
+
+
+def _per(tokens: TokenizedText, place: int) -> tuple[str, int]:
+    """Return what an amount is for, and where that ends."""
+    if not tokens.has(place, "/w"):
+        return "", place
+    word = tokens.text(place + 1)
+    if word in PER_WORDS or word in PER_SHORT:
+        return PER_SHORT.get(word) or (UNITS[word][0] if word in UNITS else word), place + 2
+    unit = parse_unit(tokens, place + 1)
+    return ("", place) if unit is None else (unit[1][0], unit[0])
+
+
+def read_ordinal(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "3rd", "21st" and "1,000th"."""
+    numeral = parse_numeral(tokens, place, with_fraction=False)
+    if numeral is None or not numeral.is_integer or len(numeral.whole) > 12:
+        return None
+    suffix = tokens.text(numeral.stop).lower()
+    if suffix not in ("st", "nd", "rd", "th") or not tokens.is_closed(numeral.stop + 1):
+        return None
+    words = ordinal_of(cardinal(int(numeral.whole), british=tokens.british))
+    return ((numeral.stop + 1, words),)
+
+
+def read_digits(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read digits, or the sign of a fraction, that nothing else reads."""
+    if tokens.kind(place) in FRACTION_SIGNS:
+        numerator, denominator = FRACTION_SIGNS[tokens.kind(place)]
+        return ((place + 1, say_parts(numerator, denominator)),)
+    return ((place + 1, say_integer(tokens.text(place), british=tokens.british)),)

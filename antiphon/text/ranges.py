@@ -1,0 +1,96 @@
+"""Amounts and measures of a text, and ranges of them."""
+
+from antiphon.text.numerals import say_numeral, say_year
+from antiphon.text.quantities import DASHES, Quantity, parse_quantity, say_quantity
+from antiphon.text.readings import Reading
+from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
+from antiphon.text.unit_table import CURRENCIES, CURRENCY_CODES, DOLLARS, FRACTION_SIGNS
+
+
+def read_quantity(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read an amount, a measure, or a range of either."""
+    first = parse_quantity(tokens, place)
+    if first is None:
+        return None
+    last, joint = _range_end(tokens, first)
+    if last is None:
+        if not tokens.is_closed(first.stop) and first.is_plain:
+            return None
+        return ((first.stop, say_quantity(tokens, place, first)),)
+    if not tokens.is_closed(last.stop):
+        return None
+    return _say_range(tokens, place, first, last, joint)
+
+
+def _range_end(tokens: TokenizedText, first: Quantity) -> tuple[Quantity | None, str]:
+    """Return the other end of a range, and the word between the two."""
+    place = first.stop
+    is_spaced = tokens.kind(place) == SPACE
+    dash = tokens.kind(place + is_spaced)
+    behind = place + is_spaced + 1
+    if dash not in DASHES or (is_spaced and tokens.kind(behind) != SPACE):
+        return None, ""
+    behind += is_spaced
+    if tokens.kind(behind) not in (DIGITS, *CURRENCIES, *FRACTION_SIGNS) and not tokens.has(
+        behind, ".d"
+    ):
+        return None, ""
+    last = parse_quantity(tokens, behind)
+    if (
+        last is None
+        or last.sign
+        or (tokens.kind(last.stop) in DASHES and tokens.kind(last.stop + 1) == DIGITS)
+    ):
+        return None, ""
+    is_result = tokens.kind(last.stop + (tokens.kind(last.stop) == SPACE)) == "="
+    if (not is_spaced or dash == "\u2013") and not is_result:
+        return last, "to"
+    if dash != "-" or first.numeral.value >= last.numeral.value or is_result:
+        return last, "minus"
+    has_unit = last.unit or last.money or tokens.has(last.stop, " w")
+    return last, "to" if has_unit else "minus"
+
+
+def _say_range(
+    tokens: TokenizedText, place: int, first: Quantity, last: Quantity, joint: str
+) -> Reading:
+    british = tokens.british
+    if first.is_plain and last.is_plain and joint == "to":
+        return _plain_range(tokens, place, first, last)
+    is_shared = first.is_plain or (first.money is not None and last.money is None)
+    if first.money is not None and last.money is None and last.unit is None:
+        last = Quantity(last.stop, last.numeral, "", last.scale, first.money)
+    same = first.money is not None and first.money == last.money
+    if is_shared or (same and not (first.numeral.decimals or last.numeral.decimals)):
+        head = say_numeral(first.numeral, british=british)
+        if first.scale and first.scale != last.scale:
+            head = f"{head} {first.scale}"
+        head = f"{first.sign} {head}".strip()
+    else:
+        head = say_quantity(tokens, place, first)
+    return ((last.stop, f"{head} {joint} {say_quantity(tokens, last.stop, last)}"),)
+
+
+def _plain_range(tokens: TokenizedText, place: int, first: Quantity, last: Quantity) -> Reading:
+    digits, other = first.numeral.whole, last.numeral.whole
+    is_years = (
+        first.numeral.is_integer
+        and last.numeral.is_integer
+        and not first.numeral.is_grouped
+        and len(digits) == 4
+        and "1000" <= digits < "2100"
+        and len(other) in (2, 4)
+        and (len(other) == 2 or digits <= other < "2100")
+    )
+    if is_years:
+        years = say_year(digits), say_year(other)
+        return ((last.stop, " to ".join(years)),)
+    words = [say_numeral(each.numeral, british=tokens.british) for each in (first, last)]
+    return ((last.stop, " to ".join(words)),)
+
+
+def read_code_amount(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "USD 5" and "US$5"."""
+    text = tokens.text(place)
+    is_code = text in CURRENCY_CODES or (text in DOLLARS and tokens.kind(place + 1) == "$")
+    return read_quantity(tokens, place) if is_code and tokens.is_open(place) else None

@@ -1,0 +1,187 @@
+"""Signs by themselves, and what is left of HTML and Markdown in a text."""
+
+from antiphon.text.code_table import HTML_TAGS
+from antiphon.text.readings import Reading
+from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
+from antiphon.text.unit_table import SIGN_PAIRS, SIGN_WORDS, SUBSCRIPTS, SUPERSCRIPTS
+
+_MAX_LINK_TOKENS = 200
+_MAX_TAG_TOKENS = 40
+_NUMBER_OR_WORD = (WORD, DIGITS, ")")
+_BULLETS = "-*+\u2022\u25cf\u25aa\u2023\u2043\u25e6"
+
+
+def read_sign(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read a sign, or two that belong together, by its name."""
+    pair = SIGN_PAIRS.get(tokens.joined(place, place + 2))
+    if pair is not None:
+        return ((place + 2, pair),)
+    sign = tokens.kind(place)
+    word = SIGN_WORDS.get(sign)
+    return None if word is None else ((place + 1, word),)
+
+
+def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read a hyphen or a dash between spaces: a pause, or "minus" between letters of a formula."""
+    stop = place + 1
+    while tokens.kind(stop) in ("-", "\u2013", "\u2014") and stop - place < 80:
+        stop += 1
+    if tokens.joined(place, stop) == "-" and tokens.kind(place + 1) == ">":
+        return ((place + 2, "to"),)
+    if stop - place > 1:
+        is_rule = _begins_line(tokens, place) and tokens.kind(stop) in (LINE, "")
+        return ((stop, "" if is_rule else "\u2014"),)
+    before, after = tokens.kind(place - 1), tokens.kind(place + 1)
+    if tokens.kind(place) != "-":
+        is_range = (
+            tokens.kind(place) == "\u2013" and before in (WORD, DIGITS) and after in (WORD, DIGITS)
+        )
+        return (
+            ((stop, " to " if before == after == WORD and _are_days(tokens, place) else "\u2014"),)
+            if (before == SPACE or is_range)
+            else None
+        )
+    if before in (SPACE, "") and after == SPACE:
+        if _begins_line(tokens, place):
+            return ((stop, ""),)
+        is_formula = _is_term(tokens, place - 2) and _is_term(tokens, place + 2)
+        return ((stop, "minus" if is_formula else "\u2014"),)
+    if before == DIGITS and after == DIGITS:
+        return ((stop, " to "),)
+    return None
+
+
+def _are_days(tokens: TokenizedText, place: int) -> bool:
+    words = tokens.text(place - 1), tokens.text(place + 1)
+    return all(
+        word.lower().endswith("day") or (word[:1].isupper() and len(word) > 3) for word in words
+    )
+
+
+def _is_term(tokens: TokenizedText, place: int) -> bool:
+    kind = tokens.kind(place)
+    is_variable = (
+        kind == WORD and len(tokens.text(place)) == 1 and tokens.text(place) not in ("a", "I")
+    )
+    return (
+        is_variable
+        or kind == DIGITS
+        or (kind in (*SUPERSCRIPTS, *SUBSCRIPTS, "(", ")") and bool(kind))
+    )
+
+
+def read_star(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read an asterisk: "times" between numbers or variables, else a mark of emphasis."""
+    before, after = place - 1, place + 1
+    if tokens.kind(before) == SPACE and tokens.kind(after) == SPACE:
+        before, after = before - 1, after + 1
+    if _is_term(tokens, before) and _is_term(tokens, after):
+        return ((place + 1, "times"),)
+    return ((place + 1, ""),)
+
+
+def read_mark(tokens: TokenizedText, place: int) -> Reading | None:
+    """Drop marks of emphasis, of code and of crossed out text."""
+    if tokens.kind(place) == "_":
+        is_inside = tokens.kind(place - 1) in (WORD, DIGITS) and tokens.kind(place + 1) in (
+            WORD,
+            DIGITS,
+        )
+        return ((place + 1, " underscore " if is_inside else ""),)
+    if (
+        tokens.kind(place) == "~"
+        and tokens.kind(place + 1) != "~"
+        and tokens.kind(place - 1) != "~"
+    ):
+        return ((place + 1, "about"),) if tokens.kind(place + 1) in (WORD, SPACE) else None
+    return ((place + 1, ""),)
+
+
+def read_backslash(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read a backslash: a name of its own between letters, else an escape that is dropped."""
+    is_path = (
+        tokens.kind(place - 1) in _NUMBER_OR_WORD and tokens.kind(place + 1) in _NUMBER_OR_WORD
+    )
+    return ((place + 1, "backslash" if is_path else ""),)
+
+
+def read_line_start(tokens: TokenizedText, place: int) -> Reading | None:
+    """Drop what marks a heading, an item or a quotation at the beginning of a line."""
+    if not _begins_line(tokens, place):
+        return None
+    sign, stop = tokens.kind(place), place
+    while tokens.kind(stop) == sign and stop - place < 6:
+        stop += 1
+    if sign in ("#", ">") or (sign in _BULLETS and stop == place + 1):
+        return ((stop, ""),) if tokens.kind(stop) == SPACE else None
+    return None
+
+
+def _begins_line(tokens: TokenizedText, place: int) -> bool:
+    if place > 0 and tokens.kind(place - 1) == SPACE:
+        place -= 1
+    return place <= 0 or tokens.kind(place - 1) == LINE
+
+
+def read_tag(tokens: TokenizedText, place: int) -> Reading | None:
+    """Drop a tag of HTML."""
+    stop = place + 1 + (tokens.kind(place + 1) == "/")
+    if tokens.kind(stop) != WORD:
+        return None
+    name = tokens.text(stop).lower() + (
+        tokens.text(stop + 1) if tokens.kind(stop + 1) == DIGITS else ""
+    )
+    if name not in HTML_TAGS:
+        return None
+    while tokens.kind(stop) not in (">", "<", "", LINE) and stop - place < _MAX_TAG_TOKENS:
+        stop += 1
+    if tokens.kind(stop) != ">":
+        return None
+    return ((stop + 1, ", " if name in ("br", "p", "li", "td") else ""),)
+
+
+def read_link_start(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "[text](address)" as its text; "[word](/phonemes/)" is left to the dictionary."""
+    close = _link_close(tokens, place)
+    if close is not None:
+        stop = _address_end(tokens, close + 1)
+        if stop is not None:
+            address = tokens.joined(close + 2, stop - 1)
+            if len(address) > 1 and address[0] == address[-1] == "/":
+                return ((stop, tokens.joined(place, stop)),)
+            return ((place + 1, ""),)
+    return ((place + 1, "("),)
+
+
+def read_link_end(tokens: TokenizedText, place: int) -> Reading | None:
+    """Drop the address behind the text of a link."""
+    stop = _address_end(tokens, place + 1) if tokens.kind(place + 1) == "(" else None
+    return ((place + 1, ")"),) if stop is None else ((stop, ""),)
+
+
+def _link_close(tokens: TokenizedText, place: int) -> int | None:
+    stop = place + 1
+    while stop - place < _MAX_LINK_TOKENS and tokens.kind(stop) not in ("", LINE, "]", "["):
+        stop += 1
+    return stop if tokens.has(stop, "](") else None
+
+
+def _address_end(tokens: TokenizedText, place: int) -> int | None:
+    stop = place + 1
+    while stop - place < _MAX_LINK_TOKENS and tokens.kind(stop) not in ("", LINE, ")"):
+        if tokens.kind(stop) == SPACE and tokens.kind(stop + 1) not in ('"', "'"):
+            return None
+        stop += 1
+    return stop + 1 if tokens.kind(stop) == ")" else None
+
+
+def read_brace(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read braces as brackets."""
+    return ((place + 1, "(" if tokens.kind(place) == "{" else ")"),)
+
+
+def read_not_equal(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "!=" and drop the mark before the link of an image."""
+    if tokens.kind(place + 1) == "=":
+        return ((place + 2, SIGN_PAIRS["!="]),)
+    return ((place + 1, ""),) if tokens.kind(place + 1) == "[" else None

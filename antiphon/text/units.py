@@ -1,0 +1,81 @@
+"""Units of measure in a text: "km", "°C", "m²", "km/h"."""
+
+from typing import TypeAlias
+
+from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
+from antiphon.text.unit_table import PER_SHORT, PER_WORDS, UNITS, WITH_DOT
+
+Unit: TypeAlias = tuple[str, str]
+"""One and many."""
+_POWERS = {"2": "square", "3": "cubic", "\u00b2": "square", "\u00b3": "cubic"}
+
+
+def parse_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
+    """Return the unit that begins at a token, and where it ends."""
+    found = _simple_unit(tokens, place)
+    if found is None:
+        return None
+    stop, (one, many) = found
+    if tokens.kind(stop) != "/":
+        return found
+    word = tokens.text(stop + 1)
+    if word in PER_WORDS or word in PER_SHORT:
+        per = PER_SHORT.get(word) or (UNITS[word][0] if word in UNITS else word)
+        return stop + 2, (f"{one} per {per}", f"{many} per {per}")
+    below = _simple_unit(tokens, stop + 1)
+    if below is None:
+        return found
+    return below[0], (f"{one} per {below[1][0]}", f"{many} per {below[1][0]}")
+
+
+def _simple_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
+    kind, text = tokens.kind(place), tokens.text(place)
+    if kind in ("%", "\u2030"):
+        name = "percent" if kind == "%" else "per mille"
+        return place + 1, (name, name)
+    if kind == "\u00b0":
+        return _degrees(tokens, place)
+    stop = place + 1
+    for shape in (" w", ". w"):
+        pair = f"{text} {tokens.text(stop + len(shape) - 1)}"
+        if tokens.has(stop, shape) and pair in UNITS:
+            text, stop = pair, stop + len(shape)
+    if kind != WORD or text not in UNITS:
+        return None
+    one, many = UNITS[text]
+    power, end = _power(tokens, stop, text)
+    if power:
+        return end, (f"{power} {one}", f"{power} {many}")
+    has_dot = tokens.kind(stop) == "." and text.split()[-1] in WITH_DOT
+    return stop + (has_dot and not ends_here(tokens, stop + 1)), (one, many)
+
+
+def _power(tokens: TokenizedText, place: int, unit: str) -> tuple[str, int]:
+    """Return "square" or "cubic", and where the exponent of a unit ends."""
+    if tokens.kind(place) in _POWERS:
+        return _POWERS[tokens.kind(place)], place + 1
+    if tokens.has(place, "^d"):
+        return _POWERS.get(tokens.text(place + 1), ""), place + 2
+    is_glued = tokens.kind(place) == DIGITS and unit in ("m", "km", "cm", "mm", "ft", "in")
+    return (_POWERS.get(tokens.text(place), ""), place + 1) if is_glued else ("", place)
+
+
+def ends_here(tokens: TokenizedText, place: int) -> bool:
+    """Whether a dot before a token ends the sentence: nothing follows, or a capital does."""
+    if tokens.ends_text(place):
+        return True
+    if tokens.kind(place) in "\"')\u201d":
+        place += 1
+    if tokens.kind(place) != SPACE:
+        return False
+    return tokens.kind(place + 1) == WORD and tokens.text(place + 1)[0].isupper()
+
+
+def _degrees(tokens: TokenizedText, place: int) -> tuple[int, Unit]:
+    for stop in (place + 1, place + 2):
+        scale = {"C": " Celsius", "F": " Fahrenheit", "K": " kelvin"}.get(tokens.text(stop))
+        if scale and tokens.is_closed(stop + 1):
+            return stop + 1, (f"degree{scale}", f"degrees{scale}")
+        if tokens.kind(place + 1) != SPACE:
+            break
+    return place + 1, ("degree", "degrees")

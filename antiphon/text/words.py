@@ -1,0 +1,267 @@
+"""Abbreviations, titles, initials, Roman numerals and words in capitals."""
+
+from antiphon.text.name_table import (
+    COMPASS,
+    STARTERS,
+)
+from antiphon.text.number_words import roman
+from antiphon.text.readings import Reading
+from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
+from antiphon.text.units import ends_here
+from antiphon.text.word_table import (
+    ABBREVIATIONS,
+    BARE_ABBREVIATIONS,
+    BARE_BEFORE_NUMBERS,
+    BARE_TITLES,
+    BEFORE_NAMES,
+    BEFORE_NUMBERS,
+    CERTAIN_PLACES,
+    DOTTED,
+    LETTER_WORDS,
+    NUMBERED_WITH_LETTERS,
+    PLACES,
+    SAINTS,
+    SLASHED,
+    TITLES,
+)
+
+_MAX_DOTTED_PARTS = 8
+
+
+def read_slashed_word(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "and/or", "w/o", "24/7" and the like as a whole."""
+    if tokens.kind(place + 1) != "/" or not tokens.is_open(place):
+        return None
+    for steps in (3, 2):
+        name = SLASHED.get(tokens.joined(place, place + steps).lower())
+        if name is not None and (steps == 2 or tokens.is_closed(place + steps)):
+            if steps == 2 and tokens.kind(place + 2) == DIGITS:
+                name += " "
+            return ((place + steps, name),)
+    return None
+
+
+def read_dotted(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "U.S.", "e.g.", "Ph.D." and "J.R.R.": letters with a dot behind each."""
+    stop, num_parts = place, 0
+    while (
+        tokens.kind(stop) == WORD and len(tokens.text(stop)) <= 2 and tokens.kind(stop + 1) == "."
+    ):
+        stop += 2
+        num_parts += 1
+        is_parted = num_parts == 1 and tokens.has(stop, " w.")
+        if is_parted and f"{tokens.joined(place, stop)}{tokens.text(stop + 1)}." in DOTTED:
+            stop += 1
+        if num_parts > _MAX_DOTTED_PARTS:
+            return None
+    has_last_dot = True
+    if (
+        num_parts
+        and tokens.kind(stop) == WORD
+        and len(tokens.text(stop)) <= 2
+        and tokens.is_closed(stop + 1)
+    ):
+        stop, num_parts, has_last_dot = stop + 1, num_parts + 1, False
+    text = tokens.joined(place, stop).replace(" ", "")
+    if text in DOTTED:
+        stop += (
+            tokens.kind(stop) == "," and tokens.kind(stop + 1) == SPACE and text in ("e.g.", "i.e.")
+        )
+        words = DOTTED[text]
+        return ((stop, f"{words}," if tokens.kind(stop - 1) == "," else words),)
+    if num_parts < 2 or not tokens.is_open(place):
+        return None
+    letters = " ".join(text.replace(".", "").upper())
+    if tokens.text(stop) == "s" and tokens.kind(stop - 1) == ".":
+        return ((stop + 1, f"{letters}s"),)
+    if has_last_dot and _ends_behind(tokens, stop, is_name=True):
+        stop -= 1
+    return ((stop, letters),)
+
+
+def read_initial(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read the "J." of "J. Smith": the dot ends no sentence."""
+    text = tokens.text(place)
+    if len(text) != 1 or not text.isupper() or tokens.kind(place + 1) != "." or text == "I":
+        return None
+    following = tokens.after(place + 2)
+    compass = COMPASS.get(text)
+    if tokens.has(place + 2, " w") and following[0].isupper() and following not in STARTERS:
+        if compass and tokens.before(place).isdecimal():
+            return ((place + 2, compass),)
+        if tokens.before(place) not in LETTER_WORDS:
+            return ((place + 2, text),)
+    return None
+
+
+def read_abbreviation(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read an abbreviation of the tables, with a dot or without where that is certain."""
+    text = tokens.text(place)
+    has_dot = tokens.kind(place + 1) == "."
+    stop = place + 1 + has_dot
+    if not tokens.is_open(place):
+        return None
+    if text == "v" and has_dot and follows_name(tokens, place) and tokens.after(stop)[:1].isupper():
+        return ((stop, "versus"),)
+    numbered = _before_number(tokens, place, stop, has_dot=has_dot)
+    if numbered is not None:
+        return numbered
+    title = TITLES.get(text)
+    if title is not None and (has_dot or text in BARE_TITLES) and _is_title(tokens, place, stop):
+        return ((stop, title),)
+    if text in ("St", "St's") and _is_saint(tokens, place, stop):
+        return ((stop, "Saint"),)
+    if _is_place(tokens, place, has_dot=has_dot):
+        return _with_end(tokens, stop, PLACES[text], has_dot=has_dot)
+    return _plain_abbreviation(tokens, place, stop, has_dot=has_dot)
+
+
+def _is_place(tokens: TokenizedText, place: int, *, has_dot: bool) -> bool:
+    text = tokens.text(place)
+    if text in CERTAIN_PLACES:
+        return True
+    is_marked = has_dot or _ends_street(tokens, place)
+    return text in PLACES and is_marked and follows_name(tokens, place)
+
+
+def _plain_abbreviation(
+    tokens: TokenizedText, place: int, stop: int, *, has_dot: bool
+) -> Reading | None:
+    text = tokens.text(place)
+    name = ABBREVIATIONS.get(text)
+    if name is None or not (has_dot or text in BARE_ABBREVIATIONS):
+        return None
+    if text in BEFORE_NAMES:
+        return ((stop, name),)
+    if text in _WORDS_AT_END and has_dot and _ends_behind(tokens, stop, is_name=False):
+        return None
+    return _with_end(tokens, stop, name, has_dot=has_dot)
+
+
+_WORDS_AT_END = frozenset(
+    (
+        "al",
+        "Max",
+        "Min",
+        "max",
+        "temp",
+        "Temp",
+        "par",
+        "mo",
+        "ft",
+        "Co",
+        "Fl",
+        "dist",
+        "prob",
+        "Tech",
+    )
+) | frozenset(("Ill", "Va", "ed", "gal", "Miss", "Wash", "Penn", "Ph", "sec", "ave")) - {"Co"}
+
+
+def _with_end(tokens: TokenizedText, stop: int, words: str, *, has_dot: bool) -> Reading:
+    """Leave the dot of an abbreviation in the text where it ends a sentence too."""
+    if has_dot and _ends_behind(tokens, stop, is_name=False):
+        stop -= 1
+    return ((stop, words),)
+
+
+def _ends_behind(tokens: TokenizedText, stop: int, *, is_name: bool) -> bool:
+    """Whether a sentence ends with an abbreviation.
+
+    Args:
+        tokens: of the text.
+        stop: token behind its dot.
+        is_name: whether names often follow it, so that a capital alone says little.
+    """
+    if tokens.ends_text(stop):
+        return True
+    if not ends_here(tokens, stop):
+        return False
+    return not is_name or tokens.after(stop) in STARTERS
+
+
+def _before_number(
+    tokens: TokenizedText, place: int, stop: int, *, has_dot: bool
+) -> Reading | None:
+    text = tokens.text(place)
+    name = BEFORE_NUMBERS.get(text)
+    if name is None or not (has_dot or text in BARE_BEFORE_NUMBERS):
+        return None
+    number = stop + (tokens.kind(stop) == SPACE)
+    if tokens.kind(number) == "#":
+        number += 1
+    is_number = tokens.kind(number) == DIGITS
+    if tokens.kind(number) == WORD and has_dot:
+        word = tokens.text(number)
+        is_roman = len(word) > 1 and roman(word) is not None
+        is_letter = text in NUMBERED_WITH_LETTERS and len(word) == 1 and word.isupper()
+        is_number = is_number or is_roman or is_letter
+    if not is_number:
+        return None
+    if text in ("c", "b", "d", "l", "v", "V", "est", "Est", "ca") and not has_dot:
+        return None
+    is_glued = number == stop
+    return ((stop, f"{name} " if is_glued else name),)
+
+
+def _is_title(tokens: TokenizedText, place: int, stop: int) -> bool:
+    """Whether a name follows, and the word is no street's, and no last word of a name."""
+    text = tokens.text(place)
+    if not tokens.has(stop, " w") or not tokens.text(stop + 1)[0].isupper():
+        return (
+            text in ("Mr", "Mrs", "Ms", "Dr", "Prof")
+            and tokens.has(stop, " w")
+            and not (follows_name(tokens, place))
+        )
+    if text == "Sr":
+        return not follows_name(tokens, place)
+    if text in PLACES and follows_name(tokens, place):
+        is_address = tokens.text(stop + 1) in (
+            "Apt",
+            "Suite",
+            "Unit",
+            "N",
+            "S",
+            "E",
+            "W",
+            "NW",
+            "NE",
+        )
+        return not (is_address or tokens.text(stop + 1) in STARTERS or _is_numbered(tokens, place))
+    return True
+
+
+def _is_numbered(tokens: TokenizedText, place: int) -> bool:
+    """Whether a house number stands one or two words before."""
+    for back in range(2, 9, 2):
+        if tokens.kind(place - back) == DIGITS:
+            return True
+        if tokens.kind(place - back) != WORD or tokens.kind(place - back + 1) != SPACE:
+            return False
+    return False
+
+
+def follows_name(tokens: TokenizedText, place: int) -> bool:
+    """Whether a capitalized word, or an ordinal, stands right before."""
+    if tokens.kind(place - 1) != SPACE:
+        return False
+    before = tokens.text(place - 2)
+    if tokens.kind(place - 2) == WORD and before.lower() in ("st", "nd", "rd", "th"):
+        return True
+    return tokens.kind(place - 2) == WORD and before[0].isupper() and before not in STARTERS
+
+
+def _is_saint(tokens: TokenizedText, place: int, stop: int) -> bool:
+    if not tokens.has(stop, " w") or not tokens.text(stop + 1)[0].isupper():
+        return False
+    name = tokens.text(stop + 1).split("'")[0]
+    return name in SAINTS or not follows_name(tokens, place)
+
+
+def _ends_street(tokens: TokenizedText, place: int) -> bool:
+    """Whether a street's short form stands without a dot: "123 Main St"."""
+    return (
+        follows_name(tokens, place)
+        and _is_numbered(tokens, place)
+        and (tokens.kind(place + 1) in (",", "", LINE) or tokens.kind(place + 1) == SPACE)
+    )

@@ -1,0 +1,219 @@
+"""English text written out in words: numbers, signs, abbreviations and codes, with offsets.
+
+A text becomes tokens, and the rules of the table look at each in turn; what no rule reads stays as
+it is. A rule looks at a bounded number of tokens around its own, so that the work is linear.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from antiphon.text import (
+    addresses,
+    capitals,
+    codes,
+    dates,
+    measures,
+    quantities,
+    ranges,
+    signs,
+    words,
+)
+from antiphon.text.readings import Reading, Rule
+from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, SpokenPiece, TokenizedText
+from antiphon.text.unit_table import (
+    CURRENCIES,
+    FRACTION_SIGNS,
+    SIGN_WORDS,
+    SUBSCRIPTS,
+    SUPERSCRIPTS,
+)
+
+_END_MARKS = frozenset(".!?\u2026")
+_CLOSERS = frozenset("\"'\u201d)]*_")
+_OPENERS = frozenset("\"'\u201c([*_")
+_MAX_CLOSERS = 4
+_LAST_LATIN = "\u052f"  # Greek and Cyrillic included
+SILENT_SIGNS = frozenset("\u2122\u00ae\u2120")
+"""Signs that are left out, though the dictionary has a reading of them."""
+
+_NUMBER_RULES: tuple[Rule, ...] = (
+    words.read_slashed_word,
+    dates.read_numeric_date,
+    codes.read_phone,
+    addresses.read_address,
+    codes.read_version,
+    dates.read_era,
+    dates.read_military_time,
+    dates.read_day_first,
+    dates.read_time,
+    dates.read_hours_to,
+    dates.read_decade,
+    quantities.read_ordinal,
+    dates.read_ratio,
+    dates.read_slashed,
+    measures.read_feet,
+    measures.read_angle,
+    measures.read_duration,
+    measures.read_dimensions,
+    measures.read_multiple,
+    ranges.read_quantity,
+    codes.read_mixed,
+    quantities.read_digits,
+)
+_WORD_RULES: tuple[Rule, ...] = (
+    addresses.read_address,
+    codes.read_keys,
+    codes.read_named_sign,
+    ranges.read_code_amount,
+    dates.read_month_first,
+    dates.read_weekday,
+    words.read_slashed_word,
+    words.read_dotted,
+    words.read_initial,
+    words.read_abbreviation,
+    capitals.read_roman,
+    capitals.read_state,
+    codes.read_version,
+    codes.read_to_between,
+    codes.read_formula,
+    codes.read_mixed,
+    capitals.read_capital_letter,
+    dates.read_era,
+    measures.read_unit_word,
+    codes.read_variable,
+    capitals.read_short_word,
+)
+_SIGN_RULES: Mapping[str, tuple[Rule, ...]] = {
+    **dict.fromkeys(SIGN_WORDS, (signs.read_sign,)),
+    **dict.fromkeys(CURRENCIES, (ranges.read_quantity,)),
+    **dict.fromkeys(FRACTION_SIGNS, (ranges.read_quantity, quantities.read_digits)),
+    **dict.fromkeys("\u2248\u00b1\u2264\u2265\u2212", (ranges.read_quantity, signs.read_sign)),
+    **dict.fromkeys(SUPERSCRIPTS, (codes.read_power,)),
+    **dict.fromkeys(SUBSCRIPTS, (codes.read_subscript,)),
+    **dict.fromkeys("\u2022\u25cf\u25aa\u2023\u2043\u25e6", (signs.read_line_start,)),
+    **dict.fromkeys(SILENT_SIGNS, (signs.read_mark,)),
+    **dict.fromkeys("{}", (signs.read_brace,)),
+    "\u207b": (codes.read_power,),
+    "-": (signs.read_line_start, ranges.read_quantity, signs.read_dash),
+    "\u2013": (ranges.read_quantity, signs.read_dash),
+    "\u2014": (signs.read_dash,),
+    "+": (codes.read_phone, signs.read_line_start, ranges.read_quantity, signs.read_sign),
+    "<": (signs.read_tag, ranges.read_quantity, signs.read_sign),
+    ">": (signs.read_line_start, ranges.read_quantity, signs.read_sign),
+    "~": (addresses.read_address, ranges.read_quantity, signs.read_mark),
+    "*": (signs.read_line_start, signs.read_star),
+    "_": (signs.read_mark,),
+    "`": (signs.read_mark,),
+    "\\": (signs.read_backslash,),
+    "^": (measures.read_exponent,),
+    "#": (signs.read_line_start, codes.read_hash, signs.read_sign),
+    "@": (codes.read_hash, signs.read_sign),
+    "(": (codes.read_phone,),
+    "'": (dates.read_decade,),
+    ".": (codes.read_named_sign, addresses.read_address, ranges.read_quantity),
+    "/": (addresses.read_address, measures.read_slash),
+    "[": (signs.read_link_start,),
+    "]": (signs.read_link_end,),
+    "=": (signs.read_sign,),
+    "!": (signs.read_not_equal,),
+}
+
+
+def pieces_of(tokens: TokenizedText, start: int = 0) -> Iterator[SpokenPiece]:
+    """Yield the pieces of a text, in order; together they cover it.
+
+    Args:
+        tokens: of the text.
+        start: token of the first piece; those before it are context.
+    """
+    place = start
+    while place < len(tokens):
+        reading = _read(tokens, place)
+        if reading is None:
+            yield _copied(tokens, place)
+            place += 1
+            continue
+        for stop, spoken in reading:
+            yield SpokenPiece(tokens.offset(place), tokens.offset(stop), spoken, is_changed=True)
+            place = stop
+
+
+def _read(tokens: TokenizedText, place: int) -> Reading | None:
+    kind = tokens.kind(place)
+    if kind in (SPACE, LINE):
+        return None
+    rules: Sequence[Rule]
+    if kind == DIGITS:
+        rules = _NUMBER_RULES
+    elif kind == WORD:
+        rules = _WORD_RULES
+    else:
+        rules = _SIGN_RULES.get(kind, ())
+    for rule in rules:
+        reading = rule(tokens, place)
+        if reading is not None:
+            return reading
+    return None
+
+
+def _copied(tokens: TokenizedText, place: int) -> SpokenPiece:
+    kind = tokens.kind(place)
+    return SpokenPiece(
+        tokens.offset(place),
+        tokens.offset(place + 1),
+        tokens.text(place),
+        ends_sentence=kind == LINE or (kind in _END_MARKS | _CLOSERS and _ends(tokens, place)),
+    )
+
+
+def _ends(tokens: TokenizedText, place: int) -> bool:
+    """Whether a sentence ends behind a mark or what closes after it."""
+    if tokens.kind(place + 1) not in (SPACE, LINE, ""):
+        return False
+    mark = place
+    while tokens.kind(mark) in _CLOSERS and place - mark < _MAX_CLOSERS:
+        mark -= 1
+    if tokens.kind(mark) not in _END_MARKS or not tokens.kind(mark):
+        return False
+    following = place + 2
+    while tokens.kind(following) and tokens.kind(following) in _OPENERS:
+        following += 1
+    return not tokens.text(following)[:1].islower()
+
+
+def spoken_text(
+    pieces: Sequence[SpokenPiece], originals: str | None = None
+) -> tuple[str, list[int]]:
+    """Return pieces as one text, and the number of the piece that each character belongs to.
+
+    Args:
+        pieces: consecutive ones.
+        originals: text that they are of, if what is not changed shall be as it is there.
+    """
+    text, owners = "", list[int]()
+    parts: list[str] = []
+    last = ""
+    for number, piece in enumerate(pieces):
+        part = piece.words
+        if originals is not None and not _is_replaced(piece, originals):
+            part = originals[piece.start : piece.stop]
+        before = pieces[number - 1] if number else None
+        is_written = piece.is_changed or (before is not None and before.is_changed)
+        if is_written and last.isalnum() and part[:1].isalnum():
+            part = f" {part}"
+        parts.append(part)
+        owners += [number] * len(part)
+        last = part[-1:] or last
+    text = "".join(parts)
+    return text, owners
+
+
+def _is_replaced(piece: SpokenPiece, text: str) -> bool:
+    """Whether words take the place of a piece: not beside letters of another script."""
+    around = text[max(0, piece.start - 1) : piece.start] + text[piece.stop : piece.stop + 1]
+    is_foreign = any(each.isalpha() and each > _LAST_LATIN for each in around)
+    return piece.is_changed and any(map(str.isalnum, piece.words)) and not is_foreign
+
+
+def written_out(text: str, *, british: bool = False) -> str:
+    """Return a text written out in words; what is not understood stays as it is."""
+    return spoken_text([*pieces_of(TokenizedText(text, british=british))], text)[0]

@@ -1,0 +1,41 @@
+"""Everyday English, text and reading, by class: compared by the phonemes of the default voice."""
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.families.hibari.reading import reader
+from antiphon.text.base import UNSPOKEN_PHONEMES
+
+SUITE = Path(__file__).parent / "reading_suite"
+MIN_CASES = 400
+
+
+def cases(name: str) -> list[tuple[str, str]]:
+    lines = (SUITE / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+    return [(text, read) for text, _, read in (line.partition("\t") for line in lines)]
+
+
+CLASSES = sorted(path.stem for path in SUITE.glob("*.tsv"))
+CASES = [(name, text, read) for name in CLASSES for text, read in cases(name)]
+
+
+def sounds(text: str, *, british: bool) -> str:
+    """Return the phonemes of a text without stress, pauses and spaces."""
+    read = reader(british=british).pronounce(text)
+    return "".join(symbol for symbol in read if symbol not in UNSPOKEN_PHONEMES)
+
+
+@pytest.mark.parametrize(("name", "text", "read"), CASES)
+def test_a_text_is_read_as_people_read_it(name: str, text: str, read: str) -> None:
+    british = name == "british"
+    assert sounds(text, british=british) == sounds(read, british=british)
+
+
+@pytest.mark.parametrize(("name", "text", "read"), CASES)
+def test_what_is_expected_is_plain_words(name: str, text: str, read: str) -> None:
+    assert not any(character.isdigit() or character in "$€£%+=<>&@#~" for character in read)
+
+
+def test_the_suite_covers_its_classes() -> None:
+    assert len({(text, name) for name, text, _ in CASES}) == len(CASES) >= MIN_CASES
