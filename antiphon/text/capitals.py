@@ -19,7 +19,8 @@ def read_roman(tokens: TokenizedText, place: int) -> Reading | None:
     if value is None or not tokens.is_open(place) or not tokens.is_closed(stop):
         return None
     tail = text[len(letters) :]
-    before = tokens.before(place)
+    dot = tokens.has(place - 2, ". ") and place > 1
+    before = tokens.before(place - 2 if dot else place)
     is_numbered = before in CARDINAL_NAMES or before.removesuffix("s") in CARDINAL_NAMES
     if is_numbered and (letters.isupper() or len(letters) > 1):
         return ((stop, f"{cardinal(value)}{tail}"),)

@@ -55,9 +55,10 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
     if is_date and tokens.before(place) in DATE_WORDS:
         return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
     joint = _joint(tokens, stop, one, other)
+    is_whole = joint is None and other == 1
     if joint is None and is_fraction(one, other):
         return ((stop, say_parts(one, other)),)
-    if joint is None and is_date and day > 12:
+    if joint is None and is_date and (day > 12 or is_whole):
         return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
     if joint is None:
         joint = " out of " if 0 < one < other else " over "
@@ -263,7 +264,7 @@ def _clock(tokens: TokenizedText, place: int, *, is_range: bool = False) -> tupl
     if int(minute) > 59:
         return None
     seconds = tokens.text(place + 4) if not half and tokens.has(place + 3, ":d") else ""
-    if seconds and len(seconds) == 2 and int(seconds) < 60:
+    if seconds and len(seconds) == 2 and 0 < int(seconds) < 60:
         tail = f" and {cardinal(int(seconds))} second{'' if int(seconds) == 1 else 's'}"
         half, stop = _half_of_day(tokens, place + 5)
         head = _say_clock(hour, minute, "" if int(minute) else "and")

@@ -204,6 +204,8 @@ def read_exponent(tokens: TokenizedText, place: int) -> Reading | None:
 
 def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     """Read a slash between words: "per" before a unit of time, else "slash"."""
+    if place > 1 and tokens.has(place - 2, "d / d"):
+        return ((place + 1, "divided by"),)
     before, after = tokens.kind(place - 1), tokens.kind(place + 1)
     if (
         after == WORD

@@ -239,9 +239,7 @@ REGNAL_NAMES = (
     | frozenset(
         ("robert", "david", "thomas", "joseph", "albert", "xerxes", "darius", "ptolemy", "leopold")
     )
-    | frozenset(
-        ("haakon", "olav", "harald", "constantine", "justinian", "cleopatra", "julius", "malcolm")
-    )
+    | frozenset(("haakon", "olav", "harald", "constantine", "justinian", "cleopatra", "julius"))
 )
 
 

@@ -119,6 +119,8 @@ def say_in_context(tokens: TokenizedText, place: int, numeral: Numeral) -> str:
         return spelled(digits)
     if before in _SHORT_DIGIT_WORDS and len(digits) == 3:
         return spelled(digits)
+    if len(digits) == 4 and digits[0] != "0" and _follows_capitals(tokens, place):
+        return in_pairs(int(digits))
     is_name = len(digits) in (3, 4) and digits[0] != "0" and digits[-2:] != "00"
     if before in PAIR_WORDS and is_name:
         return in_pairs(int(digits))
@@ -190,7 +192,17 @@ def _word_before(tokens: TokenizedText, place: int) -> str:
             first = tokens.before(place - 1)
             return first if first in DIGIT_WORDS | PAIR_WORDS else tokens.text(place - 1).lower()
         break
+    first = tokens.text(place - 1)
+    if tokens.kind(place - 1) == WORD and len(first) == 2 and first.isupper():
+        return tokens.before(place - 1) or first.lower()  # the airline in "Flight UA 232"
     return tokens.before(place)
+
+
+def _follows_capitals(tokens: TokenizedText, place: int) -> bool:
+    """Whether a name in capitals stands before, as in "RTX 4090", and a letter in lower case."""
+    before = tokens.text(place - 2)
+    is_name = tokens.kind(place - 1) == SPACE and len(before) in (3, 4) and before.isupper()
+    return is_name and before.lower() not in DIGIT_WORDS | YEAR_WORDS and not is_year(before)
 
 
 def _follows_state(tokens: TokenizedText, place: int) -> bool:

@@ -22,6 +22,7 @@ from antiphon.text.unit_table import (
     NOT_AFTER_SPACE,
     PER_SHORT,
     PER_WORDS,
+    REAL,
     SCALE_WORDS,
     SCALES,
     UNITS,
@@ -99,11 +100,9 @@ def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
     money, place = _currency_before(tokens, place)
     if money is not None and tokens.kind(place) in ("-", "\u2212") and not sign:
         sign, place = "minus", place + 1
-    numeral = parse_numeral(tokens, place)
+    numeral = _numeral(tokens, start, place, is_money=money is not None)
     if numeral is None:
         return None
-    if money is not None and tokens.has(numeral.stop, ",d") and not numeral.is_grouped:
-        numeral = _decimal_comma(tokens, numeral)
     stop = numeral.stop
     scale, stop = _scale(tokens, stop, is_money=money is not None)
     if money is None:
@@ -116,6 +115,16 @@ def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
         stop, unit, is_glued = found
         return Quantity(stop, numeral, sign, scale, unit=unit, is_glued=is_glued)
     return Quantity(stop, numeral, sign, scale)
+
+
+def _numeral(tokens: TokenizedText, start: int, place: int, *, is_money: bool) -> Numeral | None:
+    """Return the numeral at a token, with a decimal comma before a unit or behind a currency."""
+    numeral = parse_numeral(tokens, place)
+    if numeral is None or numeral.is_grouped or not tokens.has(numeral.stop, ",d"):
+        return numeral
+    comma = _decimal_comma(tokens, numeral)
+    is_measure = comma.decimals and _unit_behind(tokens, start, comma.stop) is not None
+    return comma if is_money or is_measure else numeral
 
 
 def say_money(quantity: Quantity, *, british: bool, is_attribute: bool = False) -> str:
@@ -170,6 +179,8 @@ def _currency_before(
         stop = place + 2
         stop += tokens.kind(stop) == SPACE
         return (f"{name} dollar", f"{name} dollars", "cent", "cents"), stop
+    if text == "R" and tokens.kind(place + 1) == "$":
+        return REAL, place + 2 + (tokens.kind(place + 2) == SPACE)
     if kind == WORD and text in CURRENCY_CODES:
         stop = place + 1
         if text == "Rs" and tokens.kind(stop) == ".":
@@ -184,6 +195,10 @@ def _currency_behind(
     tokens: TokenizedText, stop: int, numeral: Numeral
 ) -> tuple[tuple[str, str, str, str] | None, int, Numeral]:
     comma = _decimal_comma(tokens, numeral) if tokens.has(stop, ",d") else numeral
+    is_grouped = len(numeral.decimals) == 3 and 0 < len(numeral.whole) < 4
+    if is_grouped and not numeral.is_grouped and numeral.whole != "0":
+        whole = Numeral(stop, numeral.whole + numeral.decimals, is_grouped=True)
+        numeral = whole if tokens.text(stop + (tokens.kind(stop) == SPACE)) == "\u20ac" else numeral
     for number in (numeral, comma):
         end = max(stop, number.stop)
         place = end + (tokens.kind(end) == SPACE)
@@ -219,6 +234,8 @@ def _scale(tokens: TokenizedText, place: int, *, is_money: bool) -> tuple[str, i
         return SCALES[tokens.text(place + 1)], place + 2
     if tokens.kind(place) != WORD or text not in SCALES or not tokens.is_closed(place + 1):
         return "", place
+    if text in ("k", "K") and tokens.before(place - 1) in ("a", "an", "the"):
+        return "", place
     if is_money or text in ("mn", "bn", "mln", "bln", "k", "tn"):
         return SCALES[text], place + 1
     before = tokens.text(place - 1)
@@ -248,6 +265,7 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
         is_inch = text == "in" and (
             tokens.kind(place + 2) == "."
             or tokens.after(place + 2) in ("x", "by", "tall", "wide", "long")
+            or tokens.text(start - 2) in ("ft", "feet", "foot")
         )
         if not is_inch:
             return None
@@ -274,6 +292,7 @@ def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:
     elif quantity.unit is not None:
         one, many = quantity.unit
         is_one = numeral.is_one or quantity.is_glued or (numeral.fraction and not numeral.whole)
+        is_one = is_one or _describes(tokens, place, quantity)
         words += [say_numeral(numeral, british=british), one if is_one else many]
     elif quantity.is_plain:
         words.append(say_in_context(tokens, place, numeral))
@@ -281,6 +300,14 @@ def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:
         words.append(say_numeral(numeral, british=british))
         words += [quantity.scale] if quantity.scale else []
     return " ".join(words)
+
+
+def _describes(tokens: TokenizedText, place: int, quantity: Quantity) -> bool:
+    """Whether a measure describes the noun behind it: "a 90° turn"."""
+    after = tokens.after(quantity.stop)
+    is_before_noun = tokens.kind(quantity.stop) == SPACE and after.islower() and len(after) > 1
+    is_described = tokens.before(place) in ("a", "an") and after not in _NOT_COUNTED
+    return is_before_noun and (is_described or after in ("angle", "angles", "turn", "rotation"))
 
 
 def _is_attribute(tokens: TokenizedText, place: int, quantity: Quantity) -> bool:

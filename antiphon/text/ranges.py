@@ -92,5 +92,5 @@ def _plain_range(tokens: TokenizedText, place: int, first: Quantity, last: Quant
 def read_code_amount(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "USD 5" and "US$5"."""
     text = tokens.text(place)
-    is_code = text in CURRENCY_CODES or (text in DOLLARS and tokens.kind(place + 1) == "$")
+    is_code = text in CURRENCY_CODES or (text in (*DOLLARS, "R") and tokens.kind(place + 1) == "$")
     return read_quantity(tokens, place) if is_code and tokens.is_open(place) else None

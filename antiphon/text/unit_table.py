@@ -44,6 +44,7 @@ CURRENCY_CODES: Mapping[str, tuple[str, str, str, str]] = {
     "BTC": ("bitcoin", "bitcoins", "", ""),
     "Rs": CURRENCIES["\u20b9"],
 }
+REAL = ("real", "reals", "centavo", "centavos")
 DOLLARS: Mapping[str, str] = {
     "US": "U S",
     "C": "Canadian",

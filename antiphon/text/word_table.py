@@ -12,6 +12,7 @@ MONTH_NAMES: Mapping[str, str] = {
     **{month[:3]: month for month in MONTHS},
     **{month[:3].upper(): month for month in MONTHS},
     "Sept": "September",
+    "SEPT": "September",
 }
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 DAY_NAMES: Mapping[str, str] = {
@@ -221,6 +222,16 @@ SHORT_WORDS: Mapping[str, str] = {
     **{"BSc": "B S C", "MSc": "M S C", "DIY": "D I Y", "WWW": "W W W", "www": "W W W"},
     **{"http": "H T T P", "https": "H T T P S", "ftp": "F T P", "mRNA": "M R N A"},
     **{"JSON": "json", "JPEG": "jay peg", "jpeg": "jay peg", "pH": "P H", "IPv": "I P V"},
+    **{"\u03c0": "pi", "\u03b1": "alpha", "\u03b2": "beta", "\u03b3": "gamma", "\u03bb": "lambda"},
+    **{
+        "\u0394": "delta",
+        "\u03b4": "delta",
+        "\u03b8": "theta",
+        "\u03c3": "sigma",
+        "\u03a9": "omega",
+    },
+    **{"\u03c9": "omega", "\u03b5": "epsilon", "\u03c6": "phi", "\u03a3": "sigma"},
+    **{"WWII": "World War two", "WWI": "World War one", "WW2": "World War two"},
 }
 LETTER_WORDS = (
     frozenset(

@@ -31,6 +31,7 @@ _END_MARKS = frozenset(".!?\u2026")
 _CLOSERS = frozenset("\"'\u201d)]*_")
 _OPENERS = frozenset("\"'\u201c([*_")
 _MAX_CLOSERS = 4
+_ENTITY_SIGNS = frozenset("&;")
 _LAST_LATIN = "\u052f"  # Greek and Cyrillic included
 SILENT_SIGNS = frozenset("\u2122\u00ae\u2120")
 """Signs that are left out, though the dictionary has a reading of them."""
@@ -196,6 +197,7 @@ def spoken_text(
         part = piece.words
         if originals is not None and not _is_replaced(piece, originals):
             part = originals[piece.start : piece.stop]
+            part = piece.words if set(part) >= _ENTITY_SIGNS else part
         before = pieces[number - 1] if number else None
         is_written = piece.is_changed or (before is not None and before.is_changed)
         if is_written and last.isalnum() and part[:1].isalnum():
