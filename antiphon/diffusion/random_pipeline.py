@@ -22,8 +22,8 @@ from antiphon.errors import ModelLoadError
 from antiphon.nn.random_weights import (
     Dtype,
     RandomTensor,
-    Written,
     check_arguments,
+    counted,
     num_bytes,
     write_sharded,
 )
@@ -92,7 +92,7 @@ def write_pipeline(
     _write_index(path, pipeline)
     for name, other in pipeline.others.items():
         other.save_pretrained(str(path / name))
-    written = None if progress is None else _adding(progress, sum(sizes.values()))
+    written = counted(progress, sum(sizes.values()))
     for name, network in pipeline.networks.items():
         folder = path / name
         folder.mkdir(exist_ok=True)
@@ -155,15 +155,3 @@ def _random_tensor(name: str, shape: tuple[int, ...]) -> RandomTensor:
     if name.rpartition(".")[2] in _UNIT:
         return RandomTensor(shape, 0.0, mean=1.0)
     return RandomTensor(shape, _BIAS_STD)
-
-
-def _adding(progress: Callable[[int, int], None], total: int) -> Written:
-    """Return what adds up what has been written, and calls ``progress``."""
-    done = 0
-
-    def add(num_written: int) -> None:
-        nonlocal done
-        done += num_written
-        progress(done, total)
-
-    return add

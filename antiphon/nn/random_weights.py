@@ -41,6 +41,19 @@ def check_arguments(**given: tuple[str, Sequence[str]]) -> None:
             raise ModelLoadError(f"There is no {name} '{value}'; there are: {', '.join(known)}.")
 
 
+def counted(progress: Callable[[int, int], None] | None, total: int) -> Written:
+    """Return a callback that adds up bytes and reports the sum and the total."""
+    done = 0
+
+    def add(num_written: int) -> None:
+        nonlocal done
+        done += num_written
+        if progress is not None:
+            progress(done, total)
+
+    return add
+
+
 @dataclass(frozen=True, slots=True)
 class RandomTensor:
     """A tensor to be made: uniform values around a mean.

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -23,7 +23,8 @@ from antiphon.families.cosyvoice3.random_configs import (
 )
 from antiphon.families.cosyvoice3.random_encoders import write_encoders
 from antiphon.families.cosyvoice3.voices import VOICES_FILE
-from antiphon.nn.random_weights import RandomTensor, check_arguments, random_values
+from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker, report_files
+from antiphon.nn.random_weights import RandomTensor, random_values
 from antiphon.nn.safetensors_index import Shape
 
 TASKS = ("base", "custom_voice")
@@ -32,59 +33,31 @@ _PITCH_HZ = 120.0  # of most frames
 _QUIET = -3.0  # of a logarithm
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: Size = "tiny",
-    task: str = TASKS[0],
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: str = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
+@checkpoint_maker(sizes=get_args(Size), tasks=TASKS, dtypes=("float32",), is_sharded=False)
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a checkpoint, one file for each network.
 
-    Args:
-        path: the directory.
-        size: ``"tiny"`` runs in seconds on a CPU; ``"0.5b"`` has the sizes of the published one.
-        task: ``"base"`` speaks with voices of recordings; ``"custom_voice"`` has one of its own
-            too, in spk2info.pt.
-        vocabulary: ``"byte"``: text is read as bytes.
-        seed: of all weights.
-        dtype: ``"float32"``, as the published one.
-        shards: 1: the layout has one file for each network.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: an argument is none of these.
+    ``"base"`` clones voices of recordings; ``"custom_voice"`` has one of its own too, in
+    spk2info.pt.
     """
-    check_arguments(
-        size=(size, get_args(Size)),
-        task=(task, TASKS),
-        vocabulary=(vocabulary, ("byte",)),
-        dtype=(dtype, ("float32",)),
-        shards=(str(shards), ("1",)),
-    )
-    sizes, folder = SIZES[size], path / TEXT_FOLDER
+    seed = making.seed
+    sizes, folder = SIZES[making.size], path / TEXT_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     (path / CONFIG_FILE).write_text(yaml_of(sizes), encoding="utf-8")
     _write_json(folder / "config.json", text_config(sizes))
-    _write_tokenizer(folder, is_compact=size == "tiny")
+    _write_tokenizer(folder, is_compact=making.size == "tiny")
     config = load_config(path)
     torch.save(_drawn(schema.language_layout(config), seed), path / schema.LANGUAGE_FILE)
     torch.save(_drawn(schema.flow_layout(config.flow), seed), path / schema.FLOW_FILE)
     vocoder = _parted(_drawn(schema.vocoder_layout(config.vocoder), seed))
     torch.save(vocoder, path / schema.VOCODER_FILE)
     write_encoders(path, config.flow.speaker_size, seed)
-    if task == "custom_voice":
+    if making.task == "custom_voice":
         speaker = _tensor("speaker", RandomTensor((1, config.flow.speaker_size), 1.0), seed)
         torch.save({VOICE: {"embedding": speaker}}, path / VOICES_FILE)
     else:
         (path / VOICES_FILE).unlink(missing_ok=True)
-    if progress is not None:
-        num_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        progress(num_bytes, num_bytes)
+    report_files(path, making.progress)
 
 
 def _drawn(layout: Mapping[str, Shape], seed: int) -> dict[str, Tensor]:

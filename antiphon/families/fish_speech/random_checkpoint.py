@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -27,10 +27,12 @@ from antiphon.families.fish_speech.random_configs import (
     num_semantic,
 )
 from antiphon.families.fish_speech.random_tokenizer import write_s1_tokenizer, write_s2_tokenizer
+from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
 from antiphon.nn.random_weights import (
     Dtype,
     RandomTensor,
     check_arguments,
+    counted,
     num_bytes,
     random_values,
     write_sharded,
@@ -66,58 +68,30 @@ _NORMED = re.compile(r"(encoder|decoder)\..*\.conv\.weight")
 _NORMED_AS_BEFORE = re.compile(r".*\.(in|out)_proj\.weight")
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: Size = "tiny",
-    task: str | None = None,
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
+@checkpoint_maker(
+    sizes=get_args(Size),
+    tasks=(),
+)
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a checkpoint; the task is its layout, and the codec always float32.
 
-    Args:
-        path: the directory.
-        size: ``"tiny"`` runs in seconds on a CPU; others have published sizes.
-        task: the layout: ``"s2"`` (safetensors) or ``"s1"`` (model.pth and tokenizer.tiktoken);
-            ``None``, ``"custom_voice"`` and ``"base"``: as the size, S2's if that is ``"tiny"``.
-        vocabulary: ``"byte"``: one that reads any text.
-        seed: of all weights.
-        dtype: of the language model; the codec is always float32.
-        shards: files that S2's language model is spread over.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: an argument is none of these.
+    ``"s2"`` has safetensors files, ``"s1"`` model.pth and tokenizer.tiktoken. ``None``,
+    ``"custom_voice"`` and ``"base"`` are the layout of the size, S2's of ``"tiny"``.
     """
+    size, task, seed, dtype = making.size, making.task, making.seed, making.dtype
     if task is None or task in _EITHER:
         task = "s1" if size == "s1-mini" else "s2"
-    check_arguments(
-        size=(size, get_args(Size)),
-        task=(task, [*TASKS, *_EITHER]),
-        vocabulary=(vocabulary, ("byte",)),
-        dtype=(dtype, get_args(Dtype)),
-    )
+    check_arguments(task=(task, [*TASKS, *_EITHER]))
     layout = TASKS[task]
-    if layout is Layout.S1 and shards != 1:
+    if layout is Layout.S1 and making.shards != 1:
         raise ModelLoadError("S1's weights are one file.")
-    path.mkdir(parents=True, exist_ok=True)
     main = _write_all_but_weights(path, size, layout, dtype)
     codec = {name: _tensor(name, shape) for name, shape in codec_layout(codec_sizes(size)).items()}
-    total, done = num_bytes(main, dtype) + num_bytes(codec, "float32"), 0
-
-    def written(num_written: int) -> None:
-        nonlocal done
-        done += num_written
-        if progress is not None:
-            progress(done, total)
-
+    total = num_bytes(main, dtype) + num_bytes(codec, "float32")
+    written = counted(making.progress, total)
     if layout is Layout.S2:
         named = {s2_name(name): tensor for name, tensor in main.items()}
-        write_sharded(path, named, seed, dtype, shards, written)
+        write_sharded(path, named, seed, dtype, making.shards, written)
     else:
         kind = torch.bfloat16 if dtype == "bfloat16" else torch.float32
         pickled = {name: _values(name, each, seed).to(kind) for name, each in main.items()}

@@ -1,7 +1,5 @@
 """Makes checkpoints of random weights in the official layout, for tests and measurements."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -20,40 +18,15 @@ from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
 from antiphon.families.glm_image import random_configs as configs
 from antiphon.families.glm_image.config import PRIOR_DIRECTORY, PROCESSOR_DIRECTORY
 from antiphon.families.glm_image.random_processor import random_processor, special_ids, vocab_size
-from antiphon.nn.random_weights import Dtype, check_arguments
+from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker, write_json
 
 TASKS = ("base",)
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: configs.Size,
-    task: str = TASKS[0],
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
-
-    Args:
-        path: the directory.
-        size: ``"tiny"`` runs in seconds on a CPU; ``"16b"`` has the published sizes.
-        task: ``"base"``: images from text.
-        vocabulary: ``"byte"``: one that reads any text.
-        seed: of all weights.
-        dtype: of all weights.
-        shards: files that the prior is spread over.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: an argument is none of these.
-    """
-    check_arguments(
-        size=(size, get_args(configs.Size)), task=(task, TASKS), vocabulary=(vocabulary, ("byte",))
-    )
+@checkpoint_maker(sizes=get_args(configs.Size), tasks=TASKS)
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a checkpoint that draws images from text."""
+    size = making.size
     pipeline = RandomPipeline(
         pipeline="GlmImagePipeline",
         networks=_networks(size),
@@ -64,10 +37,16 @@ def make_checkpoint(
         },
         weights=configs.weights(size),
     )
-    write_pipeline(path, pipeline, seed=seed, dtype=dtype, shards=shards, progress=progress)
+    write_pipeline(
+        path,
+        pipeline,
+        seed=making.seed,
+        dtype=making.dtype,
+        shards=making.shards,
+        progress=making.progress,
+    )
     generation = configs.generation_config(size, special_ids(size)["<|endoftext|>"])
-    file = path / PRIOR_DIRECTORY / "generation_config.json"
-    file.write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
+    write_json(path / PRIOR_DIRECTORY / "generation_config.json", generation)
 
 
 def _networks(size: configs.Size) -> dict[str, nn.Module]:

@@ -2,18 +2,18 @@
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
 
+from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker, report_files
 from antiphon.families.kokoro.checkpoint import MAX_PHONEMES, STYLE_SIZE
 from antiphon.families.kokoro.config import load_config
 from antiphon.families.kokoro.model import KokoroModel
 from antiphon.families.kokoro.random_vocabulary import VOCABULARY
-from antiphon.nn.random_weights import check_arguments
 
 Size: TypeAlias = Literal["tiny", "82M"]
 Json: TypeAlias = dict[str, Any]
@@ -25,39 +25,14 @@ _QUIET = -3.0  # of a logarithm
 _STD_OF_INPUTS = 0.8
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: Size = "tiny",
-    task: str | None = None,
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: str = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
-
-    Args:
-        path: the directory.
-        size: ``"tiny"`` runs in seconds on a CPU; ``"82M"`` has the sizes of the published one.
-        task: changes nothing: there is one.
-        vocabulary: changes nothing: there is one.
-        seed: of all weights.
-        dtype: ``"float32"``, as the published one.
-        shards: 1: the layout has one file.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: an argument is none of these.
-    """
-    check_arguments(
-        size=(size, get_args(Size)), dtype=(dtype, ["float32"]), shards=(str(shards), ["1"])
-    )
+@checkpoint_maker(sizes=get_args(Size), vocabularies=(), dtypes=("float32",), is_sharded=False)
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a checkpoint in the official layout; neither task nor vocabulary has an effect."""
+    seed = making.seed
     (path / "voices").mkdir(parents=True, exist_ok=True)
-    config = json.dumps(_config(size), ensure_ascii=False, indent=2)
+    config = json.dumps(_config(making.size), ensure_ascii=False, indent=2)
     (path / "config.json").write_text(config + "\n", encoding="utf-8")
-    channels, skipped = _CHANNELS[size]
+    channels, skipped = _CHANNELS[making.size]
     with torch.device("meta"):
         model = KokoroModel(load_config(path), num_channels=channels, num_skipped=skipped)
     parts: dict[str, dict[str, torch.Tensor]] = {}
@@ -68,9 +43,7 @@ def make_checkpoint(
     for voice in VOICES:
         drawn = _numbers(voice, (MAX_PHONEMES, 1, STYLE_SIZE), seed) * np.float32(0.2)
         torch.save(torch.from_numpy(drawn), path / "voices" / f"{voice}.pt")
-    if progress is not None:
-        num_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        progress(num_bytes, num_bytes)
+    report_files(path, making.progress)
 
 
 def _random(name: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:

@@ -1,80 +1,48 @@
 """Makes checkpoints of random weights in the published layout, for tests and measurements."""
 
-import json
 import math
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import get_args
 
+from antiphon.families.kit.random_checkpoint import (
+    Making,
+    RandomPart,
+    checkpoint_maker,
+    write_json,
+    write_parts,
+)
 from antiphon.families.kit.random_tokenizer import write_byte_tokenizer
 from antiphon.families.mimo_audio import random_configs as configs
 from antiphon.families.mimo_audio.checkpoint import layout_of, tokenizer_layout_of
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.families.mimo_audio.tokenizer_path import TOKENIZER_NAME
 from antiphon.nn.random_weights import (
-    Dtype,
     RandomTensor,
-    check_arguments,
-    num_bytes,
-    write_sharded,
 )
 from antiphon.nn.safetensors_index import Shape
 
 TASKS = ("custom_voice",)
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: configs.Size = "tiny",
-    task: str = "custom_voice",
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a checkpoint's directory, with the audio tokenizer in one of its own within it.
-
-    Args:
-        path: the directory; it may exist, and what it holds is replaced file by file.
-        size: ``"tiny"`` runs in seconds on a CPU; ``"7b"`` has the published sizes.
-        task: ``"custom_voice"``.
-        vocabulary: ``"byte"``: one that reads any text.
-        seed: of all weights.
-        dtype: of all weights.
-        shards: files that the language model's weights are spread over.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: an argument is none of these.
-    """
-    check_arguments(
-        size=(size, get_args(configs.Size)),
-        task=(task, TASKS),
-        vocabulary=(vocabulary, ("byte",)),
-        dtype=(dtype, get_args(Dtype)),
-    )
+@checkpoint_maker(sizes=get_args(configs.Size), tasks=TASKS)
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a checkpoint, with the audio tokenizer in a directory of its own within it."""
     beside = path / TOKENIZER_NAME
     beside.mkdir(parents=True, exist_ok=True)
-    _write_json(path / "config.json", configs.main_config(size, dtype))
-    _write_json(beside / "config.json", configs.tokenizer_config(size))
+    write_json(path / "config.json", configs.main_config(making.size, making.dtype))
+    write_json(beside / "config.json", configs.tokenizer_config(making.size))
     tokenizer = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "model_max_length": 8192}
     write_byte_tokenizer(path, configs.SPECIAL_TOKENS, tokenizer)
     config = load_config(path)
     main = {name: _tensor(name, shape) for name, shape in layout_of(config).items()}
     layout = tokenizer_layout_of(load_tokenizer_config(beside, config))
     audio = {name: _audio_tensor(name, shape) for name, shape in layout.items()}
-    total, done = num_bytes(main, dtype) + num_bytes(audio, dtype), 0
-
-    def written(num_written: int) -> None:
-        nonlocal done
-        done += num_written
-        if progress is not None:
-            progress(done, total)
-
-    write_sharded(path, main, seed, dtype, shards, written)
-    write_sharded(beside, audio, seed, dtype, 1, written)
+    seed, dtype = making.seed, making.dtype
+    parts = [
+        RandomPart(directory=path, tensors=main, seed=seed, dtype=dtype, shards=making.shards),
+        RandomPart(directory=beside, tensors=audio, seed=seed, dtype=dtype),
+    ]
+    write_parts(parts, making.progress)
 
 
 def _tensor(name: str, shape: Shape) -> RandomTensor:
@@ -112,7 +80,3 @@ def _audio_tensor(name: str, shape: Shape) -> RandomTensor:
     if name.endswith(".bias"):
         return RandomTensor(shape, 0.1)
     return RandomTensor(shape, 1.0 / math.sqrt(math.prod(shape[1:])))
-
-
-def _write_json(file: Path, content: Mapping[str, object]) -> None:
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -6,15 +6,14 @@ that is in no file, and the state of a request on the model.
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
 from antiphon.families.moss_tts_nano.checkpoint import CODEC_DIRECTORY
-from antiphon.nn.random_weights import Dtype, check_arguments
 
 SIZES = ("tiny",)
 TASKS = ("custom_voice",)
@@ -43,42 +42,12 @@ _CODEC = {
 }
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: str,
-    task: str = TASKS[0],
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write the directories of a model and of its codec; what they hold is replaced file by file.
-
-    Args:
-        path: the directory; it may exist.
-        size: ``"tiny"``: the published code is not ours to write in another size.
-        task: ``"custom_voice"``.
-        vocabulary: ``"byte"``: text is read as bytes.
-        seed: of all weights.
-        dtype: ``"float32"``.
-        shards: 1.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: there is no such size, task or dtype.
-    """
-    check_arguments(
-        size=(size, SIZES),
-        task=(task, TASKS),
-        vocabulary=(vocabulary, ("byte",)),
-        dtype=(dtype, ("float32",)),
-        shards=(str(shards), ("1",)),
-    )
-    num_bytes = write_repositories(path, seed=seed)
-    if progress is not None:
-        progress(num_bytes, num_bytes)
+@checkpoint_maker(sizes=SIZES, tasks=TASKS, dtypes=("float32",), is_sharded=False)
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write the directories of a model and of its codec."""
+    num_bytes = write_repositories(path, seed=making.seed)
+    if making.progress is not None:
+        making.progress(num_bytes, num_bytes)
 
 
 def write_repositories(path: Path, *, seed: int = 0, channels: int = 1) -> int:

@@ -1,6 +1,5 @@
 """Makes checkpoints of random weights in the official layout, for tests and measurements."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ from transformers import Qwen3Config, Qwen3Model
 
 from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
 from antiphon.diffusion.random_tokenizer import qwen_tokenizer
+from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
 from antiphon.families.ovis_image.checkpoint import INSTRUCTION
-from antiphon.nn.random_weights import Dtype, check_arguments
 
 SIZES = ("tiny", "7b")
 TASKS = ("base",)
@@ -60,33 +59,9 @@ _TEXT: dict[str, dict[str, Any]] = {
 }
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: str,
-    task: str = TASKS[0],
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
-
-    Args:
-        path: the directory.
-        size: ``"tiny"`` runs in seconds on a CPU; ``"7b"`` has the published sizes.
-        task: ``"base"``: images from text.
-        vocabulary: ``"byte"``: one that reads any text.
-        seed: of all weights.
-        dtype: of all weights.
-        shards: files that the transformer is spread over.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: an argument is none of these.
-    """
-    check_arguments(size=(size, SIZES), task=(task, TASKS), vocabulary=(vocabulary, ("byte",)))
+@checkpoint_maker(sizes=SIZES, tasks=TASKS)
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a checkpoint that draws images from text."""
     tokenizer = qwen_tokenizer(INSTRUCTION)
     tokenizer.chat_template = _CHAT_TEMPLATE
     ids = {
@@ -95,9 +70,9 @@ def make_checkpoint(
     }
     with torch.device("meta"):
         networks = {
-            "text_encoder": Qwen3Model(Qwen3Config(**_TEXT[size], **ids)),
-            "transformer": OvisImageTransformer2DModel(**_TRANSFORMERS[size]),
-            "vae": _vae(size),
+            "text_encoder": Qwen3Model(Qwen3Config(**_TEXT[making.size], **ids)),
+            "transformer": OvisImageTransformer2DModel(**_TRANSFORMERS[making.size]),
+            "vae": _vae(making.size),
         }
     scheduler = FlowMatchEulerDiscreteScheduler(
         shift=3.0,
@@ -112,7 +87,14 @@ def make_checkpoint(
         networks=networks,
         others={"scheduler": scheduler, "tokenizer": tokenizer},
     )
-    write_pipeline(path, pipeline, seed=seed, dtype=dtype, shards=shards, progress=progress)
+    write_pipeline(
+        path,
+        pipeline,
+        seed=making.seed,
+        dtype=making.dtype,
+        shards=making.shards,
+        progress=making.progress,
+    )
 
 
 def _vae(size: str) -> Any:

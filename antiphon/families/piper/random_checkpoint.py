@@ -1,7 +1,6 @@
 """Makes voices of random weights in Piper's layout, for tests and measurements."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.families.kit.onnx_graph import FLOAT, INT64, OnnxGraph, OnnxNode, tensor, value_info
-from antiphon.nn.random_weights import Dtype, check_arguments
+from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
 
 SIZES = ("tiny",)
 TASKS = ("custom_voice",)
@@ -18,41 +17,12 @@ _NUM_SYMBOLS, _WIDTH, _FRAMES = 256, 4, 3.0
 _SYMBOLS = "_^$ !'(),-.:;?abcdefhijklmnopqrstuvwxyzæçðøħŋœɐɑɒɓɔəɚɛɜɟɡɪɫɬɭɲɹɾʁʃʊʋʌʎʒʔˈˌːθᵻ\"̩"
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: str,
-    task: str = TASKS[0],
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a directory with one English voice; what it holds is replaced file by file.
-
-    Args:
-        path: the directory; it may exist.
-        size: ``"tiny"``: of the architecture's parts, each in small.
-        task: ``"custom_voice"``: a voice that is built in.
-        vocabulary: ``"byte"``; it has no effect, there is one set of symbols.
-        seed: of all weights.
-        dtype: ``"float32"``; published voices have no other.
-        shards: 1: a network is one file.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: there is no such size, task or dtype.
-    """
-    check_arguments(
-        size=(size, SIZES),
-        task=(task, TASKS),
-        dtype=(dtype, ("float32",)),
-        shards=(str(shards), ("1",)),
-    )
-    num_bytes = write_voice(path, "en_US-random-tiny", seed=seed)
-    if progress is not None:
-        progress(num_bytes, num_bytes)
+@checkpoint_maker(sizes=SIZES, tasks=TASKS, vocabularies=(), dtypes=("float32",), is_sharded=False)
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a directory with one English voice."""
+    num_bytes = write_voice(path, "en_US-random-tiny", seed=making.seed)
+    if making.progress is not None:
+        making.progress(num_bytes, num_bytes)
 
 
 def write_voice(

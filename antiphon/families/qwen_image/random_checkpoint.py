@@ -1,6 +1,5 @@
 """Makes checkpoints of random weights in the official layout, for tests and measurements."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from transformers import (
 
 from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
 from antiphon.diffusion.random_tokenizer import qwen_tokenizer
+from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
 from antiphon.families.qwen_image.checkpoint import TEMPLATE
 from antiphon.families.qwen_image.editing import Variant
-from antiphon.nn.random_weights import Dtype, check_arguments
 
 SIZES = ("tiny", "20b")
 TASKS = {
@@ -92,35 +91,13 @@ _VISION: dict[str, dict[str, Any]] = {
 }
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: str,
-    task: str = "base",
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
+@checkpoint_maker(sizes=SIZES, tasks=tuple(TASKS))
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a checkpoint.
 
-    Args:
-        path: the directory.
-        size: ``"tiny"`` runs in seconds on a CPU; ``"20b"`` has the published sizes.
-        task: ``"base"``: images from text; ``"edit"``: an image changed; ``"edit_plus"``: several.
-        vocabulary: ``"byte"``: one that reads any text.
-        seed: of all weights.
-        dtype: of all weights.
-        shards: files that the transformer is spread over.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: an argument is none of these.
+    ``"base"`` draws images from text, ``"edit"`` changes an image, ``"edit_plus"`` several.
     """
-    check_arguments(
-        size=(size, SIZES), task=(task, tuple(TASKS)), vocabulary=(vocabulary, ("byte",))
-    )
+    size = making.size
     tokenizer = qwen_tokenizer(TEMPLATE)
     with torch.device("meta"):
         networks = {
@@ -136,14 +113,21 @@ def make_checkpoint(
         shift_terminal=0.02,
         use_dynamic_shifting=True,
     )
-    variant = TASKS[task]
+    variant = TASKS[making.task]
     pipeline = RandomPipeline(
         pipeline=variant.value,
         networks=networks,
         others={"scheduler": scheduler, "tokenizer": tokenizer},
         settings={} if variant is Variant.GENERATE else {"processor": _PROCESSOR},
     )
-    write_pipeline(path, pipeline, seed=seed, dtype=dtype, shards=shards, progress=progress)
+    write_pipeline(
+        path,
+        pipeline,
+        seed=making.seed,
+        dtype=making.dtype,
+        shards=making.shards,
+        progress=making.progress,
+    )
     if variant is not Variant.GENERATE:
         folder = str(path / "processor")
         tokenizer.save_pretrained(folder)

@@ -1,75 +1,43 @@
 """Makes checkpoints of random weights in the published layout, for tests and measurements."""
 
-import json
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
+from antiphon.families.kit.random_checkpoint import (
+    Making,
+    RandomPart,
+    checkpoint_maker,
+    write_json,
+    write_parts,
+)
 from antiphon.families.voxcpm2 import random_configs as configs
 from antiphon.families.voxcpm2.checkpoint import VAE_STEM, model_layout, vae_layout
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.nn.random_weights import (
-    Dtype,
     RandomTensor,
-    check_arguments,
-    num_bytes,
-    write_sharded,
 )
 from antiphon.nn.safetensors_index import Shape
 
 _SPACE = "\u2581"
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: configs.Size = "tiny",
-    task: str = "custom_voice",
-    vocabulary: Literal["byte"] = "byte",
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
-
-    Args:
-        path: the directory.
-        size: ``"tiny"`` runs in seconds on a CPU, ``"2b"`` has the published size.
-        task: any; there is one kind of checkpoint.
-        vocabulary: ``"byte"``: one that reads any text.
-        seed: of all weights.
-        dtype: of the model; the AudioVAE is float32, as published.
-        shards: files that the model is spread over.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: an argument is none of these.
-    """
-    check_arguments(
-        size=(size, get_args(configs.Size)),
-        vocabulary=(vocabulary, ("byte",)),
-        dtype=(dtype, get_args(Dtype)),
-    )
-    path.mkdir(parents=True, exist_ok=True)
-    _write_json(path / "config.json", configs.main_config(size, dtype))
+@checkpoint_maker(sizes=get_args(configs.Size))
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a checkpoint in the published layout; its AudioVAE is always float32."""
+    write_json(path / "config.json", configs.main_config(making.size, making.dtype))
     _write_tokenizer(path)
     config = load_config(path)
     model = {name: _tensor(name, shape) for name, shape in model_layout(config).items()}
     vae = {name: _vae_tensor(name, shape) for name, shape in vae_layout(config.vae).items()}
-    total, done = num_bytes(model, dtype) + num_bytes(vae, "float32"), 0
-
-    def written(num_written: int) -> None:
-        nonlocal done
-        done += num_written
-        if progress is not None:
-            progress(done, total)
-
-    write_sharded(path, model, seed, dtype, shards, written)
-    write_sharded(path, vae, seed, "float32", 1, written, stem=VAE_STEM)
+    seed, dtype = making.seed, making.dtype
+    parts = [
+        RandomPart(directory=path, tensors=model, seed=seed, dtype=dtype, shards=making.shards),
+        RandomPart(directory=path, tensors=vae, seed=seed, dtype="float32", stem=VAE_STEM),
+    ]
+    write_parts(parts, making.progress)
 
 
 def _tensor(name: str, shape: Shape) -> RandomTensor:
@@ -130,8 +98,4 @@ def _write_tokenizer(path: Path) -> None:
         "eos_token": "</s>",
         "model_max_length": 8192,
     }
-    _write_json(path / "tokenizer_config.json", content)
-
-
-def _write_json(file: Path, content: configs.Json) -> None:
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_json(path / "tokenizer_config.json", content)

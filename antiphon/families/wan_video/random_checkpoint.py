@@ -5,9 +5,8 @@ at hand. A seed gives the same weights on every machine.
 """
 
 import string
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanTransformer3DModel
@@ -21,47 +20,32 @@ from transformers import (
 )
 
 from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
+from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
 from antiphon.families.wan_video.config import IMAGE_PIPELINE
-from antiphon.families.wan_video.random_configs import SIZES, Layout, Size, WanRecipe, recipe
-from antiphon.nn.random_weights import Dtype, check_arguments
+from antiphon.families.wan_video.random_configs import SIZES, WanRecipe, recipe
+from antiphon.nn.random_weights import check_arguments
 
 _WORDS = "a the cat dog red blue runs sits on in of and with sun sea snow bright blurred static"
 
 
-def make_checkpoint(
-    path: Path,
-    *,
-    size: Size | str,
-    task: Layout | str = "t2v-2.1",
-    vocabulary: str = "byte",
-    seed: int = 0,
-    dtype: Dtype = "float32",
-    shards: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
+@checkpoint_maker(tasks=tuple(SIZES))
+def make_checkpoint(path: Path, making: Making) -> None:
+    """Write a checkpoint; the task is its layout.
 
-    Args:
-        path: the directory.
-        size: ``"tiny"`` runs in seconds on a CPU; ``"1.3b"``, ``"5b"`` and ``"14b"`` have the sizes
-            of the published ones, of those layouts that have them.
-        task: the layout: ``"t2v-2.1"``, ``"t2v-2.2-a14b"``, ``"ti2v-2.2-5b"``, ``"i2v-2.2-a14b"``
-            or ``"i2v-2.1"``.
-        vocabulary: ``"byte"``: letters and a few words.
-        seed: of all weights.
-        dtype: of all weights.
-        shards: files that the largest network is spread over.
-        progress: called with the bytes written so far and the bytes in all.
-
-    Raises:
-        ModelLoadError: an argument is none of these.
+    A layout has ``"tiny"`` and the sizes of its published checkpoints.
     """
-    check_arguments(task=(task, tuple(SIZES)))
-    check_arguments(size=(size, SIZES[task]), vocabulary=(vocabulary, ("byte",)))
+    check_arguments(size=(making.size, SIZES[making.task]))
     tokenizer = _tokenizer()
-    plan = recipe(cast(Layout, task), cast(Size, size), len(tokenizer))
+    plan = recipe(making.task, making.size, len(tokenizer))
     pipeline = _pipeline(plan, tokenizer)
-    write_pipeline(path, pipeline, seed=seed, dtype=dtype, shards=shards, progress=progress)
+    write_pipeline(
+        path,
+        pipeline,
+        seed=making.seed,
+        dtype=making.dtype,
+        shards=making.shards,
+        progress=making.progress,
+    )
 
 
 def _pipeline(plan: WanRecipe, tokenizer: Any) -> RandomPipeline:

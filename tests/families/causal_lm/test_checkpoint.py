@@ -47,4 +47,4 @@ def test_a_checkpoint_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     one, same, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
     assert one == same != other
     with pytest.raises(ModelLoadError, match="no task 'gpt'"):
-        make_checkpoint(tmp_path, task="gpt")  # type: ignore[arg-type]
+        make_checkpoint(tmp_path, task="gpt")
