@@ -25,7 +25,7 @@ class SlotModel(Generic[SlotRequestT]):
         slots: state of every slot, and of one more for padding.
         like: a tensor of the KV cache's type and device.
         width: size of one position's input.
-        uses_kernels: whether steps use GPU kernels.
+        uses_kernels: whether steps use GPU kernels; by default, on a GPU.
     """
 
     def __init__(

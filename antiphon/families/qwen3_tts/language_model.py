@@ -15,18 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.contracts.prompt import Piece, Prompt
-from antiphon.engine.model_runner.ar_model import (
-    FAULT,
-    FRAME,
-    STOP,
-    Codes,
-    Frames,
-    Inputs,
-    PromptSpan,
-    SlotStart,
-)
-from antiphon.engine.model_runner.slot_state import SlotState
-from antiphon.engine.plan import FRAME_STORE_FRAMES
+from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, PromptSpan, SlotStart
+from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.families.qwen3_tts.config import MIN_NEW_TOKENS, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.input_ids import InputIds
 from antiphon.families.qwen3_tts.prompt_layout import FRAME as FRAME_COLUMN
@@ -53,16 +43,15 @@ Reaches: TypeAlias = tuple[SamplingReach, SamplingReach]
 """Of the talker's sampling, and of the predictor's."""
 
 
-class LanguageModel:
+class LanguageModel(SlotModel[Qwen3TTSRequest]):
     """An `antiphon.engine.model_runner.ar_model.ARModel`, in PyTorch alone.
 
     Attributes:
-        slots: state of every slot, and of one more for padding.
         pending: codec side of each slot's next input, ``[num_rows, hidden_size]``.
         has_occurred: group-0 codes said so far, bool, ``[num_rows, vocab_size]``.
     """
 
-    uses_kernels = False
+    is_fused = False
 
     def __init__(
         self,
@@ -73,17 +62,21 @@ class LanguageModel:
         num_slots: int,
         max_positions: int,
     ) -> None:
+        table = talker.frame_table.rows
+        num_groups, vocab_size = config.talker.num_groups, config.talker.vocab_size
+        super().__init__(
+            table,
+            width=table.shape[1],
+            num_slots=num_slots,
+            frame_size=num_groups,
+            max_positions=max_positions,
+        )
+        self.uses_kernels = self.is_fused
         self._config = config
-        self.max_positions = max_positions
         self.talker = talker
         self.predictor = predictor
         self._codec_tokens = config.talker.tokens
-        self.like = table = talker.frame_table.rows
-        self._device = device = table.device
-        self.width = table.shape[1]
-        num_rows = num_slots + 1
-        num_groups, vocab_size = config.talker.num_groups, config.talker.vocab_size
-        self.slots = SlotState.zeros(num_rows, num_groups, device)
+        device, num_rows = self._device, num_slots + 1
         self.pending = table.new_zeros(num_rows, self.width)
         self.has_occurred = table.new_zeros(num_rows, vocab_size, dtype=torch.bool)
         # The text id beside each frame's input.
@@ -122,7 +115,7 @@ class LanguageModel:
     def start(self, starts: Sequence[SlotStart[Qwen3TTSRequest]], uploads: PackedUpload) -> None:
         texts = [each.request.prompt for each in starts]
         tracks = [prompt.text[prompt.num_reference_frames :] for prompt in texts]
-        width = min(max(map(len, tracks)), self.max_positions)
+        width = min(max(map(len, tracks)), self._max_positions)
         texts_wide = np.full((len(starts), width), self._config.tokens.tts_pad)
         led: list[list[int]] = []
         for row, each, track in zip(texts_wide, starts, tracks, strict=True):
@@ -167,8 +160,8 @@ class LanguageModel:
         ids: list[int] = []
         for slot, request, piece in pieces:
             start, more = request.append(piece)
-            used = more[: max(0, self.max_positions - start)]  # what cannot fit is not used
-            first = slot * self.max_positions + start
+            used = more[: max(0, self._max_positions - start)]  # what cannot fit is not used
+            first = slot * self._max_positions + start
             places += range(first, first + len(used))
             ids += used
         if ids:
@@ -198,16 +191,9 @@ class LanguageModel:
     def sampling_shape(self, slots: Sequence[int]) -> Reaches:
         return self._talker_sampling.reach(slots), self._predictor_sampling.reach(slots)
 
-    def embed(self, slots: Tensor) -> Inputs:
-        last = self.max_positions - 1  # reached only by a step whose result is not used
-        positions = self.slots.positions[slots].clamp(max=last)
-        frames = self.slots.frames[slots].clamp(max=last)
-        text = F.embedding(self._text[slots, frames], self.talker.text_table)
-        return Inputs(slots, (self.pending[slots] + text)[:, None], positions, frames)
-
-    def flat(self, inputs: Inputs) -> Tensor:
-        states: Tensor = inputs.states
-        return states[:, 0]
+    def next_states(self, slots: Tensor) -> Tensor:
+        frames = self.slots.frames[slots].clamp(max=self._max_positions - 1)
+        return self.pending[slots] + F.embedding(self._text[slots, frames], self.talker.text_table)
 
     def forward(
         self,
@@ -244,11 +230,9 @@ class LanguageModel:
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         codes = frames.codes[:, :-1]
         self.pending[inputs.slots] = self.talker.frame_table.frames(codes)
-        if not is_replay:
-            self.slots.frame_store[inputs.slots, inputs.frames % FRAME_STORE_FRAMES] = codes
-        self.slots.advance(inputs.slots, inputs.positions, inputs.frames)
-        outcome = torch.where(codes[:, 0] == self._codec_tokens.eos, STOP, FRAME)
-        frames.codes[:, -1] = torch.where(frames.scores.isfinite().all(dim=1), outcome, FAULT)
+        is_end = codes[:, 0] == self._codec_tokens.eos
+        is_finite = frames.scores.isfinite().all(dim=1)
+        self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
 
     def _noise(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the noise of group 0, and of the groups after it."""
@@ -261,7 +245,7 @@ class LanguageModel:
 class FusedLanguageModel(LanguageModel):
     """The same on a GPU, with one kernel for each end of a step."""
 
-    uses_kernels = True
+    is_fused = True
 
     @property
     def num_id_tracks(self) -> int:
