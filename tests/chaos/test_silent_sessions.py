@@ -105,17 +105,20 @@ def test_silent_sessions_keep_no_more_than_the_budget(server: Besieged, name: st
     wait_until(lambda: reserved_mib(server) == 0)
     before_mib, num_refused = resident_mib(server), 0
     with ExitStack() as stack:
+        connections: list[ClientConnection] = []
         for _ in range(NUM_SESSIONS):
             url = f"ws://127.0.0.1:{server.port}{path}"
             connection = stack.enter_context(
                 connect(url, max_size=None, proxy=None, close_timeout=0.2)
             )
+            connections.append(connection)
             for message in sent:
                 connection.send(message)
             num_refused += is_refused(connection)
         kept_mib, counted_mib = resident_mib(server) - before_mib, reserved_mib(server)
         assert 1 < counted_mib <= MAX_MIB
-        assert num_refused or counted_mib < MAX_MIB / 2, "nothing is refused"
+        if not num_refused and counted_mib >= MAX_MIB / 2:  # a busy server refuses late
+            wait_until(lambda: any(map(is_refused, connections)))
         assert kept_mib <= counted_mib + MAX_GROWTH_MIB
     wait_until(lambda: reserved_mib(server) == 0)
     wait_until(server.is_quiet)
