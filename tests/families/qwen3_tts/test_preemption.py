@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -109,32 +110,36 @@ def with_context(prompt: Prompt) -> Prompt:
     return replace(prompt, context_frames=prompt.data.reference)
 
 
+@pytest.fixture(scope="module")
+def alone(endless: Path) -> Callable[[str], list[Heard]]:
+    """Return what each prompt gives without any other, computed once on a device."""
+
+    @cache
+    def of(device: str) -> list[Heard]:
+        roomy = loaded(endless, device, ROOM)
+        heard = [speak(roomy, [with_context(each)])[0] for each in prompts_of(endless)]
+        assert not roomy.resumed
+        roomy.close()
+        return heard
+
+    return of
+
+
 @pytest.mark.slow  # minutes of audio on a CPU, again and again
 @pytest.mark.parametrize("device", DEVICES)
-def test_preempted_and_resumed_equals_undisturbed(endless: Path, device: str) -> None:
-    prompts = [with_context(each) for each in prompts_of(endless)]
-    roomy = loaded(endless, device, ROOM)
-    alone = [speak(roomy, [prompt])[0] for prompt in prompts]
-    assert not roomy.resumed
-    roomy.close()
-    scarce = loaded(endless, device, 1)  # as many blocks as one request may take
-    together = speak(scarce, prompts)
-    assert len(scarce.resumed) >= 3, "there was room for all, so this has tested nothing"
-    assert any(num_heard > 1 for _, num_heard in scarce.resumed)
-    assert any(num_made > 16 for num_made, _ in scarce.resumed)
-    scarce.close()
-    for one, other in zip(together, alone, strict=True):
+@pytest.mark.parametrize("is_scarce", [True, False])
+def test_company_and_preemptions_change_nothing(
+    endless: Path, device: str, is_scarce: bool, alone: Callable[[str], list[Heard]]
+) -> None:
+    # As many blocks as one request may take, or enough for all.
+    runner = loaded(endless, device, 1 if is_scarce else ROOM)
+    together = speak(runner, [with_context(each) for each in prompts_of(endless)])
+    if is_scarce:
+        assert len(runner.resumed) >= 3, "there was room for all, so this has tested nothing"
+        assert any(num_heard > 1 for _, num_heard in runner.resumed)
+        assert any(num_made > 16 for num_made, _ in runner.resumed)
+    runner.close()
+    for one, other in zip(together, alone(device), strict=True):
         assert len(other.samples) > 1920 * 20
         np.testing.assert_array_equal(one.samples, other.samples)
         assert one.reason == other.reason
-
-
-@pytest.mark.slow  # minutes of audio on a CPU, again and again
-@pytest.mark.parametrize("device", DEVICES)
-def test_company_changes_nothing_either(endless: Path, device: str) -> None:
-    prompts = [with_context(each) for each in prompts_of(endless)]
-    runner = loaded(endless, device, ROOM)
-    together = speak(runner, prompts)
-    for one, prompt in zip(together, prompts, strict=True):
-        np.testing.assert_array_equal(one.samples, speak(runner, [prompt])[0].samples)
-    runner.close()
