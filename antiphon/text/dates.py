@@ -142,9 +142,7 @@ def read_day_first(tokens: TokenizedText, place: int) -> Reading | None:
     parts = [(stop, words), (end, f" of {name}")]
     comma = end + (tokens.kind(end) == ",")
     if tokens.has(comma, " d") and _is_year_at(tokens, comma + 1):
-        parts.append(
-            (comma + 2, f"{', ' if comma > end else ' '}{say_year(tokens.text(comma + 1))}")
-        )
+        parts += _year_behind(tokens, end, comma)
     return tuple(parts)
 
 
@@ -326,10 +324,14 @@ def _after_month(tokens: TokenizedText, place: int) -> Reading | None:
             parts.append((stop, f" to {ordinal(int(until))}"))
     comma = stop + (tokens.kind(stop) == ",")
     if tokens.has(comma, " d") and _is_year_at(tokens, comma + 1):
-        parts.append(
-            (comma + 2, f"{',' if comma > stop else ''} {say_year(tokens.text(comma + 1))}")
-        )
+        parts += _year_behind(tokens, stop, comma)
     return tuple(parts)
+
+
+def _year_behind(tokens: TokenizedText, stop: int, comma: int) -> Reading:
+    """Return the readings of a comma, if there is one, and of the year behind it."""
+    year = (comma + 2, f" {say_year(tokens.text(comma + 1))}")
+    return ((comma, ","), year) if comma > stop else (year,)
 
 
 def _month_alone(tokens: TokenizedText, place: int) -> Reading:

@@ -52,6 +52,17 @@ def test_a_header_tells_all_words(client: httpx.Client) -> None:
     assert words[-1]["end_ms"] <= len(response.content) / 2 / 24
 
 
+def test_words_are_those_of_the_text_with_their_offsets(client: httpx.Client) -> None:
+    text = "Pay -$5 by May 5, 2024 😀 to Dr. Wu [pause:100ms] at (555) 123-4567, e.g. now."
+    words = json.loads(ask(client, input=text).headers["x-word-timestamps"])
+    assert [each["word"] for each in words][:6] == ["Pay", "-$5", "by", "May", "5,", "2024"]
+    assert "(555) 123-4567," in [each["word"] for each in words]
+    for each in words:
+        assert text[each["offset"] :].startswith(each["word"])
+    places = [each["offset"] for each in words]
+    assert places == sorted(set(places))
+
+
 def test_events_tell_the_same_words_with_their_audio(client: httpx.Client) -> None:
     found = events(ask(client, stream_format="sse").text)
     deltas = [each for each in found if each["type"] == "speech.audio.delta"]

@@ -112,7 +112,7 @@ class SpokenText:
 
     def hear(self, chunk: AudioChunk) -> None:
         """Note a chunk's words and how long it is."""
-        self._words += chunk.words
+        self._words += [part for word in chunk.words for part in _parts(word)]
         self._duration_s += chunk.duration_s
 
     def take(self) -> Alignment | None:
@@ -156,6 +156,14 @@ class SpokenText:
             for offset in range(block.size):
                 if tokens[block.a + offset]:
                     yield *places[block.a + offset], words[block.b + offset]
+
+
+def _parts(word: WordTime) -> Iterator[WordTime]:
+    """Yield the words of several that are read as one, with shares of its time by their length."""
+    step_s = (word.end_s - word.start_s) / max(1, len(word.word))
+    for found in _TOKEN.finditer(word.word):
+        start, stop = found.span()
+        yield WordTime(found[0], word.start_s + start * step_s, word.start_s + stop * step_s)
 
 
 def _spoken(token: str) -> str:

@@ -63,6 +63,17 @@ def test_what_is_read_otherwise_gets_the_time_between() -> None:
     assert found.written.starts_s[13] == pytest.approx(1.2)
 
 
+def test_words_that_are_read_as_one_share_its_time() -> None:
+    spoken = SpokenText("Pay $5 million.")
+    said = words(("Pay", 0.0, 0.4), ("$5 million.", 0.5, 1.6))
+    pieces = written(aligned(spoken, (2.0, said)))
+    characters = "".join(piece.characters for piece in pieces)
+    starts = [start for piece in pieces for start in piece.starts_s]
+    assert characters == "Pay $5 million."
+    assert starts[characters.index("$")] == pytest.approx(0.5)
+    assert starts[characters.index("m")] == pytest.approx(0.8)
+
+
 def test_a_text_that_grows_is_told_piece_by_piece() -> None:
     spoken = SpokenText()
     spoken.add("One two. ")
