@@ -8,6 +8,7 @@ from antiphon.text.tokens import LINE, SPACE, WORD, TokenizedText
 from antiphon.text.word_table import LETTER_WORDS, SHORT_WORDS, SHOUTED
 from antiphon.text.words import follows_name
 
+_ROMAN_LONG = frozenset("IVXLC")
 _ROMAN_ALONE = frozenset("IVX")
 
 
@@ -40,7 +41,8 @@ def _roman_alone(
     stop = place + 1
     if len(letters) > 4 and 1000 < value < 2100:
         return ((stop, f"{say_year(str(value))}{tail}"),)
-    if len(letters) < 2 or not set(letters) <= _ROMAN_ALONE:
+    is_numeral = set(letters) <= (_ROMAN_ALONE if len(letters) < 4 else _ROMAN_LONG)
+    if len(letters) < 2 or not is_numeral:
         return None
     is_word = letters in ("IV", "XX", "XXX", "VI") and tokens.before(place) in ("an", "")
     is_drip = tokens.after(stop).lower() in ("drip", "fluids", "fluid", "bag", "line")

@@ -1,9 +1,10 @@
 """Dates, years, decades, days, months and times of day."""
 
 from antiphon.text.name_table import DATE_WORDS, DECADE_WORDS
-from antiphon.text.number_words import cardinal, ordinal, spelled
+from antiphon.text.number_words import cardinal, ordinal
 from antiphon.text.numerals import is_fraction, is_year, say_decade, say_parts, say_year
 from antiphon.text.readings import Reading
+from antiphon.text.times import read_clock
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
 from antiphon.text.units import ends_here
 from antiphon.text.word_table import DAY_NAMES, MONTH_NAMES, MONTHS, WORDS_TOO
@@ -11,9 +12,6 @@ from antiphon.text.word_table import DAY_NAMES, MONTH_NAMES, MONTHS, WORDS_TOO
 _ORDINALS = ("st", "nd", "rd", "th")
 _DASHES = ("-", "\u2013")
 _NO_WORDS = ("Jan", "Dec", "Jun")  # names at most, and never before a dot
-_ZONES = frozenset(
-    ("EST", "EDT", "CST", "CDT", "MST", "MDT", "PST", "PDT", "GMT", "UTC", "ET", "PT", "CET", "BST")
-)
 
 
 def read_numeric_date(tokens: TokenizedText, place: int) -> Reading | None:
@@ -57,7 +55,8 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
     joint = _joint(tokens, stop, one, other)
     is_whole = joint is None and other == 1
     if joint is None and is_fraction(one, other):
-        return ((stop, say_parts(one, other)),)
+        is_inch = tokens.kind(stop) in ('"', "\u2033") and tokens.is_closed(stop + 1)
+        return ((stop + is_inch, f"{say_parts(one, other)}{' inch' if is_inch else ''}"),)
     if joint is None and is_date and (day > 12 or is_whole):
         return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
     if joint is None:
@@ -164,36 +163,20 @@ def read_weekday(tokens: TokenizedText, place: int) -> Reading | None:
     is_dated = tokens.after(stop + (behind == ",")) in MONTH_NAMES
     is_timed = tokens.kind(stop) == SPACE and tokens.kind(stop + 1) == DIGITS
     is_behind = tokens.kind(place - 1) in (*_DASHES, "/") and tokens.text(place - 2) in DAY_NAMES
-    is_asked = tokens.before(place) in ("on", "every", "next", "last", "this", "by", "until", "and")
+    is_asked = tokens.kind(place - 2) == "&" or tokens.before(place) in (
+        "on",
+        "every",
+        "next",
+        "last",
+        "this",
+        "by",
+        "until",
+        "and",
+    )
     if text not in WORDS_TOO or is_dated or is_timed or is_ranged or is_behind:
         return ((stop, name),)
     is_certain = has_dot or (text in ("Mon", "Wed") and behind != SPACE)
     return ((stop, name),) if is_certain or is_asked else None
-
-
-def read_time(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "9:05", "9am", "9:30-11 a.m.", "12:30:45" and "6.30pm"."""
-    first = _clock(tokens, place)
-    if first is None:
-        return None
-    stop, words = first
-    if tokens.kind(stop) in _DASHES or tokens.has(stop, " -") or tokens.has(stop, " \u2013"):
-        behind = stop + 1 + tokens.has(stop, " ")
-        behind += tokens.kind(behind) == SPACE
-        last = _clock(tokens, behind, is_range=True)
-        if last is not None and tokens.is_closed(last[0]):
-            return ((last[0], f"{words} to {last[1]}"),)
-    return ((stop, words),) if tokens.is_closed(stop) else None
-
-
-def read_hours_to(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "9-5pm" and "9–11:30 AM", where only the end is marked as a time."""
-    if tokens.kind(place + 1) not in _DASHES or tokens.kind(place + 2) != DIGITS:
-        return None
-    last = _clock(tokens, place + 2)
-    if last is None or len(tokens.text(place)) > 2 or not tokens.is_closed(last[0]):
-        return None
-    return ((last[0], f"{cardinal(int(tokens.text(place)))} to {last[1]}"),)
 
 
 def read_decade(tokens: TokenizedText, place: int) -> Reading | None:
@@ -236,71 +219,6 @@ def read_era(tokens: TokenizedText, place: int) -> Reading | None:
     if len(digits) > 4 or tokens.kind(place + 1) != SPACE or era not in ("BC", "BCE", "AD", "CE"):
         return None
     return ((place + 1, say_year(digits)), (place + 3, f" {' '.join(era)}"))
-
-
-def _clock(tokens: TokenizedText, place: int, *, is_range: bool = False) -> tuple[int, str] | None:
-    """Return where a time of day ends, and its words."""
-    if tokens.kind(place) != DIGITS or len(tokens.text(place)) > 2:
-        return None
-    hour = int(tokens.text(place))
-    minutes = [":d", ".d"]
-    has_minutes = tokens.has(place + 1, minutes[0]) and len(tokens.text(place + 2)) == 2
-    is_dotted = tokens.has(place + 1, minutes[1]) and len(tokens.text(place + 2)) == 2
-    stop = place + 3 if has_minutes or is_dotted else place + 1
-    half, stop = _half_of_day(tokens, stop)
-    if hour > 24 or (half and hour > 12 and not has_minutes):
-        return None
-    if is_dotted and not half:
-        return None
-    if not (has_minutes or is_dotted):
-        if half:
-            return stop, f"{cardinal(hour)} {half}"
-        return (
-            (stop, cardinal(hour)) if is_range and tokens.is_closed(stop) and hour <= 12 else None
-        )
-    minute = tokens.text(place + 2)
-    if int(minute) > 59:
-        return None
-    seconds = tokens.text(place + 4) if not half and tokens.has(place + 3, ":d") else ""
-    if seconds and len(seconds) == 2 and 0 < int(seconds) < 60:
-        tail = f" and {cardinal(int(seconds))} second{'' if int(seconds) == 1 else 's'}"
-        half, stop = _half_of_day(tokens, place + 5)
-        head = _say_clock(hour, minute, "" if int(minute) else "and")
-        return stop, f"{head.removesuffix(' and')}{tail}{f' {half}' if half else ''}"
-    return stop, _say_clock(hour, minute, half or _zone(tokens, stop))
-
-
-def _say_clock(hour: int, minute: str, half: str) -> str:
-    if minute == "00":
-        if half and half not in _ZONES:
-            return f"{cardinal(hour)} {half}"
-        if 1 <= hour <= 12:
-            return f"{cardinal(hour)} o'clock"
-        return f"{cardinal(hour)} hundred" if hour else "zero hundred"
-    words = f"{cardinal(hour)} {'oh ' if minute[0] == '0' else ''}{cardinal(int(minute))}"
-    return f"{words} {half}" if half and half not in _ZONES else words
-
-
-def _zone(tokens: TokenizedText, place: int) -> str:
-    return tokens.after(place) if tokens.after(place) in _ZONES else ""
-
-
-def _half_of_day(tokens: TokenizedText, place: int) -> tuple[str, int]:
-    """Return "A M" or "P M" where it stands, and where it ends."""
-    start = place + (tokens.kind(place) == SPACE)
-    letters = tokens.text(start)
-    if letters.lower() in ("am", "pm") and (letters[0].islower() == letters[1].islower()):
-        is_word = letters == "am" and start > place
-        if is_word and tokens.kind(start + 1) == SPACE and tokens.text(start + 2) in ("I", "not"):
-            return "", place
-        return " ".join(letters.upper()), start + 1
-    is_dotted = letters in ("a", "p", "A", "P") and tokens.has(start + 1, ".w")
-    if is_dotted and tokens.text(start + 2) in ("m", "M"):
-        stop = start + 3
-        if tokens.kind(stop) == "." and not ends_here(tokens, stop + 1):
-            stop += 1
-        return f"{letters.upper()} M", stop
-    return "", place
 
 
 def _after_month(tokens: TokenizedText, place: int) -> Reading | None:
@@ -365,27 +283,12 @@ def _date(
     is_stamp = tokens.has(stop, "wd:d") and tokens.text(stop) == "T"
     if not is_stamp:
         return ((stop, words),) if tokens.is_closed(stop) else None
-    clock = _clock(tokens, stop + 1)
+    clock = read_clock(tokens, stop + 1)
     if clock is None:
         return None
     stop = clock[0]
     zone = " U T C" if tokens.text(stop) == "Z" else ""
     return ((stop + bool(zone), f"{words}, {clock[1]}{zone}"),)
-
-
-def read_military_time(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "0600 hours" and "1830 hours"."""
-    digits = tokens.text(place)
-    if len(digits) != 4 or not tokens.has(place + 1, " w") or tokens.text(place + 2) != "hours":
-        return None
-    hour, minute = digits[:2], digits[2:]
-    if int(hour) > 24 or int(minute) > 59 or (hour > "20" and minute != "00" and int(hour) > 24):
-        return None
-    head = f"oh {spelled(hour[1])}" if hour[0] == "0" else cardinal(int(hour))
-    if minute == "00":
-        return ((place + 1, f"{head} hundred"),)
-    tail = f"oh {spelled(minute[1])}" if minute[0] == "0" else cardinal(int(minute))
-    return ((place + 1, f"{head} {tail}"),)
 
 
 def read_ratio(tokens: TokenizedText, place: int) -> Reading | None:

@@ -269,9 +269,17 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
         )
         if not is_inch:
             return None
-    if kind == "-" and len(text) == 1:
+    is_compass = text in ("W", "E", "S", "N") and tokens.text(place + 2) in (".", " ")
+    if (kind == "-" and len(text) == 1) or (is_compass and _begins_name(tokens, place + 2)):
         return None
     return (*found, kind == "-")
+
+
+def _begins_name(tokens: TokenizedText, place: int) -> bool:
+    """Whether the name or the number of a street follows: "45 W. 10th St."."""
+    place += tokens.kind(place) == "."
+    after = tokens.after(place)
+    return tokens.kind(place) == SPACE and (after[:1].isupper() or after.isdecimal())
 
 
 def _may_end(tokens: TokenizedText, place: int) -> bool:

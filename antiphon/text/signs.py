@@ -46,7 +46,8 @@ def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
             return ((stop, ""),)
         is_formula = _is_term(tokens, place - 2) and _is_term(tokens, place + 2)
         return ((stop, "minus" if is_formula else "\u2014"),)
-    if before == DIGITS and after == DIGITS:
+    is_time = before == WORD and tokens.text(place - 1).lower() in ("noon", "midnight")
+    if after == DIGITS and (is_time or before == DIGITS):
         return ((stop, " to "),)
     return None
 

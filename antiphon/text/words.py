@@ -86,6 +86,8 @@ def read_initial(tokens: TokenizedText, place: int) -> Reading | None:
         return None
     following = tokens.after(place + 2)
     compass = COMPASS.get(text)
+    if compass and tokens.has(place + 2, " dw") and tokens.before(place).isdecimal():
+        return ((place + 2, compass),)
     if tokens.has(place + 2, " w") and following[0].isupper() and following not in STARTERS:
         if compass and tokens.before(place).isdecimal():
             return ((place + 2, compass),)

@@ -15,6 +15,7 @@ from antiphon.text import (
     quantities,
     ranges,
     signs,
+    times,
     words,
 )
 from antiphon.text.readings import Reading, Rule
@@ -43,10 +44,10 @@ _NUMBER_RULES: tuple[Rule, ...] = (
     addresses.read_address,
     codes.read_version,
     dates.read_era,
-    dates.read_military_time,
+    times.read_military_time,
     dates.read_day_first,
-    dates.read_time,
-    dates.read_hours_to,
+    times.read_time,
+    times.read_hours_to,
     dates.read_decade,
     quantities.read_ordinal,
     dates.read_ratio,
