@@ -1,4 +1,4 @@
-"""What a checkpoint's directory holds, in the official layout or in that of the ONNX export."""
+"""Files of a checkpoint directory, in the official layout or in that of the ONNX export."""
 
 import re
 from collections.abc import Mapping
@@ -95,7 +95,7 @@ def _voices(path: Path) -> Mapping[str, Path]:
     """Return the files of voices; of two of one name the one that needs no PyTorch.
 
     Raises:
-        ModelLoadError: nobody could name one of them, or one is not complete.
+        ModelLoadError: The name of a file cannot be determined, or a file is incomplete.
     """
     files = [*(path / "voices").glob("*.pt"), *(path / "voices").glob("*.bin")]
     found = {file.stem: file for file in files}

@@ -1,4 +1,4 @@
-"""Tells what a checkpoint is without loading it."""
+"""Inspection of a checkpoint without loading its network."""
 
 from pathlib import Path
 

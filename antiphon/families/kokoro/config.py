@@ -16,19 +16,19 @@ class KokoroConfig:
         style_dim: numbers of half a style.
         n_layer: convolutions of the text encoder, and recurrent layers of the duration encoder.
         max_dur: most frames of a phoneme.
-        text_encoder_kernel_size: of its convolutions.
+        text_encoder_kernel_size: kernel size of the text encoder's convolutions.
         bert_hidden_size: channels of the phoneme language model.
-        num_heads: of its attention.
-        bert_intermediate_size: of its feed-forward part.
+        num_heads: attention heads of the phoneme BERT.
+        bert_intermediate_size: hidden size of its feed-forward layers.
         num_positions: most phonemes, with padding.
         num_bert_layers: times that its one layer is applied.
-        upsample_rates: of the vocoder's stages.
-        upsample_kernel_sizes: likewise.
-        upsample_channels: before the first one; each halves them.
-        kernel_sizes: of the residual blocks of a stage.
-        dilations: of the convolutions of each of these blocks.
-        fft_size: of the last step, the inverse transform.
-        hop_size: likewise.
+        upsample_rates: strides of the vocoder's upsampling stages.
+        upsample_kernel_sizes: kernel sizes of these stages.
+        upsample_channels: channels before the first stage; each stage halves them.
+        kernel_sizes: kernel sizes of the residual blocks of a stage.
+        dilations: dilations of the convolutions of each of these blocks.
+        fft_size: FFT size of the final inverse STFT, in samples.
+        hop_size: hop of the final inverse STFT, in samples.
     """
 
     n_token: int

@@ -1,7 +1,7 @@
-"""The network on a GPU, as CUDA graphs: of its thousand small kernels one launch is left.
+"""Kokoro's network as CUDA graphs: one launch replaces about a thousand small kernels.
 
-A sentence is padded to one of a few sizes, alone and in any company alike, so its samples are its
-seed's. Several sentences run side by side, each in a lane: their kernels fill the GPU together.
+A sentence is padded to one of a few sizes, whatever else runs, so its samples depend on its seed
+alone. Several sentences run side by side, each in a lane: their kernels fill the GPU together.
 """
 
 from collections.abc import Iterator
@@ -54,8 +54,7 @@ class GraphNetwork:
         """Capture the usual graphs.
 
         Args:
-            model: on the device; its layers are prepared for padded rows.
-            device: of the model.
+            model: network on ``device``; its layers are prepared for padded rows.
             num_lanes: sentences that run at the same time.
             captures: whether steps become graphs, on a GPU.
         """
@@ -73,9 +72,9 @@ class GraphNetwork:
         """Return a sentence's samples, and its phonemes' durations in frames.
 
         Args:
-            ids: of its phonemes, without padding.
-            style: as of `VoiceStyles.style`.
-            seed: of the noise.
+            ids: phoneme ids, without padding.
+            style: style vector, see `VoiceStyles.style`.
+            seed: seed of the noise.
         """
         lane = self._lanes.get()
         try:
@@ -125,9 +124,9 @@ class _Lane:
         """Speak a sentence, in the only thread that uses this lane meanwhile.
 
         Args:
-            ids: with padding.
-            style: see `GraphNetwork.speak`.
-            seed: likewise.
+            ids: phoneme ids, with padding.
+            style: style vector, see `VoiceStyles.style`.
+            seed: seed of the noise.
         """
         with self._graphs.on_stream():
             self._steps.fill(ids, style, seed)

@@ -18,7 +18,7 @@ class KokoroLanguage:
     """A language by the letter that its voices begin with.
 
     Attributes:
-        title: in English.
+        title: English name of the language.
         names: accepted values of ``language``, the code first.
     """
 
@@ -70,12 +70,13 @@ class KokoroReaders:
         """Return what reads a request.
 
         Args:
-            language: that it says, one of `names`.
-            voice: for the message.
-            letter: of the voice's own language.
+            language: language that the request names, one of `names`; ``None``: the voice's own.
+            voice: name of the voice, for the error message.
+            letter: letter of the voice's own language.
 
         Raises:
-            InvalidRequestError: this machine cannot read it; says what to install.
+            InvalidRequestError: This machine cannot read the language; the message names what to
+                install.
         """
         found = self._letter(language, letter)
         if found is None:

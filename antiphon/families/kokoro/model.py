@@ -1,4 +1,4 @@
-"""The network: a half that reads phonemes, and a half that says their frames."""
+"""Kokoro's network: a text half that reads phonemes and an acoustic half that computes frames."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -32,7 +32,7 @@ class KokoroModel(nn.Module):
         """Speak a sentence.
 
         Args:
-            ids: with padding, ``[1, length]``.
+            ids: padded phoneme ids, ``[1, length]``.
             style: ``[1, 2 * style_dim]``.
             draw: gives the noise.
 

@@ -79,6 +79,6 @@ def _given(drawing: OnnxNode) -> tuple[OnnxNode, ...]:
 
 
 def _type_of(drawing: OnnxNode) -> int:
-    """Return the type of what is drawn; exporters say it."""
+    """Return the element type of a random node, as the exporter wrote it."""
     said = drawing.attributes.get("dtype", FLOAT)
     return said if isinstance(said, int) else FLOAT

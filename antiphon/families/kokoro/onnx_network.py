@@ -25,8 +25,8 @@ class OnnxNetwork:
         """Load the export.
 
         Args:
-            file: of the export.
-            num_threads: that one sentence is computed by.
+            file: ONNX file of the export.
+            num_threads: CPU threads that compute one sentence.
 
         Raises:
             ModelLoadError: it is none that ONNX Runtime can run, or has other inputs.
@@ -58,9 +58,9 @@ class OnnxNetwork:
         """Return a sentence's samples, and its phonemes' durations in frames if they are known.
 
         Args:
-            ids: of its phonemes, without padding.
-            style: as of `VoiceStyles.style`.
-            seed: of the noise, in exports that have any.
+            ids: phoneme ids, without padding.
+            style: style vector, see `VoiceStyles.style`.
+            seed: seed of the noise, in exports that draw any.
         """
         fed = {
             self._ids: np.array([[PAD_ID, *ids, PAD_ID]], np.int64),

@@ -21,7 +21,7 @@ class KokoroPrompt:
     Attributes:
         voice: a voice of the checkpoint, or a mix of them.
         sentences: phoneme ids of each; none if the text has nothing to pronounce.
-        words: of each sentence, if their times are wanted.
+        words: words of each sentence, if word timestamps are requested.
         pause_ms: silence between sentences; ``None`` for the usual one.
     """
 

@@ -1,11 +1,11 @@
-"""Recurrent layers that read both ways, also of rows that are padded."""
+"""Bidirectional recurrent layers that support padded rows."""
 
 import torch
 from torch import Tensor, nn
 
 from antiphon.families.kokoro.padding import PaddedRows
 
-_NUM_EXTRA = 4  # inputs; the first says that a column is padding, four keep products aligned
+_NUM_EXTRA = 4  # inputs; the first one marks padding, four keep matrix products aligned
 _SHUT = -1e4  # added before a sigmoid: exactly 0 comes out
 
 
@@ -39,7 +39,7 @@ class BothWays(nn.LSTM):
         self.padded = padded.to(next(self.parameters()).device).eval()
 
     def hear(self, x: Tensor, rows: PaddedRows | None) -> Tensor:
-        """Return what both have heard at each place; zeros in the padding."""
+        """Return the outputs of both directions at each position; zeros in the padding."""
         if rows is None:
             heard: Tensor = self(x)[0]
             return heard

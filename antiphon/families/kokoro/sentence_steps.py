@@ -1,6 +1,6 @@
 """A sentence in two steps of fixed sizes, on tensors that keep their place: for CUDA graphs.
 
-Only the durations are read back between them, which say how long the second step is.
+Only the durations are read back between them: they determine the length of the second step.
 """
 
 import numpy as np
@@ -39,9 +39,9 @@ class SentenceSteps:
         """Upload a sentence, when that before is done.
 
         Args:
-            ids: with padding at both ends.
+            ids: phoneme ids, with padding at both ends.
             style: ``[1, 2 * style_dim]``.
-            seed: of the request, and the sentence's number.
+            seed: seed of the request, and the sentence's number.
         """
         words = self._host_words.numpy()[0]
         words[: len(ids)], words[len(ids) :] = ids, 0
@@ -67,7 +67,7 @@ class SentenceSteps:
         return self._durations
 
     def say(self, num_frames: int) -> Tensor:
-        """Say what was read, of up to so many frames; return samples, ``[1, num_samples]``."""
+        """Return ``[1, num_samples]`` of the encoded text, which has at most ``num_frames``."""
         places, rows = frames_of(self._durations, num_frames)
         encoded = self._encoded.gather(1, places.mT.expand(-1, -1, self._encoded.shape[2]))
         text = self._text.gather(2, places.expand(-1, self._text.shape[1], -1))
@@ -91,8 +91,8 @@ def frames_of(durations: Tensor, num_frames: int) -> tuple[Tensor, PaddedRows]:
     """Return the phoneme of each frame, int64 ``[B, 1, num_frames]``, and whose frames they are.
 
     Args:
-        durations: of phonemes in frames, int64 ``[B, length]``.
-        num_frames: as many as the longest row has, or more.
+        durations: durations of phonemes in frames, int64 ``[B, length]``.
+        num_frames: number of frames, at least that of the longest row.
     """
     ends = durations.cumsum(dim=1)
     frames = torch.arange(num_frames, device=ends.device).expand(len(ends), -1).contiguous()

@@ -15,8 +15,8 @@ def spectra(samples: Tensor, window: Tensor, hop_size: int, rows: PaddedRows | N
     Args:
         samples: ``[B, t]``; the signal goes on mirrored at both of its ends.
         window: ``[fft_size]``.
-        hop_size: between spectra.
-        rows: whose samples they are.
+        hop_size: samples between spectra.
+        rows: lengths of padded rows; ``None``: no padding.
     """
     size = len(window)
     if rows is None:
@@ -34,8 +34,8 @@ def signal(spectrum: Tensor, window: Tensor, hop_size: int, rows: PaddedRows | N
     Args:
         spectrum: ``[B, fft_size // 2 + 1, num_spectra]``.
         window: ``[fft_size]``, a multiple of ``hop_size`` and of 2.
-        hop_size: between spectra.
-        rows: whose spectra they are; those of nobody are finite.
+        hop_size: samples between spectra.
+        rows: lengths of padded rows; spectra in the padding are finite. ``None``: no padding.
     """
     size = len(window)
     if rows is None:

@@ -31,8 +31,8 @@ class StyledInstanceNorm(nn.Module):
         Args:
             x: the channels.
             style: half of it.
-            rows: whose columns they are.
-            alpha: of Snake, ``[1, channels, 1]``; ``None``: the activation is a leaky ReLU.
+            rows: lengths of padded rows; ``None``: no padding.
+            alpha: Snake parameter, ``[1, channels, 1]``; ``None``: the activation is a leaky ReLU.
         """
         styled, norm = self.fc(style), self.norm
         if rows is not None and kernels.run_on(x):

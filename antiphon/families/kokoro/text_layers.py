@@ -19,7 +19,7 @@ _SLOPE = 0.2
 
 
 class BertAttention(nn.Module):
-    """Everything hears everything, with its shortcut and norm."""
+    """Self-attention over all positions, with shortcut and norm."""
 
     def __init__(self, size: int, num_heads: int) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class _ChannelNorm(nn.Module):
 
 
 class PhonemeEncoder(nn.Module):
-    """What the vocoder hears of the text: convolutions, then a recurrent layer both ways."""
+    """Text features of the vocoder: convolutions, then a bidirectional recurrent layer."""
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
@@ -176,8 +176,8 @@ class ProsodyPredictor(nn.Module):
         """Return the frames of each phoneme, int64 ``[B, length]``; padding has none.
 
         Args:
-            encoded: what ``text_encoder`` returns.
-            rows: of phonemes.
+            encoded: output of ``text_encoder``.
+            rows: lengths of padded rows of phonemes; ``None``: no padding.
         """
         heard = self.lstm.hear(encoded, rows)
         likelihoods = torch.sigmoid(self.duration_proj["linear_layer"](heard))

@@ -49,9 +49,9 @@ class TorchNetwork:
         """Return a sentence's samples, and its phonemes' durations in frames.
 
         Args:
-            ids: of its phonemes, without padding.
-            style: as of `VoiceStyles.style`.
-            seed: of the noise.
+            ids: phoneme ids, without padding.
+            style: style vector, see `VoiceStyles.style`.
+            seed: seed of the noise.
         """
         drawn = np.random.default_rng(seed)
 

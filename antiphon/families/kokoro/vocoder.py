@@ -35,9 +35,9 @@ class HarmonicSource(nn.Module):
         """Return samples.
 
         Args:
-            pitch: in Hz, ``[B, 1, length]``.
+            pitch: fundamental frequency in Hz, ``[B, 1, length]``.
             noise: normal numbers, ``[B, length * upsampling, NUM_HARMONICS]``.
-            rows: whose pitch it is.
+            rows: lengths of padded rows; ``None``: no padding.
 
         Returns:
             ``[B, length * upsampling]``.
@@ -143,8 +143,8 @@ class KokoroDecoder(nn.Module):
 
         Args:
             config: sizes.
-            num_channels: of the blocks before the vocoder.
-            num_skipped: channels of the text that every block is told.
+            num_channels: channels of the blocks before the vocoder.
+            num_skipped: channels of the text that every block receives.
         """
         super().__init__()
         style_size = config.style_dim
