@@ -1,4 +1,4 @@
-"""Tells what a directory of voices is, and whether it can be served; no network is loaded."""
+"""Inspection of a directory of voices without loading a network."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _SHOWN_SPEAKERS = 20
 
 
 def inspect(path: Path) -> Inspection:
-    """Read what is said beside each network."""
+    """Read the configuration beside each network."""
     models, problems = _models(path)
     for model in models:
         if model.phoneme_type == "espeak" and not is_english(model):

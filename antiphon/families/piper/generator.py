@@ -120,7 +120,7 @@ def _word_times(
 
 
 def _chunk_sizes(frames_per_s: float) -> Iterator[int]:
-    """Yield numbers of frames: small ones first, so that a listener hears something soon."""
+    """Yield numbers of frames: small ones first, for a short time to first audio."""
     size_s = _FIRST_CHUNK_S
     while True:
         yield max(1, round(size_s * frames_per_s))

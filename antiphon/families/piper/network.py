@@ -58,8 +58,8 @@ class SpokenSentence:
     """A sentence before it is decoded.
 
     Attributes:
-        values: what the decoder is given; the first one has a column for each frame.
-        num_frames: of it.
+        values: inputs of the decoder; the first one has one column per frame.
+        num_frames: number of frames of the sentence.
         durations: frames of each symbol, shape ``[num_symbols]``.
     """
 
@@ -105,7 +105,7 @@ class PiperNetwork:
         """Compute all of a sentence but its audio.
 
         Args:
-            ids: of its symbols.
+            ids: symbol ids of the sentence.
             scales: ``noise_scale``, ``length_scale``, ``noise_w``.
             speaker: its number, if the voice has several.
             random: draws the random numbers.

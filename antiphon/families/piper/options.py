@@ -6,7 +6,7 @@ from antiphon.contracts.well_formed import StrictModel
 
 
 class PiperOptions(StrictModel):
-    """How a sentence is drawn; ``None`` is what the voice's file says."""
+    """Sampling options of a sentence; ``None`` is the value of the voice's file."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -28,7 +28,7 @@ _WRITTEN = {
     **{"ʤ": "dʒ", "ʧ": "tʃ", "T": "ɾ", "ᵊ": "ə", "ᵻ": "ᵻ", "ɾ": "ɾ", "ʔ": "ʔ", "x": "x"},
     **{"a": "a", "i": "i", "u": "uː", "ɔ": "ɔː", "ɜ": "ɜː", "—": ",", "…": ".", "“": '"', "”": '"'},
 }
-"""What a symbol of the dictionaries becomes, unless its neighbours say otherwise."""
+"""Replacement of each dictionary symbol, where its neighbours do not require another."""
 _READ_IDS = {symbol: place for place, symbol in enumerate(_WRITTEN)}
 _SYMBOLS = tuple(_WRITTEN)
 _VOWELS = frozenset("AIOQWYaiuæɐɑɒɔəɚɛɜɪʊʌᵊᵻ")
@@ -36,7 +36,7 @@ _BEFORE_VOWEL = re.compile(rf"[ ˈˌ]*[{''.join(sorted(_VOWELS))}]")
 """What follows an ``ɹ`` that is linked to the next vowel, across the end of a word as well."""
 _WRITTEN_R = re.compile(r"re?$", re.IGNORECASE)
 _REQUIRED = frozenset("bdfhjklmnpstvwzðŋɑəɛɡɪɹʃʊʌʒθæaeoiuˈˌː")
-"""Symbols without which English cannot be said."""
+"""Symbols that English requires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SymbolSequence:
     """A sentence as a network reads it.
 
     Attributes:
-        ids: of its symbols, with padding, beginning and end.
+        ids: symbol ids, with padding, beginning and end.
         words: and where they are among the ids; empty if it is not known.
     """
 
@@ -88,7 +88,7 @@ def is_english(model: PiperModel) -> bool:
 
 
 def unread_language(model: PiperModel) -> str:
-    """Say why a voice cannot be served, and what would help."""
+    """Return why a voice cannot be served, and what would help."""
     return (
         f"{model.network}.json: the voice reads phonemes of the language '{model.espeak_voice}'"
         " ('espeak.voice'); Antiphon has those of English only. Take an English voice, or one whose"
@@ -161,7 +161,7 @@ def sequence_ids(
 
     Args:
         symbols: entries of any number of symbols.
-        ids: of the symbols.
+        ids: ids of each symbol.
     """
     found = [*ids[BEGIN], *ids[PAD]]
     places = []
@@ -207,7 +207,7 @@ def written_as_ipa(read: str, *, is_british: bool) -> list[str]:
 def _linked(read: str, words: Sequence[ReadWord]) -> Iterator[int]:
     """Yield the last symbols of words that end in a written "r" and link it to the next word.
 
-    British dictionaries have no such ``ɹ``: it is heard before a vowel only.
+    British dictionaries have no such ``ɹ``: it is pronounced before a vowel only.
     """
     for word in words:
         is_open = read[word.stop - 1] in _VOWELS | {"ː"}

@@ -25,7 +25,7 @@ class PiperPrompt:
         model: name of a network.
         speaker: its number, if the network has several.
         sentences: none if the text has nothing to pronounce.
-        scales: of this request.
+        scales: inference scales of this request.
         tells_times: whether the times of words are wanted.
         pause_ms: least silence between sentences; ``None`` for what the network makes.
     """
@@ -42,7 +42,7 @@ class PiperPrompter:
     """Builds prompts; holds dictionaries only, so it may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Read what is said about all voices of the directory.
+        """Read the configuration that all voices of the directory share.
 
         Raises:
             ModelLoadError: there is none, or one has a language that cannot be read here.

@@ -32,10 +32,10 @@ def write_voice(
 
     Args:
         directory: made if it does not exist.
-        name: of its files.
-        seed: of all weights.
-        num_speakers: of the voice.
-        changes: what its JSON file says otherwise, or in addition.
+        name: stem of the files' names.
+        seed: seed of all weights.
+        num_speakers: number of the voice's speakers.
+        changes: entries of the JSON file that replace or extend the default ones.
     """
     directory.mkdir(parents=True, exist_ok=True)
     told = {

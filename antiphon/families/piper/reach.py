@@ -1,4 +1,4 @@
-"""How many frames around its own a decoder's sample depends on, read off its convolutions."""
+"""Receptive field of a decoder's sample in frames, computed from its convolutions."""
 
 import math
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class DecoderReach:
     """What a sample of a decoder depends on.
 
     Attributes:
-        num_frames: on each side of its own frame.
-        samples_per_frame: that a frame becomes.
+        num_frames: frames on each side of the sample's own frame.
+        samples_per_frame: samples that a frame becomes.
     """
 
     num_frames: int

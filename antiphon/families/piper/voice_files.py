@@ -24,18 +24,18 @@ class InferenceScales:
 
 @dataclass(frozen=True, slots=True)
 class PiperModel:
-    """One network, and what its file says about it.
+    """One network and its configuration.
 
     Attributes:
-        name: of its files, such as ``"en_US-joe-medium"``.
+        name: stem of the files' names, such as ``"en_US-joe-medium"``.
         network: its file.
-        sample_rate_hz: of its audio.
+        sample_rate_hz: sample rate of the audio.
         phoneme_type: ``"espeak"`` or ``"text"``: what its symbols stand for.
         espeak_voice: language and accent of its phonemes, as espeak-ng names them.
-        language_code: such as ``"en_US"``; ``""`` if it is not said.
+        language_code: code such as ``"en_US"``; ``""`` if the file has none.
         language_names: accepted names of its language, in lower case.
-        ids: of its symbols.
-        scales: of its inference.
+        ids: ids of each symbol.
+        scales: default inference scales.
         speakers: numbers of its speakers by their names; empty if it has one.
     """
 
@@ -60,7 +60,7 @@ def read_models(directory: Path) -> tuple[PiperModel, ...]:
     """Read all voices of a directory, in the order of their names.
 
     Raises:
-        ModelLoadError: there is none, a file is missing or says what is not known here, or the
+        ModelLoadError: There is no voice, a file is missing or has unsupported content, or the
             voices cannot be served together.
     """
     networks = sorted(directory.glob("*.onnx"))
@@ -81,7 +81,7 @@ def read_models(directory: Path) -> tuple[PiperModel, ...]:
 
 
 def read_model(network: Path) -> PiperModel:
-    """Read what is said about a network.
+    """Read the configuration of a network.
 
     Raises:
         ModelLoadError: the file is missing, or a key is missing, wrong or not known here.
