@@ -1,4 +1,4 @@
-"""How long each phoneme lasts: the network computes it, and gets it as one more output.
+"""Phoneme durations: the network computes them and gets a further output for them.
 
 A network's file is a protocol buffer; two of them, one behind the other, are read as one. So a few
 bytes that name an output, put behind the file, add that output to the network.

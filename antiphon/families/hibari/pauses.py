@@ -1,4 +1,4 @@
-"""Sentences begin when they are heard to begin, and a natural pause follows.
+"""Trimming of a sentence's leading silence, and the pause after a sentence.
 
 The network surrounds every sentence with silence, some 270 ms before and 450 ms after. Left as
 it is, a listener would wait a quarter of a second more for the first sound, and sentences would
@@ -43,7 +43,8 @@ def frames_after(pause_ms: int | None, *, is_last: bool) -> int:
     """Return the frames of silence after a sentence.
 
     Args:
-        pause_ms: between sentences, the lead of the next one included; ``None`` for the usual.
+        pause_ms: pause between sentences, including the lead of the next one; ``None``: the
+            default.
         is_last: whether the end of a text may follow: then no more than usual.
     """
     if pause_ms is None:

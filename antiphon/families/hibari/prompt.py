@@ -23,7 +23,7 @@ class HibariPrompt:
     Attributes:
         voice: id of an installed voice.
         sentences: phoneme ids of each; none if the text has nothing to pronounce.
-        words: of each sentence, if their times are wanted.
+        words: words of each sentence, if word timestamps are requested.
         pause_ms: silence between sentences; ``None`` for the usual one.
     """
 

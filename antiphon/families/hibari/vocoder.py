@@ -50,11 +50,11 @@ _TOWARDS_RIGHT: Floats = (((np.arange(FRAME_SAMPLES) + 0.5) / FRAME_SAMPLES - 0.
 
 @dataclass(frozen=True, slots=True)
 class AcousticFrames:
-    """What the acoustic network says of one sentence.
+    """Output of the acoustic network for one sentence.
 
     Attributes:
         harmonic: log magnitudes, float32 ``[NUM_BINS, num_frames]``, as are the next four.
-        harmonic_phase: before ``π tanh``.
+        harmonic_phase: phase before ``π tanh``.
         noise: log magnitudes.
         residual: log magnitudes.
         residual_phase: radians.

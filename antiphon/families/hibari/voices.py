@@ -1,4 +1,4 @@
-"""Which of hibari's voices this machine has: the one in the package, and files put in its cache."""
+"""Voices of hibari on this machine: the one in the package, and files in its cache."""
 
 import logging
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class InstalledVoice:
     """A voice whose network is on this machine.
 
     Attributes:
-        voice: as users see it.
+        voice: description of the voice for users.
         network: path of the ONNX file.
         british: whether text is read with British pronunciation.
     """
