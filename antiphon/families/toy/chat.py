@@ -1,4 +1,4 @@
-"""The toy's chats: it says what the last message says, byte by byte, and babbles when it is hot."""
+"""The toy's chats: it repeats the last message byte by byte, and babbles at high temperatures."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class ToyDialogue:
     Attributes:
         read: tokens of the conversation.
         likely: tokens of the answer that it is inclined to, without its end.
-        sampling: with no field left out.
+        sampling: sampling parameters, all of them set.
     """
 
     read: tuple[int, ...]

@@ -12,7 +12,7 @@ from antiphon.contracts.types import Latents
 from antiphon.diffusion.protocol import DenoisingWork, preview_steps
 from antiphon.families.toy.picture import Grid, ToyPicture, letters_on, patches_of
 
-_NOISE_LEFT = np.float32(0.25)  # of what the noise says at the end, so that seeds differ
+_NOISE_LEFT = np.float32(0.25)  # share of the noise that remains, so that seeds differ
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -20,12 +20,12 @@ class DenoisedPicture:
     """A request between its steps.
 
     Attributes:
-        grid: what is denoised.
-        estimate: of what it will be.
+        grid: picture while it is denoised.
+        estimate: estimate of the final picture.
         wanted: toward what, with guidance.
-        kept: what it begins with, and where that stays; ``None``: it is made anew.
+        kept: initial picture and a mask of the places that keep it; ``None``: all is generated.
         sigmas: shares of noise, one more than there are steps.
-        step: that is next.
+        step: index of the next step, from 0.
     """
 
     grid: Grid

@@ -1,4 +1,4 @@
-"""What the toy's images and videos have in common: a video is a picture of several frames."""
+"""Prompts shared by the toy's images and videos: a video is a picture of several frames."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ class ToyPicture:
     """A completed request.
 
     Attributes:
-        prompt: what it shows.
-        negative_prompt: what it shall not show.
-        width: in pixels; a multiple of `PATCH`.
-        height: likewise.
+        prompt: description of the picture.
+        negative_prompt: description of what the picture must not show.
+        width: width in pixels; a multiple of `PATCH`.
+        height: height in pixels; a multiple of `PATCH`.
         num_frames: 1 of an image.
-        fps: of a video; ``None``: it is an image.
-        parameters: with no field that the toy uses left out.
-        num_previews: that are shown.
-        images: that it begins with; the first one is edited, or is a video's first frame.
-        mask: of the first image.
+        fps: frames per second of a video; ``None``: an image.
+        parameters: denoising parameters; all fields that the toy uses are set.
+        num_previews: number of previews that are streamed.
+        images: input images; the first one is edited, or is a video's first frame.
+        mask: mask of the first image.
     """
 
     prompt: str
