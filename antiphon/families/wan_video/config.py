@@ -1,4 +1,4 @@
-"""What a checkpoint of Wan is, by its configuration files; no tensor is read."""
+"""Configuration of a Wan checkpoint, read from its JSON files; no tensor is read."""
 
 import math
 from dataclasses import dataclass
@@ -61,15 +61,15 @@ class WanConfig:
 
     Attributes:
         path: its directory.
-        architecture: of its ``model_index.json``.
-        transformer: of each expert: those of a checkpoint have equal sizes.
-        vae: of the checkpoint.
+        architecture: pipeline class of ``model_index.json``.
+        transformer: configuration of each expert; the experts of a checkpoint have equal sizes.
+        vae: configuration of the VAE.
         scheduler: class of the scheduler in diffusers.
         tokenizer: class of the tokenizer in transformers.
-        flow_shift: of the schedule, unless a setting or a request says another.
-        num_train_timesteps: of the schedule.
-        boundary_ratio: where the second expert takes over, as a share of the schedule; ``None``:
-            there is one expert.
+        flow_shift: default shift of the noise schedule; a setting or a request may replace it.
+        num_train_timesteps: training timesteps of the noise schedule.
+        boundary_ratio: share of the schedule at which the second expert takes over; ``None``: there
+            is one expert.
         expand_timesteps: whether each position has a timestep of its own (TI2V-5B).
     """
 

@@ -1,4 +1,4 @@
-"""What a request holds while it is denoised."""
+"""State of a request while it is denoised."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,14 +24,15 @@ class WanState(FlowState):
     """A request between two steps; its latents are float32.
 
     Attributes:
-        dtype: that the transformer computes in.
-        experts: which each step uses.
-        guidance_scales: of each expert.
+        dtype: element type in which the transformer computes.
+        experts: index of the expert of each step.
+        guidance_scales: guidance scale of each expert.
         prompt_embeds: ``[1, MAX_PROMPT_TOKENS, text_dim]``.
-        negative_embeds: likewise; ``None``: without guidance.
+        negative_embeds: embeddings of the negative prompt; ``None``: without guidance.
         image_embeds: CLIP's of the first frame, if the transformer reads them.
-        condition: what is known of the video: beside the latents ``[1, channels, ...]`` a mask and
-            the first frame, or instead of them where ``unknown`` is 0.
+        condition: known part of the video: a mask and the first frame, concatenated with the
+            latents ``[1, channels, ...]``, or values that replace the latents where ``unknown`` is
+            0.
         unknown: 1 where latents are denoised, 0 where they are known, ``[1, 1, frames, ...]``;
             ``None``: all positions have the same timestep.
     """
@@ -89,11 +90,11 @@ class WanStates:
         """Take what they have in common.
 
         Args:
-            config: of the checkpoint.
-            scheduler: of diffusers, as the checkpoint has it.
-            shift: what its configuration calls the shift of the schedule.
-            device: of the tensors.
-            dtype: that the transformer computes in.
+            config: configuration of the checkpoint.
+            scheduler: scheduler of diffusers, as the checkpoint configures it.
+            shift: key of the schedule's shift in the scheduler's configuration.
+            device: device of the tensors.
+            dtype: element type in which the transformer computes.
         """
         self._config = config
         self._scheduler = scheduler
@@ -105,8 +106,8 @@ class WanStates:
         """Return the state of a request before its first step.
 
         Args:
-            prompt: whose data is a `WanPrompt`.
-            arrays: that the encoders have made of it.
+            prompt: prompt whose data is a `WanPrompt`.
+            arrays: embeddings and latents of the encoders.
         """
         data: WanPrompt = prompt.data
         shape = self._config.latent_shape(data.width, data.height, data.num_frames)

@@ -34,15 +34,16 @@ class WanPrompt:
     Attributes:
         prompt_ids: tokens of the prompt.
         negative_ids: tokens of what the video shall not show; empty without guidance.
-        width: in pixels.
-        height: likewise.
-        num_frames: of the video.
+        width: width in pixels.
+        height: height in pixels.
+        num_frames: frames of the video.
         fps: frames a second.
-        num_inference_steps: of denoising.
+        num_inference_steps: number of denoising steps.
         guidance_scale: above 1: classifier-free guidance.
-        guidance_scale_2: of the second expert.
-        boundary_ratio: where the second expert takes over; ``None``: there is none.
-        flow_shift: of the schedule.
+        guidance_scale_2: guidance scale of the second expert.
+        boundary_ratio: share of the schedule at which the second expert takes over; ``None``: there
+            is one expert.
+        flow_shift: shift of the noise schedule.
         image: the first frame, ``[height, width, 3]`` of uint8, of any size.
     """
 
@@ -117,7 +118,7 @@ class WanPrompter:
         return Prompt(data=data, num_tokens=len(prompt_ids) + len(negative_ids), seed=seed)
 
     def choose_size(self, request: VideoRequest) -> tuple[int, int]:
-        """Return width and height: those of the first frame's shape, if the request says none."""
+        """Return width and height; default: the size with the first frame's aspect ratio."""
         width, height = self.capabilities.default_size
         if request.width is None and request.height is None and request.image is not None:
             multiple = self.capabilities.size_multiple

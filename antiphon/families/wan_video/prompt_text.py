@@ -1,4 +1,4 @@
-"""How a prompt is cleaned before it is tokenized: as diffusers' own pipelines of Wan do it."""
+"""Cleaning of a prompt before it is tokenized, as in diffusers' pipelines of Wan."""
 
 import html
 from importlib import import_module

@@ -87,12 +87,12 @@ class WanRecipe:
 
     Attributes:
         pipeline: diffusers' class.
-        transformer: of each expert.
-        vae: of the checkpoint.
-        text_encoder: of the checkpoint.
-        clip: of the vision model; ``None``: there is none.
+        transformer: configuration of each expert.
+        vae: configuration of the VAE.
+        text_encoder: configuration of the text encoder.
+        clip: configuration of the vision model; ``None``: there is none.
         settings: further keys of model_index.json.
-        flow_shift: of the schedule.
+        flow_shift: shift of the noise schedule.
     """
 
     pipeline: str
