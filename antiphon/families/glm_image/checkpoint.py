@@ -1,4 +1,4 @@
-"""What a checkpoint of GLM-Image says of itself; read without torch."""
+"""Configuration of a GLM-Image checkpoint; read without torch."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def read_config(path: Path) -> PriorConfig:
     """Read a checkpoint's configuration.
 
     Raises:
-        ModelLoadError: a file is missing, or says what is not supported.
+        ModelLoadError: A file is missing or has unsupported content.
     """
     index = ModelIndex.read(path)
     for name, classes in COMPONENTS.items():

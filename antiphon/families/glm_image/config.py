@@ -1,4 +1,4 @@
-"""What a checkpoint says of its prior: sizes, special ids, how codes are drawn."""
+"""Configuration of a checkpoint's prior: sizes, special ids and sampling parameters."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ LATENT_PIXELS = 8
 """Width and height of the square that a latent stands for."""
 
 _ROPE_SECTIONS = (8, 12, 12)  # the official class's default
-_TOP_K = 50  # transformers' default, where generation_config.json says none
+_TOP_K = 50  # transformers' default, where generation_config.json has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,11 @@ class PriorConfig:
     Attributes:
         vocab_size: ids that it reads: codes of images first, then text.
         head_size: rows of the head, of which the first ``num_codes`` are used.
-        num_codes: of the codebook; their ids are 0 to ``num_codes - 1``.
+        num_codes: size of the codebook; ids are 0 to ``num_codes - 1``.
         has_biases: whether queries, keys and values have.
         image_id: stands for a code of an image to be edited.
         image_start_id: comes before the codes of an image.
-        image_end_id: after them.
+        image_end_id: id that follows the codes of an image.
         sampling: the checkpoint's defaults, complete but for the number of codes.
     """
 

@@ -59,7 +59,7 @@ class SourceImage:
     """The codes of an image in a prompt.
 
     Attributes:
-        place: of the first one among the prompt's ids.
+        place: index of the first code among the prompt's ids.
     """
 
     grid: Grid
@@ -70,7 +70,7 @@ def positions_of(num_ids: int, sources: Sequence[SourceImage], drawn: Sequence[G
     """Return the positions of a prompt's ids, and of the codes that are drawn after them.
 
     Args:
-        num_ids: of the prompt.
+        num_ids: number of the prompt's ids.
         sources: images in it, in order.
         drawn: grids, in the order in which they are drawn.
     """

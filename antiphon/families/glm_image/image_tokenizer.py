@@ -57,7 +57,8 @@ class GlmImageTokenizer:
         """Yield the codes of an image, int64 ``[height / 32 * width / 32]``, row by row.
 
         Args:
-            prompt: whose data is the image, ``[height, width, 3]`` of uint8, both multiples of 32.
+            prompt: prompt whose data is the image, ``[height, width, 3]`` of uint8, both multiples
+                of 32.
         """
         height, width = (size // 32 for size in prompt.data.shape[:2])
         with self._lock, torch.inference_mode():

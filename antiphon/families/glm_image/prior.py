@@ -24,8 +24,8 @@ def load_prior(context: LoadContext, *, is_batched: bool | None = None) -> Prior
     """Load a checkpoint's prior, and make room for the requests that it serves.
 
     Args:
-        context: where and how.
-        is_batched: see `ModelRunner`.
+        context: folder, device and settings of the stage.
+        is_batched: whether requests are batched; see `ModelRunner`.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.

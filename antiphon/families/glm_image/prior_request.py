@@ -1,4 +1,4 @@
-"""What the prior reads of a prompt, and what the host keeps of a request while codes are drawn."""
+"""Prompt of the prior, and the host state of a request while codes are sampled."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ class PriorPrompt:
     """What the prior reads.
 
     Attributes:
-        ids: of the text, the images and the sizes; the first code is drawn after the last one.
-        grids: that are drawn, in order; the last one is that of the image.
+        ids: ids of text, images and sizes; the first code is sampled after the last one.
+        grids: grids of codes to sample, in order; the last one is that of the image.
         sources: images to be edited, in ``ids``.
     """
 
@@ -45,7 +45,7 @@ class PriorRequest:
     """A request in a slot.
 
     Attributes:
-        ids: of the prompt, and the codes that were drawn before the slot was taken.
+        ids: ids of the prompt, and the codes sampled before the slot was taken.
     """
 
     prompt: PriorPrompt

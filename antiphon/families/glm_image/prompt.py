@@ -31,7 +31,7 @@ class GlmImagePrompt:
 
     Attributes:
         image: the completed request.
-        prior: what the prior reads.
+        prior: prompt of the prior.
     """
 
     image: ImagePrompt

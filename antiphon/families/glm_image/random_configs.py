@@ -151,8 +151,8 @@ def image_processor_config(size: Size) -> Json:
 def weights(size: Size) -> dict[str, tuple[float, float]]:
     """Return mean and standard deviation of tensors that decide whether codes vary.
 
-    What was read before, and where, has to tell more than the last code alone, or one code would
-    follow for ever; and the likeliest code has to be clear.
+    Attention must influence the logits more than the last code alone, or one code would repeat for
+    ever; the likeliest code must be clear.
     """
     width = 64 if size == "tiny" else 4096
     return {

@@ -25,8 +25,8 @@ class SourceSizes:
     the denoiser lie on each other.
 
     Attributes:
-        min_side: of an image, in pixels.
-        max_side: likewise.
+        min_side: shortest side of an image, in pixels.
+        max_side: longest side of an image, in pixels.
     """
 
     min_side: int
