@@ -29,8 +29,8 @@
 
 Those of what is kept, such as jobs, are in `antiphon.storage.errors`.
 
-Messages name the field, say what was wrong and what is allowed. Errors can be pickled: a
-stage may run in another process than its caller.
+Messages name the field, the value and what is allowed. Errors can be pickled: a stage may run in
+another process than its caller.
 """
 
 import copyreg
@@ -70,7 +70,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def how_to_install(extra: str) -> str:
-    """Return how to get the packages of an extra, which no package registry can say."""
+    """Return how to install the packages of an extra, which no package registry describes."""
     return (
         f"run 'scripts/setup {extra}' in a checkout,"
         f" or pip install './antiphon-VERSION-py3-none-any.whl[{extra}]'"
@@ -126,7 +126,7 @@ class UnservedTaskError(InvalidRequestError):
     code = "model_not_found"
 
     def __init__(self, reason: str, served: Mapping[str, str]) -> None:
-        """Say why, and what the served models do that could be asked instead, by their names."""
+        """Report the reason, and by name the tasks that each served model can do."""
         does = [f"{name} ({what})" for name, what in served.items()]
         super().__init__(f"{reason} Served here: {listed(does) or 'nothing'}.", param="model")
 
@@ -198,10 +198,10 @@ class InputTooLongError(InvalidRequestError):
 
 
 class UnspeakableTextError(InvalidRequestError):
-    """There is nothing in the text that the voice can say.
+    """The text contains nothing that the voice can pronounce.
 
     Attributes:
-        words: of the text; the first ones if they are many.
+        words: words of the text; the first ones if there are many.
     """
 
     code = "unspeakable_text"
@@ -317,6 +317,6 @@ class SettingsError(AntiphonError):
 
 
 class ModelLoadError(AntiphonError):
-    """A checkpoint cannot be served; the message says why."""
+    """A checkpoint cannot be served; the message contains the reason."""
 
     code = "model_load_failed"
