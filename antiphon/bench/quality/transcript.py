@@ -11,15 +11,11 @@ import soxr
 
 from antiphon.bench.seams import Signal
 from antiphon.errors import SettingsError
+from antiphon.text.written_out import written_out
 
 _RATE_HZ = 16_000
 _FILES = ("model.bin", "tokenizer.json")
-_ONES = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
-    *("eighteen", "nineteen"),
-)
-_TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_LETTERS = re.compile(r"\b(\w) (?=\w\b)")
 _BY_CHARACTER = ("zh", "ja", "ko", "mixed")
 _SIMPLIFIED = "以下是普通话的句子。"
 """A prompt in simplified characters, since Whisper writes either."""
@@ -113,32 +109,16 @@ def judged(text: str, heard: str, language: str = "en") -> Transcript:
 
 
 def units(text: str, language: str = "en") -> list[str]:
-    """Return words in lower case, numbers spelled out; Chinese characters stand alone.
+    """Return words in lower case, numbers and signs written out; Chinese characters stand alone.
 
-    Punctuation, hyphens and case are left out, as in published word error rates.
+    Punctuation, hyphens and case are left out, as in published word error rates. Single letters
+    that follow each other are one word, since recognisers write "p.m." and "pm" alike.
     """
-    plain = text.lower().replace("’", "'")
+    text = text.replace("’", "'")
     if language in _BY_CHARACTER:
-        return re.findall(r"[a-z0-9']+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]", plain)
-    spelled = re.sub(r"(\d)[,](\d{3})\b", r"\1\2", plain)
-    spelled = re.sub(r"\d+", lambda found: f" {number_words(int(found[0]))} ", spelled)
-    return re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)*", spelled)
-
-
-def number_words(number: int) -> str:
-    """Spell a number up to 999,999 in English; larger ones digit by digit."""
-    if number < 20:
-        return _ONES[number]
-    if number < 100:
-        tens, ones = divmod(number, 10)
-        return _TENS[tens] + (f" {_ONES[ones]}" if ones else "")
-    if number < 1000:
-        hundreds, rest = divmod(number, 100)
-        return f"{_ONES[hundreds]} hundred" + (f" {number_words(rest)}" if rest else "")
-    if number < 1_000_000:
-        thousands, rest = divmod(number, 1000)
-        return f"{number_words(thousands)} thousand" + (f" {number_words(rest)}" if rest else "")
-    return " ".join(_ONES[int(digit)] for digit in str(number))
+        return re.findall(r"[a-z0-9']+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]", text.lower())
+    words = re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)*", written_out(text).lower())
+    return _LETTERS.sub(r"\1", " ".join(words)).split()
 
 
 def num_errors(expected: list[str], found: list[str]) -> int:
