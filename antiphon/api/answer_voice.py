@@ -8,8 +8,8 @@ from antiphon.api.state import ServerState
 from antiphon.contracts.chat_types import ChatRequest
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import UnknownModelError, UnservedTaskError
-from antiphon.pipeline.own_voice import ChatVoiceModel, OwnVoice, OwnVoiceChat
-from antiphon.pipeline.speakable.text import SpeakableText
+from antiphon.pipeline.markdown_to_speech.text import SpeakableText
+from antiphon.pipeline.omni_talker import AnswerTalker, ChatVoiceModel, OmniTalkerChat
 from antiphon.pipeline.spoken_chat import SpokenChat
 
 
@@ -45,14 +45,14 @@ class AnswerVoice:
         await server.speech.check_voice(request)
         return replace(self, model=request.model)
 
-    def begin(self, request: ChatRequest, server: ServerState) -> SpokenChat | OwnVoiceChat:
+    def begin(self, request: ChatRequest, server: ServerState) -> SpokenChat | OmniTalkerChat:
         """Begin an answer, whose text and audio are to be read at the same time.
 
         Raises:
             InvalidRequestError: it cannot be spoken so, or the request be answered.
         """
         if (own := self._own(request.model, server)) is not None:
-            voice = OwnVoice(
+            voice = AnswerTalker(
                 own,
                 self.voice,
                 aliases=server.settings.speech.all_voice_aliases,
@@ -61,7 +61,7 @@ class AnswerVoice:
                 sample_rate_hz=self.sample_rate_hz,
                 metrics=server.chats.metrics,
             )
-            return server.chats.say(request, voice)
+            return server.chats.speak(request, voice)
         speech_request = self._speech_request(f"{request.id}-speech", request.seed)
         speakable = SpeakableText(self.speakable.over(server.settings.speakable))
         return SpokenChat(server.chats.stream(request), server.speech, speech_request, speakable)

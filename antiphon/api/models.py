@@ -15,7 +15,7 @@ from antiphon.contracts.chat import CHAT_VOICE, AnswerVoiceCapabilities, ChatCap
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, VideoCapabilities
 from antiphon.pipeline.chat import CHAT, ChatModel
-from antiphon.pipeline.own_voice import ChatVoiceModel
+from antiphon.pipeline.omni_talker import ChatVoiceModel
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel

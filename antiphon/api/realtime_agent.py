@@ -292,7 +292,7 @@ class AgentConversation:
         if not settings.speaks:
             return merged([self._server.chats.stream(request)])
         spoken = voice.begin(request, self._server)
-        item.heard = spoken.heard
+        item.transcript = spoken.transcript
         encoding = FileEncoding(
             settings.format.as_wire().coded_as, spoken.sample_rate_hz, self._server.encoders
         )

@@ -22,7 +22,7 @@ Pieces: TypeAlias = AsyncGenerator[bytes, None]
 
 MAX_BYTES_AT_ONCE = 64 * 1024
 """What a connection takes in before it waits for its client to read."""
-Farewell: TypeAlias = Callable[[Exception], bytes]
+OnClose: TypeAlias = Callable[[Exception], bytes]
 """Makes the last bytes that a client gets before a failure breaks the connection."""
 
 
@@ -64,7 +64,7 @@ class StreamedResponse(WatchedResponse, Generic[T]):
         items: AsyncGenerator[T, None],
         headers: Mapping[str, str],
         media_type: str,
-        farewell: Farewell | None = None,
+        on_close: OnClose | None = None,
         trailers: Mapping[str, str] | None = None,
         late_headers: Callable[[], Mapping[str, str]] = dict,
         write: Callable[[T], bytes] | None = None,
@@ -75,7 +75,7 @@ class StreamedResponse(WatchedResponse, Generic[T]):
             items: closed at the end.
             headers: sent before it, known now.
             media_type: Media type of the body.
-            farewell: makes the last bytes that a client gets before a failure breaks off.
+            on_close: makes the last bytes that a client gets before a failure breaks off.
             trailers: sent after the body to clients that ask for them; they are announced by name,
                 and have the values that they have at the end.
             late_headers: those that are known by the first piece.
@@ -85,7 +85,7 @@ class StreamedResponse(WatchedResponse, Generic[T]):
         super().__init__(headers, media_type)
         self._items = items
         self._write: Callable[[Any], bytes] = write or bytes  # which returns bytes as they are
-        self._farewell = farewell
+        self._on_close = on_close
         self._trailers = trailers or {}
         self._late_headers = late_headers
 
@@ -99,12 +99,12 @@ class StreamedResponse(WatchedResponse, Generic[T]):
     async def deliver(self, send: Send) -> None:
         has_begun = False
 
-        async def say_farewell(error: Exception) -> bool:
-            if has_begun and self._farewell is not None:
-                await _send_body(send, self._farewell(error))
+        async def say_on_close(error: Exception) -> bool:
+            if has_begun and self._on_close is not None:
+                await _send_body(send, self._on_close(error))
             return False
 
-        async with on_failure(say_farewell), aclosing(self._items) as items:
+        async with on_failure(say_on_close), aclosing(self._items) as items:
             async for item in items:
                 if not (piece := self._write(item)):
                     continue

@@ -109,7 +109,7 @@ class Feed(Protocol):
 
 
 @runtime_checkable
-class RequestChecking(Protocol):
+class SupportsRequestChecks(Protocol):
     """Optional: a prompter whose model restricts requests beyond its capabilities."""
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
@@ -155,7 +155,7 @@ class TextCheck:
 
 
 @runtime_checkable
-class TextChecking(Protocol):
+class SupportsTextChecks(Protocol):
     """Optional: a prompter whose voices leave out what they cannot speak, instead of trying."""
 
     def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
@@ -168,7 +168,7 @@ class TextChecking(Protocol):
 
 
 @runtime_checkable
-class VoiceNaming(Protocol):
+class SupportsVoiceNames(Protocol):
     """What a prompter is too if more voices have names than its capabilities list."""
 
     def named_voice(self, name: str) -> Voice | None:
@@ -217,7 +217,7 @@ class EncoderClient(Protocol):
 
 
 @runtime_checkable
-class EncoderWarming(Protocol):
+class SupportsEncoderWarmUp(Protocol):
     """What a prompter with an encoder is too if it knows what to warm it with."""
 
     def warm_encoder(self) -> None:
@@ -226,7 +226,7 @@ class EncoderWarming(Protocol):
 
 
 @runtime_checkable
-class SizeChoosing(Protocol):
+class SupportsDefaultSizes(Protocol):
     """What a prompter of images or videos is too if the best size depends on the request."""
 
     def choose_size(self, request: ImageRequest | VideoRequest) -> tuple[int, int]:

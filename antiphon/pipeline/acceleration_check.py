@@ -17,11 +17,11 @@ def denoises(task: Task) -> bool:
 
 
 def check_accelerations(served: Iterable[Family], settings: DiffusionSettings) -> None:
-    """Refuse what a family that denoises cannot do, or what nobody would do.
+    """Refuse acceleration settings that a denoising family does not support, or that have no use.
 
     Args:
         served: families of the models that are served.
-        settings: of all of them.
+        settings: Settings of all of them.
 
     Raises:
         SettingsError: names the flag, the family, and the families that can.
@@ -96,7 +96,7 @@ def check_gpus(
 
 
 def _check_together(settings: DiffusionSettings) -> None:
-    """Refuse settings that say nothing, or contradict one another.
+    """Refuse settings that have no effect, or contradict one another.
 
     Raises:
         SettingsError: names the flags.

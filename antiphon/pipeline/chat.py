@@ -21,12 +21,17 @@ from antiphon.contracts.token_frame import MAX_LOGPROBS, TokenFrame
 from antiphon.contracts.types import Ended, FrameReady, Latents, PositionStates, Usage, new_seed
 from antiphon.contracts.well_formed import check_members, check_range
 from antiphon.errors import EngineError, InvalidRequestError, shortened
+from antiphon.pipeline.all_or_nothing import alone, together
 from antiphon.pipeline.chat_text import AnswerText
 from antiphon.pipeline.model_directory import ModelDirectory
-from antiphon.pipeline.own_voice import CertainStates, ChatVoiceModel, OwnVoice, OwnVoiceChat
+from antiphon.pipeline.omni_talker import (
+    AnswerTalker,
+    ChatVoiceModel,
+    OmniTalkerChat,
+    StopStringGate,
+)
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.thoughts import ThoughtSplit
-from antiphon.pipeline.together import alone, together
 from antiphon.stages.base import StageRequest
 from antiphon.telemetry.metrics import Metrics
 
@@ -77,10 +82,10 @@ class Chats:
 
         Args:
             models: possibly none.
-            settings: of the chat API.
+            settings: Settings of the chat API.
             metrics: measure the answers.
-            others: what served models do that do not chat, by their names.
-            voices: of models that say their answers themselves, by their names.
+            others: Tasks of served models that do not chat, by their names.
+            voices: Voices of models that speak their own answers, by their names.
         """
         self.models = models
         self._voices = voices or {}
@@ -155,17 +160,17 @@ class Chats:
             ]
         )
 
-    def say(self, request: ChatRequest, voice: OwnVoice) -> OwnVoiceChat:
-        """Write one answer as `stream` does, and have the model say it itself."""
+    def speak(self, request: ChatRequest, voice: AnswerTalker) -> OmniTalkerChat:
+        """Write one answer as `stream` does, spoken by the model itself."""
         request = replace(request, is_spoken=True)
-        chat = self._written(request, self.check(request), voice.tell)
-        return OwnVoiceChat(request, alone(chat), voice)
+        chat = self._written(request, self.check(request), voice.push_states)
+        return OmniTalkerChat(request, alone(chat), voice)
 
     async def _written(
         self,
         request: ChatRequest,
         model: ChatModel,
-        tell: Callable[[PositionStates], None] | None = None,
+        release: Callable[[PositionStates], None] | None = None,
         *,
         tells_admission: bool = False,
     ) -> AsyncGenerator[ChatEvent | Admitted, None]:
@@ -176,7 +181,7 @@ class Chats:
             if model.capabilities.thinks and self.settings.reasoning == "apart":
                 thoughts = ThoughtSplit(in_thought=model.prompter.in_thought(prompt))
             text = AnswerText(model.prompter, request.stop, request.num_logprobs, thoughts)
-            states = CertainStates(tell)
+            states = StopStringGate(release)
             ended: Ended | None = None
             stage_request = StageRequest(
                 request.id, prompt, is_live=request.is_live, tells_admission=tells_admission

@@ -11,7 +11,7 @@ from antiphon.contracts.token_frame import TokenFrame
 from antiphon.pipeline.thoughts import ThoughtSplit
 
 _LEAST_LOGPROB = -9999.0
-"""What OpenAI says of tokens that are as good as impossible; JSON has no infinity."""
+"""OpenAI's log probability of tokens that are nearly impossible; JSON has no infinity."""
 
 
 class StopSearch:
@@ -50,7 +50,7 @@ class StopSearch:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A token of which the text has not been told yet.
+    """A token whose text has not been sent yet.
 
     Attributes:
         begin: characters of the answer before it.
@@ -65,7 +65,7 @@ class AnswerText:
     """Makes the deltas of one answer.
 
     Attributes:
-        num_certain: tokens of which the text has been told, at least where it begins.
+        num_certain: Number of tokens whose text has been sent, at least its beginning.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class AnswerText:
         """Begin.
 
         Args:
-            prompter: of the model.
+            prompter: Prompter of the model.
             stops: strings before which the answer ends.
-            num_logprobs: as of `ChatRequest`.
+            num_logprobs: As in `ChatRequest`.
             thoughts: parts them from the answer; ``None``: all is the answer.
         """
         self._prompter = prompter
@@ -113,27 +113,27 @@ class AnswerText:
     def _told(self, text: str, *, is_last: bool = False) -> TextDelta | None:
         """Return text, and the tokens that begin in it or before it."""
         self._num_told += len(text)
-        told = []
+        sent = []
         if text or is_last:
             is_whole = is_last and not self.is_stopped
             while self._tokens and (is_whole or self._tokens[0].begin < self._num_told):
-                told.append(self._tokens.popleft())
-        self.num_certain += len(told)
-        logprobs = tuple(each.logprob for each in told if each.logprob is not None)
+                sent.append(self._tokens.popleft())
+        self.num_certain += len(sent)
+        logprobs = tuple(each.logprob for each in sent if each.logprob is not None)
         thought = ""
         if self._thoughts is not None:
             text, thought = self._parted(text, self._thoughts, is_last=is_last)
         if not (text or thought or logprobs):
             return None
-        return TextDelta(text, len(told), logprobs, thought)
+        return TextDelta(text, len(sent), logprobs, thought)
 
     @staticmethod
     def _parted(text: str, thoughts: ThoughtSplit, *, is_last: bool) -> tuple[str, str]:
-        said, thought = thoughts.push(text)
+        spoken, thought = thoughts.push(text)
         if is_last:
             rest = thoughts.flush()
-            said, thought = said + rest[0], thought + rest[1]
-        return said, thought
+            spoken, thought = spoken + rest[0], thought + rest[1]
+        return spoken, thought
 
     def _logprob(self, frame: TokenFrame) -> TokenLogprob | None:
         if self._num_logprobs is None:

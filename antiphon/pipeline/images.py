@@ -7,8 +7,8 @@ from antiphon.config.media import ImageSettings
 from antiphon.contracts.picture_types import Image, ImageRequest, Progress
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
+from antiphon.pipeline.all_or_nothing import alone, together
 from antiphon.pipeline.pictures import IMAGE, ImageModel, PictureService, completed
-from antiphon.pipeline.together import alone, together
 from antiphon.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ImageItem: TypeAlias = Progress | Image | Ended
 ImageStream: TypeAlias = AsyncGenerator[ImageItem, None]
-"""Progress and previews, then the final image, then one `Ended`; whoever opened it closes it."""
+"""Progress and previews, then the final image, then one `Ended`; the caller closes it."""
 
 MAX_SEED = 2**63 - 1
 MAX_PREVIEWS = 3
@@ -40,9 +40,9 @@ class Images(PictureService[ImageModel]):
 
         Args:
             models: possibly none.
-            settings: of the image API.
+            settings: Settings of the image API.
             metrics: count the requests.
-            others: what served models do that do not draw, by their names.
+            others: Tasks of served models that do not draw, by their names.
         """
         super().__init__(models, settings.model_aliases, metrics, others)
         self.settings = settings
@@ -138,6 +138,6 @@ class Images(PictureService[ImageModel]):
         raise InvalidRequestError(reason, param="mask")
 
     def _editors(self) -> str:
-        """Say which models edit."""
+        """Return the names of the models that edit."""
         names = [name for name, each in self.models.items() if each.capabilities.max_images]
         return f"These do: {', '.join(names)}." if names else "No served model does."

@@ -1,4 +1,4 @@
-"""What a runner of jobs knows of their work: what it may take, where it goes, how far it is."""
+"""Interface between a job runner and its work: disk space, folder, progress."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class DiskBudget:
         self._allowance = allowance
 
     def spend(self, num_bytes: int) -> None:
-        """Hear what is about to be written.
+        """Reserve space for bytes that are about to be written.
 
         Raises:
             StorageFullError: too little would be left free.
@@ -49,7 +49,7 @@ class JobAccount:
 
     Attributes:
         progress: so far.
-        budget: of the disk.
+        budget: Budget of disk space.
         num_damaged: pieces kept before a restart that were not as they had been written.
         has_changed: set when there is progress to be reported.
     """
@@ -71,7 +71,7 @@ class JobPlace:
     """Where a job works, and where its result goes.
 
     Attributes:
-        folder: of this machine, of the job's own.
+        folder: Local folder of the job.
         media: keeps what is made.
         media_folder: the folder there.
         workers: threads for whatever blocks.

@@ -39,7 +39,7 @@ _NUM_THREADS = 2
 
 
 def job_media(settings: Settings) -> BlobStore:
-    """Return where the results of jobs are kept: with other media, unless the settings say more.
+    """Return the store of jobs' results: that of other media, unless the settings name another.
 
     Raises:
         SettingsError: that cannot be used.
@@ -56,7 +56,7 @@ class JobRunner:
 
     Attributes:
         ledger: the jobs; blocks, see `workers`.
-        media: what they have made; blocks likewise.
+        media: Store of results; blocks.
         workers: threads for whatever blocks here.
         changed: set, and replaced, when a job of this server has changed.
         is_stopping: whether no job is taken any more.
@@ -76,9 +76,9 @@ class JobRunner:
         """Work in a folder of this machine.
 
         Args:
-            ledger: of the jobs.
+            ledger: Ledger of the jobs.
             media: keeps what they make.
-            folder: for what they keep on disk while they are under way.
+            folder: Folder for data of jobs under way.
             plan: reads a job's body; called in worker threads.
             metrics: count what becomes of jobs.
             retention_s: jobs are deleted so long after their end; 0: never.
@@ -159,8 +159,8 @@ class JobRunner:
 
         Args:
             job_body: the request, as JSON.
-            work: what it means.
-            owner: whose it is.
+            work: Work of the job.
+            owner: Owner's id.
             input: a file that it needs; see `JobLedger.input`.
 
         Raises:

@@ -21,7 +21,7 @@ class MediaFiles:
     """Keeps files in worker threads.
 
     Attributes:
-        store: what is kept; blocks, see `workers`.
+        store: Store of the files; blocks, see `workers`.
         workers: threads for whatever blocks here.
     """
 
@@ -33,7 +33,7 @@ class MediaFiles:
 
     @classmethod
     def of(cls, settings: Settings) -> "MediaFiles":
-        """Keep files as the settings say.
+        """Open the store of the settings.
 
         Raises:
             SettingsError: they cannot be kept there, or addresses cannot be made so.
@@ -53,10 +53,10 @@ class MediaFiles:
         """Keep a file, and return its address.
 
         Args:
-            content: of the file.
+            content: Bytes of the file.
             suffix: one of `MEDIA_TYPES`.
-            caller: whose it is.
-            media_url: how clients reach the server's route of media, with ``/`` at its end.
+            caller: Caller, who owns it.
+            media_url: Address of the server's media route at the client, with ``/`` at its end.
 
         Raises:
             StorageFullError: there is no room for it.

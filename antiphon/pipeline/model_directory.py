@@ -15,7 +15,7 @@ class ModelDirectory(Generic[M]):
     """The models of one task by name.
 
     Attributes:
-        models: by their served names; the first one is the default.
+        models: Models by served name; the first one is the default.
     """
 
     def __init__(
@@ -28,10 +28,10 @@ class ModelDirectory(Generic[M]):
         """Find ``models``.
 
         Args:
-            models: by their served names; the first one is the default.
+            models: Models by served name; the first one is the default.
             aliases: further names of models; "default" is the default one.
-            does: what they do, as "speaks".
-            others: what the served models do that are not among these, by their names.
+            does: Verb for messages, such as "speaks".
+            others: Tasks of the served models that are not among these, by their names.
         """
         self.models = models
         self._aliases = aliases

@@ -1,4 +1,4 @@
-"""The models of one server, loaded as its settings say."""
+"""Loading of the models of one server."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from antiphon.fabric.cluster import Cluster
 from antiphon.fabric.model_pool import ModelPool
 from antiphon.families.registry import resolve
 from antiphon.pipeline.chat import CHAT, ChatModel
-from antiphon.pipeline.own_voice import ChatVoiceModel
+from antiphon.pipeline.omni_talker import ChatVoiceModel
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask, load_tasks
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
@@ -49,12 +49,12 @@ class ServedModels:
     """The models of a server.
 
     Attributes:
-        tasks: of all models, in the order in which they were loaded.
+        tasks: Tasks of all models, in loading order.
         speech: those that speak, by served name; the default one is first.
-        chats: those that chat, likewise.
-        chat_voices: the voices of those that have one of their own, likewise.
-        images: those that draw, likewise.
-        videos: those that make videos, likewise.
+        chats: Chat models.
+        chat_voices: Voices of those chat models that have one of their own.
+        images: Image models.
+        videos: Video models.
     """
 
     def __init__(self, tasks: Iterable[LoadedTask]) -> None:
@@ -116,10 +116,10 @@ async def load_models(
     Of a model that is not loaded at the start, only what reads requests is in memory.
 
     Args:
-        settings: of the server.
+        settings: Settings of the server.
         progress: called, in other threads, with the progress of loading.
-        stack: of the server.
-        cluster: that runs the stages, shared with other front ends; ``None``: see `open_fabric`.
+        stack: Exit stack of the server.
+        cluster: Cluster of the stages, shared with other front ends; ``None``: see `open_fabric`.
 
     Raises:
         ModelLoadError: one cannot be served, or makes nothing of what is to be served.
@@ -162,7 +162,7 @@ async def load_all_tasks(
     """Load all tasks of one model into this process.
 
     Args:
-        settings: of the model, and of what drives it.
+        settings: Settings of the model and its engine.
         progress: called, in other threads, with the progress of loading.
         without: names of tasks that are left out.
 
@@ -193,7 +193,7 @@ def served_tasks(family: Family, server: ServerSettings) -> dict[str, type[Loade
         if name in family.tasks and (not wanted or modality in wanted)
     }
     if CHAT not in chosen:
-        chosen.pop(CHAT_VOICE, None)  # it says what is written there
+        chosen.pop(CHAT_VOICE, None)  # it speaks the answers of the chat task
     if not chosen:
         made = [TASK_CLASSES[name][0] for name in family.tasks if name in TASK_CLASSES]
         raise ModelLoadError(

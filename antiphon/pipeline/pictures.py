@@ -1,6 +1,6 @@
-"""What images and videos share: their models, and requests checked and completed before any work.
+"""Common parts of images and videos: models, and requests completed before any work.
 
-A completed request says all that its result depends on: a size, every parameter that the model's
+A completed request has all that its result depends on: a size, every parameter that the model's
 family uses, a seed.
 """
 
@@ -21,7 +21,7 @@ from antiphon.contracts.picture_types import (
     VideoRequest,
 )
 from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, VideoCapabilities
-from antiphon.contracts.prompt import Admitted, Prompt, SizeChoosing
+from antiphon.contracts.prompt import Admitted, Prompt, SupportsDefaultSizes
 from antiphon.contracts.types import Ended, Usage, new_seed
 from antiphon.contracts.well_formed import check_members, check_range
 from antiphon.errors import InvalidRequestError
@@ -105,7 +105,7 @@ class PictureService(Generic[ModelT]):
 
     Attributes:
         task: its name.
-        does: what its models do, for messages, such as "draws images".
+        does: Verb of its models for messages, such as "draws images".
     """
 
     task: str
@@ -124,7 +124,7 @@ class PictureService(Generic[ModelT]):
             models: possibly none.
             model_aliases: further names of theirs.
             metrics: count the requests.
-            others: what served models do that are not among them, by their names.
+            others: Tasks of served models that are not among them, by their names.
         """
         self.models = models
         self.metrics = metrics or Metrics()
@@ -151,9 +151,9 @@ class PictureService(Generic[ModelT]):
         """Stream what a model makes of a completed request: items of ``kind``, and its end.
 
         Args:
-            request: that is completed.
-            model: that makes it.
-            kind: of what it makes.
+            request: Request to complete.
+            model: Model that makes it.
+            kind: Kind of result.
             tells_admission: whether `Admitted` comes first.
         """
         assert request.seed is not None, "the request is complete"
@@ -210,7 +210,7 @@ def with_defaults(request: PictureRequest, prompter: PicturePrompter) -> Picture
     """Fill what a request leaves open; nothing is checked."""
     capabilities = prompter.capabilities
     width, height = capabilities.default_size
-    if isinstance(prompter, SizeChoosing):
+    if isinstance(prompter, SupportsDefaultSizes):
         width, height = prompter.choose_size(request)
     return replace(
         request,

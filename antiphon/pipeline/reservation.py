@@ -10,7 +10,7 @@ from antiphon.telemetry.metrics import Metrics
 
 
 class Reservation:
-    """Room for one stream at the stages of a task; whoever takes it releases it.
+    """Room for one stream at the stages of a task; `take` and `release` pair.
 
     Attributes:
         is_taken: whether the stream was admitted, and the room is not released.
@@ -28,11 +28,11 @@ class Reservation:
         """Prepare to ask for room.
 
         Args:
-            task: that speaks.
-            stream_id: see `antiphon.fabric.base.StageRequest`.
+            task: Speech task.
+            stream_id: As in `antiphon.stages.base.StageRequest`.
             metrics: count the stream if it is refused.
-            is_live: likewise.
-            speed: likewise.
+            is_live: The same.
+            speed: The same.
         """
         self.is_taken = False
         self._name = task.name

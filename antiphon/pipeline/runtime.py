@@ -14,7 +14,7 @@ from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import Family, LoadContext, StageKind, StageSpec, Task
-from antiphon.contracts.prompt import Admitted, EncoderWarming, Piece, Prompt
+from antiphon.contracts.prompt import Admitted, Piece, Prompt, SupportsEncoderWarmUp
 from antiphon.contracts.types import Latents, LoadProgress, new_request_id
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import Placement
@@ -46,10 +46,10 @@ class ServedTask:
 
     Attributes:
         model: name that requests use.
-        family: of the model.
-        name: of the task, as in `Family.tasks`.
-        path: of the model's checkpoint, if it has one.
-        further_names: of the model that requests may use too; they are not listed.
+        family: Family of the model.
+        name: Name of the task, as in `Family.tasks`.
+        path: Path of the model's checkpoint, if it has one.
+        further_names: Further names of the model in requests; they are not listed.
     """
 
     model: str
@@ -78,10 +78,10 @@ class LoadedTask:
         """Wrap what has been loaded.
 
         Args:
-            served: which task it is.
-            prompter: of the task.
+            served: Task and model.
+            prompter: Prompter of the task.
             pool: loads the model's stages.
-            stages: of all tasks of the model, as the pool loads them.
+            stages: Stages of all tasks of the model, as the pool loads them.
             chain: those of this task by engine, before them its encoder if it is needed.
         """
         self.served = served
@@ -160,7 +160,7 @@ class LoadedTask:
         """Open a request's stream through all stages.
 
         Args:
-            request: whose prompt holds all of the text, or its beginning.
+            request: Request whose prompt holds all of the text, or its beginning.
             text: the rest of a text that is still arriving, the last piece closing it; closed with
                 the stream.
         """
@@ -227,7 +227,7 @@ class LoadedTask:
 
     async def warm_up(self) -> None:
         """Serve a sample request, so that the first user does not wait for caches."""
-        if self._first and isinstance(self.prompter, EncoderWarming):
+        if self._first and isinstance(self.prompter, SupportsEncoderWarmUp):
             await asyncio.to_thread(self.prompter.warm_encoder)
         prompt = await asyncio.to_thread(self.sample_prompt)
         async with aclosing(self.open(StageRequest(new_request_id(), prompt))) as stream:
@@ -262,12 +262,12 @@ async def load_tasks(
     together; closing one of them closes all.
 
     Args:
-        settings: which model, and on what device.
-        classes: what is made of each task, by its name.
+        settings: Model and device.
+        classes: Classes of the loaded tasks, by name.
         progress: called, in other threads, with the progress of loading.
-        pool: that loads the stages, now or later; default: they are loaded now, into this process.
-        placement: of the stages; default: as the settings say.
-        diffusion: how models that denoise are run; default: the default settings.
+        pool: Pool that loads the stages, now or later; default: now, in this process.
+        placement: Placement of the stages; default: that of the settings.
+        diffusion: Settings of models that denoise; default: the default settings.
 
     Raises:
         ModelLoadError: no family serves it, its family has no such task, or its checkpoint is

@@ -7,8 +7,8 @@ from contextlib import aclosing
 from antiphon.contracts.chat_types import ChatStream, TextDelta
 from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest, SpeechStream
 from antiphon.errors import UnspeakableTextError
-from antiphon.pipeline.heard import HeardTranscript
-from antiphon.pipeline.speakable.text import SpeakableText
+from antiphon.pipeline.markdown_to_speech.text import SpeakableText
+from antiphon.pipeline.playback_transcript import PlaybackTranscript
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_stream import Utterance
 
@@ -16,11 +16,11 @@ from antiphon.pipeline.speech.text_stream import Utterance
 class SpokenChat:
     """The two streams of one answer, which are read at the same time.
 
-    Whoever opened it reads `text` and `audio`, and closes both; that stops the model that writes
+    The caller reads `text` and `audio`, and closes both; that stops the language model
     and the one that speaks.
 
     Attributes:
-        heard: what is said when.
+        transcript: Alignment of the text with the audio.
     """
 
     def __init__(
@@ -33,18 +33,18 @@ class SpokenChat:
         """Begin to speak an answer.
 
         Args:
-            chat: what is written; closed with `text`.
+            chat: Written answer; closed with `text`.
             speech: speaks it.
-            request: says how; its text means nothing.
-            speakable: makes what is said of what is written; ``None``: by the default settings.
+            request: Speech options; its text is not used.
+            speakable: Rules for what is spoken of markdown; ``None``: the default settings.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
         """
         self._chat = chat
         self._speakable = speakable or SpeakableText()
-        self.heard = HeardTranscript()
-        synthesis = speech.open(request, on_segment=self.heard.end_segment, is_answer=True)
+        self.transcript = PlaybackTranscript()
+        synthesis = speech.open(request, on_segment=self.transcript.end_segment, is_answer=True)
         # What bounds an answer is the room of the model that writes it, not what clients may send.
         self._utterance = Utterance(synthesis, sys.maxsize)
         self._unsaid = ""  # spaces at the beginning, which are no text by themselves
@@ -81,7 +81,7 @@ class SpokenChat:
                 await synthesis.release()
 
     async def audio(self) -> SpeechStream:
-        """Yield the audio, then its `Ended`; an answer that nobody could say is silent.
+        """Yield the audio, then its `Ended`; an answer without speakable text is silent.
 
         Raises:
             InvalidRequestError: before the first chunk: there is no such voice.
@@ -91,26 +91,26 @@ class SpokenChat:
         try:
             await self._is_known.wait()
             if not self._has_text:
-                self.heard.complete()
+                self.transcript.complete()
                 yield Ended("stop")
                 return
             try:
                 async with aclosing(self._utterance.events()) as events:
                     async for event in events:
                         if isinstance(event, AudioChunk):
-                            self.heard.hear(event.duration_s)
+                            self.transcript.add_audio(event.duration_s)
                         else:
-                            self.heard.complete()
+                            self.transcript.complete()
                         yield event
             except UnspeakableTextError:
-                self.heard.complete()
+                self.transcript.complete()
                 yield Ended("stop")
         finally:
             await self._utterance.close()
 
     def _push(self, written: str, text: str) -> None:
-        """Say ``text`` of what was written."""
-        self.heard.write(written, text)
+        """Speak ``text``, the spoken form of ``written``."""
+        self.transcript.write(written, text)
         if not self._has_text:
             text, self._unsaid = self._unsaid + text, ""
             if not text.strip():

@@ -1,4 +1,4 @@
-"""The items of a conversation that goes on: what was said by whom, and how much of it was heard."""
+"""Items of a running conversation, cut to what was played of them."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from antiphon.contracts.chat_types import ChatRole, Message
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.pipeline.heard import HeardTranscript
+from antiphon.pipeline.playback_transcript import PlaybackTranscript
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
@@ -24,9 +24,9 @@ class TalkItem:
 
     Attributes:
         id: unique in its conversation.
-        text: of it, or of what is heard.
-        is_spoken: it was said aloud: its text is a transcript.
-        heard: of an answer that is spoken here; ``None`` of all else.
+        text: Text, or its part that was played.
+        is_spoken: Whether it was spoken: its text is a transcript.
+        transcript: Transcript of an answer that is spoken here; ``None`` otherwise.
     """
 
     id: str
@@ -34,7 +34,7 @@ class TalkItem:
     text: str = ""
     status: ItemStatus = "completed"
     is_spoken: bool = False
-    heard: HeardTranscript | None = None
+    transcript: PlaybackTranscript | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -119,26 +119,26 @@ class TalkHistory:
         self._items.remove(self._ended(id))
         self._hold(self._num_bytes())
 
-    def truncate(self, id: str, heard_ms: int) -> None:
-        """Cut what was not heard of an answer; what its audio says after so long.
+    def truncate(self, id: str, played_ms: int) -> None:
+        """Cut an answer to what was played by a time in its audio.
 
         Raises:
             InvalidRequestError: there is no such answer, it is still being spoken, or it is
                 shorter.
         """
         item = self._ended(id)
-        if item.heard is None:
+        if item.transcript is None:
             raise InvalidRequestError(
                 f"The item '{shortened(id)}' has no audio of ours.", param="item_id"
             )
-        duration_ms = 1000 * item.heard.duration_s
-        if heard_ms > duration_ms + 1:  # what clients count is rounded
+        duration_ms = 1000 * item.transcript.duration_s
+        if played_ms > duration_ms + 1:  # what clients count is rounded
             raise InvalidRequestError(
-                f"Invalid 'audio_end_ms': {heard_ms}. The audio has {int(duration_ms)} ms.",
+                f"Invalid 'audio_end_ms': {played_ms}. The audio has {int(duration_ms)} ms.",
                 param="audio_end_ms",
             )
-        item.text = min(item.text, item.heard.until(heard_ms / 1000), key=len)
-        if item.text != item.heard.text:
+        item.text = min(item.text, item.transcript.until(played_ms / 1000), key=len)
+        if item.text != item.transcript.text:
             item.status = "incomplete"
 
     def messages(
@@ -147,12 +147,12 @@ class TalkHistory:
         """Return what a model is to answer.
 
         Args:
-            instructions: that come first, if there are any.
+            instructions: Instructions that come first, if there are any.
             items: instead of those of the conversation.
         """
         first = (Message("system", instructions),) if instructions.strip() else ()
-        told = self._items if items is None else items
-        return (*first, *(Message(each.role, each.text) for each in told if each.text))
+        items_given = self._items if items is None else items
+        return (*first, *(Message(each.role, each.text) for each in items_given if each.text))
 
     def _num_bytes(self) -> int:
         return sum(each.num_bytes for each in self._items)

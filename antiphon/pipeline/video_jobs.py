@@ -37,7 +37,7 @@ class VideoJobWork:
         videos: makes them.
         request: complete but for its image.
         load_image: returns the image, if there is one.
-        input_bytes: of the file that it is in.
+        input_bytes: Bytes of the uploaded file.
         encoders: threads that videos are encoded in.
     """
 
@@ -89,7 +89,7 @@ class VideoJobWork:
         )
 
     async def _made(self, request: VideoRequest, account: JobAccount) -> tuple[Video, Ended]:
-        """Make the video, as soon as there is room: nobody waits for it."""
+        """Make the video, as soon as there is room, as offline work."""
         retry_s, num_lost = _RETRY_S, 0
         while True:
             try:

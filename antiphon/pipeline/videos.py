@@ -10,13 +10,13 @@ from antiphon.contracts.picture_types import Progress, Video, VideoRequest
 from antiphon.contracts.pictures import VideoCapabilities
 from antiphon.contracts.types import Ended
 from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.pipeline.all_or_nothing import alone
 from antiphon.pipeline.pictures import VIDEO, PictureService, VideoModel, completed
-from antiphon.pipeline.together import alone
 from antiphon.telemetry.metrics import Metrics
 
 VideoItem: TypeAlias = Progress | Video | Ended
 VideoStream: TypeAlias = AsyncGenerator[VideoItem, None]
-"""Progress, then the video, then one `Ended`; whoever opened it closes it."""
+"""Progress, then the video, then one `Ended`; the caller closes it."""
 
 INPUT_REFERENCE = "input_reference"
 """The field of requests that brings the first frame."""
@@ -39,9 +39,9 @@ class Videos(PictureService[VideoModel]):
 
         Args:
             models: possibly none.
-            settings: of the video API.
+            settings: Settings of the video API.
             metrics: count the requests.
-            others: what served models do that make no videos, by their names.
+            others: Tasks of served models that make no videos, by their names.
         """
         super().__init__(models, settings.model_aliases, metrics, others)
         self.settings = settings
@@ -126,7 +126,7 @@ async def collect_video(
     """Return the video of a stream, and its end; closes it.
 
     Args:
-        stream: of one video.
+        stream: Stream of one video.
         progress: called after each step.
 
     Raises:

@@ -79,7 +79,7 @@ def test_nothing_is_asked_for_by_default() -> None:
         ({"enable_cache_dit_summary": True, "cache_backend": "tea_cache"}, "summary: it is for"),
         ({"enable_cpu_offload": True, "enable_layerwise_offload": True}, "only one of them"),
         ({"cfg_parallel_size": 2, "cache_backend": "cache_dit"}, "--cache-backend: not with"),
-        ({"ulysses_degree": 2, "ring_degree": 2}, "only one of them"),
+        ({"ulysses_degree": 2, "ring_degree": 2}, "combining Ulysses"),
     ],
 )
 def test_what_contradicts_or_says_nothing_is_refused(asked: dict[str, Any], message: str) -> None:

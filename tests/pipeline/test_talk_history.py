@@ -4,7 +4,7 @@ import pytest
 
 from antiphon.contracts.chat_types import Message
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.heard import HeardTranscript
+from antiphon.pipeline.playback_transcript import PlaybackTranscript
 from antiphon.pipeline.talk_history import MAX_ITEMS, ROOT, TalkHistory, TalkItem
 
 
@@ -44,12 +44,12 @@ def test_what_cannot_be_is_refused() -> None:
 
 
 def test_what_was_not_heard_is_cut_and_stays_cut() -> None:
-    heard = HeardTranscript()
+    heard = PlaybackTranscript()
     heard.write("One two.", "One two.")
-    heard.hear(1.0)
+    heard.add_audio(1.0)
     heard.complete()
     made = history()
-    item = TalkItem("c", "assistant", heard.text, is_spoken=True, heard=heard)
+    item = TalkItem("c", "assistant", heard.text, is_spoken=True, transcript=heard)
     made.add(item)
     made.truncate("c", 1000)
     assert (item.text, item.status) == ("One two.", "completed")

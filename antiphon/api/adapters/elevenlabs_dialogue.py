@@ -33,7 +33,9 @@ async def convert_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> R
     """Speak a dialogue, with the times of each speaker and each character."""
     call = await _routed(call, body)
     dialogue = await _dialogue(call, body)
-    return call.json(dialogue.events(), body.text, _Segments(body.inputs, dialogue.heard).members)
+    return call.json(
+        dialogue.events(), body.text, _Segments(body.inputs, dialogue.turn_times).members
+    )
 
 
 @router.post("/v1/text-to-dialogue/stream/with-timestamps", response_class=Response)
@@ -41,7 +43,7 @@ async def stream_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> Re
     """Speak a dialogue as JSON objects, one a line; a speaker's times come when they are known."""
     call = await _routed(call, body)
     dialogue = await _dialogue(call, body)
-    segments = _Segments(body.inputs, dialogue.heard)
+    segments = _Segments(body.inputs, dialogue.turn_times)
     return call.json_lines(dialogue.events(), body.text, segments.members)
 
 
@@ -51,13 +53,13 @@ async def _routed(call: Call, body: DialogueBody) -> Call:
 
 async def _dialogue(call: Call, body: DialogueBody) -> Dialogue:
     turns = []
-    for index, said in enumerate(body.inputs):
-        if not said.text.strip():
+    for index, spoken in enumerate(body.inputs):
+        if not spoken.text.strip():
             raise InvalidRequestError(
                 f"Invalid 'inputs.{index}.text': it is empty.", param=f"inputs.{index}.text"
             )
-        request = await replace(call, id=f"{call.id}/{index}").request(said.voice_id)
-        turns.append(replace(request, input=said.text, normalize=body.normalize))
+        request = await replace(call, id=f"{call.id}/{index}").request(spoken.voice_id)
+        turns.append(replace(request, input=spoken.text, normalize=body.normalize))
     speech = call.server.speech
     return Dialogue(speech, turns, speech.stream, PAUSE_S)
 
@@ -65,25 +67,25 @@ async def _dialogue(call: Call, body: DialogueBody) -> Dialogue:
 class _Segments:
     """Describes each speaker's part once, as soon as it has been spoken."""
 
-    def __init__(self, inputs: Sequence[DialogueInput], heard: Sequence[TurnTime]) -> None:
+    def __init__(self, inputs: Sequence[DialogueInput], turn_times: Sequence[TurnTime]) -> None:
         self._inputs = inputs
-        self._heard = heard
-        self._num_told = 0
+        self._turn_times = turn_times
+        self._num_sent = 0
         self._places = [0, *accumulate(len(each.text) + 1 for each in inputs)]
 
     def members(self) -> Mapping[str, Any]:
         """Return the parts that have ended since the last call."""
-        fresh = range(self._num_told, len(self._heard))
-        self._num_told = len(self._heard)
+        fresh = range(self._num_sent, len(self._turn_times))
+        self._num_sent = len(self._turn_times)
         return {"voice_segments": [self._segment(index) for index in fresh]}
 
     def _segment(self, index: int) -> Mapping[str, Any]:
-        said, time, place = self._inputs[index], self._heard[index], self._places[index]
+        spoken, time, place = self._inputs[index], self._turn_times[index], self._places[index]
         return {
-            "voice_id": said.voice_id,
+            "voice_id": spoken.voice_id,
             "start_time_seconds": round(time.start_s, 3),
             "end_time_seconds": round(time.end_s, 3),
             "character_start_index": place,
-            "character_end_index": place + len(said.text),
+            "character_end_index": place + len(spoken.text),
             "dialogue_input_index": index,
         }

@@ -69,7 +69,7 @@ class Inner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How long clients are waited for, and what all connections share."""
 
     connections: Connections
@@ -99,10 +99,10 @@ class Connection(asyncio.Protocol, asyncio.Transport):
 
     _transport: asyncio.Transport
 
-    def __init__(self, inner: Inner, patience: Patience) -> None:
+    def __init__(self, inner: Inner, timeouts: Timeouts) -> None:
         super().__init__()
         self._inner = inner
-        self._patience = patience
+        self._timeouts = timeouts
         self._loop = asyncio.get_running_loop()
         self._backlog = bytearray()
         self._is_paused = self._is_reading_off = self._is_feeding = False
@@ -118,11 +118,11 @@ class Connection(asyncio.Protocol, asyncio.Transport):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
-        self._patience.queue.yield_to_accepts()
+        self._timeouts.queue.yield_to_accepts()
         peer = transport.get_extra_info("peername")
         host = str(peer[0]) if isinstance(peer, tuple) else ""
         _bound_kernel_buffer(self._transport)
-        self._member = self._patience.connections.add(host, self.cut)
+        self._member = self._timeouts.connections.add(host, self.cut)
         self._inner.connection_made(self)
         self.look()
 
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         for timer in (self._deadline, self._write_check):
             if timer is not None:
                 timer.cancel()
-        self._patience.connections.remove(self._member)
+        self._timeouts.connections.remove(self._member)
         del self._member
         inner, self._inner = self._inner, _NO_PROTOCOL
         inner.connection_lost(exc)
@@ -177,8 +177,8 @@ class Connection(asyncio.Protocol, asyncio.Transport):
             self._backlog.clear()
         elif self._backlog and self._takes_more and not self._is_feeding:
             self._is_feeding = True
-            self._patience.connections.busy(self._member)  # it waits for us, not for its client
-            self._patience.queue.add(self._feed)
+            self._timeouts.connections.busy(self._member)  # it waits for us, not for its client
+            self._timeouts.queue.add(self._feed)
         self._switch_reading()
 
     @property
@@ -220,7 +220,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
             return
         phase = self._inner.phase
         if phase == Phase.BUSY and not self._is_closing:
-            self._patience.connections.busy(self._member)
+            self._timeouts.connections.busy(self._member)
             self._wait("", 0)
             self._num_head_bytes = self._num_rest_bytes = 0
             self._has_served = True
@@ -231,13 +231,13 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         elif not self._is_closing:
             # A connection that is kept alive is uvicorn's to close, until it is spoken on.
             is_kept = self._has_served and not self._num_head_bytes
-            self._wait("" if is_kept else phase, self._patience.header_timeout_s)
+            self._wait("" if is_kept else phase, self._timeouts.header_timeout_s)
             if self._num_head_bytes > MAX_HEAD_BYTES:
                 self.refuse(
                     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large."
                 )
         if not self._is_feeding:
-            self._patience.connections.idle(self._member)
+            self._timeouts.connections.idle(self._member)
 
     def _wait(self, phase: str, timeout_s: float) -> None:
         if phase == self._deadline_of:
@@ -288,7 +288,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         num_sent = self._num_written - self._transport.get_write_buffer_size()
         goal = min(self._num_written, num_sent + MIN_SENT_BYTES)
         self._write_check = self._loop.call_later(
-            self._patience.write_timeout_s, self._check_writes, goal
+            self._timeouts.write_timeout_s, self._check_writes, goal
         )
 
     def _check_writes(self, goal: int) -> None:
@@ -316,7 +316,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         else:
             self._transport.close()
         if not self._is_lost:
-            self._patience.connections.idle(self._member)
+            self._timeouts.connections.idle(self._member)
 
     def abort(self) -> None:
         self._is_closing = True
@@ -324,7 +324,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
 
     def cut(self, reason: str) -> None:
         """End at once; nothing of what was not sent is."""
-        self._patience.metrics.connections_cut.labels(reason).inc()
+        self._timeouts.metrics.connections_cut.labels(reason).inc()
         self.abort()
 
     def is_closing(self) -> bool:

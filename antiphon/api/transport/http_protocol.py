@@ -7,7 +7,7 @@ from typing import Any, cast
 from uvicorn.config import HTTP_PROTOCOLS
 from uvicorn.importer import import_from_string
 
-from antiphon.api.transport.connection import Connection, Patience, Phase
+from antiphon.api.transport.connection import Connection, Phase, Timeouts
 from antiphon.api.transport.trailers import WithTrailers
 
 SLICE_BYTES = 16 * 1024
@@ -41,7 +41,7 @@ class WatchedHttp(asyncio.Protocol):
         cast(Connection, self.transport).resume()
 
 
-def http_protocol(name: str, patience: Patience) -> Any:
+def http_protocol(name: str, timeouts: Timeouts) -> Any:
     """Return uvicorn's option ``http``; ``name``: ``auto``, ``httptools`` or ``h11``."""
     if name == "auto":
         is_there = import_from_string(HTTP_PROTOCOLS["auto"]).__name__ == "HttpToolsProtocol"
@@ -53,8 +53,8 @@ def http_protocol(name: str, patience: Patience) -> Any:
         implementation = import_from_string(
             "antiphon.api.transport.httptools_protocol:HttptoolsProtocol"
         )
-    return partial(_connection, implementation, patience)
+    return partial(_connection, implementation, timeouts)
 
 
-def _connection(implementation: Any, patience: Patience, **uvicorn: Any) -> Connection:
-    return Connection(implementation(**uvicorn), patience)
+def _connection(implementation: Any, timeouts: Timeouts, **uvicorn: Any) -> Connection:
+    return Connection(implementation(**uvicorn), timeouts)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from antiphon.api.sockets import MAX_MESSAGE_BYTES
-from antiphon.api.transport.connection import Patience
+from antiphon.api.transport.connection import Timeouts
 from antiphon.api.transport.connections import Connections
 from antiphon.api.transport.feed_queue import FeedQueue
 from antiphon.api.transport.http_protocol import http_protocol
@@ -31,7 +31,7 @@ def uvicorn_options(
         max_open: limits connections in any state.
         queue: Queue of connections to be fed, which callers may inspect.
     """
-    patience = Patience(
+    timeouts = Timeouts(
         Connections(limits, metrics, max_open),
         metrics,
         header_timeout_s=limits.header_timeout_s,
@@ -39,7 +39,7 @@ def uvicorn_options(
         queue=queue or FeedQueue(),
     )
     return {
-        "http": http_protocol(http, patience),
+        "http": http_protocol(http, timeouts),
         "ws": BoundedWebSocket,
         "ws_max_size": MAX_MESSAGE_BYTES,
         "ws_per_message_deflate": False,  # audio does not shrink

@@ -23,7 +23,7 @@ from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
 
 @dataclass(frozen=True, slots=True)
 class TurnTime:
-    """When a turn is heard, from the beginning of the stream; the pause after it is not counted."""
+    """Start and end of a turn in the stream; the pause after it is not counted."""
 
     start_s: float
     end_s: float
@@ -31,21 +31,21 @@ class TurnTime:
 
 @dataclass(slots=True)
 class Dialogue:
-    """Turns that are heard in order; the next is begun while one is heard.
+    """Turns that are played in order; the next is begun while one is played.
 
     Attributes:
-        speech: what speaks.
+        speech: Speech service.
         turns: requests with ids of their own, of one model and one sample rate.
         open: opens the stream of a turn.
         pause_s: silence between turns.
-        heard: the times of the turns that have ended.
+        turn_times: Times of the turns that have ended.
     """
 
     speech: Speech
     turns: Sequence[SpeechRequest]
     open: Callable[[SpeechRequest], SpeechStream]
     pause_s: float = 0.0
-    heard: list[TurnTime] = field(default_factory=list)
+    turn_times: list[TurnTime] = field(default_factory=list)
 
     async def events(self) -> SpeechStream:
         """Yield the audio of all turns, then one `Ended`; words are timed from the beginning.
@@ -72,7 +72,7 @@ class Dialogue:
                 assert item is not None, "a stream ends with one Ended"
                 usage += item.usage
                 reason = item.reason if reason == "stop" else reason
-                self.heard.append(TurnTime(start_s, end_s))
+                self.turn_times.append(TurnTime(start_s, end_s))
                 await playing.close()
                 if is_last:
                     break
@@ -89,7 +89,7 @@ class Dialogue:
         yield Ended(reason, usage)
 
     async def _check(self) -> None:
-        """Refuse what is wrong with any turn before the first is heard."""
+        """Refuse any turn's errors before the first is played."""
         num_characters = sum(len(turn.input) for turn in self.turns)
         max_characters = self.speech.settings.max_input_characters
         if num_characters > max_characters:

@@ -16,7 +16,7 @@ CHAPTER_PAUSE_S = 1.0
 """Silence between two chapters of one file."""
 
 Spend = Callable[[int], None]
-"""Hears how many bytes are about to be written, and raises if that may not be."""
+"""Callback with the number of bytes about to be written; raises if they may not be."""
 
 
 def spend_freely(num_bytes: int) -> None:

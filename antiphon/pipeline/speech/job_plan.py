@@ -1,4 +1,4 @@
-"""What a job speaks and the disk space it may take, estimated before it starts."""
+"""Parts of a job and the disk space it may take, estimated before it starts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ChapterPart:
     """What is spoken by one voice at one rate.
 
     Attributes:
-        text: what it says.
+        text: Text of the part.
         open: begins to speak it.
     """
 
@@ -45,12 +45,12 @@ class JobPlan:
 
     Attributes:
         chapters: its parts.
-        format: of its files.
-        sample_rate_hz: of its files.
+        format: Format of its files.
+        sample_rate_hz: Sample rate of its files.
         is_split: whether each chapter is a file.
-        speed: of speech, where it is slowest.
-        model_rate_hz: at which segments are kept.
-        channels: of the audio.
+        speed: Slowest speaking rate.
+        model_rate_hz: Sample rate of stored segments.
+        channels: Channels of the audio.
     """
 
     chapters: tuple[Chapter, ...]

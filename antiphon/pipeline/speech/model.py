@@ -9,7 +9,7 @@ import numpy as np
 from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.contracts.family import SpeechCapabilities
-from antiphon.contracts.prompt import Prompt, Prompter, VoiceNaming
+from antiphon.contracts.prompt import Prompt, Prompter, SupportsVoiceNames
 from antiphon.contracts.types import LoadProgress, SpeechRequest, Voice
 from antiphon.errors import UnknownVoiceError
 from antiphon.fabric.model_pool import ModelPool
@@ -98,14 +98,14 @@ class SpeechModel(LoadedTask):
                 return default
             if candidate in by_id:
                 return by_id[candidate]
-        if name is not None and isinstance(self.prompter, VoiceNaming):
+        if name is not None and isinstance(self.prompter, SupportsVoiceNames):
             return self.prompter.named_voice(name)
         return None
 
     def spellings(self, name: str | None) -> Iterator[str | None]:
         """Yield a voice's name, and others that it may stand for, the likeliest first."""
         yield name
-        yield from other_spellings(name, of_mixes=not isinstance(self.prompter, VoiceNaming))
+        yield from other_spellings(name, of_mixes=not isinstance(self.prompter, SupportsVoiceNames))
 
     def nameless_voice(
         self, request: SpeechRequest, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
@@ -113,7 +113,7 @@ class SpeechModel(LoadedTask):
         """Return the voice of a request that names no known voice.
 
         Args:
-            request: that may bring its voice by other means.
+            request: Request that may bring its voice by other means.
             aliases: names of voices.
             uploaded: names of further voices, for the message.
 

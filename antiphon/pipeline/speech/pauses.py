@@ -38,7 +38,7 @@ class PauseSplitter:
 
         Args:
             holds_spaces: whether spaces are held back until it is known whether a pause follows.
-            is_answer: whether a model writes the text, which nobody can correct: a tag that is
+            is_answer: Whether a model writes the text and cannot correct it: a malformed tag is
                 wrong is text then.
         """
         self._holds_spaces = holds_spaces

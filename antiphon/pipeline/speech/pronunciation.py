@@ -25,7 +25,7 @@ def check_pronunciations(entries: Mapping[str, str]) -> None:
     """Refuse a dictionary that is too large, or has nothing in one of its places.
 
     Raises:
-        InvalidRequestError: says which entry.
+        InvalidRequestError: it names the entry.
     """
     problem = _problem(entries)
     if problem is not None:
@@ -133,9 +133,9 @@ class _Reading:
     """What is read instead of a word.
 
     Attributes:
-        text: what is read.
-        num_characters: of the word.
-        num_tokens: of the word.
+        text: Replacement.
+        num_characters: Characters of the word.
+        num_tokens: Tokens of the word.
     """
 
     text: str

@@ -1,6 +1,6 @@
 """Segments of a job, kept on disk as they are spoken, so that a restart goes on where it was.
 
-Each begins with a hash of the rest: what a disk has damaged is spoken again, never heard.
+Each begins with a hash of the rest: a segment damaged on disk is spoken again.
 """
 
 import hashlib

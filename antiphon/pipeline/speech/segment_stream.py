@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from antiphon.concurrency import Workers
-from antiphon.contracts.prompt import Feed, LateText, Piece, Prompt, TextChecking
+from antiphon.contracts.prompt import Feed, LateText, Piece, Prompt, SupportsTextChecks
 from antiphon.contracts.types import AudioChunk, Ended, SpeechEvent, SpeechRequest, Usage, Voice
 from antiphon.errors import EngineError, RateLimitError
 from antiphon.pipeline.speech.model import SpeechModel
@@ -25,13 +25,13 @@ class SegmentContext:
     """What all segments of a request have in common.
 
     Attributes:
-        request: with seed and sampling; its ``input`` means nothing.
-        voice: that speaks.
-        model: that speaks.
+        request: Request with seed and sampling; its ``input`` is not used.
+        voice: Voice of the stream.
+        model: Model that speaks.
         workers: threads for prompts.
         reads_late: whether the model is given the text token by token, as it arrives.
         is_admitted: whether there was room for it before there was text.
-        checks_text: whether segments are left out of which the voice can say nothing.
+        checks_text: Whether segments without speakable text are left out.
         checkpoints: keep complete segments; ``None`` for none.
     """
 
@@ -93,7 +93,7 @@ class SegmentStream:
         Args:
             segment: its text may still be arriving.
             context: returns it; awaited with the first item.
-            prompt: of a segment whose prompt is built already.
+            prompt: Prompt of a segment, if it is built already.
             on_change: called when `is_waiting` may have changed.
         """
         self._segment = segment
@@ -123,7 +123,7 @@ class SegmentStream:
 
         Raises:
             InvalidRequestError: before the first item.
-            RateLimitError: likewise; a later segment of a stream that was let in waits instead.
+            RateLimitError: the same; a later segment of an admitted stream waits instead.
             EngineError: the model failed.
         """
         if self._kept:
@@ -174,7 +174,7 @@ class SegmentStream:
                 return kept[0]
         text = await segment.text.whole()
         prompter = context.model.prompter
-        if context.checks_text and isinstance(prompter, TextChecking):
+        if context.checks_text and isinstance(prompter, SupportsTextChecks):
             language = context.request.language
             check = await context.compute(
                 len(text), prompter.check_text, text, context.voice, language
@@ -192,7 +192,7 @@ class SegmentStream:
     async def _open_late(self, context: SegmentContext) -> StageStream:
         """Open the stream of a text that is read token by token."""
         prompter = context.model.prompter
-        assert isinstance(prompter, LateText), "the capabilities say so"
+        assert isinstance(prompter, LateText), "the capabilities have late_text"
         text = self._segment.text
         if not text.taken:
             await text.take()
@@ -229,7 +229,7 @@ class SegmentStream:
     async def _end(self, context: SegmentContext, ended: Ended) -> Ended:
         """Return how the segment ended, and what it cost.
 
-        The model may say that it is done before it has read all of an arriving text. Then the
+        The model may end before it has read all of an arriving text. Then the
         segment has ended, as it would have if the text had been there from the beginning: the rest
         of it is not spoken.
 

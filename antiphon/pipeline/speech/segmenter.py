@@ -30,7 +30,7 @@ _PLACE = re.compile(
     rf"(?P<mark>[.!?…。！？,;:—–，、；：]){_CLOSERS}(?P<gap>\s*){_NEXT}"
     r"|(?<!\s)[^\S\n]*+\n[^\S\n]*+\n\s*+(?=\S)"
 )
-_WIDE_MARKS = "。！？，、；："  # a space after them says nothing
+_WIDE_MARKS = "。！？，、；："  # a space after them has no meaning
 _SENTENCE_MARKS = ".!?…。！？"
 _SPACE = re.compile(r"(?<!\s)\s++(?=\S)")
 _NO_SPACE = re.compile(r"\S")
@@ -41,9 +41,9 @@ class Part:
     """More text of the current segment.
 
     Attributes:
-        text: what is new of it.
+        text: New text of the segment.
         ends_segment: whether it is the segment's last.
-        boundary: to the next segment, where one follows for certain.
+        boundary: Boundary to the next segment, where one follows for certain.
     """
 
     text: str
@@ -69,7 +69,7 @@ class Lengths:
 
     Attributes:
         min_sentence: a sentence that ends before is joined with the next.
-        min_clause: likewise for a clause; ``None`` ends segments at sentences only.
+        min_clause: The same for a clause; ``None`` ends segments at sentences only.
         max: more is cut, at a clause or a space where there is one.
     """
 

@@ -18,9 +18,9 @@ def last_sentence_end(text: str, start: int, max_characters: int) -> int:
     """Return where the last sentence that ends in time ends, its spaces included, or ``start``.
 
     Args:
-        text: of any length; little of it is looked at.
-        start: where a sentence begins.
-        max_characters: between the start and the end, without spaces.
+        text: Text of any length; little of it is looked at.
+        start: Start of a sentence.
+        max_characters: Characters between the start and the end, without spaces.
     """
     reach = min(max_characters, MAX_CHARACTERS - _FOLLOWING_CHARACTERS)
     window = text[start : start + reach + _FOLLOWING_CHARACTERS]

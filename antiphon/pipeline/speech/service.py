@@ -11,7 +11,7 @@ from antiphon.concurrency import Workers
 from antiphon.config import MAX_LUFS, MIN_LUFS, SpeechSettings
 from antiphon.contracts.languages import resolve_language
 from antiphon.contracts.options import read_options
-from antiphon.contracts.prompt import RequestChecking
+from antiphon.contracts.prompt import SupportsRequestChecks
 from antiphon.contracts.types import SpeechRequest, SpeechStream, Voice, new_request_id, new_seed
 from antiphon.contracts.well_formed import check_members, check_range
 from antiphon.errors import InputTooLongError, InvalidRequestError
@@ -65,10 +65,10 @@ class Speech:
 
         Args:
             models: possibly none.
-            settings: of the speech API.
+            settings: Settings of the speech API.
             metrics: count the streams.
             uploaded: further voices; ``None``: there are none.
-            others: what served models do that do not speak, by their names.
+            others: Tasks of served models that do not speak, by their names.
         """
         self.models = models
         self._directory = ModelDirectory(models, settings.model_aliases, "speaks", others)
@@ -123,7 +123,7 @@ class Speech:
         Closing the stream stops the work within one step and frees all that it held.
 
         Args:
-            request: says what.
+            request: Request with the text.
             checkpoints: keep its segments; the text may be of any length then.
             load: returns the request's options, recordings as samples; awaited by the stream.
                 The caller has checked the request without them.
@@ -163,10 +163,10 @@ class Speech:
         """Begin an utterance whose text arrives; that of the request means nothing.
 
         Args:
-            request: says how.
+            request: Options of the speech.
             reads_late: whether to speak text token by token, if the family can, rather than by
                 sentences.
-            on_segment: see `SynthesisContext`.
+            on_segment: As in `SynthesisContext`.
             is_answer: whether a model writes the text, not a client: it may be of any length, and
                 have tags of pauses that are none.
 
@@ -221,7 +221,7 @@ class Speech:
         """Find out whether the model has room for one more listener now.
 
         Raises:
-            OverloadedError: it has none; says when to retry.
+            OverloadedError: there is no room; has the time to retry.
         """
         model, id = self.model(request.model), new_request_id()
         place = Reservation(model, id, self.metrics, speed=request.speed)
@@ -256,7 +256,7 @@ class Speech:
         does not.
 
         Args:
-            request: whose voice is meant.
+            request: Request that names the voice.
             voices: meant instead, if there are any.
 
         Raises:
@@ -362,8 +362,8 @@ class Speech:
         """Refuse what ``model`` could not speak, whatever the text and the voice are.
 
         Args:
-            request: what is asked for.
-            model: that is to speak it.
+            request: Request to check.
+            model: Model that is to speak it.
             recordings: names of options that are recordings and still to be loaded.
 
         Raises:
@@ -384,7 +384,7 @@ class Speech:
                 param="word_timestamps",
             )
         resolve_language(request.language, model.capabilities.languages)
-        if isinstance(model.prompter, RequestChecking):
+        if isinstance(model.prompter, SupportsRequestChecks):
             model.prompter.check(request, recordings)
 
 

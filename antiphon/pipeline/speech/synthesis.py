@@ -28,10 +28,10 @@ from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.pauses import Pause
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
+from antiphon.pipeline.speech.segment_mixer import SegmentMixer
 from antiphon.pipeline.speech.segment_stream import SegmentContext, SegmentStream
 from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
 from antiphon.pipeline.speech.text_plan import PlanItem, Segment, TextPlanner
-from antiphon.pipeline.speech.track import Track
 from antiphon.pipeline.speech.unspoken import joined, unspoken_words
 from antiphon.telemetry.metrics import Metrics
 from antiphon.telemetry.stream_stats import StreamStats
@@ -44,8 +44,8 @@ class SynthesisContext:
     """All that one request needs to be spoken.
 
     Attributes:
-        request: with seed and sampling.
-        model: that speaks.
+        request: Request with seed and sampling.
+        model: Model that speaks.
         resolve_voice: returns the request with all that the model needs of its voice, and the
             voice.
         workers: threads for prompts and transforms.
@@ -53,8 +53,8 @@ class SynthesisContext:
         planner: plans the text.
         reads_late: whether the model is given the text token by token, as it arrives.
         checkpoints: keep complete segments; ``None`` for none.
-        on_segment: called with the text of a segment when its audio has been told, but for what
-            is joined with the next.
+        on_segment: Callback with the text of a segment when its audio has been yielded, but for the
+            part that is joined with the next.
     """
 
     request: SpeechRequest
@@ -85,7 +85,7 @@ class Synthesis:
         self._prompt: Prompt | None = None  # of the first segment
         self._playing: _Opened | None = None
         self._next: _Opened | None = None
-        self._track: Track | None = None
+        self._mixer: SegmentMixer | None = None
         self._start_s = self._pause_s = 0.0
         self._num_silent = 0
         self._usage = Usage()
@@ -266,20 +266,20 @@ class Synthesis:
             prefetched = _Opened(segment, stream, stream)
         self._playing = prefetched
         self._may_prefetch = False  # before this one has given audio
-        if self._track is None:
+        if self._mixer is None:
             self._start_s += self._pause_s
             self._pause_s, self._num_silent = 0.0, 0
             shared = self._shared
             capabilities = shared.model.capabilities
             gain_db = _gain_db(shared.request, context.voice)
-            self._track = Track(
+            self._mixer = SegmentMixer(
                 capabilities, shared.request, shared.workers, self._start_s, gain_db
             )
-        return await self._track.begin(segment.boundary, has_next=segment.is_last is not True)
+        return await self._mixer.begin(segment.boundary, has_next=segment.is_last is not True)
 
     async def _play(self, playing: "_Opened") -> list[AudioChunk]:
         """Return what comes next of the segment that is played."""
-        assert self._track is not None
+        assert self._mixer is not None
         if not self._is_complete:
             self._note_waiting()
         try:
@@ -296,7 +296,7 @@ class Synthesis:
             self._has_spoken = self._may_prefetch = True
             if self._items:
                 self._prefetch_next()
-            return await self._track.push(event)
+            return await self._mixer.push(event)
         assert event is not None, "a segment ends with one Ended"
         self._usage += event.usage
         self._reason = event.reason if self._reason == "stop" else self._reason
@@ -307,11 +307,11 @@ class Synthesis:
         self._playing = None
         is_last = playing.segment.is_last
         assert is_last is not None, "a segment ends after its text"
-        track = self._track
+        track = self._mixer
         chunks = await track.end(is_last=is_last)
         if is_last:
             self._start_s += track.num_samples / track.sample_rate_hz
-            self._track = None
+            self._mixer = None
         return chunks
 
     async def _may_go_offline(self) -> bool:

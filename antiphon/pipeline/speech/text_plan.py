@@ -1,4 +1,4 @@
-"""What is spoken and what is silent in a text: segments, each for a prompt, and pauses.
+"""Segments and pauses of a text, each segment for one prompt.
 
 A text goes through four steps, in whatever pieces it arrives: pauses are taken out, words are
 exchanged by dictionaries, numbers are written out, and the rest is cut into segments.
@@ -28,7 +28,7 @@ class Segment:
 
     Attributes:
         index: counts the segments of a text; with the request's seed, it makes the segment's.
-        boundary: to the segment before; `Boundary.NONE` for the first of a section.
+        boundary: Boundary to the segment before; `Boundary.NONE` for the first of a section.
         text: never blank.
         next_boundary: once the text is complete: to the next segment; `Boundary.NONE` if this one
             is the last of its section. What is in a section is spoken as one.
@@ -73,7 +73,7 @@ class TextPlanner:
             holds_spaces: whether spaces before pauses are dropped, so that they wait for what
                 follows; a model that reads token by token is better given them at once, since
                 they end its word.
-            max_characters: of the text as it is read: exchanging words can make it longer.
+            max_characters: Limit of the text after replacements, which can make it longer.
             is_answer: whether a model writes the text: pauses that are wrong are text then, and
                 it may have nothing to speak.
         """

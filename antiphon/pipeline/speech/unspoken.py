@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from antiphon.contracts.prompt import Prompter, TextChecking
+from antiphon.contracts.prompt import Prompter, SupportsTextChecks
 from antiphon.contracts.types import Voice
 from antiphon.errors import UnspeakableTextError
 
@@ -16,15 +16,15 @@ def unspoken_words(
     """Return what ``voice`` leaves out of a text, given as its segments; see `Ended.unspoken`.
 
     Args:
-        prompter: of the model.
-        voice: that speaks.
-        language: that the request says.
+        prompter: Prompter of the model.
+        voice: Voice that speaks.
+        language: Language of the request.
         texts: the segments.
 
     Raises:
         UnspeakableTextError: all of it; punctuation alone is no text that could be left out.
     """
-    if not isinstance(prompter, TextChecking):
+    if not isinstance(prompter, SupportsTextChecks):
         return ()
     words: tuple[str, ...] = ()
     is_spoken = False

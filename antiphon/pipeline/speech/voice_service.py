@@ -1,4 +1,4 @@
-"""Voices that users upload: heard once by the model, kept, and spoken with like its own."""
+"""Uploaded voices: encoded once by the model, stored, and used like built-in voices."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -33,9 +33,9 @@ class VoiceService:
     """The voices of a data folder, for the coroutines of one process; others may share the folder.
 
     Attributes:
-        voices: what is kept of them, as one caller sees it; blocks, see `workers`.
+        voices: Store as one caller sees it; blocks, see `workers`.
         consents: the consents beside them.
-        caller: who sees them: what is added is its own.
+        caller: Caller, who owns what is added.
         workers: threads for whatever blocks here.
     """
 
@@ -45,12 +45,12 @@ class VoiceService:
         """Use a data folder; nothing is written before it is needed.
 
         Args:
-            settings: where it is, and its limits.
+            settings: Place and limits of the store.
             recordings: decodes them.
-            blobs: keep recordings there; default: where the settings say.
+            blobs: Store of recordings; default: that of the settings.
 
         Raises:
-            SettingsError: recordings cannot be kept where the settings say.
+            SettingsError: recordings cannot be kept at the configured place.
         """
         if blobs is None and settings.blobs_url is not None:
             blobs = BlobStore(settings.blobs_url)
@@ -67,7 +67,7 @@ class VoiceService:
         self._identities: dict[str, str] = {}
 
     def seen_by(self, caller: Caller) -> "VoiceService":
-        """Return the same voices as somebody else sees them; all that is not data is shared."""
+        """Return the store as another caller sees it; everything but the caller is shared."""
         view = copy(self)
         view.voices, view.consents = self.voices.seen_by(caller), self.consents.seen_by(caller)
         view.caller = caller
@@ -100,11 +100,11 @@ class VoiceService:
     async def add(
         self, voice: NewVoice, model: SpeechModel, aliases: Collection[str] = ()
     ) -> StoredVoice:
-        """Hear a voice and keep it; from then on every process can speak with it.
+        """Encode a voice and store it; from then on every process can speak with it.
 
         Args:
-            voice: what was uploaded.
-            model: what hears it.
+            voice: Uploaded voice.
+            model: Model that encodes it.
             aliases: names of voices that mean something else already.
 
         Raises:
@@ -230,7 +230,7 @@ class VoiceService:
         return found if found or alias is None else self.voices.find(alias)
 
     async def _prepared(self, stored: StoredVoice, model: SpeechModel) -> PreparedVoice:
-        """Return what the model made of a voice, or let it hear the voice again."""
+        """Return the model's encoding of a voice, or encode it again."""
         identity = await self._identity(model)
         kept = await self.workers.run(self._cache.find, stored.content_hash, identity, stored.name)
         if kept is not None:
@@ -248,7 +248,7 @@ class VoiceService:
         return made
 
     async def _made(self, voice: NewVoice, model: SpeechModel) -> PreparedVoice:
-        """Let the model hear a voice, and find out whether it can speak with it."""
+        """Encode a voice, and check that the model can speak with it."""
         if voice.kind == "speaker_embedding":
             made = PreparedVoice(
                 name=voice.name,

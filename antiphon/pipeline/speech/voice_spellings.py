@@ -1,4 +1,4 @@
-"""What a voice's name may stand for, where clients of Kokoro-FastAPI name voices in its way.
+"""Voice names as clients of Kokoro-FastAPI write them.
 
 It calls a voice ``af_heart`` (language, gender, name), and a mix ``af_bella(2)+af_sky(1)``.
 """
@@ -26,7 +26,7 @@ def other_spellings(name: str | None, *, of_mixes: bool = True) -> Iterator[str]
     Of a mix, these are its voices in their order; of each, its last part after the whole.
 
     Args:
-        name: that a client has said.
+        name: Name sent by a client.
         of_mixes: whether a voice may speak for a mix; not so where voices are mixed.
     """
     if name is None or len(name) > MAX_CHARACTERS:

@@ -17,7 +17,7 @@ from websockets.frames import Frame
 
 from antiphon.api.transport import connection as connection_module
 from antiphon.api.transport import websocket_protocol
-from antiphon.api.transport.connection import MIN_SENT_BYTES, Connection, Patience, Phase
+from antiphon.api.transport.connection import MIN_SENT_BYTES, Connection, Phase, Timeouts
 from antiphon.api.transport.connections import Connections, Cut, Membership, max_open_connections
 from antiphon.api.transport.feed_queue import FeedQueue
 from antiphon.api.transport.httptools_protocol import MAX_BODY_PIECE_BYTES, MAX_HEADERS
@@ -385,8 +385,8 @@ def test_slow_readers_stay_and_deaf_ones_go(num_read: int, is_cut: bool) -> None
     async def check() -> bool:
         metrics, limits = Metrics(), LimitSettings()
         connections = Connections(limits, metrics)
-        patience = Patience(connections, metrics, 10, write_timeout_s=1e9, queue=FeedQueue())
-        connection, pipe = Connection(_Busy(), patience), _Pipe()
+        timeouts = Timeouts(connections, metrics, 10, write_timeout_s=1e9, queue=FeedQueue())
+        connection, pipe = Connection(_Busy(), timeouts), _Pipe()
         connection.connection_made(pipe)
         connection.write(bytes(100_000))
         assert connection._write_check is not None

@@ -56,8 +56,8 @@ def test_turns_sound_as_they_do_alone() -> None:
             samples, np.concatenate([first, silence, second, silence, third])
         )
         assert ended.usage.output_tokens == sum(each[1].usage.output_tokens for each in alone)
-        starts = [each.start_s for each in dialogue.heard]
-        ends = [each.end_s for each in dialogue.heard]
+        starts = [each.start_s for each in dialogue.turn_times]
+        ends = [each.end_s for each in dialogue.turn_times]
         lengths = [len(each) / RATE_HZ for each in (first, second, third)]
         assert ends == pytest.approx(np.add(starts, lengths))
         assert starts[1:] == pytest.approx(np.add(ends[:-1], PAUSE_S))
@@ -75,7 +75,7 @@ def test_words_are_timed_from_the_beginning_of_all() -> None:
         dialogue = Dialogue(speech, turns, speech.stream, PAUSE_S)
         _, _, words = await heard(dialogue.events())
         assert [each.word for each in words] == ["One", "two.", "Three", "four."]
-        start_s = dialogue.heard[1].start_s
+        start_s = dialogue.turn_times[1].start_s
         for word, expected in zip(words, [*alone[0][2], *alone[1][2]], strict=True):
             by_s = 0 if word.word in ("One", "two.") else start_s
             assert word.start_s == pytest.approx(expected.start_s + by_s)

@@ -15,10 +15,10 @@ from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import RateLimitError
 from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.speech.segment_mixer import PAUSE_S
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.pipeline.speech.text import segments as split_text
-from antiphon.pipeline.speech.track import PAUSE_S
 from antiphon.stages.base import StageRequest, StageStream
 
 LONG = "\n\n".join(f"{name} paragraph. {'It goes on and on. ' * 8}" for name in ("A", "B", "C"))

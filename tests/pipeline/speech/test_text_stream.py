@@ -24,10 +24,10 @@ from antiphon.errors import (
     InvalidRequestError,
     UnspeakableTextError,
 )
+from antiphon.pipeline.speech.segment_mixer import PAUSE_S
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
 from antiphon.pipeline.speech.text_stream import SpeechSession
-from antiphon.pipeline.speech.track import PAUSE_S
 from antiphon.stages.base import StageRequest, StageStream
 from tests.pipeline.speech.text_streams import LONG_SEED, TEXT, ask, heard, said, until
 from tests.speeches import MAX_CHARACTERS, KeptSpeech, on

@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.contracts.prompt import Admitted
 from antiphon.errors import OverloadedError
-from antiphon.pipeline.together import together
+from antiphon.pipeline.all_or_nothing import together
 
 
 class Stream:

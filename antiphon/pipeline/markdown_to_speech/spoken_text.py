@@ -1,4 +1,4 @@
-"""Collects what is to be said: no more than one space, and an end to lines that have none."""
+"""Collects spoken text: no more than one space, and an end to lines that have none."""
 
 import re
 
@@ -8,7 +8,7 @@ _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _NO_SPACE_BEFORE = frozenset(".,;:!?)]}…")
 
 
-class SaidText:
+class SpeechText:
     """Text on its way to a voice."""
 
     def __init__(self) -> None:
@@ -17,11 +17,11 @@ class SaidText:
         self._last = "\n"  # sounding character, or the end of a line
         self._before = ""  # the one before a closing quote
         self._has_gap = False  # something was left out where the space is
-        self._is_separated = False  # a comma is to be said before what follows
+        self._is_separated = False  # a comma belongs before the next text
         self._num_newlines = 2  # none at the beginning
 
-    def say(self, text: str) -> None:
-        """Add text; of several spaces one is said, when it is known that words follow."""
+    def add(self, text: str) -> None:
+        """Add text; of several spaces one is kept, when words follow."""
         for letter in text:
             if letter in " \t":
                 self._space = " "
@@ -35,12 +35,12 @@ class SaidText:
         self._has_gap = True
 
     def separate(self) -> None:
-        """Say a comma before what follows in the line, if there is something on both sides."""
+        """Add a comma before the next text of the line, if there is something on both sides."""
         self._is_separated = True
         self._space = " "
 
     def end_sentence(self) -> None:
-        """Say a full stop, if what was said has no end of its own."""
+        """Add a full stop, if the text has no end of its own."""
         last = self._before if self._last in _QUOTES and self._before else self._last
         self._is_separated = False
         if last not in _CLOSED and last != "\n":

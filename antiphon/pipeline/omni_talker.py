@@ -1,4 +1,4 @@
-"""An answer that the model which writes it says with a voice of its own."""
+"""Answers that a chat model speaks with its own voice."""
 
 import asyncio
 from collections import deque
@@ -26,7 +26,7 @@ from antiphon.contracts.types import (
     new_seed,
 )
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.pipeline.heard import HeardTranscript
+from antiphon.pipeline.playback_transcript import PlaybackTranscript
 from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.model import DEFAULT_VOICE
@@ -52,7 +52,7 @@ class ChatVoiceModel(LoadedTask):
 
         Args:
             name: ``None`` and "default" are the first voice.
-            aliases: names of voices, by what requests may say.
+            aliases: Voice names by alias.
 
         Raises:
             UnknownVoiceError: there is none.
@@ -67,7 +67,7 @@ class ChatVoiceModel(LoadedTask):
         raise UnknownVoiceError(name or "", [*voices.values(), *aliases])
 
     async def warm_up(self) -> None:
-        """Say a little of nothing, so that the first user does not wait for caches."""
+        """Speak a short answer without text, so that the first request does not fill caches."""
         request = self.capabilities.sample_request
         prompt = await asyncio.to_thread(self.prompter.build, request, 0)
         prompt = replace(prompt, sampling=replace(prompt.sampling, max_frames=_WARM_UP_FRAMES))
@@ -82,41 +82,41 @@ class ChatVoiceModel(LoadedTask):
                 pass
 
 
-class CertainStates:
-    """Tells the states of an answer's tokens when these are certain: no voice says a stop string.
+class StopStringGate:
+    """Holds hidden states back until their tokens are final, so that no stop string is spoken.
 
-    What is told first is of the prompt.
+    The first states pushed are those of the prompt.
     """
 
-    def __init__(self, tell: Callable[[PositionStates], None] | None) -> None:
-        """Begin an answer; ``tell`` takes its states, ``None``: nobody does."""
-        self._tell = tell
+    def __init__(self, release: Callable[[PositionStates], None] | None) -> None:
+        """Begin an answer; ``release`` receives its states, ``None``: they are dropped."""
+        self._release = release
         self._num_prompt: int | None = None
         self._held: deque[PositionStates] = deque()
 
     def push(self, states: PositionStates) -> None:
         """Take states in; those that come again may begin before others."""
-        if self._tell is None:
+        if self._release is None:
             return
         if self._num_prompt is None:
             self._num_prompt = states.start + len(states.states)
-            self._tell(states)
+            self._release(states)
         else:
             self._held.append(states)
 
     def release(self, num_tokens: int) -> None:
-        """Tell what there is of so many tokens, the first ones of the answer."""
+        """Release the states of the answer's first ``num_tokens`` tokens."""
         end = (self._num_prompt or 0) + num_tokens
-        while self._tell is not None and self._held and self._held[0].start < end:
+        while self._release is not None and self._held and self._held[0].start < end:
             states = self._held.popleft()
             size = end - states.start
-            self._tell(PositionStates(states.start, states.states[:size]))
+            self._release(PositionStates(states.start, states.states[:size]))
             if size < len(states.states):
                 self._held.appendleft(PositionStates(end, states.states[size:]))
 
 
-class OwnVoice:
-    """The audio of one answer, whose states are told while it is written."""
+class AnswerTalker:
+    """The audio of one answer, from hidden states that arrive while it is written."""
 
     def __init__(
         self,
@@ -129,15 +129,15 @@ class OwnVoice:
         sample_rate_hz: int | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """Choose how it is said.
+        """Choose voice, speed and sample rate.
 
         Args:
-            model: that says it.
-            voice: by name; ``None``: the default one.
-            aliases: names of voices, by what requests may say.
+            model: Model that speaks.
+            voice: Voice by name; ``None``: the default one.
+            aliases: Voice names by alias.
             seed: makes it repeatable; ``None`` draws one.
             speed: 0.25 to 4.0, above 1 is faster; pitch is kept.
-            sample_rate_hz: of the audio; ``None``: the model's own.
+            sample_rate_hz: Sample rate of the audio; ``None``: the model's own.
             metrics: measure the stream.
 
         Raises:
@@ -150,8 +150,8 @@ class OwnVoice:
         own_hz = model.capabilities.sample_rate_hz
         self._speed = speed
         self._chain = Chain.build(own_hz, sample_rate_hz or own_hz, speed)
-        self._told: asyncio.Queue[PositionStates | None] = asyncio.Queue()
-        self._num_told = 0
+        self._states: asyncio.Queue[PositionStates | None] = asyncio.Queue()
+        self._num_states = 0
         self._place: Reservation | None = None
         self._is_speaking = False
 
@@ -160,23 +160,23 @@ class OwnVoice:
         """Of the audio."""
         return self._chain.sample_rate_hz
 
-    def tell(self, states: PositionStates) -> None:
-        """Take states of the model that writes, of its prompt first; those told before are left."""
-        num_old = max(0, self._num_told - states.start)
+    def push_states(self, states: PositionStates) -> None:
+        """Take states of the language model, of its prompt first; known ones are skipped."""
+        num_old = max(0, self._num_states - states.start)
         if num_old < len(states.states):
-            self._num_told = states.start + len(states.states)
-            self._told.put_nowait(PositionStates(states.start + num_old, states.states[num_old:]))
+            self._num_states = states.start + len(states.states)
+            self._states.put_nowait(PositionStates(states.start + num_old, states.states[num_old:]))
 
     def complete(self) -> None:
-        """No more is written; may be said more than once."""
-        self._told.put_nowait(None)
+        """Mark the answer as complete; may be called more than once."""
+        self._states.put_nowait(None)
 
     async def reserve(self, request_id: str, *, is_live: bool = True) -> None:
         """Have the audio admitted before anything is written; see `Reservation.take`.
 
         Args:
-            request_id: that `audio` will be called with.
-            is_live: likewise.
+            request_id: Id that `audio` will be called with.
+            is_live: As for `audio`.
         """
         self._place = Reservation(
             self._model, request_id, self._metrics, is_live=is_live, speed=self._speed
@@ -184,7 +184,7 @@ class OwnVoice:
         await self._place.take()
 
     async def leave(self) -> None:
-        """Give up what was reserved, if nobody listens."""
+        """Release the reservation, unless audio has begun."""
         if not self._is_speaking:
             await self._release()
 
@@ -201,8 +201,8 @@ class OwnVoice:
         """
         self._is_speaking = True
         try:
-            prompted = await self._told.get()
-            first = None if prompted is None else await self._told.get()
+            prompted = await self._states.get()
+            first = None if prompted is None else await self._states.get()
             if prompted is None or first is None:
                 yield Ended("stop")
                 return
@@ -223,7 +223,7 @@ class OwnVoice:
             await self._release()
 
     async def _spoken(self, stage_request: StageRequest, first: PositionStates) -> SpeechStream:
-        """Yield the audio of a prompt, and of what is told after it."""
+        """Yield the audio of a prompt and of the states that follow."""
         num_frames = 0
         with self._metrics.observe(self._model.name) as stats:
             stats.ask()
@@ -252,7 +252,7 @@ class OwnVoice:
         while states is not None:
             yield self._model.prompter.piece(states, num_before)
             num_before += len(states.states)
-            states = await self._told.get()
+            states = await self._states.get()
         yield self._model.prompter.piece(None, num_before)
 
     async def _changed(self, samples: Samples) -> Samples:
@@ -264,23 +264,23 @@ class OwnVoice:
         return await asyncio.to_thread(self._chain.flush)
 
 
-class OwnVoiceChat:
+class OmniTalkerChat:
     """The two streams of one answer, which are read at the same time.
 
-    Whoever opened it reads `text` and `audio`, and closes both; that stops the model that writes
+    The caller reads `text` and `audio`, and closes both; that stops the language model
     and its voice.
 
     Attributes:
-        heard: what is said when.
+        transcript: Alignment of the text with the audio.
     """
 
-    def __init__(self, request: ChatRequest, chat: ChatStream, voice: OwnVoice) -> None:
-        """Begin to say an answer.
+    def __init__(self, request: ChatRequest, chat: ChatStream, voice: AnswerTalker) -> None:
+        """Begin to speak an answer.
 
         Args:
-            request: that is answered.
-            chat: the answer, whose states are told to ``voice``; closed with `text`.
-            voice: says it.
+            request: Request that is answered.
+            chat: Answer whose states are pushed to ``voice``; closed with `text`.
+            voice: Talker.
         """
         if request.num_logprobs is not None:
             raise InvalidRequestError("'logprobs' is not supported with audio output.")
@@ -288,7 +288,7 @@ class OwnVoiceChat:
         self._voice_id = f"{request.id}-voice"
         self._chat = chat
         self._voice = voice
-        self.heard = HeardTranscript()
+        self.transcript = PlaybackTranscript()
 
     @property
     def sample_rate_hz(self) -> int:
@@ -307,7 +307,7 @@ class OwnVoiceChat:
                 await self._voice.reserve(self._voice_id, is_live=self._request.is_live)
                 async for event in events:
                     if isinstance(event, TextDelta):
-                        self.heard.write(event.text, event.text)
+                        self.transcript.write(event.text, event.text)
                     else:
                         self._voice.complete()  # the voice need not wait for the reader
                     yield event
@@ -316,12 +316,12 @@ class OwnVoiceChat:
             await self._voice.leave()
 
     async def audio(self) -> SpeechStream:
-        """Yield the audio; see `OwnVoice.audio`."""
+        """Yield the audio; see `AnswerTalker.audio`."""
         stream = self._voice.audio(self._voice_id, is_live=self._request.is_live)
         async with aclosing(stream) as events:
             async for event in events:
                 if isinstance(event, AudioChunk):
-                    self.heard.hear(event.duration_s)
+                    self.transcript.add_audio(event.duration_s)
                 else:
-                    self.heard.complete()
+                    self.transcript.complete()
                 yield event

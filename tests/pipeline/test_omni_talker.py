@@ -19,7 +19,7 @@ from antiphon.errors import ModelLoadError, UnknownVoiceError
 from antiphon.families.registry import checkpoint_family, families
 from antiphon.pipeline.chat import CHAT, Chats, collect_answer
 from antiphon.pipeline.model_loading import ServedModels, load_all_tasks, served_tasks
-from antiphon.pipeline.own_voice import OwnVoice
+from antiphon.pipeline.omni_talker import AnswerTalker
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
@@ -68,7 +68,7 @@ async def said(
     """Return text and audio of an answer, and how the audio ends."""
     model = chats.voice(None)
     assert model is not None
-    spoken = chats.say(request, OwnVoice(model, voice, seed=request.seed))
+    spoken = chats.speak(request, AnswerTalker(model, voice, seed=request.seed))
     writing = asyncio.create_task(collect_answer(spoken.text()))
     events = [event async for event in spoken.audio()]
     *chunks, ended = events
@@ -99,7 +99,7 @@ def test_closing_stops_both_models(path: Path) -> None:
         async with served(path) as (chats, models):
             voice = chats.voice("omni")
             assert voice is not None
-            spoken = chats.say(asked(max_tokens=200), OwnVoice(voice, None, seed=1))
+            spoken = chats.speak(asked(max_tokens=200), AnswerTalker(voice, None, seed=1))
             async with aclosing(spoken.text()) as text, aclosing(spoken.audio()) as audio:
                 assert isinstance(await anext(text), TextDelta)
                 reading = asyncio.create_task(_drain(text))
@@ -126,11 +126,11 @@ def test_an_answer_without_a_word_is_silent(path: Path) -> None:
     asyncio.run(main())
 
 
-class _Recorded(OwnVoice):
+class _Recorded(AnswerTalker):
     num_positions = 0
 
-    def tell(self, states: PositionStates) -> None:
-        super().tell(states)
+    def push_states(self, states: PositionStates) -> None:
+        super().push_states(states)
         self.num_positions = max(self.num_positions, states.start + len(states.states))
 
 
@@ -142,7 +142,7 @@ def test_a_stop_string_is_not_said(path: Path) -> None:
 
             async def told(*stop: str) -> tuple[str, int, int]:
                 own = _Recorded(voice, None, seed=1)
-                spoken = chats.say(asked(max_tokens=12, stop=stop), own)
+                spoken = chats.speak(asked(max_tokens=12, stop=stop), own)
                 reading = asyncio.create_task(_drain(spoken.audio()))
                 deltas = [each async for each in spoken.text() if isinstance(each, TextDelta)]
                 await reading
@@ -165,14 +165,14 @@ def test_voices_are_those_of_the_checkpoint(path: Path) -> None:
             voice = chats.voice(None)
             assert voice is not None
             assert [each.id for each in voice.capabilities.voices] == ["Chelsie", "Ethan"]
-            assert OwnVoice(voice, "ETHAN", sample_rate_hz=8000).sample_rate_hz == 8000
+            assert AnswerTalker(voice, "ETHAN", sample_rate_hz=8000).sample_rate_hz == 8000
             aliases = {"alloy": "default", "echo": "ethan"}
             assert [voice.voice(each, aliases) for each in ("Alloy", "echo")] == [
                 "Chelsie",
                 "Ethan",
             ]
             with pytest.raises(UnknownVoiceError, match="Chelsie"):
-                OwnVoice(voice, "nobody")
+                AnswerTalker(voice, "nobody")
             await voice.warm_up()
             assert "own voice" in models.does()["omni"]
 
@@ -184,15 +184,15 @@ def test_states_told_twice_are_taken_once(path: Path) -> None:
         async with served(path) as (chats, _):
             voice = chats.voice(None)
             assert voice is not None
-            own = OwnVoice(voice, None)
+            own = AnswerTalker(voice, None)
             states = np.arange(6, dtype=np.float32).reshape(3, 2)
             for start, end in ((0, 2), (0, 2), (1, 3), (2, 3)):
-                own.tell(PositionStates(start, states[start:end]))
-            first, second = own._told.get_nowait(), own._told.get_nowait()
+                own.push_states(PositionStates(start, states[start:end]))
+            first, second = own._states.get_nowait(), own._states.get_nowait()
             assert first is not None
             assert second is not None
             np.testing.assert_array_equal(second.states, states[2:])
-            assert (first.start, second.start, own._told.qsize()) == (0, 2, 0)
+            assert (first.start, second.start, own._states.qsize()) == (0, 2, 0)
 
     asyncio.run(main())
 

@@ -1,7 +1,7 @@
 """Marks within a line: emphasis, code, links, addresses, entities, pictures.
 
-Each rule looks at a place of the text, as far as that has come. It says how many characters it has
-dealt with, or `WAIT`: what it says then may not be what it would say of more text.
+Each rule looks at a place of the text, as far as that has come. It returns how many characters it
+has consumed, or `WAIT` where more text could change the result.
 """
 
 import html
@@ -10,8 +10,8 @@ import string
 from collections.abc import Callable
 
 from antiphon.config.speakable import SpeakableSettings
-from antiphon.pipeline.speakable.emoji import MODIFIER, PICTURE, name_of
-from antiphon.pipeline.speakable.said_text import SaidText
+from antiphon.pipeline.markdown_to_speech.emoji import MODIFIER, PICTURE, name_of
+from antiphon.pipeline.markdown_to_speech.spoken_text import SpeechText
 
 WAIT = 0
 """More text is needed."""
@@ -39,10 +39,10 @@ _SPACES_AND_END = re.compile(r"[ \t]*(\n|$)")
 class Inline:
     """Reads the inside of lines."""
 
-    def __init__(self, options: SpeakableSettings, said: SaidText) -> None:
-        """Say what is read in ``said``."""
+    def __init__(self, options: SpeakableSettings, spoken: SpeechText) -> None:
+        """Write spoken text to ``spoken``."""
         self._options = options
-        self._said = said
+        self._spoken = spoken
         self._rules: dict[str, Callable[[str, int, bool], int]] = {
             "\\": self._escape,
             "`": self._code,
@@ -76,7 +76,7 @@ class Inline:
             num_read = self._address(text, at)
         elif (plain := _PLAIN.match(text, at)) is not None:
             num_read = len(plain[0])
-            self._said.say(plain[0])
+            self._spoken.add(plain[0])
         else:
             num_read = self._rules.get(text[at], self._other)(text, at, is_last)
         if num_read:
@@ -100,9 +100,9 @@ class Inline:
         if text[at + 1] == "\n":
             return 1
         if text[at + 1] in string.punctuation:
-            self._said.say(text[at + 1])
+            self._spoken.add(text[at + 1])
             return 2
-        self._said.say("\\")
+        self._spoken.add("\\")
         return 1
 
     def _code(self, text: str, at: int, is_last: bool) -> int:
@@ -115,7 +115,7 @@ class Inline:
         is_whole = is_last or bool(newline) or len(window) == MAX_HELD
         for found in _RUN["`"].finditer(line):
             if len(found[0]) == len(run) and (is_whole or found.end() < len(line)):
-                self._said.say(line[: found.start()].replace("_", " "))
+                self._spoken.add(line[: found.start()].replace("_", " "))
                 return len(run) + found.end()
         return len(run) if is_whole else WAIT
 
@@ -127,7 +127,7 @@ class Inline:
         is_sign = self.before.isdigit() and after.isdigit()
         is_alone = not self.before.strip() and not after.strip()
         if len(run) == 1 and (is_sign or is_alone):
-            self._said.say(run)
+            self._spoken.add(run)
         return len(run)
 
     def _underscores(self, text: str, at: int, is_last: bool) -> int:
@@ -136,7 +136,7 @@ class Inline:
         if not (after or is_last):
             return WAIT
         if self.before.isalnum() and after.isalnum():
-            self._said.say(" ")
+            self._spoken.add(" ")
         return len(run)
 
     def _tildes(self, text: str, at: int, is_last: bool) -> int:
@@ -144,7 +144,7 @@ class Inline:
         if at + len(run) == len(text) and not is_last:
             return WAIT
         if len(run) == 1:
-            self._said.say(run)
+            self._spoken.add(run)
         return len(run)
 
     def _image(self, text: str, at: int, is_last: bool) -> int:
@@ -153,7 +153,7 @@ class Inline:
         if text[at + 1 : at + 2] == "[":
             num_read = self._bracket(text, at + 1, is_last, opening="![")
             return num_read and num_read + 1
-        self._said.say("!")
+        self._spoken.add("!")
         return 1
 
     def _bracket(self, text: str, at: int, is_last: bool, opening: str = "[") -> int:
@@ -161,14 +161,14 @@ class Inline:
         if end < 0:
             if not (is_certain or is_last):
                 return WAIT
-            self._said.say(opening)
+            self._spoken.add(opening)
             return 1
         after = text[end + 1 : end + 2]
         if not (after or is_last):
             return WAIT
         inside = text[at + 1 : end]
         if inside.startswith("^"):
-            self._said.leave_out()
+            self._spoken.leave_out()
             return end + 1 - at
         if after == "(":
             self._within(inside)
@@ -181,7 +181,7 @@ class Inline:
             if reference >= 0:
                 self._within(inside)
                 return reference + 1 - at
-        self._said.say(opening)
+        self._spoken.add(opening)
         return 1
 
     def _angle(self, text: str, at: int, is_last: bool) -> int:
@@ -197,19 +197,19 @@ class Inline:
                 self._say_url(link[1])
                 return len(link[0])
             if (tag := _TAG.match(window)) is not None:
-                self._said.say(" " if _BREAK.match(tag[0]) else "")
+                self._spoken.add(" " if _BREAK.match(tag[0]) else "")
                 return len(tag[0])
-        self._said.say("<")
+        self._spoken.add("<")
         return 1
 
     def _entity(self, text: str, at: int, is_last: bool) -> int:
         if (entity := _ENTITY.match(text, at)) is not None:
-            self._said.say(html.unescape(entity[0]))
+            self._spoken.add(html.unescape(entity[0]))
             return len(entity[0])
         begun = _ENTITY_BEGIN.match(text, at)
         if begun is not None and begun.end() == len(text) and not is_last:
             return WAIT
-        self._said.say("&")
+        self._spoken.add("&")
         return 1
 
     def _pipe(self, text: str, at: int, is_last: bool) -> int:
@@ -218,9 +218,9 @@ class Inline:
             return WAIT
         if self.is_row or (self.before.isspace() and text[at + 1 : at + 2] in (" ", "")):
             if rest is None:
-                self._said.separate()
+                self._spoken.separate()
         else:
-            self._said.say("|")
+            self._spoken.add("|")
         return 1
 
     def _hashes(self, text: str, at: int, is_last: bool) -> int:
@@ -229,7 +229,7 @@ class Inline:
         if rest is not None and not rest[1] and not is_last:
             return WAIT
         if rest is None or not (self.is_heading and self.before.isspace()):
-            self._said.say(run)
+            self._spoken.add(run)
         return len(run)
 
     def _other(self, text: str, at: int, is_last: bool) -> int:
@@ -238,10 +238,10 @@ class Inline:
             return self._word_or_url(text, at, is_last)
         if PICTURE.match(letter):
             if self._options.emoji == "say":
-                self._said.say(f" {name_of(letter)} ")
-            self._said.leave_out()
+                self._spoken.add(f" {name_of(letter)} ")
+            self._spoken.leave_out()
         elif not MODIFIER.match(letter):
-            self._said.say(letter)
+            self._spoken.add(letter)
         return 1
 
     def _word_or_url(self, text: str, at: int, is_last: bool) -> int:
@@ -251,7 +251,7 @@ class Inline:
         if url is None:
             if is_open and any(each.startswith(window.lower()) for each in _URL_BEGINS):
                 return WAIT
-            self._said.say(text[at])
+            self._spoken.add(text[at])
             return 1
         if url.end() == len(window) and is_open:
             return WAIT
@@ -261,12 +261,12 @@ class Inline:
 
     def _say_url(self, url: str) -> None:
         if self._options.urls == "say":
-            self._said.say(url)
+            self._spoken.add(url)
         elif self._options.urls == "host":
             host = re.split(r"[/?#]", url.split("://")[-1], maxsplit=1)[0]
-            self._said.say(host.rpartition("@")[2].removeprefix("www."))
+            self._spoken.add(host.rpartition("@")[2].removeprefix("www."))
         else:
-            self._said.leave_out()
+            self._spoken.leave_out()
 
 
 def _run(text: str, at: int) -> str:

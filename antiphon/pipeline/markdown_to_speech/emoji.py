@@ -1,4 +1,4 @@
-"""Which characters are pictures, and what they are called."""
+"""Emoji and their names."""
 
 import re
 import unicodedata

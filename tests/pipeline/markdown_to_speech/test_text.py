@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from antiphon.config.speakable import SpeakableSettings
-from antiphon.pipeline.speakable.text import SpeakableText
+from antiphon.pipeline.markdown_to_speech.text import SpeakableText
 
 MARKS = [
     *("*", "**", "_", "`", "```", "~~~", "~~", "#", "## ", " ", "\n", "\n\n", "- ", "1. ", "3. "),

@@ -30,5 +30,5 @@ async def together(
 
 
 def alone(stream: AsyncGenerator[T | Admitted, None]) -> AsyncGenerator[T, None]:
-    """Return a stream that was not asked to tell of its admission, typed so."""
+    """Return a stream that does not report its admission, typed so."""
     return cast("AsyncGenerator[T, None]", stream)

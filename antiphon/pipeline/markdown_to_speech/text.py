@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 
 from antiphon.config.speakable import SpeakableSettings
-from antiphon.pipeline.speakable.inline import MAX_HELD, WAIT, Inline
-from antiphon.pipeline.speakable.said_text import SaidText
+from antiphon.pipeline.markdown_to_speech.inline import MAX_HELD, WAIT, Inline
+from antiphon.pipeline.markdown_to_speech.spoken_text import SpeechText
 
 _SIGNS = re.compile(r"[-*_+=|:][-*_+=|: \t]*")
 """What a line of nothing else is, is certain at its end."""
@@ -37,8 +37,8 @@ class SpeakableText:
     def __init__(self, options: SpeakableSettings | None = None) -> None:
         """Begin a text."""
         self._options = options or SpeakableSettings()
-        self._said = SaidText()
-        self._inline = Inline(self._options, self._said)
+        self._spoken = SpeechText()
+        self._inline = Inline(self._options, self._spoken)
         self._marks: dict[str, Callable[[str, bool], int | None]] = {
             **dict.fromkeys("`~", self._open_code),
             **dict.fromkeys("0123456789", self._number),
@@ -55,19 +55,19 @@ class SpeakableText:
         self._in_paragraph = False  # the line before is one
 
     def push(self, text: str) -> str:
-        """Take what was written next; return what is to be said next, "" if that is not certain."""
+        """Take written text; return the spoken text that is certain, possibly ""."""
         if self._options.markdown == "as_written":
             return text
         self._waiting += text
         self._read(is_last=False)
-        return self._said.taken()
+        return self._spoken.taken()
 
     def flush(self) -> str:
-        """Return what is left to be said, at the end."""
+        """Return the remaining spoken text, at the end."""
         self._read(is_last=True)
         if self._is_closed:
-            self._said.end_sentence()
-        return self._said.taken()
+            self._spoken.end_sentence()
+        return self._spoken.taken()
 
     def _read(self, *, is_last: bool) -> None:
         text, at = self._waiting, 0
@@ -95,8 +95,8 @@ class SpeakableText:
 
     def _end_line(self) -> None:
         if self._is_closed:
-            self._said.end_sentence()
-        self._said.end_line()
+            self._spoken.end_sentence()
+        self._spoken.end_line()
         self._in_paragraph = self._has_text and not self._is_closed
         self._inline.begin_line()
         self._is_line_start = True
@@ -106,7 +106,7 @@ class SpeakableText:
         """Read a mark at the beginning of a line; ``None``: more of it is needed.
 
         Args:
-            line: what has come of it; not empty.
+            line: Line so far; not empty.
             is_whole: it has come to its end.
         """
         if self._fence:
@@ -146,7 +146,7 @@ class SpeakableText:
         if closing is not None and closing[1].startswith(self._fence):
             self._fence = ""
         elif self._options.code_blocks == "say":
-            self._said.say(line)
+            self._spoken.add(line)
         return self._skip(line)
 
     def _open_code(self, line: str, is_whole: bool) -> int | None:
@@ -181,7 +181,7 @@ class SpeakableText:
         if number is None or (self._in_paragraph and int(number[1]) != 1):
             return self._text()
         self._is_closed = True
-        self._said.say(f"{number[1]}: ")
+        self._spoken.add(f"{number[1]}: ")
         return len(number[0])
 
     def _label(self, line: str, is_whole: bool) -> int | None:

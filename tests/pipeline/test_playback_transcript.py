@@ -2,16 +2,16 @@
 
 import pytest
 
-from antiphon.pipeline.heard import CHARACTERS_PER_S, HeardTranscript
+from antiphon.pipeline.playback_transcript import CHARACTERS_PER_S, PlaybackTranscript
 
 FIRST, SECOND = "One two three. ", "Four **five** six."
 
 
-def spoken(*, is_complete: bool = True) -> HeardTranscript:
-    heard = HeardTranscript()
+def spoken(*, is_complete: bool = True) -> PlaybackTranscript:
+    heard = PlaybackTranscript()
     for text, said in ((FIRST, FIRST), (SECOND, SECOND.replace("*", ""))):
         heard.write(text, said)
-        heard.hear(2.0)
+        heard.add_audio(2.0)
         heard.end_segment(said.strip())
     if is_complete:
         heard.complete()
@@ -44,26 +44,26 @@ def test_more_is_heard_later() -> None:
 
 
 def test_of_what_goes_on_the_rate_is_a_guess_that_no_word_is_ahead_of() -> None:
-    heard = HeardTranscript()
+    heard = PlaybackTranscript()
     words = "These are words that are written far ahead of the voice."
     for word in words.split():
         heard.write(f"{word} ", f"{word} ")
-    heard.hear(1.0)
+    heard.add_audio(1.0)
     said = heard.until(1.0)
     assert 0 < len(said) <= CHARACTERS_PER_S
     assert heard.text.startswith(said)
 
 
 def test_scripts_without_spaces_are_cut_between_characters() -> None:
-    heard = HeardTranscript()
+    heard = PlaybackTranscript()
     heard.write("今日は良い天気です。", "今日は良い天気です。")
-    heard.hear(1.0)
+    heard.add_audio(1.0)
     heard.complete()
     assert heard.until(0.5) == "今日は良い"
 
 
 def test_an_answer_that_is_silent_is_heard_at_once() -> None:
-    heard = HeardTranscript()
+    heard = PlaybackTranscript()
     heard.write("```x```", "")
     heard.complete()
     assert heard.until(0.0) == "```x```"

@@ -20,12 +20,12 @@ LEAD_S = 0.05
 """Silence before a sentence, which is a part of the pause."""
 
 
-class Track:
+class SegmentMixer:
     """The audio of one section.
 
     Attributes:
-        sample_rate_hz: of the result.
-        num_samples: of the result, so far.
+        sample_rate_hz: Sample rate of the result.
+        num_samples: Samples of the result so far.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Track:
         return wanted_s if boundary is Boundary.SENTENCE else max(wanted_s, pause_s or 0.0)
 
     def _placed(self, time: WordTime) -> WordTime:
-        """Return when a word of the segment is heard in the stream."""
+        """Return the time of a word of the segment in the stream."""
         start_s, end_s = (
             self._segment_start_s + each_s / self._speed for each_s in (time.start_s, time.end_s)
         )

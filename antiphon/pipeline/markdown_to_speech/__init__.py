@@ -1,0 +1,1 @@
+"""Conversion of written answers to spoken text: markdown, code, addresses, emoji."""

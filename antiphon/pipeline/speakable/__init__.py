@@ -1,1 +1,0 @@
-"""What is written for the eye, made fit for the ear: markdown, code, addresses, emoji."""
