@@ -1,4 +1,4 @@
-"""How speech is asked of each kind of server: data, so that another server is another paragraph."""
+"""Speech requests of each kind of server, as data: another server is another YAML paragraph."""
 
 import json
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ class TextStream(BaseModel):
     """A WebSocket that takes text in pieces: its messages, in which ``{text}`` stands for a piece.
 
     Attributes:
-        path: of the endpoint.
+        path: path of the endpoint.
         config: the first message, beside the members of a request.
         text: the message that carries a piece.
-        done: the message that says there is no more.
+        done: the message that ends the text.
         last: type of the server's message after which no audio comes.
     """
 
@@ -41,17 +41,17 @@ class TextStream(BaseModel):
 
 
 class ServerAdapter(BaseModel):
-    """What requests to a kind of server say.
+    """Speech requests of one kind of server.
 
     Attributes:
         title: its name, for people.
-        path: of the speech endpoint.
+        path: path of the speech endpoint.
         stream: members of a request whose audio is to be sent as it is made.
         whole: members of one whose audio is to be sent when it is complete.
         tasks: members by task; ``{instructions}``, ``{ref_audio}``, ``{ref_text}`` are filled in.
         default_voice: sent if none is given, where servers want one.
         tokens_header: names the header of a whole answer that counts frames.
-        text_stream: of servers that take text in pieces.
+        text_stream: protocol of servers that take text in pieces; ``None``: text goes whole.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -68,13 +68,13 @@ class ServerAdapter(BaseModel):
     def members(
         self, task: str, mode: str, voice: str | None, values: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Return what a request says beside its text.
+        """Return the members of a request other than its text.
 
         Args:
             task: one of `TASKS`.
             mode: one of `MODES`.
-            voice: who speaks; of voices that are designed or cloned, nobody.
-            values: by the names that tasks have in braces.
+            voice: name of the voice; ``None`` where voices are designed or cloned.
+            values: values of the placeholders in braces that tasks contain.
 
         Raises:
             SettingsError: the server has no such task or mode, or a value is missing.

@@ -29,7 +29,7 @@ class TruncatedError(BodyError):
 
 
 class ToldError(BodyError):
-    """The server says, in the place of audio, that it failed."""
+    """The server reports, in place of audio, that it failed."""
 
     outcome: Outcome = "failed"
 
@@ -49,12 +49,12 @@ class Body(Protocol):
 
     @property
     def num_tokens(self) -> int | None:
-        """Frames made, once the server has said so."""
+        """Number of generated frames, once the server has reported it."""
         ...
 
     @property
     def rate_hz(self) -> int | None:
-        """Samples a second, if the body itself says so."""
+        """Samples per second, if the body itself contains the rate."""
         ...
 
     def feed(self, data: bytes) -> None:

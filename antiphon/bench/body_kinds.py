@@ -1,4 +1,4 @@
-"""Which reader an answer gets: by what was asked for, and by what the answer says it is."""
+"""Choice of the body reader, by the requested format and the answer's ``Content-Type``."""
 
 from antiphon.bench.bodies import Body, BodyError, PcmBody
 from antiphon.bench.event_body import EventBody
@@ -13,7 +13,7 @@ _EVENTS = "text/event-stream"
 
 
 def media_type(header: str) -> tuple[str, dict[str, str]]:
-    """Return what ``Content-Type`` says, in small letters, and its parameters."""
+    """Return the media type of ``Content-Type``, in lower case, and its parameters."""
     kind, *rest = (each.strip().lower() for each in header.split(";"))
     pairs = (each.partition("=") for each in rest)
     return kind, {name.strip(): value.strip().strip('"') for name, _, value in pairs}
@@ -23,9 +23,9 @@ def open_body(response_format: str, content_type: str, channels: int = 1) -> Bod
     """Return the reader of a response in ``"pcm"`` or ``"wav"``.
 
     Args:
-        response_format: that was asked for.
-        content_type: of the answer; "" if it does not say.
-        channels: of bare samples.
+        response_format: requested audio format.
+        content_type: ``Content-Type`` of the answer; "" if it has none.
+        channels: channels of raw samples.
 
     Raises:
         BodyError: the answer is something else.

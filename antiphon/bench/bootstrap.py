@@ -1,8 +1,8 @@
-"""How far a figure may be from what more measurements would give: intervals by the bootstrap.
+"""Bootstrap confidence intervals of measured figures.
 
-Values are drawn anew with replacement, and the figure is computed of each draw. Values of one load
-are not independent (one slow step delays all streams), so intervals are, if anything, too narrow;
-where a load was measured in several rounds, whole rounds are drawn first, which counts that too.
+Values are resampled with replacement, and the figure is computed of each sample. Values of one load
+are not independent (one slow step delays all streams), so intervals are, if anything, too narrow.
+Where a load was measured in several rounds, whole rounds are drawn first to include their variance.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Rounds: TypeAlias = Sequence[Sequence[float]]
 NUM_DRAWS = 1000
 _MOST_AT_ONCE = 2_000_000
 FEWEST_VALUES: dict[Statistic, int] = {"mean": 2, "p50": 5, "p90": 10, "p95": 20, "p99": 100}
-"""With fewer values, a figure says nothing about others that might have come."""
+"""Fewest values of which each statistic is reported with an interval."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What the device itself allows: copying its memory, and a frame's bare matrix products.
+"""Hardware bounds of a model's times: memory copies, and a frame's matrix products alone.
 
-Measured in the same run as the model, on the same card, these are what its times are held against:
-no engine is faster than its products alone, and none reads weights faster than memory is copied.
+Both are measured in the same run as the model, on the same card. No engine is faster than its
+matrix products alone, and none reads weights faster than memory is copied.
 """
 
 from collections.abc import Callable, Sequence

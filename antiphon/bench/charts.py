@@ -17,7 +17,7 @@ class Diagram:
     """One diagram.
 
     Attributes:
-        height: in pixels; all have the same width.
+        height: height in pixels; all diagrams have the same width.
         parts: SVG elements.
     """
 
@@ -50,8 +50,8 @@ class Bar:
     """One value.
 
     Attributes:
-        label: what it is of.
-        value: how long the bar is.
+        label: label of the value.
+        value: length of the bar.
         between: its interval, if it has one.
     """
 

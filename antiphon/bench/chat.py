@@ -1,4 +1,4 @@
-"""Measures a chat model's stage without HTTP: conversations that all begin at once."""
+"""Benchmark of a chat model's stage without HTTP: conversations that all begin at once."""
 
 import asyncio
 import time
@@ -31,9 +31,9 @@ class ChatLoad:
 
     Attributes:
         concurrency: conversations at the same time.
-        num_tokens: that each answer has.
-        question: that each conversation begins with, after a number of its own: a prefix cache
-            finds nothing of it.
+        num_tokens: tokens of each answer.
+        question: first message of each conversation, after a number of its own, which prevents hits
+            in the prefix cache.
     """
 
     concurrency: int
@@ -53,21 +53,21 @@ class AnswerTimes:
 
 @dataclass(frozen=True, slots=True)
 class ChatResult:
-    """What a measurement gave.
+    """Result of a measurement.
 
     Attributes:
         concurrency: conversations at the same time.
-        num_tokens: written by all of them together.
-        num_prompt_tokens: of the longest prompt.
+        num_tokens: tokens of all answers together.
+        num_prompt_tokens: length of the longest prompt.
         num_restarts: answers that ended too early and were begun again.
-        step_ms: in which every conversation gets a token, while all of them are being answered:
-            from the last one's first token to the first one's last.
-        tokens_per_s: written by all of them together, prompts included in the time.
-        first_token_ms: from the request to its first token, all of them beginning at once.
-        token_gap_ms: between two tokens of an answer.
-        bound_share: of a step, the time in which the device copies as many bytes as the weights
-            have; ``None`` if that was not measured.
-        host_ms: what a step takes of the host; see `antiphon.bench.engine.Result`.
+        step_ms: mean time in which every conversation gets a token, from the last conversation's
+            first token to the first one's last, while all of them decode.
+        tokens_per_s: output tokens of all conversations per second, prefill included in the time.
+        first_token_ms: time from the request to its first token; all conversations begin at once.
+        token_gap_ms: time between two tokens of an answer.
+        bound_share: share of a step in which the device copies as many bytes as the weights have;
+            ``None``: not measured.
+        host_ms: host time per step; see `antiphon.bench.engine.Result`.
     """
 
     concurrency: int
@@ -83,12 +83,12 @@ class ChatResult:
 
 
 async def measure_chat(model: ChatModel, load: ChatLoad, first_number: int = 0) -> ChatResult:
-    """Run one load and return what it gave.
+    """Run one load and return its result.
 
     Args:
-        model: that answers.
-        load: how many at once, and how much.
-        first_number: of the conversations; those of other loads must have other numbers.
+        model: chat model to measure.
+        load: number of conversations and their lengths.
+        first_number: number of the first conversation; other loads must use other numbers.
     """
     prompts = [
         await asyncio.to_thread(_prompt, model, load, number)
@@ -146,8 +146,8 @@ async def run_chat(
     """Load a model, warm it with each load once, and measure.
 
     Args:
-        settings: which model, and on what.
-        loads: in this order.
+        settings: model and its settings.
+        loads: loads, run in this order.
         on_result: called with each load's figures as soon as they are known.
 
     Returns:

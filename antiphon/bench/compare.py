@@ -1,9 +1,9 @@
-"""Says what changed between two reports of a suite, beyond what chance would change.
+"""Comparison of two reports of a suite: changes beyond chance.
 
-A figure has changed if the interval of its ratio (or difference, of shares and of what may be zero)
-leaves out no change at all, and the change is larger than anybody would notice. Many figures are
-compared, so the interval is wide: 99 % unless said otherwise. Requests of a round do not vary
-independently; with three rounds and more, whole rounds are drawn, and the answer is worth more.
+A figure has changed if the interval of its ratio excludes no change, and the change is large enough
+to matter. Shares and figures that may be zero are compared by their difference. Many figures are
+compared, so the interval is wide: 99 % by default. Requests of a round are not independent; with
+three or more rounds, whole rounds are resampled, and the result is more reliable.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from antiphon.errors import SettingsError
 
 Verdict: TypeAlias = Literal["better", "worse", "same", "unknown"]
 _DIFFERENCES = {"continuity", "underrun_s", "success"}
-"""Compared by what they differ, since they may be zero or have a bound."""
+"""Figures compared by their difference, since they may be zero or have a bound."""
 _SHARE_FLOOR = 0.01
 _FEWEST_FOR_RATES = 5
 
@@ -34,13 +34,13 @@ class Change:
     """One figure of a cell, in two reports.
 
     Attributes:
-        cell: which.
-        figure: with its statistic, as ``"first_audio_ms p50"``.
-        before: its value.
-        after: its value.
-        between: of ``after / before``, or of the difference, as where before may be zero; ``None``:
-            of too few requests, or none is needed.
-        is_ratio: whether ``between`` is of the ratio.
+        cell: name of the cell.
+        figure: name of the metric and its statistic, as ``"first_audio_ms p50"``.
+        before: value in the first report.
+        after: value in the second report.
+        between: interval of ``after / before``, or of the difference where ``before`` may be zero;
+            ``None``: there are too few requests, or none is needed.
+        is_ratio: whether ``between`` is an interval of the ratio.
         verdict: whether it has changed.
     """
 
@@ -63,13 +63,13 @@ def compare(
     """Return all figures of the cells that both reports have.
 
     Args:
-        before: a report.
-        after: another.
-        confidence: of the intervals.
+        before: report of the first run.
+        after: report of the second run.
+        confidence: confidence level of the intervals.
         threshold: share of a figure by which it may change unnoticed.
 
     Raises:
-        SettingsError: they have no cell in common.
+        SettingsError: The reports have no cell in common.
     """
     old = {cell["cell"]: cell for cell in before["cells"]}
     new = {cell["cell"]: cell for cell in after["cells"]}
@@ -123,8 +123,9 @@ def _values(
 
 
 def _rates(rounds: Sequence[Sequence[Record]]) -> dict[str, list[list[float]]]:
-    """Return throughput in parts of the rounds; of few requests, parts are empty or full by chance,
-    so that only the mean is told, which says nothing of others.
+    """Return throughput in parts of the rounds.
+
+    Of few requests, parts are empty or full by chance, so that only the mean is returned.
     """
     found = rates_of(rounds)
     num_whole = sum(each.outcome == "ok" for records in rounds for each in records)

@@ -52,7 +52,7 @@ class LoadConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._now_s = time.monotonic()
-        if self._exchange is None:  # of an answer that nobody waits for: what follows is not sure
+        if self._exchange is None:  # answer without a request: what follows is undefined
             self.close()
             return
         try:
@@ -194,10 +194,10 @@ def record_of(
 
     Args:
         index: its number.
-        text: that it said.
-        times_s: when it was due and when it was sent.
-        exchange: what came back.
-        target: that was asked; its keys are told nowhere.
+        text: text of the request.
+        times_s: due time and send time.
+        exchange: exchange with the response.
+        target: server of the request; its keys are hidden in messages.
     """
     due_s, sent_s = times_s
     ended_s, status = exchange.ended_s, exchange.status

@@ -1,4 +1,4 @@
-"""What a suite says: texts of our own by language and length, which the package carries."""
+"""Texts of a suite by language and length, carried by the package."""
 
 from functools import cache
 from importlib import resources

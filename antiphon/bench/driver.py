@@ -33,13 +33,13 @@ _START_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadShare:
-    """What one process does.
+    """Work of one client process.
 
     Attributes:
-        load: its part of the load.
+        load: its share of the load.
         target: the server.
-        texts: to choose from.
-        starts_s: when all begin, on the clock that all processes share.
+        texts: texts from which requests choose.
+        starts_s: common start time, on the clock that all processes share.
     """
 
     load: HttpLoad
@@ -50,26 +50,26 @@ class LoadShare:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """What a process saw.
+    """Result of one client process.
 
     Attributes:
-        records: one a request.
-        cpu_share: of one core that this process was busy; near 1 it was the bottleneck itself.
+        records: one record for each request.
+        cpu_share: share of one core that this process used; near 1 the client was the bottleneck.
     """
 
     records: list[Record]
     cpu_share: float
 
     def until(self, at_s: float) -> "PartResult":
-        """Return what it had seen by a time of the shared clock.
+        """Return the records up to a time of the shared clock.
 
-        Ctrl-C reaches a server of our own too: what fails then is nobody's failure.
+        Ctrl-C also ends a server that this process started; later failures must not count.
         """
         return replace(self, records=[each for each in self.records if each.ended_s <= at_s])
 
 
 Done: TypeAlias = Callable[[int], None]
-"""Is told now and then how many requests of a load have been answered or have failed."""
+"""Callback with the number of requests of a load that have been answered or have failed."""
 
 
 class Runs(Protocol):
@@ -102,10 +102,10 @@ _SHARED: list[_Shared] = []
 
 
 class LoadInterrupted(KeyboardInterrupt):
-    """Somebody pressed Ctrl-C while a load was made.
+    """Ctrl-C was pressed during a load.
 
     Attributes:
-        parts: what had been answered by then.
+        parts: results so far.
     """
 
     def __init__(self, parts: list[PartResult]) -> None:
@@ -202,8 +202,9 @@ async def drive(part: LoadShare, shared: _Shared | None = None) -> list[Record]:
     """Send all requests of a part and wait until each has been answered or has failed.
 
     Args:
-        part: of a load.
-        shared: says when to stop, with requests under way left out, and is told what is done.
+        part: share of a load.
+        shared: state that stops the load, leaving out requests in flight, and counts finished
+            requests.
     """
     is_text_stream = part.target.text_stream is not None
     client = (TextStreamClient if is_text_stream else SpeechClient)(part.target)
@@ -277,7 +278,7 @@ async def _strangers(part: LoadShare, client: Client, records: list[Record]) -> 
 
 
 def _text(part: LoadShare, number: int) -> str:
-    """Return what a request says: of a trace that has texts, its own."""
+    """Return the text of a request; a trace with texts determines it."""
     if part.load.times_s and len(part.texts) == len(part.load.times_s):
         return part.texts[number]
     return text_of(part.texts, part.load.seed, number)

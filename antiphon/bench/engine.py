@@ -29,10 +29,10 @@ TEXT = (
     "line a second voice answered, a little lower, a little later."
 )
 _FRAMES_PER_TOKEN = 10
-"""A token of text allows for this many frames at least, unless the family says otherwise."""
+"""Default of the fewest frames that a token of text yields, unless the family sets another."""
 _WARM_UP_FRAMES = 16
 UNBOUNDED = {"max_waiting": sys.maxsize, "max_wait_s": inf, "max_load": inf}
-"""Nothing is refused: how many streams can be spoken to without gaps is what is measured."""
+"""Limits that refuse nothing: the measurement finds how many streams play without gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Load:
 
     Attributes:
         concurrency: streams that run at the same time.
-        num_frames: that each stream makes; a text that ends before is begun again.
-        text: that each stream speaks.
+        num_frames: frames of each stream; a text that ends earlier is restarted.
+        text: text of each stream.
     """
 
     concurrency: int
@@ -81,15 +81,15 @@ class Result:
         num_restarts: texts that ended too early and were begun again; a restart reads its prompt
             anew, so that figures with many of them are not those of a steady stream.
         frame_ms: time in which every stream makes a frame.
-        real_time_factor: of one stream: its wall time over its audio's duration.
-        audio_s_per_s: of all streams together.
-        first_audio_ms: from the request to its first sound, all streams beginning at once.
-        chunk_gap_ms: between two chunks of a stream.
-        playback: what listeners would have heard who began with the first sound.
-        host_ms: what a step takes of the host, by what it does: ``schedule``, ``launch``,
-            ``update``, and ``gap``, what the device waited for a step while there was work.
-        first_audio_ms_p50: the median once more, by its older name.
-        first_audio_ms_p95: likewise.
+        real_time_factor: real-time factor of one stream: its wall time over its audio's duration.
+        audio_s_per_s: seconds of audio per second, all streams together.
+        first_audio_ms: time from the request to first audio; all streams begin at once.
+        chunk_gap_ms: time between two chunks of a stream.
+        playback: underruns of a playback that begins with the first audio.
+        host_ms: host time per step by phase: ``schedule``, ``launch``, ``update``, and ``gap``, the
+            time that the device was idle between steps while there was work.
+        first_audio_ms_p50: median of ``first_audio_ms``, under its older name.
+        first_audio_ms_p95: 95th percentile of ``first_audio_ms``, under its older name.
     """
 
     concurrency: int
@@ -112,10 +112,10 @@ def text_for(
     """Return a text that is long enough for so many frames.
 
     Args:
-        num_frames: that it must allow for.
+        num_frames: frames that the text must yield.
         has_real_tokens: whether the model's tokens are those of a published one. Those of random
             weights are bytes; the text is then cut to as many as the real tokenizer would give.
-        frames_per_token: that a token of text allows for.
+        frames_per_token: frames that a token of text yields.
     """
     num_characters = len(TEXT) if has_real_tokens else len(TEXT) // CHARACTERS_PER_TOKEN
     tokens_wanted = -(-num_frames // frames_per_token)
@@ -172,11 +172,11 @@ async def bound_of(settings: ModelSettings, batches: Collection[int]) -> dict[st
     """Return what bounds a model that is not loaded yet: its memory is then free.
 
     Args:
-        settings: which model, and on what.
+        settings: model and its settings.
         batches: numbers of rows.
 
     Returns:
-        ``None`` without a GPU, or if the family does not tell its products.
+        ``None`` without a GPU, or if the family does not define its matrix products.
     """
     products = await asyncio.to_thread(frame_products, settings)
     if not products:
@@ -192,8 +192,8 @@ async def run(
     """Load a model, warm it with each load once, and measure.
 
     Args:
-        settings: which model, and on what.
-        loads: in this order.
+        settings: model and its settings.
+        loads: loads, run in this order.
         on_result: called with each load's figures as soon as they are known.
 
     Returns:

@@ -15,9 +15,9 @@ class EventBody:
     """Audio in events, and the usage at their end.
 
     Attributes:
-        audio: that they carry.
-        num_tokens: frames made, once the server has said so.
-        is_done: whether an event said that it is the last with audio.
+        audio: audio of the events.
+        num_tokens: number of generated frames, once the server has reported it.
+        is_done: whether an event marked itself as the last with audio.
     """
 
     audio: PcmBody

@@ -19,13 +19,13 @@ class Exchange:
     """A request that was sent; made while an event loop runs.
 
     Attributes:
-        done: is set when nothing more is waited for.
-        status: of HTTP; 0 until there is a response.
-        headers: of the response, by names in small letters.
-        is_complete: whether the response's end was seen, and all is in it that it announced.
-        fault: what became of the request, if something is wrong with what came.
-        message: of that.
-        ended_s: when the last of it came, on the clock of `time.monotonic`.
+        done: future that completes when the exchange has ended.
+        status: HTTP status; 0 until there is a response.
+        headers: headers of the response, by lower-case name.
+        is_complete: whether the response ended, with everything that it announced.
+        fault: outcome of the request, if the response has a fault.
+        message: message of the fault.
+        ended_s: time of the last data, on the clock of `time.monotonic`.
     """
 
     def __init__(self, response_format: str) -> None:
@@ -52,7 +52,7 @@ class Exchange:
 
     @property
     def ends_with_connection(self) -> bool:
-        """Whether nothing but the connection's end tells where the response ends."""
+        """Whether only the end of the connection ends the response."""
         names = self.headers.keys()
         return bool(self.status) and not names & {"content-length", "transfer-encoding"}
 
@@ -67,7 +67,7 @@ class Exchange:
             return
         try:
             self._open()
-        except BodyError as error:  # what comes instead of audio may say why
+        except BodyError as error:  # an error body in place of audio may contain the reason
             self._note(error.outcome, error.message)
 
     def take(self, data: bytes, now_s: float) -> None:
@@ -100,14 +100,14 @@ class Exchange:
         self.take(data, now_s)
 
     def take_rate(self, rate_hz: object) -> None:
-        """Take the rate of samples that a message tells."""
+        """Set the sample rate that a message contains."""
         try:
             self.rate_hz = _number("sample rate", str(rate_hz), self.rate_hz, _MAX_RATE_HZ)
         except BodyError as error:
             self.fail(error.outcome, error.message)
 
     def first_sound_s(self) -> float | None:
-        """Return when the first sound would be heard: silence before it is played too."""
+        """Return when playback reaches the first sound, including the silence before it."""
         if self.body is None or self.body.first_sound_sample is None or not self.arrivals_s:
             return None
         silence_s = self.body.first_sound_sample / self._played_hz
@@ -136,7 +136,7 @@ class Exchange:
             self.done.set_result(None)
 
     def told(self) -> str:
-        """Return what is wrong in words, and what the server said to it; "" if nothing is."""
+        """Return the fault and the server's error text; "" if there is none."""
         said = self.error.decode(errors="replace").strip()
         if not self.message and 300 <= self.status < 400:
             place = self.headers.get("location", "nowhere").partition("?")[0]  # no keys in queries
@@ -167,11 +167,11 @@ class Exchange:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return for how long a refused client is asked to wait; ``None`` if it is not said in time."""
+    """Return how long a refused client should wait; ``None`` if the headers have no duration."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             found_s = float(headers[name]) * unit_s
-        except (KeyError, ValueError):  # a date tells a server's clock, not how long to wait
+        except (KeyError, ValueError):  # a date depends on the server's clock
             continue
         if math.isfinite(found_s) and found_s >= 0:
             return found_s

@@ -32,10 +32,10 @@ class FabricLoad:
     """One measurement to be made.
 
     Attributes:
-        num_streams: at the same time.
-        num_chunks: of each stream, for what a chunk costs.
-        num_rounds: in which all streams are opened for their first chunk and closed again.
-        interval_s: between two chunks of a stream.
+        num_streams: number of concurrent streams.
+        num_chunks: chunks of each stream, for the cost of a chunk.
+        num_rounds: rounds in which all streams are opened for their first chunk and closed again.
+        interval_s: time between two chunks of a stream.
     """
 
     num_streams: int
@@ -46,15 +46,15 @@ class FabricLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricResult:
-    """What a measurement gave.
+    """Result of a measurement.
 
     Attributes:
-        fabric: its name.
-        num_streams: at the same time.
-        first_ms: from a request to its first chunk, all streams beginning at once.
-        chunk_ms: from a chunk's making to its reader, all streams making one at once.
-        reader_cpu_us: of this process for each chunk; locally, making it included.
-        stage_cpu_us: of the stage's process for each chunk; 0 where that is this one.
+        fabric: name of the fabric.
+        num_streams: number of concurrent streams.
+        first_ms: time from a request to its first chunk; all streams begin at once.
+        chunk_ms: time from the creation of a chunk to its reader; all streams create one at once.
+        reader_cpu_us: CPU time of this process per chunk; on the local fabric, with its creation.
+        stage_cpu_us: CPU time of the stage's process per chunk; 0 where that is this one.
     """
 
     fabric: str
@@ -69,7 +69,7 @@ async def run(loads: Sequence[FabricLoad], fabrics: Sequence[str]) -> dict[str, 
     """Measure each load on each fabric.
 
     Args:
-        loads: in this order.
+        loads: loads, run in this order.
         fabrics: values of the setting ``server.fabric``.
 
     Returns:
@@ -106,7 +106,7 @@ async def measure(fabric: str, open: Open, load: FabricLoad) -> FabricResult:
     stages_s = [each for _, used_s in streams for each in used_s]
     num_chunks = load.num_streams * load.num_chunks
     first_ms = Percentiles.of(each * 1000 for each in first_s)
-    # The first chunk of a stream is made at once: its age is that of one without company.
+    # The first chunk of a stream is created at once: its age is that of an unbatched chunk.
     chunk_ms = Percentiles.of(each * 1000 for ages_s, _ in streams for each in ages_s[1:])
     assert first_ms is not None
     assert chunk_ms is not None

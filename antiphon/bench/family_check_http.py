@@ -20,7 +20,7 @@ from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples
 
 HALT_S = 0.001
-"""Shorter halts are nobody's: a sample is 42 microseconds."""
+"""Shortest halt that counts: a sample is 42 microseconds."""
 
 HUM_S = 4.0
 
@@ -28,13 +28,13 @@ HUM_S = 4.0
 async def check_over_http(
     plan: FamilyCheckPlan, url: str, capabilities: SpeechCapabilities, on_finding: OnFinding
 ) -> None:
-    """Ask a server that has the model, first alone, then many at once.
+    """Send speech requests to a server that has the model, first alone, then many at once.
 
     Args:
-        plan: what is asked.
-        url: of the server.
-        capabilities: of the model, whose sample request says what each request must bring.
-        on_finding: called with each.
+        plan: plan of the check.
+        url: URL of the server.
+        capabilities: capabilities of the model; its sample request holds what each request needs.
+        on_finding: callback for each finding.
     """
     fields = {"response_format": "pcm", "seed": 1, **fields_of(capabilities)}
     if plan.max_frames is not None:
@@ -56,7 +56,7 @@ async def check_over_http(
 
 
 def fields_of(capabilities: SpeechCapabilities) -> dict[str, Any]:
-    """Return what a request says beside its text, where the model speaks with nothing less.
+    """Return the members other than text without which the model does not accept a request.
 
     Recordings go as data URLs, and so does a hum in the place of a voice that was prepared from
     one; other options go as the JSON that they are.
@@ -93,7 +93,7 @@ def _recording(samples: Samples, rate_hz: int) -> str:
 
 
 def heard(title: str, records: Sequence[Record]) -> list[Finding]:
-    """Judge what listeners heard who began to play with the first audio."""
+    """Return findings about playback that begins with the first audio."""
     failed = [each for each in records if each.outcome != "ok" or not each.arrivals_s]
     if failed:
         told = failed[0].message or failed[0].outcome

@@ -24,10 +24,10 @@ _STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What the process holds.
+    """Memory and objects that the process holds.
 
     Attributes:
-        num_bytes: by kind.
+        num_bytes: bytes by kind.
         objects: instances of the family's classes, by the class's name.
     """
 

@@ -1,4 +1,4 @@
-"""What the host of an engine takes for a step, out of the statistics that the engine publishes."""
+"""Host time of an engine per step, from the statistics that the engine publishes."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ _SETTLE_S = 0.05  # an engine publishes its statistics as soon as it has nothing
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """How a time of the host is spread over steps, as exactly as the statistics' buckets are fine.
+    """Distribution of a host time over steps, with the resolution of the statistics' buckets.
 
     Attributes:
-        num_steps: that were counted.
-        mean_ms: of them.
-        p50_ms: that half of them do not exceed.
-        p99_ms: that 99 of 100 do not exceed.
+        num_steps: number of steps.
+        mean_ms: mean over the steps.
+        p50_ms: median over the steps.
+        p99_ms: 99th percentile over the steps.
     """
 
     num_steps: int

@@ -54,7 +54,8 @@ class HostReads:
     Attributes:
         is_on: whether launches are watched; they are much slower then.
         num_watched: launches that were watched.
-        samples_per_frame: of the model's decoder; ``None``: there is none, or it is elastic.
+        samples_per_frame: samples per frame of the model's decoder; ``None``: there is none, or it
+            is elastic.
         has_cache: whether the model's keys and values are paged, which bounds its frames.
         places: operation by the line that calls it, as ``talker.py:88 (next_frame)``.
     """

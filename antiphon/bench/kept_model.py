@@ -23,14 +23,14 @@ def kept_checkpoint(
 
     Each family, size and task has a folder of its own within, which is there only when it is
     complete. What an interrupted call has left is removed by the next; two calls at a time make
-    it once. It is made by the code of the day: nothing tells one of older code.
+    it once. The folder does not record the version of the code that wrote it.
 
     Args:
         folder: is made if need be.
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
-        task: what it is for, as in its configuration.
+        task: task of the checkpoint, as in its configuration.
         progress: called as files are written.
-        of_family: whose; ``None`` is the one whose speech is usually measured.
+        of_family: name of the family; ``None``: the default family of speech benchmarks.
 
     Raises:
         ModelLoadError: there is no such family, size or task, or a package that it needs is

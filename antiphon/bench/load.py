@@ -1,4 +1,4 @@
-"""What is asked of a server in one measurement, as data that goes to client processes."""
+"""Target and load of a measurement, as data for client processes."""
 
 import itertools
 import random
@@ -11,27 +11,27 @@ from antiphon.bench.adapters import TextStream
 from antiphon.bench.redaction import Redaction, redaction_of
 
 TIMEOUT_S = 600.0
-"""Of an answer, unless said otherwise."""
+"""Default time limit of an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A server, and what every request says to it.
+    """A server, and the common members of all requests to it.
 
     Attributes:
-        host: name or address.
-        port: of the server.
+        host: name or address of the server.
+        port: port of the server.
         is_tls: whether it is asked over TLS; its certificate must be one that the system trusts.
-        path: of the endpoint.
-        query: behind it, with its question mark; "" is none.
+        path: path of the endpoint.
+        query: query of the URL, with its question mark; "": none.
         api_key: sent as a bearer token; ``None`` sends none.
         fields: members of each request's body beside its text.
         frames: fewest and most frames of an answer, by which each is cut at random; ``None`` lets
             each end by itself. Random weights never do.
-        tokens_header: names the header in which whole answers count frames.
-        text_stream: how text is sent in pieces; ``None``: whole, over HTTP.
+        tokens_header: name of the header in which whole answers count frames.
+        text_stream: protocol for text in pieces; ``None``: text goes whole, over HTTP.
         pieces_per_s: words (or characters of CJK) a second of a text stream; 0 sends all at once.
-        timeout_s: within which an answer must be complete, counted from when it was asked for.
+        timeout_s: time limit of an answer, counted from its request.
     """
 
     host: str
@@ -53,11 +53,11 @@ class Target:
 
     @property
     def redaction(self) -> Redaction:
-        """What must not be told of it."""
+        """Secrets of the target that must not be shown."""
         return redaction_of(self.query, self.api_key, self.fields)
 
     def lengths(self, index: int) -> dict[str, int]:
-        """Return the members that say where request number ``index`` is cut."""
+        """Return the members that limit the length of request number ``index``."""
         if self.frames is None:
             return {}
         num_frames = random.Random(f"frames/{index}").randint(*self.frames)
@@ -74,16 +74,16 @@ class HttpLoad:
 
     Attributes:
         concurrency: streams of a closed load; 0 makes the load open.
-        ramp_s: in which the streams of a closed load begin, one after the other; 0 begins all at
+        ramp_s: period over which the streams of a closed load begin, one after the other; 0: all at
             once.
         rate_hz: requests a second of an open load, on average.
         burst_size: requests that an open load sends at once; bursts come at equal intervals.
-        times_s: when each request is due, of a trace that is replayed.
-        num_requests: all together; ``None`` if the duration limits them.
-        duration_s: no request begins later than this.
-        seed: of texts and arrival times.
+        times_s: due time of each request of a replayed trace.
+        num_requests: number of requests; ``None``: the duration limits them.
+        duration_s: time after which no request begins.
+        seed: seed of texts and arrival times.
         first_index: number of the first request; later ones go on from there.
-        stride: between the numbers of two requests, so that processes share them.
+        stride: step between the numbers of two requests, so that processes share them.
     """
 
     concurrency: int = 0
@@ -146,7 +146,8 @@ def begins_s(load: HttpLoad) -> list[float]:
 def arrivals_s(load: HttpLoad) -> list[float]:
     """Return when an open load's requests are due, from its start.
 
-    They come as a Poisson process, in bursts, or when a trace says. Every part of a split load
+    They come as a Poisson process, in bursts, or at the times of a trace. Every part of a split
+    load
     draws the whole process and keeps its own requests, so that the parts together are the whole.
     """
     assert load.is_open

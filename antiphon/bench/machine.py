@@ -1,4 +1,4 @@
-"""What a measurement was made on, so that its figures can be judged and made again."""
+"""Provenance of a measurement: machine, software and command."""
 
 import platform
 import shutil
@@ -45,7 +45,7 @@ def commit() -> str | None:
 
 
 def cpu() -> str:
-    """Return the name of the processor, as far as the system tells it."""
+    """Return the name of the processor, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -63,7 +63,7 @@ def gpus() -> list[str]:
 
 
 def _output(*command: str) -> str:
-    """Return what a command says, nothing if it fails."""
+    """Return the output of a command; empty if it fails."""
     try:
         return subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True

@@ -18,11 +18,11 @@ class Metric:
     """A figure.
 
     Attributes:
-        title: for people, with its unit.
-        better: which way is good.
-        statistics: that are reported; the first is the one that is drawn.
-        compared: of those, what a comparison looks at.
-        floor: a difference below which nobody would notice, in the figure's unit.
+        title: display title, with its unit.
+        better: direction of an improvement.
+        statistics: reported statistics; charts show the first one.
+        compared: statistics that comparisons use.
+        floor: smallest difference that matters, in the figure's unit.
         of: the values of one request; none where the request has no such figure.
     """
 
@@ -144,10 +144,10 @@ def _spread(rounds: Rounds, names: Sequence[Statistic], seed: int) -> dict[str, 
 def rates_of(
     rounds: Sequence[Sequence[Record]], frame_rate_hz: float | None = None
 ) -> dict[str, list[list[float]]]:
-    """Return throughput by round, in each of ten equal parts of it: what is a second of the clock.
+    """Return throughput by round, in each of ten equal parts of it, per second of wall time.
 
-    ``audio_s_per_s``: audio that arrived; ``requests_per_s``: answers that were complete;
-    ``frames_per_s``: frames of the model, by ``frame_rate_hz`` or else by what servers say.
+    ``audio_s_per_s``: received audio; ``requests_per_s``: complete answers; ``frames_per_s``:
+    frames of the model, from ``frame_rate_hz`` or else as reported by the server.
     """
     found: dict[str, list[list[float]]] = {}
     for records in rounds:

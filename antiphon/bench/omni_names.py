@@ -2,7 +2,7 @@
 
 Its clients count from when a request was sent, and of one stream the whole underrun, with the first
 piece played at once; its continuity forgives 100 ms. Its frames are samples. Times are in
-milliseconds where the name says so, else in seconds.
+milliseconds where the name ends in ``ms``, else in seconds.
 """
 
 from collections.abc import Sequence

@@ -28,11 +28,11 @@ SPEC = StageSpec("paced", StageKind.GENERATOR, ItemKind.TEXT, ItemKind.AUDIO, BU
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a request to this stage asks for.
+    """Request to this stage.
 
     Attributes:
-        num_chunks: of the stream; the first is made at once.
-        interval_s: between two chunks; their times are multiples of it.
+        num_chunks: chunks of the stream; the first is made at once.
+        interval_s: time between two chunks; chunks are due at its multiples.
     """
 
     num_chunks: int

@@ -1,13 +1,13 @@
-"""What a listener hears who plays a stream while it arrives: when it begins and where it halts.
+"""Playback of a stream that is played while it arrives: its begin and its underruns.
 
-All times are in seconds; ``arrivals_s[i]`` is when the piece that plays for ``durations_s[i]`` was
-there. Pieces arrive in order. A piece that plays for no time is not heard, and nobody waits for it.
+All times are in seconds; ``arrivals_s[i]`` is the arrival time of the piece that plays for
+``durations_s[i]``. Pieces arrive in order. Playback does not wait for a piece of zero duration.
 """
 
 from collections.abc import Sequence
 from itertools import accumulate
 
-_CLOCK_S = 1e-6  # arrivals are told no more exactly in reports
+_CLOCK_S = 1e-6  # resolution of arrival times in reports
 
 
 def begins_s(
@@ -26,11 +26,11 @@ def begins_s(
 def underrun_s(
     arrivals_s: Sequence[float], durations_s: Sequence[float], prebuffer_s: float = 0.0
 ) -> float:
-    """Return for how long playback halts in all, waiting for what has not arrived.
+    """Return the total time for which playback halts to wait for data.
 
-    A piece can play once it is there and all before it has been heard. So the last piece that the
-    player waits for gives the sum of all halts: how much later it arrived than it would have been
-    played.
+    A piece can play once it has arrived and all earlier ones have been played. The last piece for
+    which playback waits thus determines the sum of all halts: its delay past the time at which it
+    would have been played.
     """
     if not arrivals_s:
         return 0.0

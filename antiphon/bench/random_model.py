@@ -23,15 +23,15 @@ def random_checkpoint(
     parent: Path | None = None,
     of_family: str | None = None,
 ) -> Iterator[Path]:
-    """Write a checkpoint that never says that it is done; remove it when the block ends.
+    """Write a checkpoint that never ends a stream by itself; remove it when the block ends.
 
     Args:
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
-        task: what it is for, as in its configuration.
+        task: task of the checkpoint, as in its configuration.
         progress: called as files are written.
         parent: directory to make it in; ``None`` is the system's for temporary files. A full-size
             one takes some gigabytes.
-        of_family: whose; ``None`` is the one whose speech is usually measured.
+        of_family: name of the family; ``None``: the default family of speech benchmarks.
 
     Raises:
         ModelLoadError: there is no such family, size or task, or a package that it needs is
@@ -66,8 +66,8 @@ def measured_family(name: str | None, task: str | None = "speech") -> tuple[Fami
     """Return a family whose checkpoints of random weights are measured, and how.
 
     Args:
-        name: as in the registry; ``None`` is the usual one.
-        task: that is measured; ``None``: any, of a family that is named.
+        name: name in the registry; ``None``: the default family.
+        task: measured task; ``None``: any, of a family that is named.
 
     Raises:
         ModelLoadError: there is no such family, or its random weights are not measured; or none is

@@ -1,11 +1,11 @@
-"""What became of one request, as its client saw it."""
+"""Client-side record of one request."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Outcome: TypeAlias = Literal["ok", "refused", "rejected", "failed", "broken", "invalid", "timeout"]
 """``ok``: all of the audio came; ``refused``: 429; ``rejected``: another 4xx; ``failed``: 5xx, or
-an error that the server told in the midst of an answer; ``broken``: the connection could not be
+an error that the server sent in the midst of an answer; ``broken``: the connection could not be
 made, or the answer ended before it was complete; ``invalid``: something else came than the audio
 that was asked for; ``timeout``: the answer was not complete in time."""
 
@@ -16,19 +16,19 @@ class Record:
 
     Attributes:
         index: its number within the load.
-        due_s: when it should have been sent; a client that was late is part of the latency.
-        sent_s: when it was sent.
-        ended_s: when its response was complete, or broke.
-        outcome: what became of it.
-        status: of HTTP; 0 if there was no response.
-        num_characters: of its text.
-        first_byte_s: when the first byte of the response's body was there, audio or not.
-        arrivals_s: when each piece of audio was there.
-        durations_s: for how long each piece plays.
-        first_sound_s: when the first sample that is not silence would be heard, if there is one.
-        num_tokens: frames that the server says it made; ``None`` if it did not say.
-        retry_after_s: for how long a refused client is asked to wait.
-        message: of the error.
+        due_s: due time; the delay of a late client is part of the latency.
+        sent_s: send time.
+        ended_s: time at which the response was complete, or broke.
+        outcome: outcome of the request.
+        status: HTTP status; 0 if there was no response.
+        num_characters: length of its text.
+        first_byte_s: arrival of the first byte of the response's body, audio or not.
+        arrivals_s: arrival time of each piece of audio.
+        durations_s: playing time of each piece.
+        first_sound_s: time at which playback reaches the first non-silent sample, if there is one.
+        num_tokens: number of generated frames that the server reports; ``None``: not reported.
+        retry_after_s: wait that the server asks a refused client for.
+        message: error message.
     """
 
     index: int

@@ -22,10 +22,10 @@ _LONG = 6
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What must not be told.
+    """Secrets that must not appear in output.
 
     Attributes:
-        secrets: as they were given.
+        secrets: secrets as they were given.
     """
 
     secrets: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Redaction:
 
 
 def plain_address(url: str) -> str:
-    """Return an address as it may be told, whether it is one or not."""
+    """Return an address without its secrets, whether it is valid or not."""
     address = url.partition("?")[0].partition("#")[0]
     return re.sub(r"(^|//)[^/]*@", r"\1", address)
 
@@ -95,7 +95,7 @@ def plain_address(url: str) -> str:
 def redaction_of(
     url: str = "", api_key: str | None = None, fields: Mapping[str, Any] | None = None
 ) -> Redaction:
-    """Return what must not be told of a server's address, key, and further members of requests."""
+    """Return the secrets of a server's address, key, and further members of requests."""
     found = {api_key or "", *_secrets_in(fields or {}), *_secrets_of_url(url)}
     return Redaction(tuple(sorted(found - {""})))
 

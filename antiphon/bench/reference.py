@@ -22,8 +22,8 @@ def reference_values(file: Path | None, text: str | None) -> dict[str, str]:
     """Return the members of a request that clones: ``ref_audio`` as a data URL, and ``ref_text``.
 
     Args:
-        file: WAV; ``None``: the default voice speaks `TEXT`.
-        text: that the file says.
+        file: WAV file; ``None``: the default voice speaks `TEXT`.
+        text: transcript of the file.
 
     Raises:
         SettingsError: the file cannot be read, or comes without its text.

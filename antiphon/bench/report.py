@@ -116,7 +116,7 @@ def _facts(report: Mapping[str, Any]) -> list[str]:
 
 
 def _errors(report: Mapping[str, Any]) -> list[str]:
-    """Return why requests failed, a line each: a server may say pages."""
+    """Return the errors of failed requests, one shortened line each."""
     return [
         f"{cell['cell']}: {shorten(error, _LONGEST_ERROR, placeholder=' ...')}"
         for cell in report["cells"]

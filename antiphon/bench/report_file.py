@@ -1,4 +1,4 @@
-"""Reads a suite's report, and says what two of them do not have in common."""
+"""Reader of a suite's report, and differences in the conditions of two reports."""
 
 import json
 from collections.abc import Iterator, Mapping

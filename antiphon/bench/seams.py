@@ -1,4 +1,4 @@
-"""Finds the faults of a stream that people hear, in its audio alone.
+"""Detection of audible faults in a stream, from its audio alone.
 
 A stream of speech is cut into pieces by a server, by its client, or by what lies between; what goes
 wrong goes wrong at a seam. The pieces are given as they came. What is looked for does not occur in
@@ -21,13 +21,13 @@ Signal: TypeAlias = NDArray[np.float64]
 FaultKind: TypeAlias = Literal[
     "replay", "cumulative", "missing", "truncation", "gap", "click", "altered", "rate"
 ]
-"""``replay``: audio that was heard before comes again; ``cumulative``: a piece holds all before it
+"""``replay``: earlier audio is repeated; ``cumulative``: a piece holds all before it
 where it should hold what is new; ``missing``: a part is left out; ``truncation``: the stream begins
 or ends midway; ``gap``: silence inside a sound; ``click``: an edge; ``altered``: other audio than
 should have come; ``rate``: it plays at another rate than it was made for."""
 
 MATCH_S = 0.010
-"""Audio this long is told from all other audio of its stream."""
+"""Length of audio that is unique within its stream, in seconds."""
 SAME = 0.015
 """Relative distance of two signals that count as one; speech repeats itself to 0.034 at best."""
 LOUD = 0.003
@@ -51,10 +51,10 @@ class SeamFault:
     """One fault.
 
     Attributes:
-        kind: of it.
-        at_s: where in the stream.
-        description: for people.
-        duration_s: of what is too much, or missing; 0 of an edge.
+        kind: kind of the fault.
+        at_s: position in the stream.
+        description: description for people.
+        duration_s: duration of the surplus or missing audio; 0 for an edge.
     """
 
     kind: FaultKind
@@ -69,13 +69,13 @@ def seam_faults(
     *,
     edges: Sequence[int] | None = None,
 ) -> list[SeamFault]:
-    """Return the faults that can be heard in a stream of mono speech, by time.
+    """Return the audible faults in a stream of mono speech, by time.
 
     Args:
         pieces: samples in [-1, 1] as they came, each of shape ``[num_samples]``.
-        sample_rate_hz: at which they are played.
-        edges: where to look for clicks; where pieces meet unless said otherwise. Of a file whose
-            borders are not known, `click_candidates`.
+        sample_rate_hz: sample rate of the stream.
+        edges: positions to check for clicks; default: the borders of the pieces. For a file whose
+            borders are unknown, use `click_candidates`.
     """
     signal, borders = joined(pieces)
     found: list[SeamFault] = []
@@ -142,13 +142,13 @@ def num_equal(first: Signal, second: Signal, block: int, tolerance: float = SAME
 def _repetition(
     signal: Signal, border: int, lengths: tuple[int, int], rate_hz: int
 ) -> SeamFault | None:
-    """Say whether the piece at ``border`` begins with what has been heard.
+    """Return the fault if the piece at ``border`` begins with earlier audio of the stream.
 
     Args:
-        signal: the whole.
-        border: where the piece begins.
-        lengths: of the piece before it, and of the piece.
-        rate_hz: of the signal.
+        signal: the whole stream.
+        border: index of the piece's first sample.
+        lengths: lengths of the piece before it, and of the piece.
+        rate_hz: sample rate of the signal.
     """
     length = round(MATCH_S * rate_hz)
     block = max(1, length // 10)

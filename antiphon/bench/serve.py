@@ -28,11 +28,11 @@ class HttpPlan:
 
     Attributes:
         target: the server.
-        loads: in this order.
-        texts: to choose from.
-        warm_up_requests: sent before each load and not counted; ``None``: one a stream.
-        prebuffer_s: that listeners wait for before they begin to play.
-        num_processes: of clients; ``None``: by the machine's cores.
+        loads: loads, run in this order.
+        texts: texts from which requests choose.
+        warm_up_requests: requests sent before each load and not counted; ``None``: one per stream.
+        prebuffer_s: audio that is buffered before playback begins.
+        num_processes: number of client processes; ``None``: by the machine's cores.
     """
 
     target: Target
@@ -103,8 +103,8 @@ def measure(
 ) -> dict[str, Any]:
     """Run all loads, each result to ``on_result``; return results and machine for JSON.
 
-    An interrupt ends it: the report then has what was measured, of the last load the requests that
-    had been answered. ``told`` is told how many loads are done.
+    After an interrupt, the report holds the loads measured so far; of the last one it holds the
+    answered requests. ``told`` is called with the number of finished loads.
 
     Raises:
         SettingsError: a load has no request.
@@ -154,7 +154,7 @@ def refuse_empty(loads: Sequence[HttpLoad]) -> None:
 
 
 def _tell_done(told: LoadProgress, load: HttpLoad, num_done: int) -> None:
-    """Tell how far a load is, if that is known."""
+    """Report the progress of a load, if it is known."""
     if load.num_requests is not None:
         told(f"{load_name(load)}, requests", num_done, load.num_requests)
 

@@ -28,7 +28,7 @@ class SpokenLoad:
     Attributes:
         concurrency: conversations at the same time.
         num_turns: answers of each, the next one being asked for when one has ended.
-        ramp_s: in which the conversations begin, at equal intervals.
+        ramp_s: period over which the conversations begin, at equal intervals.
     """
 
     concurrency: int
@@ -38,21 +38,22 @@ class SpokenLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokenResult:
-    """What a load gave. Times are of answers that came whole, with text and audio.
+    """Result of a load. Times are of complete answers, with text and audio.
 
     Attributes:
         concurrency: conversations at the same time.
         outcomes: answers by what became of them; see `antiphon.bench.record.Outcome`. ``silent``:
             whole, but without audio or text. A conversation ends with an answer that is not "ok".
-        wall_s: from the first request to the end of the last answer.
-        audio_s_per_s: of all of them together.
-        characters_per_s: likewise, written.
-        first_text_ms: from a request to the first text of its answer.
-        audio_after_text_ms: from there to the first audio.
-        first_audio_ms: from the request to the first audio.
-        halt_ms: of each answer, in all, for a player that begins with the first chunk.
-        playback: what listeners would have heard.
-        client_cpu_share: of a core that the client was busy; near 1 it was the bottleneck itself.
+        wall_s: time from the first request to the end of the last answer.
+        audio_s_per_s: seconds of audio per second, all conversations together.
+        characters_per_s: written characters per second, all conversations together.
+        first_text_ms: time from a request to the first text of its answer.
+        audio_after_text_ms: time from the first text to the first audio.
+        first_audio_ms: time from the request to the first audio.
+        halt_ms: total underrun of each answer, for a playback that begins with the first chunk.
+        playback: underruns of all answers.
+        client_cpu_share: share of a core that the client used; near 1 the client was the
+            bottleneck.
         errors: the first few messages.
     """
 
@@ -79,9 +80,9 @@ def spoken_target(
     """Return a server's endpoint of chats, of its address with or without ``/v1`` at its end.
 
     Args:
-        url: of the server.
+        url: URL of the server.
         fields: members of each request, of which those that ask for a stream of speech are added.
-        api_key: of the server.
+        api_key: API key of the server; ``None``: no key.
         timeout_s: within which an answer must be complete.
 
     Raises:
@@ -96,9 +97,9 @@ def spoken_target(
 
 
 def letters_of_bytes() -> dict[str, Any]:
-    """Return members of a request that have random weights, whose tokens are bytes, write words.
+    """Return members of a request that make random weights, whose tokens are bytes, write words.
 
-    These are of random letters: without this they would write what nobody can say.
+    The words consist of random letters; without the bias, the text would be unpronounceable.
     """
     bias = {ord(letter): _LETTER_BIAS for letter in _LETTERS}
     bias |= {ord(" "): _SPACE_BIAS, ord("."): _STOP_BIAS}
@@ -114,8 +115,8 @@ def measure_spoken(
     """Warm a server with one conversation, run all loads, and return the figures for JSON.
 
     Args:
-        target: see `spoken_target`.
-        loads: in this order.
+        target: server; see `spoken_target`.
+        loads: loads, run in this order.
         on_result: called with each load's figures as soon as they are known.
     """
     asyncio.run(converse(target, SpokenLoad(1, 1)))
@@ -143,9 +144,9 @@ async def converse(target: Target, load: SpokenLoad, first_number: int = 0) -> l
     """Lead all conversations of a load, and return all of their answers.
 
     Args:
-        target: see `spoken_target`.
-        load: how many, and how long.
-        first_number: of the requests; each has a number of its own.
+        target: server; see `spoken_target`.
+        load: number of conversations and their turns.
+        first_number: number of the first request; each request has a number of its own.
     """
     client = SpokenChatClient(target)
 

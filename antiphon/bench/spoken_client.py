@@ -20,7 +20,7 @@ class SpokenBody(EventBody):
     """Chunks of a chat: text and 16-bit samples in base64.
 
     Attributes:
-        text: of the answer so far.
+        text: text of the answer so far.
     """
 
     text: str = ""
@@ -48,8 +48,8 @@ class SpokenExchange(Exchange):
     """A chat's answer under way.
 
     Attributes:
-        answer: what has come of it.
-        first_text_s: when the first of its text was there.
+        answer: messages of the answer so far.
+        first_text_s: arrival of the first text.
     """
 
     def __init__(self) -> None:
@@ -71,12 +71,12 @@ class SpokenExchange(Exchange):
 
 @dataclass(frozen=True, slots=True)
 class SpokenAnswer:
-    """What became of one request.
+    """Outcome of one request.
 
     Attributes:
-        record: of its audio.
-        text: of the answer.
-        first_text_s: when its first text was there, on the record's clock.
+        record: record of its audio.
+        text: text of the answer.
+        first_text_s: arrival of the first text, on the record's clock; ``None``: no text came.
     """
 
     record: Record

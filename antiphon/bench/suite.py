@@ -26,9 +26,9 @@ from antiphon.errors import SettingsError
 
 SCHEMA = 1
 Told: TypeAlias = Callable[[str, int, int], None]
-"""Is told how far a suite is: name of the cell, measurements done, and all of them."""
+"""Progress callback: name of the cell, finished measurements, and their total."""
 ToldRequests: TypeAlias = Callable[[int, int], None]
-"""Likewise: requests that have ended, and all of them, if it is known how many there will be."""
+"""Progress callback: finished requests, and their total, if it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,11 @@ class Cell:
     """One combination.
 
     Attributes:
-        task: what is asked for.
-        language: of the texts; ``"trace"`` if a trace brings them.
-        length: of the texts.
-        mode: how audio, and text, travels.
-        load: how many at a time, or when.
+        task: requested task.
+        language: language of the texts; ``"trace"`` if a trace brings them.
+        length: length of the texts.
+        mode: transport of audio and text.
+        load: load of the cell.
     """
 
     task: TaskName
@@ -56,22 +56,22 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuitePlan:
-    """All that is measured in one go.
+    """All measurements of a suite.
 
     Attributes:
-        url: of the server.
-        adapter: how it is asked.
-        cells: in this order.
-        rounds: how often each is measured.
-        voice: who speaks; ``None``: the adapter's default.
-        values: what tasks need: ``instructions``, ``ref_audio``, ``ref_text``.
+        url: URL of the server.
+        adapter: requests of this kind of server.
+        cells: cells, measured in this order.
+        rounds: number of measurements of each cell.
+        voice: name of the voice; ``None``: the adapter's default.
+        values: values that tasks need: ``instructions``, ``ref_audio``, ``ref_text``.
         fields: further members of each request.
-        trace: its texts are said in order of its times.
-        warm_up_requests: before each measurement; ``None``: one a stream.
-        prebuffer_s: that listeners collect before they play.
-        pieces_per_s: at which text is written, where it streams.
-        timeout_s: within which an answer must be complete.
-        frame_rate_hz: frames of the model in a second of audio, where servers do not count them.
+        trace: trace whose texts are spoken in order of its times; ``None``: no trace.
+        warm_up_requests: requests before each measurement; ``None``: one per stream.
+        prebuffer_s: audio that is buffered before playback begins.
+        pieces_per_s: rate at which text is written, where it streams.
+        timeout_s: time limit of an answer.
+        frame_rate_hz: frame rate of the model, where servers do not count frames.
         has_random_weights: whether texts are cut to the tokens that a published tokenizer makes.
     """
 
@@ -96,7 +96,7 @@ class SuitePlan:
 
 
 def target_for(plan: SuitePlan, cell: Cell) -> Target:
-    """Return the server, and what requests of a cell say to it.
+    """Return the server and the common members of a cell's requests.
 
     Raises:
         SettingsError: the server cannot do that.
@@ -187,7 +187,7 @@ def run_suite(
 
 
 def _settings_of(plan: SuitePlan) -> dict[str, Any]:
-    """Return for JSON what a plan says beside its cells."""
+    """Return the settings of a plan, other than its cells, for JSON."""
     return {
         "server": plan.adapter.title,
         "voice": plan.voice or plan.adapter.default_voice,
@@ -268,7 +268,7 @@ def _measured(
 
 
 def _tell_done(told: ToldRequests, plan: SuitePlan, step: int, num_done: int) -> None:
-    """Tell how many requests are done, with those of the steps before this one."""
+    """Report the number of finished requests, including those of earlier steps."""
     counts = [cell.load.num_requests for cell in plan.cells]
     known = [count for count in counts if count is not None]
     if len(known) == len(counts):

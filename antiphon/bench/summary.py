@@ -42,13 +42,13 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class PlaybackSummary:
-    """What listeners would have heard who began to play at once (or after the prebuffer).
+    """Playback of streams that begins with the first audio (or after the prebuffer).
 
     Attributes:
         continuity: share of streams that never halt.
         continuity_100ms: share of streams whose halts are 100 ms together at most.
-        underrun_s: all halts of all streams.
-        underrun_s_max: of the worst stream.
+        underrun_s: total underrun of all streams.
+        underrun_s_max: underrun of the worst stream.
     """
 
     continuity: float
@@ -80,22 +80,22 @@ class HttpResult:
         rate_hz: requests a second of an open load, 0 of a closed one.
         outcomes: requests by what became of them, see `antiphon.bench.record.Outcome`.
         statuses: responses by HTTP status.
-        wall_s: from the first request to the last response.
-        window_s: of the time in which throughput is measured: all streams are busy.
-        audio_s: of all streams.
-        audio_s_per_s: audio of whole streams that arrived within the window, a second of it.
-        requests_per_s: responses that ended within the window, a second of it.
-        characters_per_s: of the texts of those.
-        num_tokens: frames made, as far as the server says.
-        first_audio_ms: to the first byte of audio.
-        first_sound_ms: until the first sample that is not silence would be heard.
-        real_time_factor: from request to end, over the audio's duration.
-        latency_ms: from request to end.
-        chunk_gap_ms: between two pieces of a stream.
-        playback: what listeners would have heard.
-        mean_streams: open at a time, on average over the window.
-        late_ms: by which clients sent requests after they were due.
-        client_cpu_share: busiest client process, of one core.
+        wall_s: time from the first request to the last response.
+        window_s: length of the window in which throughput is measured: all streams are busy.
+        audio_s: audio of all streams.
+        audio_s_per_s: audio of complete streams that arrived within the window, per second.
+        requests_per_s: responses that ended within the window, per second.
+        characters_per_s: characters of the texts of those responses, per second.
+        num_tokens: number of generated frames, if the server reports them.
+        first_audio_ms: time to the first byte of audio.
+        first_sound_ms: time until playback reaches the first non-silent sample.
+        real_time_factor: time from request to end, over the audio's duration.
+        latency_ms: time from request to end.
+        chunk_gap_ms: time between two pieces of a stream.
+        playback: underruns of all streams.
+        mean_streams: mean number of open streams over the window.
+        late_ms: delay of requests past their due times.
+        client_cpu_share: share of one core that the busiest client process used.
         errors: the first few messages.
     """
 

@@ -18,7 +18,7 @@ _AUDIO_MEMBERS = ("audio", "audio_b64", "delta")
 _RATE_MEMBER = "sample_rate"
 _FIRST_OF_CJK = 0x2E80
 _CLOSE_TIMEOUT_S = 2.0
-"""For a server that does not say goodbye; nothing is measured any more then."""
+"""Timeout for a server that does not answer the closing handshake; nothing is measured then."""
 
 
 class TextStreamClient:
@@ -102,7 +102,7 @@ def pieces_of(text: str) -> list[str]:
 
 
 async def _read(socket: ClientConnection, protocol: TextStream, exchange: Exchange) -> None:
-    """Take all audio, until a message says that it was the last, or something is wrong."""
+    """Read all audio, until a message marks the last, or a fault occurs."""
     async for received in socket:
         now_s = time.monotonic()
         if isinstance(received, bytes):

@@ -1,4 +1,4 @@
-"""What is spoken in measurements: from two words to a paragraph, dealt out by a seed."""
+"""Texts for benchmarks, from two words to a paragraph, distributed by a seed."""
 
 import random
 from collections.abc import Sequence

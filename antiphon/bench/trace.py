@@ -1,4 +1,4 @@
-"""Loads that happened once, to be replayed: when each request came, and what it said."""
+"""Recorded loads to be replayed: arrival time and text of each request."""
 
 import json
 import math
@@ -10,11 +10,11 @@ from antiphon.errors import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A load.
+    """A recorded load.
 
     Attributes:
-        times_s: of requests, since the first, in order.
-        texts: of them, as many; or none, if texts of the suite are to be said.
+        times_s: times of the requests since the first, in order.
+        texts: one text per request; empty: texts of the suite.
     """
 
     times_s: tuple[float, ...]

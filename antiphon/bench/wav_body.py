@@ -1,4 +1,4 @@
-"""Reads a WAV file as it arrives: its header says how it is played, and where it ends."""
+"""Reader of a WAV file as it arrives; its header holds format and length."""
 
 import struct
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class WavBody(PcmBody):
             raise BodyError(f"The WAV header says {self._size} bytes of audio; more came")
 
     def _begin_of_samples(self, head: bytes) -> int | None:
-        """Return where samples begin, and note what is said of them; ``None``: not there yet."""
+        """Return where samples begin, and store the header's format; ``None``: not there yet."""
         if head[:4] != b"RIFF"[: len(head)] or head[8:12] != b"WAVE"[: len(head[8:12])]:
             raise BodyError("The answer is no WAV file")
         at, has_format = 12, False

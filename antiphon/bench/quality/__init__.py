@@ -1,1 +1,1 @@
-"""How speech sounds: what is understood, who is heard, how good it seems, and what is broken."""
+"""Quality of speech: intelligibility, speaker similarity, opinion scores and defects."""

@@ -1,4 +1,4 @@
-"""What is broken in a recording, found by arithmetic alone: no model, no reference."""
+"""Detection of defects in a recording by signal processing: no model, no reference."""
 
 from dataclasses import dataclass
 
@@ -21,19 +21,19 @@ _NEAREST_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Defects:
-    """What was found.
+    """Defects of a recording.
 
     Attributes:
-        clipped_share: of samples that lie at full scale, three and more in a row.
-        dc_offset: mean of all samples, of full scale.
-        level_db: root mean square of what is no silence, relative to full scale.
-        silence_share: of 20 ms frames below -50 dB.
-        leading_silence_s: before the first sound.
-        trailing_silence_s: after the last.
-        longest_pause_s: within the speech.
+        clipped_share: share of samples at full scale, in runs of three and more.
+        dc_offset: mean of all samples, relative to full scale.
+        level_db: root mean square of non-silent samples, relative to full scale.
+        silence_share: share of 20 ms frames below -50 dB.
+        leading_silence_s: silence before the first sound.
+        trailing_silence_s: silence after the last sound.
+        longest_pause_s: longest pause within the speech.
         clicks: edges that speech does not have.
         gaps: silences inside a sound.
-        repeats: stretches of 40 ms and more that were heard before, sample for sample.
+        repeats: repeated stretches of 40 ms and more, equal sample for sample.
         truncated: whether it begins or ends midway.
     """
 
@@ -54,7 +54,7 @@ def defects_of(recording: SpeechRecording) -> Defects:
     """Return what is broken in a recording of at least one sample."""
     signal, rate_hz = recording.samples, recording.sample_rate_hz
     faults = seam_faults(recording.pieces, rate_hz)
-    if len(recording.pieces) == 1:  # nobody knows where it was put together
+    if len(recording.pieces) == 1:  # where it was put together is unknown
         faults = seam_faults(recording.pieces, rate_hz, edges=click_candidates(signal, rate_hz))
     kinds = [fault.kind for fault in faults]
     levels = frame_levels(signal, rate_hz)

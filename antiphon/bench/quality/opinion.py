@@ -1,4 +1,4 @@
-"""How good speech seems: an opinion score from 1 to 5, by DistillMOS (Stahl and Gamper 2025)."""
+"""Opinion scores of speech from 1 to 5, by DistillMOS (Stahl and Gamper 2025)."""
 
 import contextlib
 import io
@@ -46,5 +46,5 @@ def _network() -> Any:
     finally:
         if stands_in:
             del sys.modules[_UNUSED]
-    with contextlib.redirect_stdout(io.StringIO()):  # it tells where its weights lie
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints the path of its weights
         return ConvTransformerSQAModel().eval()

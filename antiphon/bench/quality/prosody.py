@@ -1,4 +1,4 @@
-"""How pitch and pace wander over a recording: a voice that drifts is heard in long texts."""
+"""Pitch and pace of a recording, and their drift, which long texts reveal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Prosody:
 
     Attributes:
         pitch_hz: median of voiced frames; ``None`` if there are none.
-        pitch_range_semitones: between the 10th and the 90th percentile.
+        pitch_range_semitones: range from the 10th to the 90th percentile.
         syllables_per_s: peaks of loudness a second of speech, pauses left out.
         pitch_drift_semitones_per_min: slope of the pitch of windows of 5 s; ``None`` of less than
             20 s.
@@ -135,9 +135,9 @@ def syllable_rate(signal: Signal, rate_hz: int) -> float:
 def slope_per_min(
     values: Sequence[float | None],
 ) -> tuple[float, float] | tuple[None, None]:
-    """Return how much windows of 5 s rise in a minute, by least squares, and its standard error.
+    """Return the slope of windows of 5 s per minute, by least squares, and its standard error.
 
-    Of fewer than four windows that have a value, nothing is said.
+    Fewer than four windows with a value have no slope.
     """
     points = [
         (index * _WINDOW_S / 60, value) for index, value in enumerate(values) if value is not None

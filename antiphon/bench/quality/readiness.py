@@ -1,4 +1,4 @@
-"""Tells what a judgement lacks before speech is asked for, which may take long."""
+"""Check of the packages and files of quality metrics, before speech is requested."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -12,9 +12,9 @@ def refuse_unready(
     """Load the networks that metrics need; they are kept.
 
     Args:
-        metrics: that are to be judged.
-        whisper: directory of a recogniser, if not that for English.
-        language: of texts that are to be recognised; ``None``: it is not known yet.
+        metrics: metrics to be computed.
+        whisper: directory of a recogniser; ``None``: the default one, for English.
+        language: language of the texts to be recognised; ``None``: not known yet.
 
     Raises:
         SettingsError: a package or a file is missing, or the recogniser does not know the language.

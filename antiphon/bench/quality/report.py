@@ -15,7 +15,7 @@ from antiphon.errors import SettingsError
 
 METRICS = ("defects", "prosody", "wer", "speaker", "mos")
 _LONG_ENOUGH_S = 1.6
-"""Of speech, below which a speaker is not told."""
+"""Shortest speech in which a speaker is recognised, in seconds."""
 
 
 def judge(
@@ -29,11 +29,11 @@ def judge(
     """Judge recordings and return the report for JSON.
 
     Args:
-        recordings: at least one, none of them empty.
-        metrics: of `METRICS`.
-        whisper: directory of a recogniser, if not that for English.
-        reference: of the speaker who is to be heard.
-        told: is given what is done, how much of it, and all of it.
+        recordings: non-empty recordings, at least one.
+        metrics: names out of `METRICS`.
+        whisper: directory of a recogniser; ``None``: the default one, for English.
+        reference: recording of the expected speaker.
+        told: callback with the current step, the number of finished steps, and their total.
 
     Raises:
         SettingsError: a package that a metric needs is missing, or there is no audio.

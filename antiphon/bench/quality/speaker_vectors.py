@@ -1,4 +1,4 @@
-"""Who is heard: vectors of speakers, by the network of Resemblyzer (GE2E, Wan et al. 2018).
+"""Speaker embeddings by the network of Resemblyzer (GE2E, Wan et al. 2018).
 
 The package brings its weights, and that is all that is read of it. Its own code would need
 webrtcvad (which pip compiles), librosa and SciPy; its network is an LSTM, and its spectrogram the

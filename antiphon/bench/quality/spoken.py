@@ -31,15 +31,15 @@ def spoken_by(
     api_key: str | None = None,
     told: Callable[[str, int, int], None] = lambda *_: None,
 ) -> list[SpeechRecording]:
-    """Ask a server for each text and return what it says, in the pieces in which it came.
+    """Request speech for each text from a server and return it in the pieces in which it came.
 
     Args:
-        url: of the server, with or without ``/v1``.
-        texts: by name.
+        url: URL of the server, with or without ``/v1``.
+        texts: texts by name.
         fields: further members of each request.
-        language: of the texts.
-        api_key: of the server.
-        told: is given what is done, how many texts of it are, and all of them.
+        language: language of the texts.
+        api_key: API key of the server; ``None``: no key.
+        told: callback with the current step, the number of finished texts, and their total.
 
     Raises:
         SettingsError: the server cannot be reached, refuses, or answers with something else than

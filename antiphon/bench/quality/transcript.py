@@ -1,4 +1,4 @@
-"""What a recogniser understands of speech, and how much of it is wrong."""
+"""Transcription of speech by a recogniser, and its word errors."""
 
 import re
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ _SIMPLIFIED = "以下是普通话的句子。"
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What was understood.
+    """Recognised text and its errors.
 
     Attributes:
-        heard: the words.
+        heard: recognised words.
         num_errors: words (characters of Chinese) that are wrong, missing or too many.
-        num_expected: of the text.
+        num_expected: words (characters of Chinese) of the text.
     """
 
     heard: str
@@ -103,7 +103,7 @@ def _whisper(directory: str | None) -> Any:
 
 
 def judged(text: str, heard: str, language: str = "en") -> Transcript:
-    """Return how what was heard differs from the text: by words, or characters of Chinese."""
+    """Return how the recognised text differs from ``text``: by words, or characters of Chinese."""
     expected, found = (units(each, language) for each in (text, heard))
     return Transcript(heard, num_errors(expected, found), len(expected))
 
