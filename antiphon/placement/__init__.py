@@ -1,1 +1,1 @@
-"""What runs where: placement files, their profiles, and what becomes of them for a model."""
+"""Placement of stages on devices: placement files, profiles, and their meaning for a model."""

@@ -13,11 +13,11 @@ class Card:
     """A GPU.
 
     Attributes:
-        memory_gib: in all.
-        bandwidth_gbs: of that memory, 10^9 bytes a second.
+        memory_gib: total memory.
+        bandwidth_gbs: memory bandwidth in 10^9 bytes a second.
         tflops: bfloat16 on tensor cores with float32 sums, without sparsity; ``None``: not known.
         capability: compute capability.
-        multiprocessors: of it; 0: not told.
+        multiprocessors: number of multiprocessors; 0: unknown.
     """
 
     name: str

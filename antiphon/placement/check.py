@@ -20,10 +20,10 @@ class EngineRow:
     """One engine as it would run.
 
     Attributes:
-        model: that it serves, by its served name.
-        stages: that share it, first to last.
-        placement: of its replicas.
-        devices: of the replicas, in turn.
+        model: served name of the model.
+        stages: stages that share the engine, first to last.
+        placement: placement of its replicas.
+        devices: devices of the replicas, in turn.
         num_ranks: processes of a replica, which take its device and the GPUs after it.
         num_bytes: estimated, of one replica: weights as stored, and a cache of a set size.
         max_batch: requests that a replica works on.
@@ -58,7 +58,7 @@ def engine_row(
         placed: the placement of its model.
         specs: its stages.
         placement: placement of the engine; see `ModelPlacement.placements`.
-        context: with which the model is loaded otherwise.
+        context: load context of the model without the placement.
     """
     loaded = placement.context_of(context, 0)
     default = "cuda" if placed.fabric == "ray" and placement.num_gpus else context.device
@@ -74,8 +74,8 @@ def problems(rows: Sequence[EngineRow], fabric: str, gpus: Mapping[str, int]) ->
 
     Args:
         rows: the engines of all models.
-        fabric: that places them.
-        gpus: of this host: bytes of memory by name.
+        fabric: fabric that places the engines.
+        gpus: GPUs of this host: bytes of memory by name.
     """
     if fabric == "ray":
         return
@@ -97,12 +97,12 @@ def problems(rows: Sequence[EngineRow], fabric: str, gpus: Mapping[str, int]) ->
 
 
 def notes(rows: Sequence[EngineRow], kinds: Mapping[str, StageKind], fabric: str) -> Iterator[str]:
-    """Yield what is allowed, but says nothing or costs something.
+    """Yield notes on placements that are allowed but have no effect or a cost.
 
     Args:
         rows: the engines of all models.
-        kinds: of the stages, by name.
-        fabric: that places them.
+        kinds: kinds of the stages, by name.
+        fabric: fabric that places the engines.
     """
     for row in rows:
         placement = row.placement
@@ -123,7 +123,7 @@ def notes(rows: Sequence[EngineRow], kinds: Mapping[str, StageKind], fabric: str
 
 
 def _too_few_slots(decoder: EngineRow, rows: Sequence[EngineRow]) -> Iterator[str]:
-    """Tell if streams that the stage before makes wait for a slot of the decoder."""
+    """Yield a note if streams of the stage before wait for a slot of the decoder."""
     feeding = rows[rows.index(decoder) - 1]
     made = feeding.max_batch * feeding.placement.num_replicas
     decoded = decoder.max_batch * decoder.placement.num_replicas
@@ -142,7 +142,7 @@ def _missing(row: EngineRow, gpus: Mapping[str, int]) -> Iterator[str]:
 
 
 def _shared(row: EngineRow) -> Iterator[str]:
-    """Refuse more replicas than a GPU takes, unless each is told its share."""
+    """Yield an error for more replicas on a GPU than fit, unless each has a share of it."""
     for device, number in _replicas_by_device(row, row.num_most).items():
         share = row.placement.num_gpus or row.placement.memory_fraction or 1.0
         if device not in ("cpu", _AUTO) and number > 1 and number * share > 1:

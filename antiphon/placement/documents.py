@@ -27,8 +27,8 @@ class Document:
     """A placement as it is written; it may be wrong.
 
     Attributes:
-        values: what it says.
-        places: of each of its entries: source and line.
+        values: contents of the document.
+        places: source and line of each entry.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def read_placement(sources: Iterable[str], entries: Iterable[str] = ()) -> Place
 
     Args:
         sources: profiles' names, files, or YAML itself (in braces); later ones win.
-        entries: as ``stage.talker.replicas=2``; they win over all sources.
+        entries: overrides such as ``stage.talker.replicas=2``, which win over all sources.
 
     Raises:
         SettingsError: naming the source, the line, the entry, and what is allowed.
@@ -66,7 +66,7 @@ def read_placement(sources: Iterable[str], entries: Iterable[str] = ()) -> Place
 
 
 def checked(document: Document) -> PlacementFile:
-    """Return what a document says.
+    """Return the contents of a document.
 
     Raises:
         SettingsError: it is wrong.
@@ -84,7 +84,7 @@ def read_document(source: str, folder: Path = Path(), *, depth: int = 0) -> Docu
 
     Args:
         source: its name, its path, or its text, which begins with a brace.
-        folder: that a relative path begins in.
+        folder: folder to which relative paths refer.
         depth: documents that extend this one.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a card holds of a model and how fast it is there: an estimate, not a measurement.
+"""Estimates of how many streams of a model fit on a card and how fast it serves them.
 
 A frame of all streams takes the time in which memory is read (all weights that are used, and the
 keys and values of all streams) or in which the model's arithmetic is done, whichever is longer;
@@ -29,7 +29,7 @@ LATE_LAUNCH_US = 1.2
 CONTEXT_GIB = 0.5
 """CUDA itself with its kernels, about."""
 MAX_LOAD = 0.85
-"""Of real time that may be used before listeners run dry now and then."""
+"""Share of real time that may be used before playback underruns now and then."""
 _MAX_STREAMS = 4096
 _FEW_STREAMS = 4
 
@@ -39,9 +39,9 @@ class Speed:
     """An estimate for some streams.
 
     Attributes:
-        frame_ms: in which every stream makes a frame.
-        load: of real time.
-        measured_ms: what was measured on this card, if it was.
+        frame_ms: time in which every stream makes a frame.
+        load: share of real time that the streams use.
+        measured_ms: measured frame time on this card; ``None``: not measured.
     """
 
     num_streams: int
@@ -55,14 +55,14 @@ class Fit:
     """What a card holds of a model.
 
     Attributes:
-        weight_gib: of weights.
+        weight_gib: memory of the weights.
         runtime_gib: besides weights and streams: CUDA, and what a server keeps free, of which its
             graphs and codec take what they need.
         cache_gib: left for streams; negative if not even the weights fit.
-        stream_gib: that a stream of the wanted length takes at its end, and a server allows for its
-            codec.
-        num_streams: that fit into the memory.
-        num_gapless: that fit and are made fast enough for their listeners.
+        stream_gib: memory that a stream of the wanted length takes at its end, plus the server's
+            allowance for its codec.
+        num_streams: streams that fit into the memory.
+        num_gapless: streams that fit and are generated fast enough for gapless playback.
     """
 
     weight_gib: float
@@ -84,9 +84,9 @@ def fit(
     """Estimate what a card holds: its memory is shared out as a server does it.
 
     Args:
-        footprint: of a checkpoint.
-        card: with its memory and bandwidth.
-        seconds: of audio that a stream makes.
+        footprint: footprint of a checkpoint.
+        card: memory and bandwidth of the card.
+        seconds: audio duration of a stream.
         streams: numbers of them to estimate the speed for.
         utilization: share of the card's memory that the server may use; ``None``: its default.
     """

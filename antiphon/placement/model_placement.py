@@ -1,4 +1,4 @@
-"""What a placement means for the stages of one model."""
+"""The placement of one model's stages."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,13 +21,13 @@ _GIB = 2**30
 
 @dataclass(frozen=True)
 class ModelPlacement:
-    """What a placement says of one model, over the model's settings.
+    """Placement of one model, which takes precedence over the model's settings.
 
     Attributes:
         file: the placement, in which no device is ``all``.
-        name: by which the model is served.
-        settings: of the model.
-        fabric: that is to place it, as in `ServerSettings`.
+        name: served name of the model.
+        settings: settings of the model.
+        fabric: fabric that places the model, as in `ServerSettings`.
         num_ranks: GPUs that each replica of a diffusion stage takes.
     """
 
@@ -235,7 +235,7 @@ class ModelPlacement:
 
 
 def playback_policy(settings: ModelSettings) -> PlaybackPolicy:
-    """Return what a model's settings say of the codec's chunks."""
+    """Return the playback policy of a model's codec settings."""
     return PlaybackPolicy(
         first_frames=settings.initial_codec_chunk_frames,
         largest_frames=settings.codec_chunk_frames,

@@ -1,4 +1,4 @@
-"""What a placement file may say."""
+"""Schema of placement files."""
 
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -66,7 +66,7 @@ Texts: TypeAlias = Annotated[dict[str, str], BeforeValidator(_texts)]
 
 
 class StageSection(PlacementSection):
-    """Where a stage runs, how often, and with what; what is left out is as something above says."""
+    """Where a stage runs, how often, and with what; omitted values are inherited."""
 
     devices: Annotated[tuple[Device, ...], BeforeValidator(_list)] | None = Field(
         None, min_length=1, description="Of the replicas, in turn; all: every GPU of this host."
@@ -118,13 +118,13 @@ class PlacementFile(ModelSection):
 
     Attributes:
         extends: names of profiles, or files beside this one, that this one is laid over.
-        fabric: as in `ServerSettings`.
-        front_ends: likewise.
-        defaults: of all stages of all models.
-        stages: by a stage's name, or by a kind of stage: autoregressive, decoder, generator,
-            encoder. A name wins over a kind.
+        fabric: fabric that places stages, as in `ServerSettings`.
+        front_ends: number of front ends, as in `ServerSettings`.
+        defaults: defaults for all stages of all models.
+        stages: sections by a stage's name, or by a kind of stage: autoregressive, decoder,
+            generator, encoder. A name wins over a kind.
         groups: stages that start together, by a name of the group.
-        models: by served name, what differs there.
+        models: overrides for one model, by served name.
     """
 
     extends: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()

@@ -19,11 +19,11 @@ _KINDS = tuple(kind.value for kind in StageKind)
 
 @dataclass(frozen=True)
 class ServerPlacement:
-    """What the settings of a server say of where stages run.
+    """Placement of stages from the settings of a server.
 
     Attributes:
         file: all profiles, files and entries together.
-        fabric: that places stages.
+        fabric: fabric that places stages.
         num_ranks: processes of each replica, as in `ModelPlacement`.
     """
 
@@ -43,7 +43,7 @@ class ServerPlacement:
         return cls(without_all(file), server.fabric, settings.diffusion.num_processes)
 
     def of_model(self, settings: ModelSettings) -> ModelPlacement:
-        """Return what it says of one model."""
+        """Return the placement of one model."""
         name = settings.name or served_name(settings.source)
         return ModelPlacement(self.file, name, settings, self.fabric, self.num_ranks)
 
@@ -51,10 +51,10 @@ class ServerPlacement:
         """Refuse names that are those of no stage and no model.
 
         Args:
-            families: of the served models, by the names that they are served by.
+            families: families of the served models, by served name.
 
         Raises:
-            SettingsError: a name is unknown; says which there are.
+            SettingsError: A name is unknown; the message lists the known ones.
         """
         for name, model in self.file.models.items():
             if name not in families:
@@ -69,7 +69,7 @@ class ServerPlacement:
 
 
 def resolved(settings: Settings) -> Settings:
-    """Return settings that need no file: the placement is in them, and what it says of the server.
+    """Return settings that need no file: they contain the placement and its server values.
 
     The fabric and the number of front ends are the placement's, unless the settings were given
     their own. Limits of connections that were not given leave room for all that the models serve.
@@ -124,10 +124,10 @@ def _most_replicas(file: PlacementFile) -> int:
 def without_all(
     file: PlacementFile, gpus: Callable[[], Mapping[str, int]] = gpus_of_host
 ) -> PlacementFile:
-    """Return a placement that names each GPU instead of saying ``all``.
+    """Return a placement that names each GPU in place of ``all``.
 
     Args:
-        file: that may say it.
+        file: placement that may contain ``all``.
         gpus: asked for their names only if it does.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Translates vLLM-Omni's stage configs into a placement, and tells what became of each entry.
+"""Translation of vLLM-Omni's stage configs into a placement, with a remark on each entry.
 
 Two layouts exist: deploy files (``stages`` with flat entries, ``connectors``, ``base_config``),
 and the older ones (``stage_args``, each with ``runtime`` and ``engine_args``, and a ``runtime`` for
@@ -28,9 +28,9 @@ class Remark:
     """What became of an entry.
 
     Attributes:
-        entry: where it stands in the file, and its value.
-        meaning: what it is here, or why it is nothing.
-        is_translated: whether the placement says it.
+        entry: location in the file, and its value.
+        meaning: translation of the entry, or why there is none.
+        is_translated: whether the placement contains the entry.
     """
 
     entry: str
@@ -43,7 +43,7 @@ class Translation:
     """A placement made of stage configs.
 
     Attributes:
-        values: the placement, as a file would say it.
+        values: the placement, as it would be in a file.
         remarks: one for each entry that was found.
     """
 
@@ -63,7 +63,7 @@ def translate(path: Path, pipeline: Sequence[StageSpec]) -> Translation:
     """Translate a file for a model.
 
     Args:
-        path: of the file.
+        path: path of the file.
         pipeline: the model's stages, first to last.
 
     Raises:
@@ -137,7 +137,7 @@ def _stage_id(stage: Mapping[str, Any], number: int) -> int:
 
 
 def _section(stage: Mapping[str, Any], where: str, told: Translation) -> Iterator[tuple[str, Any]]:
-    """Yield what a section of a placement says of a stage."""
+    """Yield the entries of a placement section for a stage."""
     parallel = _number(stage.get("tensor_parallel_size") or 1, f"{where}: tensor_parallel_size")
     for key, value in stage.items():
         entry = f"{where}: {key}"
@@ -189,7 +189,7 @@ def _connectors(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
 def _chunks(
     settings: Mapping[str, Any], where: str, told: Translation
 ) -> Iterator[tuple[str, Any]]:
-    """Yield what a connector says of the codec's chunks."""
+    """Yield the codec's chunk settings of a connector."""
     for key, value in settings.items():
         entry = f"{where}: {key}"
         if key == "initial_codec_chunk_frames" and value == 0:
