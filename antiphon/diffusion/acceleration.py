@@ -35,8 +35,8 @@ class NetworkAccelerator:
         """Begin without networks.
 
         Args:
-            settings: of models that denoise.
-            device: that networks run on.
+            settings: settings of the denoising models.
+            device: device on which the networks run.
         """
         self._settings = settings
         self._device = device
@@ -48,8 +48,8 @@ class NetworkAccelerator:
         """Place a network that lies in main memory, and prepare it.
 
         Args:
-            name: of its component.
-            network: of diffusers or transformers.
+            name: name of the component.
+            network: network of diffusers or transformers.
 
         Raises:
             SettingsError: the cache has no such parameter.
@@ -74,7 +74,7 @@ class NetworkAccelerator:
         """Forget what caches keep, for the next request.
 
         Args:
-            num_steps: of the request.
+            num_steps: denoising steps of the request.
             is_guided: whether the network of this component runs twice in each step.
         """
         denoisers = [name for name in self._networks if name.startswith(_DENOISER)]
@@ -98,7 +98,7 @@ class NetworkAccelerator:
         return (near(), apart()) if self._mesh is None else self._mesh.both(near, apart)
 
     def end(self) -> None:
-        """Log what was skipped of a request, if the settings say so."""
+        """Log the steps that caches skipped for a request, if the settings enable it."""
         if not self._settings.enable_cache_dit_summary:
             return
         for name, network in self._networks.items():
@@ -267,10 +267,10 @@ def _check_names(config: dict[str, Any], known: tuple[str, ...]) -> None:
 
 
 def register_block(kind: type[nn.Module], *, is_text_first: bool) -> None:
-    """Tell diffusers what a kind of block returns that its caches do not know yet.
+    """Register a kind of block with diffusers' caches, which need the order of its outputs.
 
     Args:
-        kind: of the blocks.
+        kind: class of the blocks.
         is_text_first: whether it returns the text's hidden states before those of the image.
     """
     from diffusers.hooks._helpers import TransformerBlockMetadata, TransformerBlockRegistry

@@ -37,7 +37,7 @@ def to_pixels(values: Tensor) -> NDArray[Any]:
     """Return pictures of a VAE as pixels, rounded as diffusers' `VaeImageProcessor` does.
 
     Args:
-        values: in about [-1, 1], shape ``[..., channels, height, width]``.
+        values: values in about [-1, 1], shape ``[..., channels, height, width]``.
 
     Returns:
         Of uint8, shape ``[..., height, width, channels]``.

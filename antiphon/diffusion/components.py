@@ -32,11 +32,11 @@ class ComponentLoader:
     """Loads components of one checkpoint.
 
     Attributes:
-        context: where and how.
-        index: what the checkpoint is made of.
-        device: of the modules.
-        dtype: of their weights.
-        accelerator: that places and prepares the modules.
+        context: folder, device and settings of the stage.
+        index: components of the checkpoint.
+        device: device of the modules.
+        dtype: element type of their weights.
+        accelerator: accelerator that places and prepares the modules.
     """
 
     def __init__(self, context: LoadContext) -> None:
@@ -58,14 +58,15 @@ class ComponentLoader:
         """Load a network of diffusers or transformers; it is frozen, on the device.
 
         Args:
-            name: of the component, and of its folder.
+            name: name of the component and of its folder.
             kind: its class.
-            dtype: of its weights; default: that of the loader.
+            dtype: element type of its weights; ``None``: that of the loader.
 
         Raises:
             ModelLoadError: it is not there, of another class, its files are broken, or its tensors
                 are not those of its configuration.
-            SettingsError: it cannot be accelerated as the settings say.
+            SettingsError: The component does not support the acceleration that the settings
+                request.
         """
         self.index.check(name, kind.__name__)
         folder = self.index.path / name

@@ -8,7 +8,7 @@ class StepCostModel:
     """Seconds for each unit of `DenoisingWork.cost`, as batches really took them.
 
     Attributes:
-        seconds_per_cost: of the steps so far; 0: not known.
+        seconds_per_cost: mean over the steps so far; 0: unknown.
     """
 
     def __init__(self) -> None:

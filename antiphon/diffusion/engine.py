@@ -99,12 +99,12 @@ class DiffusionEngine:
 
         Args:
             denoiser: closed with the engine.
-            name: of the thread.
-            max_batch: requests that are stepped together; at most, and by default, what the
-                denoiser says.
-            max_requests: that hold a state at the same time.
-            max_bytes: that states may take together; ``None``: no limit.
-            limits: of what is admitted.
+            name: name of the thread.
+            max_batch: most requests stepped together; at most, and by default, the denoiser's own
+                limit.
+            max_requests: most requests that hold a state at the same time.
+            max_bytes: memory limit of all states together; ``None``: no limit.
+            limits: admission limits.
             publish: takes each change of the engine's status.
         """
         self._denoiser = denoiser
@@ -147,9 +147,9 @@ class DiffusionEngine:
 
         Args:
             request_id: names it.
-            prompt: of the model.
-            work: that the denoiser tells of it; ``None``: it is asked now.
-            is_live: whether somebody waits for it; otherwise it is behind all live requests.
+            prompt: prompt of the model.
+            work: the denoiser's estimate for the prompt; ``None``: it is computed now.
+            is_live: whether a client waits for it; otherwise it is behind all live requests.
             is_later: whether it was admitted elsewhere, and is not refused.
 
         Raises:
@@ -300,7 +300,8 @@ class DiffusionEngine:
     def _fail(
         self, jobs: "Sequence[DenoisingJob] | dict[DenoisingJob, Any]", fault: Exception
     ) -> None:
-        """End requests for a fault of the model, and all if it says that it is broken for good."""
+        """End requests after a fault of the model, or all requests if the model is broken for
+        good."""
         error = fault if isinstance(fault, AntiphonError) else EngineError("The model failed.")
         if not isinstance(fault, AntiphonError) or isinstance(fault, EngineFailedError):
             logger.error("a denoiser failed", exc_info=fault)

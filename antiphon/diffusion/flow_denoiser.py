@@ -23,11 +23,11 @@ class FlowState:
     """A request on its way from noise to a picture.
 
     Attributes:
-        prompt: of the request.
-        latents: as they are now, shape ``[1, ...]``.
-        scheduler: of diffusers, its own, with its timesteps set.
-        inputs: what else the network reads, by name; shapes ``[1, ...]``.
-        step: that comes next, from 0.
+        prompt: prompt of the request.
+        latents: current latents, shape ``[1, ...]``.
+        scheduler: the request's own scheduler of diffusers, with its timesteps set.
+        inputs: further inputs of the network, by name; shapes ``[1, ...]``.
+        step: index of the next step, from 0.
     """
 
     prompt: Prompt
@@ -69,9 +69,9 @@ class FlowState:
 
 
 class FlowDenoiser(ABC):
-    """Steps `FlowState`s; a family says how they begin and what its network predicts.
+    """Base class of denoisers that step `FlowState`s; a family defines start and prediction.
 
-    On a CPU, and where numbers must not depend on company, requests are computed one by one.
+    On a CPU, and where results must not depend on the batch, requests are computed one by one.
     """
 
     def __init__(self, context: LoadContext) -> None:
@@ -123,7 +123,7 @@ class FlowDenoiser(ABC):
         """Whether a network runs twice in each step of a request, without its text last.
 
         Args:
-            prompt: of the request.
+            prompt: prompt of the request.
             network: its component's name.
         """
         return False
@@ -186,8 +186,8 @@ class FlowDenoiser(ABC):
         """Return what a generator on the CPU draws for a seed, the same on any device.
 
         Args:
-            shape: of the result.
-            seed: as given to ``torch.Generator().manual_seed``.
+            shape: shape of the result.
+            seed: seed for ``torch.Generator().manual_seed``.
         """
         generator = torch.Generator().manual_seed(seed)
         drawn: Tensor = randn_tensor(

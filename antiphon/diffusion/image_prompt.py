@@ -1,4 +1,4 @@
-"""What the stages of a family that draws images read, and how it is built; without torch."""
+"""Prompts of families that generate images; without torch."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ class ImagePrompt:
     """A completed request for an image: `Prompt.data` in all stages.
 
     Attributes:
-        prompt: what the image shows.
-        negative_prompt: what it shall not show.
-        width: in pixels.
-        height: likewise.
-        parameters: of denoising, complete.
+        prompt: description of the image.
+        negative_prompt: description of what the image must not show.
+        width: width in pixels.
+        height: height in pixels.
+        parameters: denoising parameters, all of them set.
         num_previews: images to be shown while it forms.
-        images: to be edited, each ``[height, width, 3 or 4]`` of uint8.
-        mask: of the first image, ``[height, width]``, 255 where it may change.
+        images: images to be edited, each ``[height, width, 3 or 4]`` of uint8.
+        mask: mask of the first image, ``[height, width]``, 255 where it may change.
     """
 
     prompt: str
@@ -45,7 +45,7 @@ class ImagePrompt:
 
 
 class ImagePrompter(ABC):
-    """Builds prompts of images; a family says what it can do and how it counts tokens."""
+    """Base class of image prompt builders; a family defines capabilities and counts tokens."""
 
     @property
     @abstractmethod
@@ -57,7 +57,7 @@ class ImagePrompter(ABC):
         """Return how many tokens a text has."""
 
     def choose_size(self, request: ImageRequest) -> tuple[int, int]:
-        """Return width and height for a request that says none."""
+        """Return the default width and height of a request."""
         return self.capabilities.default_size
 
     def build(self, request: ImageRequest, seed: int) -> Prompt:
@@ -123,11 +123,12 @@ def image_work(
     """Return what the prompt of an image will take.
 
     Args:
-        prompt: whose data is an `ImagePrompt`.
-        num_positions: that the transformer reads in a pass.
+        prompt: prompt whose data is an `ImagePrompt`.
+        num_positions: positions that the transformer reads in a pass.
         is_guided: whether a step takes a second pass, of the negative prompt.
-        num_bytes: that the request holds.
-        batch_key: what must be equal beside size and guidance for requests to be stepped together.
+        num_bytes: memory that the request holds.
+        batch_key: value that must be equal, beside size and guidance, for requests to be stepped
+            together.
     """
     data: ImagePrompt = prompt.data
     return DenoisingWork(

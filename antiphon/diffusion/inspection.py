@@ -20,7 +20,8 @@ def inspect_pipeline(path: Path, facts: Callable[[], Mapping[str, str | int]]) -
 
     Args:
         path: the directory.
-        facts: reads what the family tells of it; raises ModelLoadError if it cannot be served.
+        facts: function that returns the family's facts; raises ModelLoadError if the checkpoint
+            cannot be served.
     """
     problems: list[str] = []
     told: dict[str, str | int | tuple[str, ...]] = {}

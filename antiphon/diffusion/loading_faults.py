@@ -1,4 +1,4 @@
-"""What the libraries raise for files that are broken, which is anything, as errors of loading."""
+"""Translation of arbitrary exceptions of libraries that read broken files into load errors."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a checkpoint in diffusers' layout is made of: its model_index.json, without torch."""
+"""Components of a checkpoint in diffusers' layout, from its model_index.json, without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class ModelIndex:
         path: the checkpoint's directory.
         pipeline: diffusers' class that the checkpoint was saved by.
         components: name of the class of each component that is there.
-        settings: what else the file says, such as ``boundary_ratio``.
+        settings: other entries of the file, such as ``boundary_ratio``.
     """
 
     path: Path
@@ -52,8 +52,8 @@ class ModelIndex:
         """Return the class of a component.
 
         Args:
-            name: of the component.
-            classes: that are supported; none: any.
+            name: name of the component.
+            classes: supported classes; none: any.
 
         Raises:
             ModelLoadError: it is not there, or of another class.

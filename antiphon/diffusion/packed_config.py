@@ -16,9 +16,9 @@ class PackedConfig:
     Attributes:
         index: the checkpoint's components.
         vae_scale_factor: pixels of a latent, in each direction.
-        in_channels: of a position of the denoiser.
+        in_channels: input channels of one position of the denoiser.
         inner_dim: width of the denoiser.
-        min_steps: of denoising.
+        min_steps: fewest denoising steps.
     """
 
     index: ModelIndex

@@ -23,7 +23,7 @@ many inside the feed-forward layer."""
 
 
 class PackedDenoiser(FlowDenoiser):
-    """Steps images; a family says what guides them and what its transformer predicts.
+    """Base class of image denoisers; a family defines guidance and prediction.
 
     Its final latents are ``[1, C, height, width]``.
     """

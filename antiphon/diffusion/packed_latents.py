@@ -23,8 +23,9 @@ def dynamic_shift(num_positions: int, config: dict[str, float]) -> float:
     """Return the shift (mu) of a schedule that depends on how large an image is.
 
     Args:
-        num_positions: of the image's sequence.
-        config: of a diffusers scheduler; missing keys have the values that pipelines assume.
+        num_positions: length of the image's sequence.
+        config: configuration of a diffusers scheduler; missing keys have the defaults of the
+            pipelines.
     """
     low, high = config.get("base_image_seq_len", 256), config.get("max_image_seq_len", 4096)
     least, most = config.get("base_shift", 0.5), config.get("max_shift", 1.15)

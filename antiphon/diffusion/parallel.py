@@ -1,8 +1,8 @@
 """A denoiser in several processes of one host, each with a GPU, that compute each step together.
 
-All ranks load the same components and are told the same calls in the same order; what they exchange
-within a step is `RankMesh`'s and the networks' own affair. The process that drives them computes
-nothing, so that a rank that dies takes no server with it.
+All ranks load the same components and receive the same calls in the same order. Within a step they
+communicate through `RankMesh` and the networks. The process that drives them computes nothing, so a
+rank that dies does not end the server.
 """
 
 import logging
@@ -26,7 +26,7 @@ from antiphon.errors import AntiphonError, EngineFailedError, ModelLoadError
 
 logger = logging.getLogger(__name__)
 
-_STRAGGLER_S = 5.0  # after the first failure, until ranks that say nothing are given up
+_STRAGGLER_S = 5.0  # after the first failure, until ranks that do not reply are given up
 _STOP_S = 10.0
 
 
@@ -47,8 +47,9 @@ class ParallelDenoiser:
         """Start the ranks and wait until all have loaded.
 
         Args:
-            factory: of the denoiser that each rank has.
-            context: of loading; its device is that of the first rank, the others use the next ones.
+            factory: factory of each rank's denoiser.
+            context: load context; its device is that of the first rank, the others use the next
+                ones.
 
         Raises:
             ModelLoadError: a rank could not start.
@@ -146,11 +147,11 @@ class ParallelDenoiser:
         return self._replies()
 
     def _tell(self, method: str, *arguments: Any) -> None:
-        with self._lock:  # so that all ranks are told the same in the same order
+        with self._lock:  # so that all ranks receive calls in the same order
             for pipe in self._pipes:
                 try:
                     pipe.send((method, arguments))
-                except OSError:  # it has ended, which the replies tell
+                except OSError:  # the rank has ended, which its missing reply reports
                     logger.debug("a rank that has ended is told nothing")
 
     def _replies(self) -> Any:

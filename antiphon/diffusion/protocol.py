@@ -1,4 +1,4 @@
-"""What a denoising stage implements; the driver owns the loop over steps."""
+"""Interface of a denoising stage; the driver owns the loop over steps."""
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ class DenoisingWork:
     """What a request will take, known from its prompt before any of it is done.
 
     Attributes:
-        num_steps: of denoising, at least 1.
-        cost: of a step, in units of which a denoiser's steps take about equally long, such as
-            positions of its transformer, twice with guidance.
-        num_bytes: of memory that the request holds while it is denoised; 0: not known.
+        num_steps: number of denoising steps, at least 1.
+        cost: cost of a step, in units that take a denoiser about equal times, such as positions of
+            its transformer, twice with guidance.
+        num_bytes: memory that the request holds while it is denoised; 0: unknown.
         batch_key: requests with equal keys may be stepped together: equal shapes and settings.
         preview_steps: numbers of steps, from 1, after which an estimate is shown.
     """
@@ -40,10 +40,11 @@ class Denoiser(Protocol):
     Its states hold all that a request needs, with a scheduler of its own; dropping a state frees
     everything. The result of a request is a function of its prompt and conditioning. Where numbers
     must be exact (a CPU in float32, or the deterministic mode), `step` computes the requests one
-    after another, so that they do not depend on company either.
+    after another, so that the result does not depend on the batch either.
 
-    What `begin`, `preview` or `finish` raise ends their request, what `step` raises those that were
-    stepped. An `EngineFailedError` says that the denoiser is broken for good, such as its device.
+    An exception in `begin`, `preview` or `finish` ends its request; an exception in `step` ends the
+    stepped ones. An `EngineFailedError` means that the denoiser is broken for good, such as its
+    device.
     """
 
     @property
@@ -59,8 +60,8 @@ class Denoiser(Protocol):
         """Return the state of a request before its first step: noise by its seed, a schedule.
 
         Args:
-            prompt: of the request.
-            conditioning: what the stage before has made; ``None``: there is none.
+            prompt: prompt of the request.
+            conditioning: output of the stage before; ``None``: there is none.
         """
         ...
 

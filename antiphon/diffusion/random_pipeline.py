@@ -39,9 +39,9 @@ class RandomPipeline:
 
     Attributes:
         pipeline: diffusers' class that loads it.
-        networks: by name of the component, on the meta device.
+        networks: networks by name of the component, on the meta device.
         others: schedulers, tokenizers and processors, by name of the component.
-        settings: what else model_index.json says.
+        settings: other entries of model_index.json.
         missing: optional components that it does not have.
         weights: mean and standard deviation of tensors that the usual ones do not suit, by regular
             expressions for whole names.
@@ -68,9 +68,9 @@ def write_pipeline(
 
     Args:
         path: the directory.
-        pipeline: what it is to hold.
-        seed: of all weights.
-        dtype: of all weights.
+        pipeline: contents of the checkpoint.
+        seed: seed of all weights.
+        dtype: element type of all weights.
         shards: files that the largest network is spread over.
         progress: called with the bytes written so far and the bytes in all.
 

@@ -24,7 +24,7 @@ def byte_level_vocabulary(words: Sequence[str]) -> tuple[dict[str, int], list[tu
     """Return ids of all bytes and of the beginnings of words, and the merges that make them.
 
     Args:
-        words: of printable ASCII, spaces and line ends, those that shall take few tokens.
+        words: texts of printable ASCII, spaces and line ends that should take few tokens.
     """
     vocabulary = {
         letter: index for index, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))

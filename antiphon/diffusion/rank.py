@@ -1,4 +1,4 @@
-"""One of the processes of a `ParallelDenoiser`: it does what it is told, as all others do."""
+"""One process of a `ParallelDenoiser`, which carries out the same calls as all other ranks."""
 
 import logging
 import os
@@ -33,10 +33,10 @@ class RankPlan:
 
     Attributes:
         rank: its number.
-        num_ranks: that there are.
+        num_ranks: number of ranks.
         meeting: a file by which they find one another.
-        factory: of the denoiser.
-        context: of the first rank.
+        factory: factory of the denoiser.
+        context: load context of the first rank.
     """
 
     rank: int
@@ -75,12 +75,12 @@ class RankStates:
 
 
 def run_rank(plan: RankPlan, pipe: Connection, works: Connection | None) -> None:
-    """Load, tell that it is done, and carry calls out until told to close, or the parent is gone.
+    """Load, report readiness, and carry out calls until a close call or the end of the parent.
 
     Args:
-        plan: of the rank.
-        pipe: of calls, and what comes of them.
-        works: of prompts whose work is asked for; ``None``: another rank answers.
+        plan: plan of the rank.
+        pipe: connection that carries calls and their results.
+        works: connection for prompts whose work is to be estimated; ``None``: another rank answers.
     """
     set_library_defaults({"GLOO_SOCKET_IFNAME": "lo"})
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -1,4 +1,4 @@
-"""How the processes of a denoiser share its work: the sequence, or the two passes of guidance."""
+"""Parallelism of a denoiser's processes: over the sequence, or over the two guidance passes."""
 
 from collections.abc import Callable
 from typing import Any, Self

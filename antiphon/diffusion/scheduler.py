@@ -22,10 +22,10 @@ class DenoisingRequest:
     """A request that is to be denoised.
 
     Attributes:
-        work: what it takes.
-        is_live: whether somebody waits for it; otherwise it is offline.
-        order: of arrival.
-        arrived_s: when.
+        work: estimated work of the request.
+        is_live: whether a client waits for it; otherwise it is offline.
+        order: number in order of arrival.
+        arrived_s: arrival time.
         is_called: whether what it is conditioned on has been asked for.
         is_ready: whether that is there.
         is_begun: whether it holds a state.
@@ -51,8 +51,8 @@ class _Group:
     """Requests of one batch key.
 
     Attributes:
-        used_s: of the denoiser's time, counted on from what those before had used when it began.
-        stepped_s: when it was stepped last.
+        used_s: denoiser time used, starting from that of the existing groups when this one began.
+        stepped_s: time of the last step.
     """
 
     used_s: float
@@ -70,7 +70,7 @@ class DiffusionScheduler:
     Offline requests are stepped while there are no live ones, and beside them where their batch has
     room. Those that have had no step for 5 s get one, so that they do not starve.
 
-    States together take no more than ``max_bytes``, as far as the denoiser tells what they take.
+    States together take no more than ``max_bytes``, as far as the denoiser estimates their sizes.
     What is to begin next and does not fit holds up all that come after it.
     """
 
@@ -87,9 +87,9 @@ class DiffusionScheduler:
 
         Args:
             max_batch: requests that are stepped together.
-            max_requests: that hold a state at the same time.
-            max_bytes: of memory that states may take together; ``None``: no limit.
-            limits: of what is admitted.
+            max_requests: most requests that hold a state at the same time.
+            max_bytes: memory limit of all states together; ``None``: no limit.
+            limits: admission limits.
             clock: gives seconds.
         """
         self.costs = StepCostModel()
@@ -119,13 +119,13 @@ class DiffusionScheduler:
         """Admit a request.
 
         Args:
-            work: what it takes.
-            is_live: whether somebody waits for it.
+            work: estimated work of the request.
+            is_live: whether a client waits for it.
             is_later: whether it was admitted elsewhere, and is never refused.
 
         Raises:
             InvalidRequestError: it needs more memory than there is for all requests together.
-            OverloadedError: says when to retry.
+            OverloadedError: The queue is full; the error contains the time to retry.
         """
         if self._max_bytes is not None and work.num_bytes > self._max_bytes:
             raise InvalidRequestError(

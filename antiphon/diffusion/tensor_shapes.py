@@ -14,14 +14,14 @@ from antiphon.nn.safetensors_index import TensorHeader, some
 
 
 def shape_problems(folder: Path, kind: str, headers: Iterable[TensorHeader]) -> list[str]:
-    """Return which tensors of a component have another shape than its configuration says.
+    """Return the tensors of a component whose shapes differ from its configuration.
 
     Names are not compared: the libraries load files of older versions of theirs under new names.
 
     Args:
-        folder: of the component, a network.
+        folder: folder of the component, which is a network.
         kind: its class in diffusers or transformers.
-        headers: of its files.
+        headers: tensor headers of its files.
     """
 
     def build() -> dict[str, torch.Size]:

@@ -15,9 +15,9 @@ from antiphon.diffusion.components import ComponentLoader, free_memory
 
 
 class TextEncoder(ABC):
-    """Encodes what a prompt says; a family says how.
+    """Base class of prompt encoders.
 
-    Prompts are encoded one by one: so their embeddings do not depend on company.
+    Prompts are encoded one by one, so embeddings do not depend on the batch.
     """
 
     def __init__(self, context: LoadContext) -> None:

@@ -16,7 +16,7 @@ from antiphon.diffusion.components import ComponentLoader, free_memory
 
 
 class VaeDecoder(ABC):
-    """Decodes final and preview latents alike; a family says how, and makes the item of it."""
+    """Base class of decoders of final and preview latents; a family defines the decoding."""
 
     def __init__(self, context: LoadContext) -> None:
         """Load the components.
@@ -34,7 +34,7 @@ class VaeDecoder(ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in: as the settings say, unless a family says otherwise."""
+        """Element type of the computation; default: that of the settings."""
         return self._loader.dtype
 
     @abstractmethod
@@ -42,8 +42,8 @@ class VaeDecoder(ABC):
         """Decode latents; called in inference mode, in one thread.
 
         Args:
-            latents: as the denoiser has made them, on the device, of the stage's type.
-            prompt: of the request.
+            latents: latents from the denoiser, on the stage's device and of its element type.
+            prompt: prompt of the request.
 
         Returns:
             Values in about [-1, 1], shape ``[1, channels, height, width]``, of a video
@@ -59,7 +59,7 @@ class VaeDecoder(ABC):
         yield self.item(values, prompt, latents.preview_index)
 
     def item(self, values: Tensor, prompt: Prompt, preview_index: int | None) -> Image | Video:
-        """Return what a picture is handed on as: an `Image`, unless a family says otherwise."""
+        """Return the output item of a picture; default: an `Image`."""
         return Image(to_pixels(values), preview_index)
 
     def close(self) -> None:
