@@ -192,7 +192,7 @@ def _prompt(model: ChatModel, load: ChatLoad, number: int) -> Prompt:
     request = ChatRequest(
         (Message("user", f"{number}. {load.question}"),),
         max_tokens=load.num_tokens,
-        ignores_eos=True,
+        ignore_eos=True,
     )
     prompt: Prompt = model.prompter.build(request, number)
     return prompt

@@ -128,7 +128,8 @@ def text_for(
 async def measure(model: SpeechModel, load: Load) -> Result:
     """Run one load and return what it gave."""
     capabilities = model.capabilities
-    sampling = replace(model.task.sampling, max_frames=load.num_frames)
+    ignores_eos = capabilities.draws_end  # random weights end anywhere
+    sampling = replace(model.task.sampling, max_frames=load.num_frames, ignore_eos=ignores_eos)
     request = replace(capabilities.sample_request, input=load.text, sampling=sampling)
     prompts = [
         await asyncio.to_thread(model.prompter.build, request, capabilities.voices[0], seed)

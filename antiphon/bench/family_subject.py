@@ -36,7 +36,7 @@ class FamilyCheckPlan:
     Attributes:
         model: settings as of ``antiphon serve``, with the device and all else that loading needs.
         num_concurrent: requests at the same time, 2 or more.
-        max_frames: limit of each segment; ``None``: the family's own. Random weights never end.
+        max_frames: limit of each segment; ``None``: the family's own. Random weights end anywhere.
     """
 
     model: ModelSettings

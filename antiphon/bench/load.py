@@ -27,7 +27,7 @@ class Target:
         api_key: sent as a bearer token; ``None`` sends none.
         fields: members of each request's body beside its text.
         frames: fewest and most frames of an answer, by which each is cut at random; ``None`` lets
-            each end by itself. Random weights never do.
+            each end by itself.
         tokens_header: name of the header in which whole answers count frames.
         text_stream: protocol for text in pieces; ``None``: text goes whole, over HTTP.
         pieces_per_s: words (or characters of CJK) a second of a text stream; 0 sends all at once.

@@ -23,7 +23,7 @@ def random_checkpoint(
     parent: Path | None = None,
     of_family: str | None = None,
 ) -> Iterator[Path]:
-    """Write a checkpoint that never ends a stream by itself; remove it when the block ends.
+    """Write a checkpoint; remove it when the block ends.
 
     Args:
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
@@ -51,8 +51,8 @@ def random_checkpoint(
             dtype="float32" if size.startswith("tiny") else measuring.dtype,
             progress=lambda num_done, num_all: progress(path.name, num_done, num_all),
         )
-        if measuring.make_endless is not None:
-            measuring.make_endless.resolve()(path)
+        if measuring.edit_weights is not None:
+            measuring.edit_weights.resolve()(path)
         yield path
 
 

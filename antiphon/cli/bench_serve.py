@@ -69,7 +69,7 @@ class ServeBenchFlags(LoadFlags):
             fields["voice"] = self.voice
         if self.sse:
             fields["stream_format"] = "sse"
-        return fields | fields_of(self.field)
+        return fields | fields_of(self.field, has_random_weights=self.random is not None)
 
 
 def bench_serve(flags: ServeBenchFlags) -> None:
@@ -171,9 +171,10 @@ def _num_requests(flags: ServeBenchFlags, default: int) -> int | None:
     return None if flags.duration_s is not None else default
 
 
-def fields_of(given: Sequence[str] | None) -> dict[str, Any]:
-    """Read ``--field``: members of a request by name."""
-    return dict(_field(each) for each in given or ())
+def fields_of(given: Sequence[str] | None, *, has_random_weights: bool = False) -> dict[str, Any]:
+    """Read ``--field``: members of a request by name; random weights end speech anywhere."""
+    own = {"ignore_eos": True} if has_random_weights else {}
+    return own | dict(_field(each) for each in given or ())
 
 
 def _field(given: str) -> tuple[str, Any]:

@@ -212,7 +212,7 @@ def _plan(
         rounds=flags.rounds,
         voice=flags.voice,
         values=values,
-        fields=fields_of(flags.field),
+        fields=fields_of(flags.field, has_random_weights=flags.random is not None),
         frames=frames_of(flags.frames),
         trace=trace,
         api_key=flags.api_key,

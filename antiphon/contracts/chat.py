@@ -7,12 +7,10 @@ from typing import Protocol
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling
 from antiphon.contracts.family import Capabilities
 from antiphon.contracts.prompt import Piece, Prompt
-from antiphon.contracts.types import PositionStates, Voice
+from antiphon.contracts.types import PositionStates, Sampling, Voice
 from antiphon.errors import InvalidRequestError
 
 MAX_BIASES = 1024
-_NEVER = -1e4
-"""A bias that no logit makes up for, and that every type of a GPU holds."""
 """Tokens of one request whose logits can be biased."""
 NEUTRAL_SAMPLING = ChatSampling(
     temperature=1.0,
@@ -39,7 +37,6 @@ class ChatCapabilities(Capabilities):
         vocab_size: ids of tokens are below it.
         logprobs: Whether it returns log probabilities.
         thinks: whether an answer may begin with thoughts, between ``<think>`` and ``</think>``.
-        eos_ids: tokens that end an answer, as far as they are known before.
     """
 
     sample_request: ChatRequest
@@ -48,7 +45,6 @@ class ChatCapabilities(Capabilities):
     vocab_size: int
     logprobs: bool = True
     thinks: bool = False
-    eos_ids: tuple[int, ...] = ()
 
 
 class Detokenizer(Protocol):
@@ -148,27 +144,31 @@ class ChatPrompter(Protocol):
         ...
 
 
-def answer_limit(request: ChatRequest, num_tokens: int, max_positions: int) -> int:
-    """Return how many tokens an answer may have: what is asked for, or what there is room for.
+def answer_limits(request: ChatRequest, num_tokens: int, max_positions: int) -> Sampling:
+    """Return the limits of an answer's tokens: those asked for, or what there is room for.
 
     Args:
-        request: Request, with its limit if it has one.
+        request: Request, with its limits if it has any.
         num_tokens: Tokens of its prompt.
         max_positions: Positions of prompt and answer together.
 
     Raises:
         InvalidRequestError: they do not fit.
     """
-    room = max_positions - num_tokens
-    if room < (request.max_tokens or 1):
-        wanted = f" and {request.max_tokens} of the answer" if request.max_tokens else ""
+    room, wanted_tokens = max_positions - num_tokens, request.max_tokens or request.min_tokens
+    if room < (wanted_tokens or 1):
+        wanted = f" and {wanted_tokens} of the answer" if wanted_tokens else ""
         raise InvalidRequestError(
             f"This model's context has room for {max_positions} tokens, and the messages have"
             f" {num_tokens}{wanted}. Shorten the messages, or ask for a shorter answer.",
-            param="messages" if room < 1 else "max_tokens",
+            param="messages" if room < 1 else "max_tokens" if request.max_tokens else "min_tokens",
             code="context_length_exceeded",
         )
-    return request.max_tokens or room
+    return Sampling(
+        max_frames=request.max_tokens or room,
+        min_frames=request.min_tokens,
+        ignore_eos=request.ignore_eos,
+    )
 
 
 def complete_sampling(request: ChatRequest, capabilities: ChatCapabilities) -> ChatSampling:
@@ -187,6 +187,4 @@ def complete_sampling(request: ChatRequest, capabilities: ChatCapabilities) -> C
             last = capabilities.vocab_size - 1
             message = f"logit_bias names token {token}; the model has 0 to {last}."
             raise InvalidRequestError(message, param="logit_bias")
-    if request.ignores_eos:
-        biases = {**biases, **dict.fromkeys(capabilities.eos_ids, _NEVER)}
     return replace(sampling, logit_bias=dict(biases))

@@ -62,7 +62,8 @@ class ChatRequest:
         num_logprobs: Likeliest tokens returned beside each token, 0 to 20; ``None``: no
             logarithms of probabilities at all.
         template_kwargs: Variables of the chat template: text, number, truth or ``None``.
-        ignores_eos: whether no token that ends the answer is drawn.
+        min_tokens: Tokens before which no token that ends the answer is drawn.
+        ignore_eos: Whether none is drawn at all, so that only ``max_tokens`` or ``stop`` end it.
         is_live: Whether a client waits for it; otherwise its priority is offline.
         is_spoken: Whether the model exports its hidden states, from which its own voice is made.
         id: names the request in logs, metrics and the engine.
@@ -76,7 +77,8 @@ class ChatRequest:
     sampling: ChatSampling = ChatSampling()
     num_logprobs: int | None = None
     template_kwargs: Mapping[str, object] = field(default_factory=dict)
-    ignores_eos: bool = False
+    min_tokens: int = 0
+    ignore_eos: bool = False
     is_live: bool = True
     is_spoken: bool = False
     id: str = field(default_factory=new_request_id)

@@ -133,6 +133,8 @@ class SpeechCapabilities(Capabilities):
             is that has been read by then.
         word_times: whether its chunks carry the times of words, for requests that ask for them.
         late_text: whether text may arrive while it is spoken; the prompter is a `LateText` then.
+        draws_end: whether the model draws the end of speech, so that ``min_tokens`` and
+            ``ignore_eos`` can put it off.
         voice_fields: request fields and options that bring the voice along; beside one of them an
             unknown name of a voice means nothing.
         streams_bytes: whether clients made for the model read ``"stream": true`` as the file's
@@ -152,6 +154,7 @@ class SpeechCapabilities(Capabilities):
     max_segment_characters: int = 1000
     word_times: bool = False
     late_text: bool = False
+    draws_end: bool = False
     channels: int = 1
     voice_fields: tuple[str, ...] = ()
     streams_bytes: bool = False
@@ -301,8 +304,8 @@ class Measuring:
 
     Attributes:
         task: Task that is measured.
-        make_endless: takes the directory of a checkpoint of random weights, and changes it so that
-            speech ends by its limit of frames only; ``None``: requests can ask for that.
+        edit_weights: Function that changes a directory's checkpoint of random weights so that all
+            that is made is audio; ``None``: it is.
         frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order;
             ``None``: what bounds it is not measured.
         frames_per_token: Frames that a prompter allows for a token of text at least.
@@ -311,7 +314,7 @@ class Measuring:
     """
 
     task: str = "speech"
-    make_endless: Ref | None = None
+    edit_weights: Ref | None = None
     frame_products: Ref | None = None
     frames_per_token: int = 10
     dtype: str = "bfloat16"

@@ -6,7 +6,7 @@ All of it is frozen and free of torch, so that it crosses threads, processes and
 import os
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:  # so that importing the vocabulary stays quick
@@ -83,12 +83,19 @@ def drawn_temperature(temperature: float) -> float:
     return temperature if temperature >= MIN_TEMPERATURE else 0.0
 
 
+NEVER = 2**31 - 1
+"""Number of a frame that no request makes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How an autoregressive stage draws codes. ``None`` means the family's default.
 
     Attributes:
         do_sample: ``False`` takes the likeliest code; families read it as a temperature of 0.
+        max_frames: limit of frames.
+        min_frames: frames before which the end is not drawn.
+        ignore_eos: whether the end is never drawn, so that only a limit ends the request.
     """
 
     do_sample: bool | None = None
@@ -97,21 +104,27 @@ class Sampling:
     top_p: float | None = None
     repetition_penalty: float | None = None
     max_frames: int | None = None
+    min_frames: int | None = None
+    ignore_eos: bool | None = None
+
+    @property
+    def first_end(self) -> int:
+        """Frames before which the end is not drawn; `NEVER` if it is ignored."""
+        return NEVER if self.ignore_eos else self.min_frames or 0
+
+    @property
+    def least_frames(self) -> int:
+        """Frames that the request makes at least, whatever its text."""
+        return (self.max_frames if self.ignore_eos else self.min_frames) or 0
 
     def with_defaults(self, defaults: "Sampling") -> "Sampling":
         """Return these parameters, and ``defaults`` where they are ``None``."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(defaults, **given)
 
-        def either(own: T | None, default: T | None) -> T | None:
-            return default if own is None else own
-
-        return Sampling(
-            do_sample=either(self.do_sample, defaults.do_sample),
-            temperature=either(self.temperature, defaults.temperature),
-            top_k=either(self.top_k, defaults.top_k),
-            top_p=either(self.top_p, defaults.top_p),
-            repetition_penalty=either(self.repetition_penalty, defaults.repetition_penalty),
-            max_frames=either(self.max_frames, defaults.max_frames),
-        )
+    def with_min_frames(self, least: int) -> "Sampling":
+        """Return these parameters with a minimum of frames that the family sets."""
+        return replace(self, min_frames=max(self.min_frames or 0, least))
 
 
 def max_frames_of(max_new_tokens: int | None) -> int | None:

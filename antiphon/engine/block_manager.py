@@ -161,7 +161,7 @@ class BlockManager:
         """Return how many frames fit after a prompt.
 
         Raises:
-            InvalidRequestError: no frame fits.
+            InvalidRequestError: no frame fits, or fewer than the request must have.
         """
         num_frames = self._max_positions - prompt.num_positions
         if num_frames < 1:
@@ -170,6 +170,13 @@ class BlockManager:
                 f"for {self._max_positions - 1} and an answer.",
                 param="input",
                 code="context_length_exceeded",
+            )
+        if (least := prompt.sampling.least_frames) > num_frames:
+            param = "max_new_tokens" if prompt.sampling.ignore_eos else "min_tokens"
+            raise InvalidRequestError(
+                f"Invalid '{param}': {least} frames; after this prompt the model's context has room"
+                f" for {num_frames}.",
+                param=param,
             )
         return num_frames
 

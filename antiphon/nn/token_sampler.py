@@ -40,11 +40,13 @@ class TokenReach:
         filtering: of all rows.
         is_adjusted: whether any row's logits are penalized or biased.
         tells_logprobs: whether any row's logarithms of probabilities are told.
+        holds_end: whether any row has a minimum of tokens before its end.
     """
 
     filtering: Filtering = Filtering.GREEDY
     is_adjusted: bool = False
     tells_logprobs: bool = False
+    holds_end: bool = False
 
     def joined(self, other: "TokenReach") -> "TokenReach":
         """Return what covers both."""
@@ -52,6 +54,7 @@ class TokenReach:
             max(self.filtering, other.filtering),
             self.is_adjusted or other.is_adjusted,
             self.tells_logprobs or other.tells_logprobs,
+            self.holds_end or other.holds_end,
         )
 
 
@@ -66,6 +69,7 @@ class TokenSampling:
         frequency_penalty: likewise, for each time.
         logit_bias: by token.
         num_logprobs: to be told beside the token's own; -1: not even that.
+        holds_end: whether its end is ruled out of its first logits.
     """
 
     temperature: float = 1.0
@@ -77,6 +81,7 @@ class TokenSampling:
     frequency_penalty: float = 0.0
     logit_bias: Mapping[int, float]
     num_logprobs: int = -1
+    holds_end: bool = False
 
     @property
     def is_adjusted(self) -> bool:
@@ -94,7 +99,9 @@ class TokenSampling:
             filtering = Filtering.DRAWN
         elif 0 < self.top_k <= _MAX_TOP_K:
             filtering = Filtering.LIKELIEST
-        return TokenReach(filtering, self.is_adjusted, self.num_logprobs >= 0)
+        return TokenReach(
+            filtering, self.is_adjusted, self.num_logprobs >= 0, holds_end=self.holds_end
+        )
 
 
 @dataclass(frozen=True, slots=True)

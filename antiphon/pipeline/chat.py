@@ -18,7 +18,15 @@ from antiphon.contracts.chat_types import (
 )
 from antiphon.contracts.prompt import Admitted
 from antiphon.contracts.token_frame import MAX_LOGPROBS, TokenFrame
-from antiphon.contracts.types import Ended, FrameReady, Latents, PositionStates, Usage, new_seed
+from antiphon.contracts.types import (
+    NEVER,
+    Ended,
+    FrameReady,
+    Latents,
+    PositionStates,
+    Usage,
+    new_seed,
+)
 from antiphon.contracts.well_formed import check_members, check_range
 from antiphon.errors import EngineError, InvalidRequestError, shortened
 from antiphon.pipeline.all_or_nothing import alone, together
@@ -124,11 +132,6 @@ class Chats:
         _check_sampling(request.sampling, model.capabilities)
         _check_template_kwargs(request)
         _check_logprobs(request.num_logprobs, model)
-        if request.ignores_eos and not model.capabilities.eos_ids:
-            raise InvalidRequestError(
-                f"'ignore_eos' is not supported by '{model.name}'. Leave it out.",
-                param="ignore_eos",
-            )
         return model
 
     def stream(self, request: ChatRequest) -> ChatStream:
@@ -180,7 +183,7 @@ class Chats:
             thoughts = None
             if model.capabilities.thinks and self.settings.reasoning == "apart":
                 thoughts = ThoughtSplit(in_thought=model.prompter.in_thought(prompt))
-            text = AnswerText(model.prompter, request.stop, request.num_logprobs, thoughts)
+            text = AnswerText(model.prompter, request, thoughts)
             states = StopStringGate(release)
             ended: Ended | None = None
             stage_request = StageRequest(
@@ -261,6 +264,8 @@ def _check_limits(request: ChatRequest) -> None:
             f"Invalid 'max_tokens': {request.max_tokens}. It must be at least 1.",
             param="max_tokens",
         )
+    most = NEVER if request.max_tokens is None else request.max_tokens
+    check_range("min_tokens", request.min_tokens, 0, most)
     if len(request.stop) > MAX_STOPS:
         raise InvalidRequestError(
             f"Invalid 'stop': {len(request.stop)} strings; at most {MAX_STOPS} are allowed.",

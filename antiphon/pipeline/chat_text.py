@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from antiphon.contracts.chat import ChatPrompter
-from antiphon.contracts.chat_types import TextDelta, TokenLogprob
+from antiphon.contracts.chat_types import ChatRequest, TextDelta, TokenLogprob
 from antiphon.contracts.token_frame import TokenFrame
 from antiphon.pipeline.thoughts import ThoughtSplit
 
@@ -71,23 +71,22 @@ class AnswerText:
     def __init__(
         self,
         prompter: ChatPrompter,
-        stops: Sequence[str],
-        num_logprobs: int | None,
+        request: ChatRequest,
         thoughts: ThoughtSplit | None = None,
     ) -> None:
         """Begin.
 
         Args:
             prompter: Prompter of the model.
-            stops: strings before which the answer ends.
-            num_logprobs: As in `ChatRequest`.
+            request: Request; its stop strings count after its minimum of tokens.
             thoughts: parts them from the answer; ``None``: all is the answer.
         """
         self._prompter = prompter
         self._detokenizer = prompter.detokenizer()
-        self._search = StopSearch(stops)
+        self._search = StopSearch(request.stop)
+        self._num_unsearched = request.min_tokens
         self._thoughts = thoughts
-        self._num_logprobs = num_logprobs
+        self._num_logprobs = request.num_logprobs
         self._tokens: deque[_Written] = deque()
         self._num_read = 0  # characters that the tokens so far are
         self._num_told = 0
@@ -103,7 +102,8 @@ class AnswerText:
         text = self._detokenizer.push(frame.token)
         self._tokens.append(_Written(self._num_read, self._logprob(frame)))
         self._num_read += len(text)
-        return self._told(self._search.push(text))
+        self._num_unsearched -= 1
+        return self._told(text if self._num_unsearched >= 0 else self._search.push(text))
 
     def flush(self) -> TextDelta | None:
         """Return the rest, at the end of the answer."""

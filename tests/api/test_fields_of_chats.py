@@ -124,7 +124,7 @@ def test_values_that_turn_a_field_off_change_nothing(
         ({"web_search_options": {}}, "web_search_options"),
         ({"store": "perhaps"}, "store"),
         ({"metadata": 5}, "metadata"),
-        ({"min_tokens": 3}, "min_tokens"),
+        ({"min_tokens": -1}, "min_tokens"),
         ({"min_tokens": 3, "max_tokens": 2}, "min_tokens"),
         ({"stream_options": {"include_usages": True}}, "stream_options.include_usages"),
         ({"response_format": {"type": "text", "schema": {}}}, "response_format"),
@@ -175,6 +175,21 @@ def test_answers_without_an_end_have_as_many_tokens_as_were_asked_for(
         assert answer["usage"]["completion_tokens"] == 40 * len(answer["choices"])
     stopped = asked(client, ignore_eos=True, max_tokens=40, stop="Hello").json()
     assert stopped["choices"][0]["finish_reason"] == "stop"
+
+
+def test_an_answer_does_not_end_before_its_minimum_of_tokens(client: httpx.Client) -> None:
+    usual = asked(client).json()["usage"]["completion_tokens"]
+    for least in (1, usual, usual + 1, usual + 20):
+        answer = asked(client, min_tokens=least, max_tokens=usual + 50).json()
+        assert answer["choices"][0]["finish_reason"] == "stop"
+        assert answer["usage"]["completion_tokens"] == max(least, usual)
+    late = asked(client, min_tokens=usual, max_tokens=usual, stop="Hello").json()
+    assert late["choices"][0]["finish_reason"] == "length", "stop strings wait for it too"
+
+
+def test_a_minimum_of_tokens_must_fit_the_context(client: httpx.Client) -> None:
+    error = error_of(asked(client, min_tokens=1_000_000), 400)
+    assert (error["param"], error["code"]) == ("min_tokens", "context_length_exceeded")
 
 
 def test_no_effort_is_no_thought(client: httpx.Client) -> None:

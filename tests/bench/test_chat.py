@@ -1,7 +1,6 @@
 """How fast models write: known times give known figures, and every answer has its tokens."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from antiphon.bench.chat import AnswerTimes, ChatLoad, run_chat, summarize_chat
 from antiphon.bench.random_model import measured_family, random_checkpoint
 from antiphon.config import ModelSettings
-from antiphon.families.toy.chat import ToyChatPrompter
+from antiphon.contracts.types import Sampling
 
 
 def untold(part: str, num_done: int, num_all: int) -> None:
@@ -37,8 +36,10 @@ def test_answers_that_hardly_overlap_are_measured_from_beginning_to_end() -> Non
 def test_answers_that_end_too_early_are_begun_again_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    unknown_end = replace(ToyChatPrompter.capabilities, eos_ids=())
-    monkeypatch.setattr(ToyChatPrompter, "capabilities", unknown_end)
+    monkeypatch.setattr(
+        "antiphon.families.toy.chat.answer_limits",
+        lambda request, *_: Sampling(max_frames=request.max_tokens),
+    )
     loads = [ChatLoad(1, 100, "Ah"), ChatLoad(3, 100, "Ah")]
     seen: list[int] = []
     settings = ModelSettings(source="toy", max_slots=3)

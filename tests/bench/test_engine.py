@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from antiphon.bench.engine import TEXT, Load, StreamTimes, frame_products, run, summarize, text_for
 from antiphon.bench.random_model import random_checkpoint, shortened
 from antiphon.config import ModelSettings
+from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.types import AudioChunk
 
 
@@ -86,7 +88,13 @@ def test_a_text_is_as_long_as_its_frames_need() -> None:
     assert [shortened(each) for each in ("a", "12345", "123456")] == ["a", "1", "12"]
 
 
-def test_texts_that_end_too_early_are_begun_again_and_counted() -> None:
+def test_texts_that_end_too_early_are_begun_again_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def drawing_no_end(**members: Any) -> SpeechCapabilities:
+        return SpeechCapabilities(**{**members, "draws_end": False})
+
+    monkeypatch.setattr("antiphon.families.toy.prompt.SpeechCapabilities", drawing_no_end)
     report = asyncio.run(run(ModelSettings(source="toy"), [Load(2, 60, "la la")]))
     (result,) = report["results"]
     assert result["num_frames"] == 2 * 60

@@ -170,6 +170,23 @@ def test_a_limit_is_kept_and_told(served: Served) -> None:
     assert (answer.finish_reason, answer.usage.output_tokens) == ("length", 2)
 
 
+def test_an_answer_whose_end_is_ignored_has_as_many_tokens_as_its_limit(served: Served) -> None:
+    requests = [ask(seed=seed, max_tokens=60, ignore_eos=True) for seed in range(4)]
+
+    async def together() -> list[ChatAnswer]:
+        return await asyncio.gather(
+            *(collect_answer(served.chats.stream(each)) for each in requests)
+        )
+
+    crowd = served.run(together)
+    assert {(each.finish_reason, each.usage.output_tokens) for each in crowd} == {("length", 60)}
+    alone = served.answer(replace(requests[3], id="alone"))
+    assert alone.text == crowd[3].text
+    for seed in range(4):
+        least = ask(seed=seed, max_tokens=60, min_tokens=40)
+        assert served.answer(least).usage.output_tokens >= 40
+
+
 def test_probabilities_are_those_of_the_tokens_of_the_text(served: Served) -> None:
     if not served.model.capabilities.logprobs:
         with pytest.raises(InvalidRequestError) as caught:

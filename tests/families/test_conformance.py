@@ -139,7 +139,7 @@ def on(
 
 
 def ask(text: str = TEXT, seed: int = 1, **more: Any) -> SpeechRequest:
-    return SpeechRequest(text, seed=seed, sampling=Sampling(max_frames=MAX_FRAMES), **more)
+    return SpeechRequest(text, seed=seed, **{"sampling": Sampling(max_frames=MAX_FRAMES), **more})
 
 
 async def say(speech: Speech, text: str = TEXT, seed: int = 1, **more: Any) -> Audio:
@@ -171,6 +171,16 @@ async def say_late(model: SpeechModel, parts: Iterable[str]) -> Samples:
             if isinstance(item, AudioChunk):
                 chunks.append(item.samples)
     return np.concatenate(chunks)
+
+
+async def frames_of(model: SpeechModel, sampling: Sampling, made: Sequence[Any] = ()) -> list[Any]:
+    """Return the frames of a stream after those ``made``, which its audio brings."""
+    request = ask(sampling=sampling.with_defaults(model.task.sampling))
+    prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
+    stream = StageRequest("one", prompt, resume_frames=tuple(made), returns_frames=True)
+    async with aclosing(model.open(stream)) as items:
+        chunks = [item.frames async for item in items if isinstance(item, AudioChunk)]
+    return [frame for frames in chunks for frame in frames]
 
 
 def test_every_registry_line_names_its_own_family() -> None:
@@ -228,6 +238,34 @@ def test_a_listener_and_a_whole_file_get_the_same(name: str) -> None:
         live, whole = await asyncio.gather(say(speech), say(speech, is_live=False))
         assert_same(live.samples, whole.samples)
         assert live.usage == whole.usage
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", NAMES, scope="module")
+def test_speech_whose_end_is_ignored_has_as_many_frames_as_its_limit(name: str) -> None:
+    least = MAX_FRAMES + 3
+    put_off = Sampling(max_frames=2 * MAX_FRAMES, min_frames=least)
+    endless = Sampling(max_frames=2 * MAX_FRAMES + 12, ignore_eos=True)
+
+    async def body(speech: Speech) -> None:
+        model = speech.model(None)
+        if not model.capabilities.draws_end:
+            for sampling, param in ((endless, "ignore_eos"), (put_off, "min_tokens")):
+                with pytest.raises(InvalidRequestError) as caught:
+                    await say(speech, sampling=sampling)
+                assert caught.value.param == param
+            return
+        crowd = await asyncio.gather(*(say(speech, seed=n, sampling=endless) for n in range(3)))
+        assert {audio.finish_reason for audio in crowd} == {"length"}
+        assert {audio.usage.output_tokens for audio in crowd} == {endless.max_frames}
+        alone = await say(speech, seed=2, is_live=False, sampling=endless)
+        assert_same(alone.samples, crowd[2].samples)
+        assert (await say(speech, sampling=put_off)).usage.output_tokens >= least
+        whole = await frames_of(model, endless)
+        rest = await frames_of(model, endless, whole[:least])
+        assert len(whole) == least + len(rest) == endless.max_frames
+        np.testing.assert_array_equal(np.stack(rest), np.stack(whole[least:]))
 
     on(name, body)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.contracts.chat_types import TextDelta
+from antiphon.contracts.chat_types import ChatRequest, TextDelta
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.token_frame import MAX_LOGPROBS, TokenFrame
 from antiphon.families.toy.chat import ToyChatPrompter
@@ -50,7 +50,8 @@ def frame(token: int, logprob: float = -0.5) -> TokenFrame:
 
 
 def deltas(content: bytes, stops: tuple[str, ...], num_logprobs: int | None) -> list[TextDelta]:
-    text = AnswerText(ToyChatPrompter(LoadContext()), stops, num_logprobs)
+    request = ChatRequest((), stop=stops, num_logprobs=num_logprobs)
+    text = AnswerText(ToyChatPrompter(LoadContext()), request)
     found = [text.push(frame(byte)) for byte in content]
     return [each for each in (*found, text.flush()) if each is not None]
 

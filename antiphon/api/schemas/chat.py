@@ -228,7 +228,7 @@ class ChatBody(ChatPeerFields):
         False, description="No token that ends the answer is drawn: it has max_tokens."
     )
     min_tokens: int | None = Field(
-        None, ge=0, description="As ignore_eos if it is max_tokens; others are refused."
+        None, ge=0, description="Tokens before which no token that ends the answer is drawn."
     )
     response_format: Any = Field(None, description="{'type': 'text'}; others are refused.")
     modalities: list[str] | None = Field(
@@ -313,7 +313,8 @@ class ChatBody(ChatPeerFields):
             sampling=self._sampling(),
             num_logprobs=self._num_logprobs(),
             template_kwargs=self._template_kwargs(),
-            ignores_eos=self._ignores_eos(),
+            min_tokens=self.min_tokens or 0,
+            ignore_eos=self.ignore_eos,
         )
         return tuple(
             replace(request, id=f"{request_id}-{number}", seed=(seed + number) & MAX_INT64)
@@ -354,21 +355,6 @@ class ChatBody(ChatPeerFields):
                 param="max_tokens",
             )
         return self.max_completion_tokens
-
-    def _ignores_eos(self) -> bool:
-        """Return whether the answer has as many tokens as it may have."""
-        least, most = self.min_tokens or 0, self._max_tokens()
-        if most is not None and least > most:
-            raise InvalidRequestError(
-                f"Invalid 'min_tokens': {least}. Must be at most 'max_tokens', which is {most}.",
-                param="min_tokens",
-            )
-        if not self.ignore_eos and least not in (0, most):
-            raise InvalidRequestError(
-                f"Invalid 'min_tokens': {least}. Must be 0, or equal to 'max_tokens'.",
-                param="min_tokens",
-            )
-        return self.ignore_eos or least > 0
 
     def _num_logprobs(self) -> int | None:
         if self.top_logprobs and not self.logprobs:

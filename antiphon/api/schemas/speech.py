@@ -46,7 +46,8 @@ _MAX_INT64 = 2**63 - 1
 _EXTRA = "extra_params"
 _OBJECTS = ("pronunciations", _EXTRA)
 _SAMPLING = (
-    *("do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens", "seed"),
+    *("do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens"),
+    *("min_tokens", "ignore_eos", "seed"),
 )
 
 
@@ -177,6 +178,16 @@ class SpeechBody(SpeechPeerFields):
         description="One more than the most frames that a segment of text may take: the token that"
         " ends speech counts.",
     )
+    min_tokens: int | None = Field(
+        None,
+        ge=0,
+        le=_MAX_INT32,
+        description="Frames of each segment of text before which its speech does not end.",
+    )
+    ignore_eos: bool | None = Field(
+        None,
+        description="true: only max_new_tokens, or the most that a text may take, ends speech.",
+    )
     pronunciations: dict[Text, Text] | None = Field(
         None, description="What is read instead of words.", examples=[{"SQL": "sequel"}]
     )
@@ -287,6 +298,8 @@ class SpeechBody(SpeechPeerFields):
                 top_p=self.top_p,
                 repetition_penalty=self.repetition_penalty,
                 max_frames=max_frames_of(self.max_new_tokens),
+                min_frames=self.min_tokens,
+                ignore_eos=self.ignore_eos,
             ),
             is_live=self.delivery() is not Delivery.WHOLE,
             may_wait=self.stream_format is None

@@ -281,7 +281,7 @@ class ModelRunner(Generic[RequestT]):
                 (start.slot, start.prompt.num_positions + start.next_frame, start.next_frame)
                 for start in opened
             ],
-            [start.prompt.seed for start in opened],
+            [start.prompt for start in opened],
             uploads,
         )
         if resumed := [(start.slot, start.frames) for start in opened if len(start.frames)]:

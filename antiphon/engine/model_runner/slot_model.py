@@ -68,6 +68,17 @@ class SlotModel(Generic[SlotRequestT]):
         states: Tensor = inputs.states
         return states[:, 0]
 
+    def hold_end(self, logits: Tensor, is_end: Tensor, inputs: Inputs) -> Tensor:
+        """Rule the end out of rows that have not made their minimum of frames.
+
+        Args:
+            logits: ``[num_rows, vocab_size]``.
+            is_end: ids that end a request, bool ``[vocab_size]``.
+            inputs: the rows.
+        """
+        is_early = inputs.frames < self.slots.min_frames[inputs.slots]
+        return logits.masked_fill(is_end & is_early[:, None], -torch.inf)
+
     def finish(
         self,
         frames: Frames,

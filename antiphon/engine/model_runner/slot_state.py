@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import seed_words
@@ -21,6 +22,7 @@ class SlotState:
     Attributes:
         positions: position of the next input, int64.
         frames: number of frames so far, int64.
+        min_frames: frames before which the end is not drawn, int64.
         seeds: words of `antiphon.nn.sampler.seed_words`, int64, ``[num_rows, 2]``.
         frame_store: latest frames, frame k at ``k % FRAME_STORE_FRAMES``, int64,
             ``[num_rows, FRAME_STORE_FRAMES, frame_size]``.
@@ -28,6 +30,7 @@ class SlotState:
 
     positions: Tensor
     frames: Tensor
+    min_frames: Tensor
     seeds: Tensor
     frame_store: Tensor
 
@@ -41,17 +44,21 @@ class SlotState:
         return cls(
             positions=integers(num_rows),
             frames=integers(num_rows),
+            min_frames=integers(num_rows),
             seeds=integers(num_rows, 2),
             frame_store=integers(num_rows, FRAME_STORE_FRAMES, frame_size),
         )
 
     def start(
-        self, rows: Sequence[tuple[int, int, int]], seeds: Sequence[int], uploads: PackedUpload
+        self, rows: Sequence[tuple[int, int, int]], prompts: Sequence[Prompt], uploads: PackedUpload
     ) -> None:
         """Start requests; a row is ``(slot, next position, next frame)``."""
         index, positions, frames = np.array(rows, np.int64).T
         uploads.write(self.positions, index, positions)
         uploads.write(self.frames, index, frames)
+        first_ends = np.array([each.sampling.first_end for each in prompts], np.int64)
+        uploads.write(self.min_frames, index, first_ends)
+        seeds = [prompt.seed for prompt in prompts]
         uploads.write(self.seeds, index, np.array([seed_words(seed) for seed in seeds], np.int64))
 
     def restore(self, made: Sequence[tuple[int, NDArray[Any]]], uploads: PackedUpload) -> None:

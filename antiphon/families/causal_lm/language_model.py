@@ -1,7 +1,7 @@
 """A language model over text: a frame is one token, with what else was likely in its place."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import torch
@@ -102,7 +102,9 @@ class CausalLM(TokenModel[CausalLMRequest]):
         for each in starts:
             prompt = each.request.prompt
             history = TokenHistory(prompt.ids, each.frames[:, 0].tolist())
-            samplings[each.slot] = (token_sampling(prompt.sampling, prompt.num_logprobs), history)
+            sampling = token_sampling(prompt.sampling, prompt.num_logprobs)
+            holds_end = each.prompt.sampling.first_end > 0
+            samplings[each.slot] = (replace(sampling, holds_end=holds_end), history)
         self._sampler.write(samplings, uploads)
 
     def sampling_shape(self, slots: Sequence[int]) -> TokenReach:
@@ -122,7 +124,8 @@ class CausalLM(TokenModel[CausalLMRequest]):
         if self._pass_states is not None:
             self._last_states[inputs.slots] = hidden[:, None] + inputs.states
         draws = (self.slots.seeds[inputs.slots], inputs.frames)
-        tokens, scores = self._sampler.sample(logits, inputs.slots, draws, sampling)
+        allowed = self.hold_end(logits, self._is_eos, inputs) if sampling.holds_end else logits
+        tokens, scores = self._sampler.sample(allowed, inputs.slots, draws, sampling)
         codes = frames.codes
         codes[:, 0], frames.scores[:, 0] = tokens, scores
         if sampling.tells_logprobs:

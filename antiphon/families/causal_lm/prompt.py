@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from antiphon.contracts.chat import ChatCapabilities, answer_limit, complete_sampling
+from antiphon.contracts.chat import ChatCapabilities, answer_limits, complete_sampling
 from antiphon.contracts.chat_types import ChatRequest, Message
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.types import Sampling
 from antiphon.errors import InvalidRequestError
 from antiphon.families.causal_lm.chat_template import load_chat_markup
 from antiphon.families.causal_lm.config import load_config
@@ -33,7 +32,6 @@ class CausalLMPrompter:
         assert context.path is not None, "the family needs a checkpoint"
         config = load_config(context.path)
         self._tokenizer = load_tokenizer(context.path)
-        eos_ids = self._tokenizer.eos_ids(config.eos_ids)
         self._markup = load_chat_markup(context.path)
         self._capabilities = ChatCapabilities(
             sample_request=_SAMPLE,
@@ -41,7 +39,6 @@ class CausalLMPrompter:
             max_positions=config.max_positions(context),
             vocab_size=config.vocab_size,
             thinks=self._markup.thinks,
-            eos_ids=tuple(each for each in eos_ids if each < config.vocab_size),
         )
 
     @property
@@ -62,7 +59,7 @@ class CausalLMPrompter:
         found, num_tokens = self._tokenizer.encode_within(text, max_positions)
         if not num_tokens:
             raise InvalidRequestError("These messages make an empty prompt.", param="messages")
-        max_tokens = answer_limit(request, num_tokens, max_positions)
+        limits = answer_limits(request, num_tokens, max_positions)
         ids = tuple(found)
         if max(ids) >= self._capabilities.vocab_size:
             # A tokenizer that was given tokens for which the checkpoint has no embedding.
@@ -89,7 +86,7 @@ class CausalLMPrompter:
             ),
             num_tokens=len(ids),
             seed=seed,
-            sampling=Sampling(max_frames=max_tokens),
+            sampling=limits,
             num_positions=len(ids) - 1,
             # What is told must have been computed for this request.
             position_keys=() if request.is_spoken else ids[:-1],

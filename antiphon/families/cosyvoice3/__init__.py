@@ -33,7 +33,6 @@ FAMILY = Family(
     inspector=Ref(f"{_HERE}.checkpoint:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(
-        make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
         frame_products=Ref(f"{_HERE}.checkpoint:frame_products"),
         dtype="float32",
     ),

@@ -68,7 +68,6 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
         self._config = config
         self._backend = backend_of(self.like)
         self._table = SamplingTable(num_slots + 1, vocab_size, device)
-        self._min_frames = torch.zeros(num_slots + 1, dtype=torch.int64, device=device)
         self._is_end = torch.arange(vocab_size, device=device) >= config.num_tokens
         self._draws = torch.tensor((_DRAW, _REDRAW), device=device)
 
@@ -85,8 +84,6 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
     def start(self, starts: Sequence[SlotStart[CosyVoice3Request]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
         self._table.write({each.slot: each.prompt.sampling for each in starts}, uploads)
-        limits = [each.request.prompt.min_frames for each in starts]
-        uploads.write(self._min_frames, np.array([each.slot for each in starts]), np.array(limits))
 
     def sampling_shape(self, slots: Sequence[int]) -> SamplingReach:
         return self._table.reach(slots)
@@ -102,9 +99,7 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
 
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
         slots, frames = inputs.slots, Frames.empty(len(inputs.slots), self.slots)
-        logits = self.logits(hidden).float()
-        is_early = inputs.frames < self._min_frames[slots]
-        logits = logits.masked_fill(self._is_end & is_early[:, None], -torch.inf)
+        logits = self.hold_end(self.logits(hidden).float(), self._is_end, inputs)
         rows = self._table.rows(slots, sampling)
         seeds = self.slots.seeds[slots]
         noise = self._backend.gumbel_noise(seeds, inputs.frames, self._draws, logits.shape[1])

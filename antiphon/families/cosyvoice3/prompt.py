@@ -102,12 +102,13 @@ class CosyVoice3Prompter(CloningPrompter):
         ids = self._ids(lead + text_ids, spoken if is_continued else None)
         _check_length(ids, spoken)
         limit = max(_MIN_LIMIT_FRAMES, MAX_TOKENS_A_TEXT_TOKEN * len(text_ids))
-        limit = min(limit, MAX_POSITIONS - len(ids))
+        limit = max(min(limit, MAX_POSITIONS - len(ids)), request.sampling.least_frames)
+        sampling = _sampling(request.sampling, self._config, limit)
         return Prompt(
-            data=CosyVoice3Prompt(ids, min(MIN_TOKENS_A_TEXT_TOKEN * len(text_ids), limit)),
+            data=CosyVoice3Prompt(ids),
             num_tokens=len(text_ids),
             seed=seed,
-            sampling=_sampling(request.sampling, self._config, limit),
+            sampling=sampling.with_min_frames(min(MIN_TOKENS_A_TEXT_TOKEN * len(text_ids), limit)),
             conditioning=reference_arrays(
                 spoken.tokens[-MAX_REFERENCE_TOKENS:],
                 spoken.mel[-MEL_FRAMES_PER_TOKEN * MAX_REFERENCE_TOKENS :],
@@ -227,6 +228,7 @@ def _capabilities(
         voices=voices or (_REFERENCE,),
         instructions=True,
         cloning=clones,
+        draws_end=True,
         needs_encoder=clones,
         max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         voice_fields=("ref_audio",),

@@ -13,11 +13,9 @@ class CosyVoice3Prompt:
 
     Attributes:
         ids: rows of the joined embedding; speech begins after the last one.
-        min_frames: tokens before which speech does not end.
     """
 
     ids: tuple[int, ...]
-    min_frames: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

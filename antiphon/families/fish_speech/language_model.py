@@ -44,7 +44,6 @@ Reaches: TypeAlias = tuple[SamplingReach, SamplingReach]
 WINDOW_FRAMES = 10
 _HOT_TEMPERATURE, _HOT_TOP_P = 1.0, 0.9
 _FIRST_WATCHED = 1
-_MIN_FRAMES = 1  # speech is never empty
 
 
 class DualARModel(SlotModel[FishSpeechRequest]):
@@ -81,6 +80,7 @@ class DualARModel(SlotModel[FishSpeechRequest]):
         self._fast_sampling = SamplingTable(num_rows, fast.vocab_size, device)
         self._frame_cache: FrameCache = fast.new_cache(num_slots)
         self._is_no_code = torch.arange(self._num_logits, device=device) >= slow.num_codes
+        self._is_end = torch.arange(self._num_logits, device=device) == slow.end
         codebooks = torch.arange(num_codebooks + 1, device=device)
         self._codebooks = codebooks[1:-1]
         # The second is that of what is redrawn; kernels want them side by side.
@@ -168,8 +168,7 @@ class DualARModel(SlotModel[FishSpeechRequest]):
     ) -> tuple[Tensor, Tensor]:
         """Draw semantic codes, or the end."""
         logits = self.slow.head(normed).float().masked_fill(self._is_no_code, -torch.inf)
-        end = self.slow.end
-        logits[:, end] = logits[:, end].masked_fill(inputs.frames < _MIN_FRAMES, -torch.inf)
+        logits = self.hold_end(logits, self._is_end, inputs)
         rows = self._slow_sampling.rows(inputs.slots, reach)
         seeds = self.slots.seeds[inputs.slots]
         noise = self._gumbel(seeds, inputs.frames, self._draws_of_first, self._num_logits)

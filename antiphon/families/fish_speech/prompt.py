@@ -39,6 +39,7 @@ _RESERVED_FRAMES = 215
 """Positions that a prompt leaves for speech, 10 s."""
 _FRAMES_A_BYTE = 6
 """Of UTF-8: three times what slow speech takes in most scripts."""
+_MIN_FRAMES = 1  # speech is never empty
 _REFERENCE = "reference"
 _VOICES = (
     Voice(
@@ -69,6 +70,7 @@ class FishSpeechPrompter(CloningPrompter):
             sample_rate_hz=SAMPLE_RATE_HZ,
             voices=_VOICES,
             cloning=True,
+            draws_end=True,
             needs_encoder=True,
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
             voice_fields=("ref_audio",),
@@ -108,15 +110,17 @@ class FishSpeechPrompter(CloningPrompter):
         budget = frame_budget(slow_frames(text), is_limited=request.sampling.max_frames is not None)
         num_frames = round(budget / FRAME_RATE_HZ * SAMPLE_RATE_HZ / SAMPLES_PER_FRAME)
         num_frames = max(num_frames, _FRAMES_A_BYTE * len(text.encode("utf-8", "replace")))
+        num_frames = max(num_frames, request.sampling.least_frames)
         nothing = np.empty((0, self._config.num_codebooks), np.int64)
         codes = nothing if imitated is None else imitated.codes
         data = FishSpeechPrompt(ids, codes, num_frames)
         _check_length(data)
+        sampling = request.sampling.with_defaults(_SAMPLING[self._config.layout])
         return Prompt(
             data=data,
             num_tokens=len(ids) - len(codes),
             seed=seed,
-            sampling=request.sampling.with_defaults(_SAMPLING[self._config.layout]),
+            sampling=sampling.with_min_frames(_MIN_FRAMES),
             num_positions=len(ids) - 1,
             position_keys=data.position_keys,
             num_common_positions=num_common,

@@ -51,7 +51,7 @@ def leaning_rows(prefix: str, sizes: TransformerConfig) -> Rows:
     """Return rows of the last layer with which every state is large and positive in one number.
 
     The bias of values is in each head's result whatever attention sees, so what the output makes of
-    it is a constant. A head can then score single outputs above or below all others for any input;
+    it is a constant. A head can then score one output above all others for any input;
     see `head_row`.
 
     Args:
@@ -68,8 +68,8 @@ def leaning_rows(prefix: str, sizes: TransformerConfig) -> Rows:
     }
 
 
-def head_row(sizes: TransformerConfig, *, is_wanted: bool) -> NDArray[np.float32]:
-    """Return a row of a head that is drawn always, or never, after `leaning_rows`."""
+def head_row(sizes: TransformerConfig) -> NDArray[np.float32]:
+    """Return a row of a head that is always drawn after `leaning_rows`."""
     row = np.zeros(sizes.hidden_size, np.float32)
-    row[0] = _HEAD_GAIN if is_wanted else -_HEAD_GAIN
+    row[0] = _HEAD_GAIN
     return row

@@ -42,7 +42,7 @@ FAMILY = Family(
     inspector=Ref(f"{_HERE}.checkpoint:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(
-        make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
+        edit_weights=Ref(f"{_HERE}.bench_spec:make_all_audio"),
     ),
     tasks={
         "speech": Task(

@@ -1,4 +1,4 @@
-"""What measurements need to know: how to make speech never end, and all of it audio."""
+"""Random weights whose speech is audio throughout, for measurements of speed."""
 
 from pathlib import Path
 
@@ -7,15 +7,13 @@ from antiphon.families.mimo_audio.config_reader import load_config
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 
 
-def make_endless(path: Path) -> None:
-    """Change a checkpoint of random weights so that it speaks in every group and never ends.
+def make_all_audio(path: Path) -> None:
+    """Change a checkpoint of random weights so that every group is one of audio.
 
-    The id of a group of audio scores above all text, and what ends speech below it.
+    The id of such a group scores above all text.
     """
     config = load_config(path)
-    tokenizer = load_text_tokenizer(path, config.vocab_size)
     sizes = config.transformer
-    ends = [each for each in tokenizer.stop_ids if each < config.vocab_size]
-    head = dict.fromkeys(ends, head_row(sizes, is_wanted=False))
-    head[tokenizer.empty_id] = head_row(sizes, is_wanted=True)
+    empty_id = load_text_tokenizer(path, config.vocab_size).empty_id
+    head = {empty_id: head_row(sizes)}
     write_rows(path, {**leaning_rows("model", sizes), "lm_head.weight": head})

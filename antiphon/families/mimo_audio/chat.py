@@ -5,13 +5,12 @@ from dataclasses import replace
 from antiphon.contracts.chat import (
     NEUTRAL_SAMPLING,
     ChatCapabilities,
-    answer_limit,
+    answer_limits,
     complete_sampling,
 )
 from antiphon.contracts.chat_types import ChatRequest, Message
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.types import Sampling
 from antiphon.families.kit.token_decoder import TokenDecoder
 from antiphon.families.mimo_audio.config import MAX_POSITIONS
 from antiphon.families.mimo_audio.config_reader import load_config
@@ -43,7 +42,6 @@ class MiMoChatPrompter:
             max_positions=MAX_POSITIONS,
             vocab_size=self._config.vocab_size,
             logprobs=False,
-            eos_ids=self._tokenizer.stop_ids,
             thinks=True,
         )
 
@@ -72,7 +70,7 @@ class MiMoChatPrompter:
             data=MiMoAudioPrompt(text_groups(self._config, ids), CODES, writing),
             num_tokens=len(ids),
             seed=seed,
-            sampling=Sampling(max_frames=answer_limit(request, len(ids), MAX_POSITIONS)),
+            sampling=answer_limits(request, len(ids), MAX_POSITIONS),
             num_positions=len(ids) - 1,
             position_keys=tuple(ids[:-1]),
             is_decoded=False,

@@ -164,6 +164,8 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         logits = self._head(hidden).float()
         speech = logits[:, self._empty_id]
         logits[:, self._empty_id] = speech.masked_fill(self._writes[inputs.slots], -torch.inf)
+        if sampling.text.holds_end:
+            logits = self.hold_end(logits, self._is_stop, inputs)
         ids, scores = self._text_sampler.sample(logits, inputs.slots, draws, sampling.text)
         noise = self._head.backend.gumbel_noise(*draws, self._codebooks, self.decoder.num_codes)
         rows = self._code_sampling.rows(inputs.slots, sampling.codes)
@@ -188,11 +190,12 @@ def _among(ids: Sequence[int], size: int, device: torch.device) -> Tensor:
 
 def _text_sampling(start: SlotStart[MiMoAudioRequest]) -> tuple[TokenSampling, TokenHistory]:
     """Return how text is drawn for a request, and what penalties are for."""
-    prompt = start.request.prompt
+    prompt, holds_end = start.request.prompt, start.prompt.sampling.first_end > 0
     if prompt.writing is None:
-        return _token_sampling(start.prompt.sampling), TokenHistory((), ())
+        sampling = _token_sampling(start.prompt.sampling)
+        return replace(sampling, holds_end=holds_end), TokenHistory((), ())
     history = TokenHistory(prompt.groups[:, 0].tolist(), start.frames[:, 0].tolist())
-    return TokenSampling(**asdict(prompt.writing)), history
+    return TokenSampling(**asdict(prompt.writing), holds_end=holds_end), history
 
 
 def _token_sampling(sampling: Sampling) -> TokenSampling:

@@ -61,6 +61,7 @@ class MiMoAudioPrompter(CloningPrompter):
             voices=(_VOICE,),
             instructions=True,
             cloning=True,
+            draws_end=True,
             needs_encoder=True,
             voice_fields=("ref_audio",),
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,

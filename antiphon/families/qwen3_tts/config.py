@@ -28,7 +28,7 @@ from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 CODEC_DIRECTORY = "speech_tokenizer"
 DOWNSAMPLE_STRIDE = 2
 """Of the convolution between the codec encoder's transformer and its quantizers; Mimi fixes it."""
-MIN_NEW_TOKENS = 2
+MIN_FRAMES = 2
 """The official code forbids end of speech for the first two group-0 tokens."""
 NUM_SUPPRESSED_IDS = 1024
 """The last ids of group 0, all but end of speech, are never sampled."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, PromptSpan, SlotStart
 from antiphon.engine.model_runner.slot_model import SlotModel
-from antiphon.families.qwen3_tts.config import MIN_NEW_TOKENS, Qwen3TTSConfig
+from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.input_ids import InputIds
 from antiphon.families.qwen3_tts.prompt_layout import FRAME as FRAME_COLUMN
 from antiphon.families.qwen3_tts.prompt_layout import SPEAKER, Qwen3TTSPrompt
@@ -100,7 +100,8 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
     def open(self, prompt: Prompt, frames: Codes) -> Qwen3TTSRequest:
         data = prompt.data
         assert isinstance(data, Qwen3TTSPrompt)
-        return Qwen3TTSRequest.of(data, frames, self._loops.open(frames[:, 0]))
+        row = self._loops.open(frames[:, 0])
+        return Qwen3TTSRequest.of(data, frames, row, prompt.sampling.first_end)
 
     def close(self, request: Qwen3TTSRequest) -> None:
         self._loops.close(request.row)
@@ -110,7 +111,9 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
     ) -> NDArray[np.bool_]:
         rows = np.array([each.row for each in requests], np.int64)
         limits = np.array([each.frames_limit for each in requests], np.int64)
-        return self._loops.observe(rows, frames[:, 0]) | (numbers >= limits)
+        first_ends = np.array([each.first_end for each in requests], np.int64)
+        is_stuck = self._loops.observe(rows, frames[:, 0]) & (numbers >= first_ends)
+        return is_stuck | (numbers >= limits)
 
     def start(self, starts: Sequence[SlotStart[Qwen3TTSRequest]], uploads: PackedUpload) -> None:
         texts = [each.request.prompt for each in starts]
@@ -222,7 +225,7 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
         occurred = self.has_occurred[inputs.slots]
         logits = self.talker.head(hidden).float()
         logits = penalize_repetition(logits, occurred, rows.repetition_penalty)
-        logits = self.talker.forbid(logits, inputs.frames < MIN_NEW_TOKENS)
+        logits = self.talker.forbid(logits, inputs.frames < self.slots.min_frames[inputs.slots])
         frames.codes[:, 0], frames.scores[:, 0] = sample(logits, rows, noise)
         said = torch.ones((), dtype=torch.bool, device=self._device)
         self.has_occurred.index_put_((inputs.slots, frames.codes[:, 0]), said)
@@ -309,8 +312,8 @@ class FusedLanguageModel(LanguageModel):
             self.has_occurred,
             self.talker.is_forbidden,
             self.slots.frames,
+            self.slots.min_frames,
             self._codec_tokens.eos,
-            MIN_NEW_TOKENS,
         )
         first = (frames.codes[:, 0], frames.scores[:, 0])
         frame.sample(self.talker.head(hidden), inputs.slots, rules, noise, *first)

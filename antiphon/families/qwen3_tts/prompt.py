@@ -22,7 +22,7 @@ from antiphon.families.kit.prompt_length import check_prompt_length
 from antiphon.families.kit.speech_budget import frame_budget, slow_frames
 from antiphon.families.qwen3_tts.chat_template import ChatTemplate
 from antiphon.families.qwen3_tts.cloning import Clone, choose_clone
-from antiphon.families.qwen3_tts.config import CheckpointTask, GenerationDefaults
+from antiphon.families.qwen3_tts.config import MIN_FRAMES, CheckpointTask, GenerationDefaults
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.input_ids import position_keys
 from antiphon.families.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
@@ -176,11 +176,13 @@ class Qwen3TTSPrompter(CloningPrompter):
 
     def _budget(self, request: SpeechRequest) -> Callable[[int], int]:
         """Return what gives the most frames of a text by those of slow speech."""
-        return partial(
+        budget = partial(
             frame_budget,
             is_instructed=bool(check_instructions(self._config, request.instructions)),
             is_limited=request.sampling.max_frames is not None,
         )
+        least = request.sampling.least_frames
+        return lambda num_slow_frames: max(budget(num_slow_frames), least)
 
     def _streams_text(self, options: Qwen3TTSOptions) -> bool:
         """Whether the text is read beside the frames; by default only for cloned voices."""
@@ -206,7 +208,7 @@ def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
         repetition_penalty=defaults.repetition_penalty,
         max_frames=max_frames_of(max(MIN_NEW_TOKENS, defaults.max_new_tokens)),
     )
-    return asked.with_defaults(checkpoint)
+    return asked.with_defaults(checkpoint).with_min_frames(MIN_FRAMES)
 
 
 def _predictor_sampling(

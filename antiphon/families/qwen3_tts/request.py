@@ -21,6 +21,7 @@ class Qwen3TTSRequest:
         lead: the reference's frames, and those made before the slot was taken.
         text: the text track as it is by now.
         max_frames: that the text may take.
+        first_end: frames before which it does not end.
         is_open: whether more text will come.
     """
 
@@ -29,13 +30,16 @@ class Qwen3TTSRequest:
     lead: Codes
     text: list[int]
     max_frames: int
+    first_end: int
     is_open: bool
 
     @classmethod
-    def of(cls, prompt: Qwen3TTSPrompt, made: Codes, row: int) -> "Qwen3TTSRequest":
+    def of(
+        cls, prompt: Qwen3TTSPrompt, made: Codes, row: int, first_end: int = 0
+    ) -> "Qwen3TTSRequest":
         """Begin a request, or go on after the frames that it has made."""
         lead = lead_frames(prompt, made)
-        return cls(row, prompt, lead, [*prompt.text], prompt.max_frames, prompt.is_open)
+        return cls(row, prompt, lead, [*prompt.text], prompt.max_frames, first_end, prompt.is_open)
 
     @property
     def frames_limit(self) -> int:

@@ -7,7 +7,14 @@ from antiphon.contracts.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, ma
 from antiphon.errors import InvalidRequestError
 
 _REQUEST_FIELDS = ("voice", "language", "instructions", "seed", "speed", "sample_rate_hz")
-_SAMPLING_FIELDS = ("do_sample", "temperature", "top_k", "top_p", "repetition_penalty")
+_SAMPLING_FIELDS = (
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "repetition_penalty",
+    "ignore_eos",
+)
 
 
 def requests_of(
@@ -57,4 +64,5 @@ def _request(text: str, values: Mapping[str, Any]) -> SpeechRequest:
             param="max_new_tokens",
         )
     sampling["max_frames"] = max_frames_of(max_new_tokens)
+    sampling["min_frames"] = given.pop("min_tokens", None)
     return SpeechRequest(text, sampling=Sampling(**sampling), options=given, **fields)

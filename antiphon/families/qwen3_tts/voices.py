@@ -55,6 +55,7 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
         needs_encoder=config.task is CheckpointTask.BASE,
         max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         late_text=True,
+        draws_end=True,
         voice_fields=_VOICE_FIELDS[config.task],
         sample_request=_sample_request(config),
         quick_characters=_QUICK_CHARACTERS,

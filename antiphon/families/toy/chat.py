@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from antiphon.contracts.chat import (
     NEUTRAL_SAMPLING,
     ChatCapabilities,
-    answer_limit,
+    answer_limits,
     complete_sampling,
 )
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.types import Sampling
-from antiphon.families.toy.vocabulary import END, VOCAB_SIZE, Utf8Detokenizer, bytes_of, tokens_of
+from antiphon.families.toy.vocabulary import VOCAB_SIZE, Utf8Detokenizer, bytes_of, tokens_of
 
 _OPENING = "You said: "
 _THOUGHT = "<think>\nMessages: {}.\n</think>\n\n"
@@ -43,7 +42,6 @@ class ToyChatPrompter:
         max_positions=MAX_POSITIONS,
         vocab_size=VOCAB_SIZE,
         thinks=True,
-        eos_ids=(END,),
     )
 
     def __init__(self, context: LoadContext) -> None:
@@ -64,7 +62,7 @@ class ToyChatPrompter:
             ),
             num_tokens=len(read),
             seed=seed,
-            sampling=Sampling(max_frames=answer_limit(request, len(read), MAX_POSITIONS)),
+            sampling=answer_limits(request, len(read), MAX_POSITIONS),
             num_positions=len(read),
             position_keys=read,
         )

@@ -25,6 +25,7 @@ half of all tokens at 2."""
 class _State:
     dialogue: ToyDialogue
     seed: int
+    first_end: int
     made: list[int]
 
 
@@ -35,7 +36,8 @@ class ToyChatRunner(HostRunner[_State]):
         super().__init__(context.max_slots)
 
     def start(self, prompt: Prompt, frames: Sequence[NDArray[np.int64]]) -> _State:
-        return _State(prompt.data, prompt.seed, [TokenFrame.of(frame).token for frame in frames])
+        made = [TokenFrame.of(frame).token for frame in frames]
+        return _State(prompt.data, prompt.seed, prompt.sampling.first_end, made)
 
     def append(self, state: _State, piece: Piece) -> None:
         raise AssertionError("conversations arrive as a whole")
@@ -46,7 +48,10 @@ class ToyChatRunner(HostRunner[_State]):
         likely = state.dialogue.likely
         logits = np.random.default_rng((number, *state.made[-1:])).random(VOCAB_SIZE)
         logits[likely[number] if number < len(likely) else END] += _CERTAINTY
-        shares = shares_of(logits, state.dialogue.read, state.made, state.dialogue.sampling)
+        allowed = logits.copy()
+        if number < state.first_end:
+            allowed[END] = -np.inf
+        shares = shares_of(allowed, state.dialogue.read, state.made, state.dialogue.sampling)
         draw = np.random.default_rng((state.seed, number)).random()
         token = min(int(np.searchsorted(np.cumsum(shares), draw, "right")), VOCAB_SIZE - 1)
         if token == END:

@@ -50,6 +50,7 @@ class ToyPrompter:
             voices=tuple(Voice(id=name, name=name.title()) for name in BASE_PITCH_HZ),
             languages=("english", "german"),
             max_segment_characters=200,
+            draws_end=True,
         )
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:

@@ -45,9 +45,10 @@ class ToyRunner(HostRunner[_State]):
 
     def next_frame(self, state: _State) -> ToyFrame | None:
         """Move from the last pitch toward the letter's, with a draw from (seed, frame number)."""
-        if state.num_frames >= FRAMES_PER_LETTER * len(state.letters):
+        place = state.num_frames // FRAMES_PER_LETTER
+        if place >= len(state.letters) and state.num_frames >= state.prompt.sampling.first_end:
             return None
-        letter = state.letters[state.num_frames // FRAMES_PER_LETTER]
+        letter = state.letters[min(place, len(state.letters) - 1)]
         draw = np.random.default_rng((state.prompt.seed, state.num_frames)).random()
         temperature = state.prompt.sampling.temperature or 0.0
         step = int((letter - state.pitch) * 0.5 + temperature * 4 * (draw - 0.5))

@@ -33,7 +33,6 @@ FAMILY = Family(
     footprint=Ref(f"{_HERE}.footprint:footprint"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(
-        make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
         frame_products=Ref(f"{_HERE}.footprint:frame_products"),
         frames_per_token=6,
     ),

@@ -23,7 +23,7 @@ from antiphon.engine.model_runner.ar_model import (
     SlotStart,
 )
 from antiphon.engine.model_runner.slot_model import SlotModel
-from antiphon.families.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, MIN_FRAMES, VoxCPM2Config
+from antiphon.families.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, VoxCPM2Config
 from antiphon.families.voxcpm2.flow import Flow, FlowInputs
 from antiphon.families.voxcpm2.latents import Patches
 from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder, Quantizer, StopHead
@@ -185,7 +185,8 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
             most_steps=sampling,
         )
         patches = self._flow.make(given)
-        frames.codes[:, 0] = self._stop(base) & (inputs.frames >= MIN_FRAMES - 1)
+        # The frame that carries the stop flag is the last one, and counts towards the minimum.
+        frames.codes[:, 0] = self._stop(base) & (inputs.frames + 1 >= self.slots.min_frames[slots])
         frames.codes[:, 1:-1] = patches.flatten(1).view(torch.int32)
         frames.scores.zero_()
         return frames

@@ -14,7 +14,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CloningPrompter, known_text
 from antiphon.families.kit.prompt_length import check_prompt_length
 from antiphon.families.voxcpm2.cloning import check_options, choose_imitation
-from antiphon.families.voxcpm2.config import load_config
+from antiphon.families.voxcpm2.config import MIN_FRAMES, load_config
 from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE, frames_of
 from antiphon.families.voxcpm2.options import FAMILY_NAME, VoxCPM2Options
 from antiphon.families.voxcpm2.request import FlowSampling, VoxCPM2Prompt
@@ -52,6 +52,7 @@ class VoxCPM2Prompter(CloningPrompter):
             voices=(_VOICE,),
             instructions=True,
             cloning=True,
+            draws_end=True,
             needs_encoder=True,
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
             voice_fields=("instructions", "ref_audio", "prompt_audio"),
@@ -108,7 +109,7 @@ class VoxCPM2Prompter(CloningPrompter):
             reference=imitation.reference,
             spoken=imitation.spoken,
             flow=FlowSampling(options.cfg_value, options.inference_timesteps),
-            max_frames=self._max_frames(num_said),
+            max_frames=max(self._max_frames(num_said), request.sampling.least_frames),
         )
         self._check_length(data)
         context = None
@@ -118,7 +119,7 @@ class VoxCPM2Prompter(CloningPrompter):
             data=data,
             num_tokens=len(ids),
             seed=seed,
-            sampling=request.sampling,
+            sampling=request.sampling.with_min_frames(MIN_FRAMES),
             context_frames=context,
             num_positions=len(data.ids) - 1,
             position_keys=data.position_keys(),

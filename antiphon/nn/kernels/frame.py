@@ -27,15 +27,16 @@ class SamplingRules:
         has_occurred: codes that a slot has drawn, bool ``[num_slots, vocab_size]``.
         is_forbidden: codes that are never drawn, bool ``[vocab_size]``.
         frames: made so far, int64 ``[num_slots]``.
-        end: the code that is forbidden in the first ``min_frames`` frames.
+        min_frames: frames of a slot in which the end is forbidden, int64 ``[num_slots]``.
+        end: the code that ends a request.
     """
 
     parameters: Tensor
     has_occurred: Tensor
     is_forbidden: Tensor
     frames: Tensor
+    min_frames: Tensor
     end: int
-    min_frames: int
 
 
 def embed(
@@ -119,8 +120,8 @@ def sample(
     block = triton.next_power_of_2(vocab_size)
     _sample[(len(index),)](
         logits.contiguous(), index, rules.parameters, rules.has_occurred, rules.is_forbidden,
-        rules.frames, noise, codes, scores, vocab_size, noise.stride(0), codes.stride(0),
-        scores.stride(0), rules.end, rules.min_frames,
+        rules.frames, rules.min_frames, noise, codes, scores, vocab_size, noise.stride(0),
+        codes.stride(0), scores.stride(0), rules.end,
         BLOCK=block, PDL=overlaps(logits),
         num_warps=max(1, min(8, block // 512)), launch_pdl=overlaps(logits),
     )  # fmt: skip
@@ -209,8 +210,8 @@ def _begin(
 
 @triton.jit
 def _sample(
-    logits, index, parameters, has_occurred, is_forbidden, frames, noise, codes, scores, vocab_size,
-    noise_stride, code_stride, score_stride, end, min_frames,
+    logits, index, parameters, has_occurred, is_forbidden, frames, min_frames, noise, codes, scores,
+    vocab_size, noise_stride, code_stride, score_stride, end,
     BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -226,7 +227,7 @@ def _sample(
     num_kept = tl.load(parameters + slot * 4 + 1).to(tl.int32)
     share = tl.load(parameters + slot * 4 + 2)
     penalty = tl.load(parameters + slot * 4 + 3)
-    is_early = tl.load(frames + slot) < min_frames
+    is_early = tl.load(frames + slot) < tl.load(min_frames + slot)
     is_bad = tl.max(((logit != logit) & ~forbidden).to(tl.int32), axis=0) > 0
     divided = tl.div_rn(logit, tl.zeros_like(logit) + penalty)
     penalized = tl.where(logit < 0, logit * penalty, divided)

@@ -12,6 +12,7 @@ from antiphon.config import MAX_LUFS, MIN_LUFS, SpeechSettings
 from antiphon.contracts.languages import resolve_language
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prompt import SupportsRequestChecks
+from antiphon.contracts.sampling import check_minimum
 from antiphon.contracts.types import SpeechRequest, SpeechStream, Voice, new_request_id, new_seed
 from antiphon.contracts.well_formed import check_members, check_range
 from antiphon.errors import InputTooLongError, InvalidRequestError
@@ -383,6 +384,7 @@ class Speech:
                 f"The model '{model.name}' gives no word timestamps: leave 'word_timestamps' out.",
                 param="word_timestamps",
             )
+        check_minimum(request.sampling, is_drawn=model.capabilities.draws_end)
         resolve_language(request.language, model.capabilities.languages)
         if isinstance(model.prompter, SupportsRequestChecks):
             model.prompter.check(request, recordings)

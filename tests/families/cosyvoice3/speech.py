@@ -32,10 +32,10 @@ def prompt_of(
 ) -> Prompt:
     ids = (START, *(FIRST_TEXT + each for each in text), TURN)
     return Prompt(
-        data=CosyVoice3Prompt(ids, min_frames),
+        data=CosyVoice3Prompt(ids),
         num_tokens=len(text),
         seed=seed,
-        sampling=sampling,
+        sampling=sampling.with_min_frames(min_frames),
         num_positions=len(ids) - 1,
         position_keys=ids[:-1],
     )

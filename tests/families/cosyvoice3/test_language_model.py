@@ -172,7 +172,7 @@ def test_a_token_that_is_always_likeliest_is_not_said_twice_in_a_row(
     copytree(base, path)
     config, file = load_config(path), path / LANGUAGE_FILE
     tensors = torch.load(file, weights_only=True)
-    head = {"llm_decoder.weight": {7: head_row(config.text, is_wanted=True)}}
+    head = {"llm_decoder.weight": {7: head_row(config.text)}}
     for name, rows in {**leaning_rows(TEXT_PREFIX, config.text), **head}.items():
         for row, values in rows.items():
             tensors[name][row] = torch.from_numpy(values).view_as(tensors[name][row])

@@ -69,7 +69,7 @@ def test_zero_shot_continues_the_recording(
     np.testing.assert_array_equal(prompt.conditioning["tokens"], recording)
     assert prompt.conditioning["mel"].shape == (6, 80)
     assert prompt.num_tokens == 7
-    assert (prompt.data.min_frames, prompt.sampling.max_frames) == (14, 140)
+    assert (prompt.sampling.min_frames, prompt.sampling.max_frames) == (14, 140)
     other, _ = told(build(prompter, options={"ref_text": "Lead.<|endofprompt|>Now."}))
     assert other == (*encode("Lead."), end, *encode("Now.Hi you."))
 

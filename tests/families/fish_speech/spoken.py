@@ -19,7 +19,7 @@ from antiphon.families.fish_speech.request import FishSpeechPrompt
 from antiphon.families.kit.weight_edits import write_rows
 from tests.engine.drive import Drive
 
-DRAWN = Sampling(temperature=1.0, top_k=30, top_p=0.9)
+DRAWN = Sampling(temperature=1.0, top_k=30, top_p=0.9, min_frames=1)
 NUM_CODEBOOKS = 10
 _GAIN = 50.0
 _TABLE = "embeddings.weight"

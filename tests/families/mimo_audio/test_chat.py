@@ -161,7 +161,7 @@ def test_an_answer_is_text_where_speech_is_all_that_is_likely(
     copytree(checkpoint, path)
     config = load_config(path)
     empty = load_text_tokenizer(path, config.vocab_size).empty_id
-    head = {empty: head_row(config.transformer, is_wanted=True)}
+    head = {empty: head_row(config.transformer)}
     write_rows(path, {**leaning_rows("model", config.transformer), "lm_head.weight": head})
     with closing(load_runner(LoadContext(path, "cpu", "float32", 1))) as runner:
         made = frames_of(runner, {0: asked(prompter, "Hi")}, NUM_TOKENS)[0]

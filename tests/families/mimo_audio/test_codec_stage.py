@@ -20,7 +20,7 @@ from antiphon.contracts.types import AudioChunk, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.request import EngineRequest
-from antiphon.families.mimo_audio.bench_spec import make_endless
+from antiphon.families.mimo_audio.bench_spec import make_all_audio
 from antiphon.families.mimo_audio.codec_stage import (
     MiMoAudioCodec,
     PendingGroups,
@@ -198,12 +198,12 @@ def test_the_first_sound_waits_for_one_group_more(checkpoint: Path, tmp_path: Pa
     """
     endless = tmp_path / "endless"
     copytree(checkpoint, endless)
-    make_endless(endless)
+    make_all_audio(endless)
     context = LoadContext(endless, "cpu", "float32", 2)
     codec = load_codec(context)
     clock = count(0.0, 1e-4)  # not the machine's: on a busy one the first chunk is larger
     core = EngineCore(FusedRunner(load_runner(context), codec), clock=lambda: next(clock))
-    sampling = replace(GREEDY, max_frames=60)
+    sampling = replace(GREEDY, max_frames=60, ignore_eos=True)
     request = EngineRequest("heard", replace(prompt_of(endless, "Hello"), sampling=sampling))
     core.scheduler.add(request)
     sounds = list[int]()

@@ -9,17 +9,24 @@ import httpx
 import pytest
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
-from antiphon.families.mimo_audio.bench_spec import make_endless
+from antiphon.families.mimo_audio.bench_spec import make_all_audio
 from antiphon.families.mimo_audio.random_checkpoint import make_checkpoint
 from tests.servers import RunningServer, start_server, wait_until
 
 pytestmark = pytest.mark.slow  # servers whose codec is made ready for every stream
 
 PLACEMENTS = [(), ("{stages: {codec: {apart: true}}}",)]
-SPEECH = {"input": "Hello.", "response_format": "pcm", "max_new_tokens": 6, "seed": 3}
+SPEECH = {
+    "input": "Hello.",
+    "response_format": "pcm",
+    "max_new_tokens": 6,
+    "seed": 3,
+    "ignore_eos": True,
+}
 CHAT = {
     "messages": [{"role": "user", "content": "How are you?"}],
     "max_tokens": 8,
+    "ignore_eos": True,
     "temperature": 0.9,
     "seed": 5,
 }
@@ -31,7 +38,7 @@ def server(
 ) -> Generator[RunningServer, None, None]:
     path: Path = tmp_path_factory.mktemp("mimo") / "mimo"
     make_checkpoint(path)
-    make_endless(path)
+    make_all_audio(path)
     model = ModelSettings(source=str(path), name="mimo", device="cpu", max_slots=4)
     settings = Settings(model=model, server=ServerSettings(placement=request.param))
     with start_server(settings) as running:

@@ -24,7 +24,7 @@ from tests.engine.drive import Drive
 
 Codes = NDArray[np.int64]
 
-DRAWN = Sampling(temperature=0.9, top_k=50, top_p=1.0, repetition_penalty=1.05)
+DRAWN = Sampling(temperature=0.9, top_k=50, top_p=1.0, repetition_penalty=1.05, min_frames=2)
 GREEDY = replace(DRAWN, temperature=0.0)
 
 

@@ -158,7 +158,9 @@ def test_sampling_is_completed_from_the_checkpoint(custom: Desk) -> None:
         top_p=defaults.top_p,
         repetition_penalty=defaults.repetition_penalty,
         max_frames=3,
+        min_frames=2,
     )
+    assert custom.build(sampling=Sampling(min_frames=5)).sampling.first_end == 5
     assert prompt.data.predictor_sampling.temperature == defaults.predictor_temperature
     assert custom.build().sampling.max_frames == defaults.max_new_tokens - 1
 

@@ -1,6 +1,5 @@
 """Frames depend on their own request alone: not on company, slot, history, or when text came."""
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -14,12 +13,11 @@ from hypothesis import strategies as st
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import Start
-from antiphon.families.qwen3_tts.bench_spec import make_endless
 from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.runner import load_runner
 from tests.engine.drive import Drive
-from tests.families.qwen3_tts.lm import GREEDY, Heard, hear, hear_late, made_prompt, opened
+from tests.families.qwen3_tts.lm import DRAWN, GREEDY, Heard, hear, hear_late, made_prompt, opened
 
 NUM_SLOTS = 5
 MAX_POSITIONS = 256
@@ -50,15 +48,6 @@ def base(checkpoint: Callable[..., Path]) -> Loaded:
 @pytest.fixture(scope="module")
 def small(checkpoint: Callable[..., Path]) -> Loaded:
     return Loaded(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE))
-
-
-@pytest.fixture(scope="module")
-def endless(checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """A model that practically never says that it is done."""
-    path = tmp_path_factory.mktemp("endless")
-    shutil.copytree(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE), path, dirs_exist_ok=True)
-    make_endless(path)
-    return Loaded(path)
 
 
 def groups(prompts: Sequence[Prompt]) -> Iterator[Sequence[Prompt]]:
@@ -171,12 +160,13 @@ def test_late_text_gives_the_codes_of_early_text(
     assert late.codes == early_codes(num_reference_frames)
 
 
-def test_speech_that_never_ends_is_cut_at_its_budget(endless: Loaded) -> None:
-    prompt = made_prompt(endless.config, seed=3, num_tokens=17, max_frames=60)
-    heard = endless.alone(prompt, max_frames=300)
+def test_speech_that_never_ends_is_cut_at_its_budget(small: Loaded) -> None:
+    sampling = replace(DRAWN, ignore_eos=True)
+    prompt = made_prompt(small.config, seed=3, num_tokens=17, sampling=sampling, max_frames=60)
+    heard = small.alone(prompt, max_frames=300)
     assert heard.end == "length"
     assert len(heard.frames) == 60
-    late = hear_late(endless.runner, *opened(prompt, 12, [1, 7]), max_frames=300)
+    late = hear_late(small.runner, *opened(prompt, 12, [1, 7]), max_frames=300)
     assert late.end == "length"
     assert late.codes == heard.codes
 

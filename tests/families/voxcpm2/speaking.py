@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.types import Samples, SpeechRequest
+from antiphon.contracts.types import Samples, Sampling, SpeechRequest
 from antiphon.engine.plan import CodecChunk, Start
 from antiphon.engine.runner import Runner
 from antiphon.families.voxcpm2.latents import patches_of
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from tests.engine.drive import Drive
+
+DEFAULT = Sampling()
 
 
 @dataclass(slots=True)
@@ -35,9 +37,10 @@ def ask(
     seed: int = 1,
     *,
     instructions: str | None = None,
+    sampling: Sampling = DEFAULT,
     **options: Any,
 ) -> Prompt:
-    request = SpeechRequest(text, instructions=instructions, options=options)
+    request = SpeechRequest(text, instructions=instructions, sampling=sampling, options=options)
     return prompter.build(request, prompter.capabilities.voices[0], seed)
 
 

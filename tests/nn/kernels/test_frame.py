@@ -62,13 +62,14 @@ def test_sample_draws_as_the_sampler_does(
     forbidden[end] = False
     expected = penalize_repetition(logits, occurred[INDEX], parameters[INDEX, 3])
     expected = expected.masked_fill(forbidden, -torch.inf)
-    expected[made[INDEX] < 2, end] = -torch.inf
+    least = torch.arange(NUM_SLOTS, device=DEVICE).flip(0)
+    expected[(made < least)[INDEX], end] = -torch.inf
     by_row = parameters[INDEX]
     heat, top_ks, top_ps, penalty = by_row.unbind(1)
     rows = SamplingRows(heat, top_ks.long(), top_ps, penalty, SamplingReach(VOCAB, uses_top_p=True))
     codes = torch.zeros(len(INDEX), 3, dtype=torch.int64, device=DEVICE)
     scores = torch.zeros(len(INDEX), 2, device=DEVICE)
-    rules = frame.SamplingRules(parameters, occurred.clone(), forbidden, made, end, 2)
+    rules = frame.SamplingRules(parameters, occurred.clone(), forbidden, made, least, end)
     frame.sample(logits, INDEX, rules, noise, codes[:, 1], scores[:, 0])
     tokens, best = sample(expected, rows, noise)
     assert torch.equal(codes[:, 1], tokens)

@@ -1,11 +1,13 @@
-"""What measurements make of random weights: speech in every group, and no end."""
+"""Speech that would end at once, whose end is ignored, and random weights that are all audio."""
 
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
 from antiphon.contracts.family import LoadContext
+from antiphon.contracts.types import Sampling
 from antiphon.families.kit.weight_edits import head_row, leaning_rows, write_rows
-from antiphon.families.mimo_audio.bench_spec import make_endless
+from antiphon.families.mimo_audio.bench_spec import make_all_audio
 from antiphon.families.mimo_audio.config_reader import load_config
 from antiphon.families.mimo_audio.runner import load_runner
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
@@ -18,24 +20,33 @@ def make_ending(path: Path) -> None:
     """Make an id that ends speech the likeliest in every group."""
     config = load_config(path)
     end = min(load_text_tokenizer(path, config.vocab_size).stop_ids)
-    wanted = head_row(config.transformer, is_wanted=True)
+    wanted = head_row(config.transformer)
     leaning = leaning_rows("model", config.transformer)
     write_rows(path, {**leaning, "lm_head.weight": {end: wanted}})
 
 
-def texts_of(path: Path, seed: int) -> list[int]:
+def texts_of(path: Path, seed: int, sampling: Sampling = DRAWN) -> list[int]:
     """Return the text ids of groups, as many as come before an end."""
     runner = load_runner(LoadContext(path, "cpu", "float32", 1))
-    prompt = prompt_of(path, f"Sentence {seed}.", DRAWN, seed)
+    prompt = prompt_of(path, f"Sentence {seed}.", sampling, seed)
     return [int(each[0]) for each in frames_of(runner, {0: prompt}, NUM_FRAMES)[0]]
 
 
-def test_speech_that_would_end_is_made_endless(checkpoint: Path, tmp_path: Path) -> None:
+def test_speech_that_would_end_goes_on(checkpoint: Path, tmp_path: Path) -> None:
     path = tmp_path / "ending"
     copytree(checkpoint, path)
     make_ending(path)
     assert all(len(texts_of(path, seed)) < NUM_FRAMES for seed in range(2))
-    make_endless(path)
+    endless = replace(DRAWN, ignore_eos=True)
+    assert all(len(texts_of(path, seed, endless)) == NUM_FRAMES for seed in range(2))
+    late = replace(DRAWN, min_frames=5)
+    assert all(5 <= len(texts_of(path, seed, late)) < NUM_FRAMES for seed in range(2))
+
+
+def test_random_weights_are_made_all_audio(checkpoint: Path, tmp_path: Path) -> None:
+    path = tmp_path / "audio"
+    copytree(checkpoint, path)
+    make_all_audio(path)
     empty = load_text_tokenizer(path, load_config(path).vocab_size).empty_id
     for seed in range(2):
         assert texts_of(path, seed) == [empty] * NUM_FRAMES
