@@ -1,4 +1,4 @@
-"""What ``antiphon serve`` says once it listens: its addresses, its voices and a first call."""
+"""Banner of ``antiphon serve``, printed once it listens: addresses, voices and a first call."""
 
 import json
 import socket
@@ -29,13 +29,13 @@ _FIRST_CALLS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """What is said of a server that listens; data.
+    """Description of a server that listens; data.
 
     Attributes:
-        url: of its page.
-        rows: what there is to know, by name.
+        url: URL of its page.
+        rows: facts about the server, by name.
         has_keys: whether a call needs a key.
-        task: that the first call is for.
+        task: task of the first call.
     """
 
     url: str

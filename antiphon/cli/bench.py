@@ -80,7 +80,7 @@ def bench_engine(flags: EngineBenchFlags) -> None:
             "model.max_slots": max(load.concurrency for load in loads),
         }
         report = asyncio.run(run(load_settings(given).model, loads, _tell))
-    if flags.random is not None:  # where it was for a while says nothing
+    if flags.random is not None:  # the path of a temporary checkpoint is meaningless
         named = [flags.family, flags.random, flags.task]
         report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
     console = wide_console()

@@ -70,7 +70,7 @@ class ChatBenchFlags:
     ] = 600.0
 
     def fields(self) -> dict[str, Any]:
-        """Return what each request to a server says beside its messages."""
+        """Return the members of each request other than its messages."""
         from antiphon.bench.spoken_chat import letters_of_bytes
 
         fields: dict[str, Any] = {"max_tokens": self.tokens}
@@ -140,7 +140,7 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
             "model.max_slots": flags.max_slots or max(counts),
         }
         report = asyncio.run(run_chat(load_settings(values).model, loads, _tell))
-    if flags.random is not None:  # where it was for a while says nothing
+    if flags.random is not None:  # the path of a temporary checkpoint is meaningless
         named = [flags.family, flags.random, flags.task]
         report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
     console = wide_console()

@@ -1,4 +1,4 @@
-"""``antiphon bench fabric``: what lies between a stage and whoever reads its audio."""
+"""``antiphon bench fabric``: cost of the path between a stage and the reader of its audio."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Which model a measurement is about: one that is there, or one of random weights made for it."""
+"""Source of the measured model: an existing one, or a temporary one with random weights."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,13 +22,13 @@ def model_to_measure(
     Args:
         model: a built-in model, a directory or a hub id; ``None`` if ``random`` is given.
         random: size of a random checkpoint.
-        task: of the random checkpoint.
-        family: whose random checkpoint; ``None`` is the usual one.
-        of_task: which task of that family is to be measured.
-        random_dir: where random checkpoints are kept; ``None``: nowhere.
+        task: task of the random checkpoint.
+        family: family of the random checkpoint; ``None``: the default one.
+        of_task: task of that family to be measured.
+        random_dir: folder in which random checkpoints are kept; ``None``: they are not kept.
 
     Raises:
-        SettingsError: both are given, or none, or what is said of random weights without
+        SettingsError: Both or neither are given, or options of random weights are given without
             ``random``.
         ModelLoadError: there is no such random checkpoint.
     """

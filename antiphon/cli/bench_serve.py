@@ -1,4 +1,4 @@
-"""``antiphon bench serve``: how soon and how steadily a server's listeners hear something."""
+"""``antiphon bench serve``: latency and continuity of the audio that a server streams."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class ServeBenchFlags(LoadFlags):
         return placement + front_ends
 
     def fields(self) -> dict[str, Any]:
-        """Return what each request says beside its text."""
+        """Return the members of each request other than its text."""
         fields: dict[str, Any] = {"response_format": self.response_format}
         if self.voice is not None:
             fields["voice"] = self.voice
@@ -82,7 +82,7 @@ def bench_serve(flags: ServeBenchFlags) -> None:
     refuse_unwritable(flags.json_file, flags.plot)
     _plan(
         flags, flags.url or _ANY_URL, loads
-    )  # what makes no sense is told before a model is loaded
+    )  # invalid combinations are reported before a model is loaded
     max_slots = flags.max_slots or max((load.concurrency for load in loads), default=0)
     with served_load(flags, flags.task, max_slots, flags.server_arguments()) as url:
         plan = _plan(flags, url, loads)
@@ -237,8 +237,8 @@ def served_load(
     """Yield the URL of the server to be measured.
 
     Args:
-        flags: which server.
-        task: of random weights.
+        flags: flags that name the server.
+        task: task of random weights.
         max_slots: requests that a server of our own works on; 0: its default.
         arguments: further ones of a server of our own.
 

@@ -96,7 +96,7 @@ def bench_suite(flags: SuiteFlags) -> None:
     refuse_unwritable(*files)
     plan = _plan(flags, flags.url or _ANY_URL, cells, trace)
     for cell in cells:
-        target_for(plan, cell)  # what makes no sense is told before a model is loaded
+        target_for(plan, cell)  # invalid combinations are reported before a model is loaded
     num_streams = max(cell.load.concurrency for cell in cells)
     with served_load(flags, min(tasks), num_streams) as url:
         plan = replace(plan, url=url)

@@ -59,7 +59,7 @@ def stage(
         raise SettingsError("Say either --head or --address HOST:PORT.")
     where = ["--head", f"--port={port}"] if head else [f"--address={address}"]
     ray = [sys.executable, "-m", "ray.scripts.scripts"]
-    # Whoever can talk to Ray can run code on all of its hosts: never without its token.
+    # A client that can reach Ray can run code on all of its hosts: always require its token.
     environment = {"RAY_AUTH_MODE": "token", **OUTLIVE_HEAD, **process_environment()}
     command = [*ray, "start", "--block", *where]
     if head:

@@ -1,4 +1,4 @@
-"""``antiphon dev``: tools for those who work on Antiphon itself."""
+"""``antiphon dev``: tools for the development of Antiphon."""
 
 from functools import partial
 from pathlib import Path

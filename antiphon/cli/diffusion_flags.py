@@ -1,4 +1,4 @@
-"""The flags of ``antiphon serve`` that say how models that denoise are run; named as in Dynamo."""
+"""Flags of ``antiphon serve`` for models that denoise; named as in Dynamo."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,7 +10,7 @@ _CHECKPOINT = "the checkpoint's"
 
 @dataclass(frozen=True)
 class DiffusionFlags:
-    """How images and videos are made; docs/acceleration.md says which families can do what."""
+    """Settings of image and video generation; see docs/acceleration.md for support by family."""
 
     cache_backend: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""Draws into a file or a pipe, and says on stderr how it goes."""
+"""Image and video generation into a file or a pipe, with progress on stderr."""
 
 import sys
 import time

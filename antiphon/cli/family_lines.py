@@ -13,14 +13,14 @@ from antiphon.cli.tables import show_table
 
 @dataclass(frozen=True, slots=True)
 class FamilySize:
-    """How large a family's folder is.
+    """Size of a family's folder.
 
     Attributes:
-        name: of the family.
-        title: one line for people.
-        tasks: that it serves.
+        name: name of the family.
+        title: one-line title for people.
+        tasks: tasks that the family serves.
         files: modules in its folder.
-        lines: of them all, with comments and docstrings, without blank ones.
+        lines: lines of all modules, with comments and docstrings, without blank ones.
     """
 
     name: str

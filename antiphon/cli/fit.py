@@ -82,7 +82,7 @@ def _card(
     """Return the card that is asked for.
 
     Raises:
-        SettingsError: it is not known, or not told.
+        SettingsError: The card is unknown, or none is named.
     """
     from antiphon.errors import SettingsError
     from antiphon.placement.cards import Card, card_of

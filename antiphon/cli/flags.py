@@ -17,7 +17,7 @@ def flag(help: str, default: str | bool = False, *names: str, **more: Any) -> An
     """Return a `typer.Option`.
 
     Args:
-        help: what it means.
+        help: help text of the option.
         default: the default as help shows it; ``True``: the field's own, ``False``: none,
             `SETTING`: that of the setting.
         names: the option's, if not the field's.
@@ -45,8 +45,8 @@ def add_command(
     """Add ``run`` to ``app``: its help is the docstring of ``run``, its flags are the fields.
 
     Args:
-        app: what the command is added to.
-        name: of the command.
+        app: app to which the command is added.
+        name: name of the command.
         flags: a dataclass; each field is ``Annotated`` with a typer argument or option.
         run: called with the flags.
     """

@@ -13,18 +13,18 @@ from antiphon.fabric.child_process import begin, report_to_parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontEndPlan:
-    """What a front end is told when it begins; data.
+    """Start parameters of a front end; data.
 
     Attributes:
-        name: of the process, in logs.
-        settings: of everything.
-        index: of this front end, from 0.
-        number: of front ends.
+        name: name of the process, in logs.
+        settings: all settings.
+        index: index of this front end, from 0.
+        number: number of front ends.
         sockets: descriptors of the sockets that all of them listen on.
         table: descriptor of the memory in which limits count.
         metrics: folder of the metrics that they share.
         cluster: address of the `ClusterServer` of their parent.
-        token: of the cluster.
+        token: token of the cluster.
     """
 
     name: str
@@ -39,7 +39,7 @@ class FrontEndPlan:
 
 
 def run_front_end(plan: FrontEndPlan) -> None:
-    """Serve until SIGTERM or SIGINT; tell the parent the banner, or the error that ends it.
+    """Serve until SIGTERM or SIGINT; send the parent the banner, or the error that ends it.
 
     Raises:
         AntiphonError: it cannot serve.

@@ -34,7 +34,7 @@ def bind(server: ServerSettings) -> list[socket.socket]:
                 except OSError as error:
                     if error.errno not in _NO_SUCH_ADDRESS_HERE:
                         raise
-                    missing = error  # a machine without IPv6, say: the others may do
+                    missing = error  # for example, a machine without IPv6: the others may do
                     continue
                 undo.callback(bound.close)
                 sockets.append(bound)

@@ -42,7 +42,7 @@ def write(file: Path | None, text: str) -> None:
 
 
 def interruptible(run: Callable[[Flags], None]) -> Callable[[Flags], None]:
-    """Return a command that says, after Ctrl-C, that it has written nothing."""
+    """Return a command that reports, after Ctrl-C, that it has written nothing."""
 
     @functools.wraps(run)
     def told(flags: Flags) -> None:
@@ -56,7 +56,7 @@ def interruptible(run: Callable[[Flags], None]) -> Callable[[Flags], None]:
 
 
 def exit_if_interrupted(is_interrupted: bool) -> None:
-    """Say that what was written is not all, and exit, if a measurement was interrupted."""
+    """Report that the output is incomplete, and exit, if a measurement was interrupted."""
     if is_interrupted:
         typer.echo("antiphon: Interrupted; this is what had been measured.", err=True)
         raise typer.Exit(INTERRUPTED)

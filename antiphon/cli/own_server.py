@@ -29,8 +29,8 @@ def own_server(
 
     Args:
         arguments: the model and further flags; the address is chosen here.
-        api_key: that it asks for; ``None``: as its settings say.
-        timeout_s: for loading and warming.
+        api_key: API key of the server; ``None``: as its settings define.
+        timeout_s: time limit for loading and warm-up.
 
     Raises:
         ModelLoadError: it ended, or was not ready in time.
@@ -41,7 +41,7 @@ def own_server(
     # Not as an argument: everybody on the machine can read those of a process.
     key = {} if api_key is None else {"ANTIPHON_SERVER_API_KEYS": api_key}
     environment = process_environment(key)
-    # Of our process group: whoever kills that takes the server with it.
+    # In this process group: a signal to the group also ends the server.
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
     url = f"http://{HOST}:{port}"
     try:
@@ -72,7 +72,7 @@ def _ends_as_exceptions() -> Iterator[None]:
 
 
 def is_ready(url: str) -> bool:
-    """Return whether a server says that it is ready."""
+    """Return whether a server reports that it is ready."""
     try:
         with urllib.request.urlopen(f"{url}/ready", timeout=5) as response:
             return bool(response.status == 200)

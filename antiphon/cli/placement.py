@@ -1,4 +1,4 @@
-"""``antiphon placement``: what a placement file says, and what it would make of a model."""
+"""``antiphon placement``: contents of a placement file, and its effect on a model."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,7 +124,7 @@ def translate(
 
 
 def with_stage_configs(settings: "Settings") -> "Settings":
-    """Return settings whose placement is made of their stage configs; tells what they became.
+    """Return settings whose placement is made of their stage configs, and print the translation.
 
     Raises:
         SettingsError: they cannot be read, or are not those of the model.
@@ -138,7 +138,7 @@ def with_stage_configs(settings: "Settings") -> "Settings":
 
 
 def _translated(file: Path, model: str | None) -> dict[str, Any]:
-    """Return what stage configs say as a placement, and print what became of each entry."""
+    """Return the placement of stage configs, and print the translation of each entry."""
     from antiphon.errors import SettingsError
     from antiphon.families.registry import resolve
     from antiphon.pipeline.speech.model import SPEECH

@@ -21,7 +21,7 @@ def shown_progress(
     """Show progress inside the block, as bars on stderr if that is a terminal.
 
     Args:
-        verb: what is done: ``"loading"``.
+        verb: verb of the progress line: ``"loading"``.
         write_line: takes lines where there is no terminal.
 
     Yields:

@@ -1,4 +1,4 @@
-"""Speaks into a file or a pipe, and says on stderr how it goes."""
+"""Speech generation into a file or a pipe, with progress on stderr."""
 
 import io
 import os
@@ -56,17 +56,17 @@ class SpeakProgress:
 def speak(
     model: str | None, request: SpeechRequest, *, output: str, format_name: str | None
 ) -> None:
-    """Load a model, say one thing, and write it piece by piece.
+    """Load a model, speak one text, and write the audio piece by piece.
 
     Args:
-        model: a built-in model, a checkpoint's directory, or its ``ORG/NAME`` on the hub;
-            ``None``: what the settings say.
-        request: what to say.
-        output: a file's path, or ``-`` for stdout.
-        format_name: of the audio; ``None`` is the file's suffix, and WAV on stdout.
+        model: built-in model, directory of a checkpoint, or its ``ORG/NAME`` on the hub; ``None``:
+            the model of the settings.
+        request: speech request.
+        output: path of a file, or ``-`` for stdout.
+        format_name: audio format; ``None``: by the file's suffix, and WAV on stdout.
 
     Raises:
-        AntiphonError: nothing was said, or the file cannot be written.
+        AntiphonError: No audio was generated, or the file cannot be written.
     """
     format = _format(output, format_name)
     if output == STDOUT and sys.stdout.isatty():

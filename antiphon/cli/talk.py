@@ -46,7 +46,7 @@ def talk(flags: ChatFlags) -> None:
 
 
 class _Conversation:
-    """What was said so far; a message that could not be answered was not said."""
+    """Messages of the conversation so far, without those that could not be answered."""
 
     def __init__(self, antiphon: Antiphon, flags: ChatFlags, console: Console) -> None:
         self._antiphon = antiphon

@@ -1,4 +1,4 @@
-"""Runs the API under uvicorn: loads the model, says when it listens, and stops in good order."""
+"""The API under uvicorn: loads the model, prints the banner, and shuts down gracefully."""
 
 import asyncio
 import gc
@@ -57,8 +57,8 @@ class ApiServer(uvicorn.Server):
         """Load nothing yet.
 
         Args:
-            settings: of everything.
-            front_end: which one this is of several; ``None``: the only one.
+            settings: all settings.
+            front_end: this front end, if there are several; ``None``: the only one.
             on_started: called when it listens.
         """
         self._show: LoadProgress | None = None

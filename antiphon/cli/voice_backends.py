@@ -1,4 +1,4 @@
-"""Where ``antiphon voices`` finds uploaded voices: in a data folder, or behind a server's API."""
+"""Stores of uploaded voices for ``antiphon voices``: a data folder, or a server's API."""
 
 import json
 import secrets
