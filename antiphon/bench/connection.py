@@ -204,8 +204,8 @@ def record_of(
     outcome = outcome_of(status, is_complete=exchange.is_complete, fault=exchange.fault)
     num_tokens = exchange.body.num_tokens if exchange.body is not None else None
     if num_tokens is None and target.tokens_header is not None:
-        told = exchange.headers.get(target.tokens_header, "")
-        num_tokens = int(told) if told.isascii() and told.isdecimal() else None
+        header = exchange.headers.get(target.tokens_header, "")
+        num_tokens = int(header) if header.isascii() and header.isdecimal() else None
     return Record(
         index=index,
         due_s=due_s,

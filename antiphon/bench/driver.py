@@ -76,7 +76,7 @@ class Runs(Protocol):
     """Makes a load of a server happen, once, with texts to choose from."""
 
     def __call__(
-        self, load: HttpLoad, target: Target, texts: Sequence[str], told: Done = ..., /
+        self, load: HttpLoad, target: Target, texts: Sequence[str], on_done: Done = ..., /
     ) -> list[PartResult]: ...
 
 
@@ -122,7 +122,7 @@ def client_processes(num_processes: int) -> Iterator[Runs]:
     with ProcessPoolExecutor(num_processes, context, _begin, given) as pool:
 
         def run(
-            load: HttpLoad, target: Target, texts: Sequence[str], told: Done = lambda _: None, /
+            load: HttpLoad, target: Target, texts: Sequence[str], on_done: Done = lambda _: None, /
         ) -> list[PartResult]:
             shared.num_done.value = 0
             starts_s = time.monotonic() + _SECONDS_TO_START
@@ -133,7 +133,7 @@ def client_processes(num_processes: int) -> Iterator[Runs]:
             calls = [pool.submit(run_part, part) for part in parts]
             try:
                 while wait(calls, _LOOK_S).not_done:
-                    told(shared.num_done.value)
+                    on_done(shared.num_done.value)
                 return [call.result() for call in calls]
             except KeyboardInterrupt:
                 shared.stop.set()
@@ -170,11 +170,11 @@ def _ending() -> set[signal.Signals]:
 
 
 def run_or_cut(
-    run: Runs, load: HttpLoad, target: Target, texts: Sequence[str], told: Done
+    run: Runs, load: HttpLoad, target: Target, texts: Sequence[str], on_done: Done
 ) -> tuple[list[PartResult], bool]:
     """Make a load happen; return what came of it, and whether it was interrupted."""
     try:
-        return run(load, target, texts, told), False
+        return run(load, target, texts, on_done), False
     except LoadInterrupted as interrupted:
         return interrupted.parts, True
 

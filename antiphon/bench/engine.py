@@ -142,11 +142,11 @@ async def measure(model: SpeechModel, load: Load) -> Result:
 
 def summarize(times: Sequence[StreamTimes]) -> Result:
     """Turn the streams' times into one result."""
-    heard = [each for each in times if each.arrivals_s]
-    wall_s = max(each.arrivals_s[-1] for each in heard) - min(each.started_s for each in times)
+    with_audio = [each for each in times if each.arrivals_s]
+    wall_s = max(each.arrivals_s[-1] for each in with_audio) - min(each.started_s for each in times)
     audio_s = sum(sum(each.durations_s) for each in times)
     num_frames = sum(each.num_frames for each in times)
-    first_ms = Percentiles.of((each.arrivals_s[0] - each.started_s) * 1000 for each in heard)
+    first_ms = Percentiles.of((each.arrivals_s[0] - each.started_s) * 1000 for each in with_audio)
     playback = PlaybackSummary.of([underrun_s(each.arrivals_s, each.durations_s) for each in times])
     assert first_ms is not None
     assert playback is not None

@@ -137,13 +137,13 @@ class Exchange:
 
     def told(self) -> str:
         """Return the fault and the server's error text; "" if there is none."""
-        said = self.error.decode(errors="replace").strip()
+        error_text = self.error.decode(errors="replace").strip()
         if not self.message and 300 <= self.status < 400:
             place = self.headers.get("location", "nowhere").partition("?")[0]  # no keys in queries
             self.message = f"HTTP {self.status} redirects to {place}"
-        elif not self.message and not said and self.status not in (0, 200):
+        elif not self.message and not error_text and self.status not in (0, 200):
             self.message = f"HTTP {self.status}"
-        return ": ".join(filter(None, (self.message, said)))
+        return ": ".join(filter(None, (self.message, error_text)))
 
     def _note(self, fault: Outcome, message: str) -> None:
         if self.fault is None:
@@ -178,9 +178,9 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _number(name: str, told: str | None, usual: int, most: int) -> int:
-    if told is None:
+def _number(name: str, text: str | None, usual: int, most: int) -> int:
+    if text is None:
         return usual
-    if not told.isascii() or not told.isdecimal() or not 1 <= int(told) <= most:
-        raise BodyError(f"'{told}' is no {name}")
-    return int(told)
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= most:
+        raise BodyError(f"'{text}' is no {name}")
+    return int(text)

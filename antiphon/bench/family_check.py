@@ -106,8 +106,8 @@ def sound_of(samples: Samples, audio_s: float) -> Found:
     if not np.isfinite(samples).all():
         return False, "samples that are not finite"
     peak = float(np.abs(samples).max())
-    said = f"{audio_s:.2f} s, peak {peak:.3f}"
-    return SILENT < peak <= 1.0, said
+    summary = f"{audio_s:.2f} s, peak {peak:.3f}"
+    return SILENT < peak <= 1.0, summary
 
 
 async def _streaming_is_whole(subject: Subject) -> Found:

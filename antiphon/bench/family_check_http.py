@@ -62,9 +62,9 @@ def fields_of(capabilities: SpeechCapabilities) -> dict[str, Any]:
     one; other options go as the JSON that they are.
     """
     sample, rate_hz = capabilities.sample_request, capabilities.sample_rate_hz
-    said = {"instructions": sample.instructions, "language": sample.language, **sample.options}
+    members = {"instructions": sample.instructions, "language": sample.language, **sample.options}
     fields: dict[str, Any] = {}
-    for name, value in said.items():
+    for name, value in members.items():
         if isinstance(value, PreparedVoice):
             fields[name] = _recording(_hum(rate_hz), rate_hz)
         elif isinstance(value, np.ndarray):
@@ -96,8 +96,8 @@ def heard(title: str, records: Sequence[Record]) -> list[Finding]:
     """Return findings about playback that begins with the first audio."""
     failed = [each for each in records if each.outcome != "ok" or not each.arrivals_s]
     if failed:
-        told = failed[0].message or failed[0].outcome
-        detail = f"{len(failed)} of {len(records)} failed: {told}"
+        reason = failed[0].message or failed[0].outcome
+        detail = f"{len(failed)} of {len(records)} failed: {reason}"
         # To refuse what cannot be spoken without gaps is right on a machine that is too slow.
         is_speed = all(each.outcome == "refused" for each in failed)
         return [Finding(check=title, is_met=False, detail=detail, is_speed=is_speed)]

@@ -24,10 +24,10 @@ async def ends(subject: Subject) -> Found:
         bound = "the cache" if limit is None else f"{limit} frames"
         return True, f"random weights do not end; the family's limit is {bound}"
     output = await subject.run(prompt, max_s=_MAX_S)
-    said = f"{prompt.num_tokens} tokens of text: {output.duration_s:.1f} s of audio"
+    summary = f"{prompt.num_tokens} tokens of text: {output.duration_s:.1f} s of audio"
     if output.reason == "stop":
-        return True, said
-    return False, f"{said}, and no end (finish reason: {output.reason})"
+        return True, summary
+    return False, f"{summary}, and no end (finish reason: {output.reason})"
 
 
 async def has_declared_rate(subject: Subject) -> Found:

@@ -60,8 +60,8 @@ class Redaction:
                 found.append(HIDDEN)
             elif flag is not None and flag[2] is not None:
                 is_secret = _SECRET_NAME.search(flag[1]) is not None
-                told = HIDDEN if is_secret else self._member(flag[2][1:])
-                found.append(f"--{flag[1]}={told}")
+                shown = HIDDEN if is_secret else self._member(flag[2][1:])
+                found.append(f"--{flag[1]}={shown}")
             else:
                 found.append(self._member(argument))
             is_value_secret = (
@@ -83,7 +83,9 @@ class Redaction:
             parsed = json.loads(value)
         except ValueError:
             return f"{name}={self.text(value)}"
-        return argument if (told := self.value(parsed)) == parsed else f"{name}={json.dumps(told)}"
+        return (
+            argument if (shown := self.value(parsed)) == parsed else f"{name}={json.dumps(shown)}"
+        )
 
 
 def plain_address(url: str) -> str:

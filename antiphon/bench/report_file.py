@@ -75,8 +75,8 @@ def read_report(file: Path) -> dict[str, Any]:
     kind = report.get("kind") if isinstance(report, dict) else None
     if kind != "suite":
         command = _COMMANDS.get(kind) if isinstance(kind, str) else None
-        told = f" but of `antiphon bench {command}`" if command else ""
-        raise SettingsError(f"{file}: is no report of `antiphon bench suite`{told}.")
+        origin = f" but of `antiphon bench {command}`" if command else ""
+        raise SettingsError(f"{file}: is no report of `antiphon bench suite`{origin}.")
     if report.get("schema", SCHEMA) != SCHEMA:
         raise SettingsError(
             f"{file}: was written by another version, as schema {report['schema']}."

@@ -158,17 +158,19 @@ def _repetition(
         return None
     holds_all = num_equal(before, piece, block) >= len(before) - block
     if holds_all and len(piece) > len(before) >= start + length:
-        told = f"the {len(before) / rate_hz * 1000:.0f} ms before it are its beginning"
-        return SeamFault("cumulative", border / rate_hz, told, len(before) / rate_hz)
+        description = f"the {len(before) / rate_hz * 1000:.0f} ms before it are its beginning"
+        return SeamFault("cumulative", border / rate_hz, description, len(before) / rate_hz)
     from_ = max(0, border - round(_BACK_S * rate_hz))
-    heard = signal[from_ : border + start + length - 1]
-    places = places_of(piece[start : start + length], heard)
+    earlier = signal[from_ : border + start + length - 1]
+    places = places_of(piece[start : start + length], earlier)
     if not len(places):
         return None
     place = int(places[-1]) + from_
     again_s = (start + num_equal(signal[place:border], piece[start:], block)) / rate_hz
-    told = f"{again_s * 1000:.0f} ms that were heard at {max(0, place - start) / rate_hz:.3f} s"
-    return SeamFault("replay", border / rate_hz, told, again_s)
+    description = (
+        f"{again_s * 1000:.0f} ms that were heard at {max(0, place - start) / rate_hz:.3f} s"
+    )
+    return SeamFault("replay", border / rate_hz, description, again_s)
 
 
 def _first_loud(piece: Signal, length: int) -> int | None:
@@ -214,8 +216,8 @@ def _gaps(signal: Signal, rate_hz: int) -> Iterator[SeamFault]:
         inside = begin > 0 and end < len(signal)
         if inside and end - begin >= _GAP_S * rate_hz and loudest > _EDGE_PEAK:
             silence_s = float(end - begin) / rate_hz
-            told = f"{silence_s * 1000:.0f} ms of silence inside a sound"
-            yield SeamFault("gap", float(begin) / rate_hz, told, silence_s)
+            description = f"{silence_s * 1000:.0f} ms of silence inside a sound"
+            yield SeamFault("gap", float(begin) / rate_hz, description, silence_s)
 
 
 def _ends(signal: Signal, rate_hz: int) -> Iterator[SeamFault]:

@@ -78,16 +78,16 @@ def target_of(
 
 def _address(url: str) -> tuple[SplitResult, int]:
     """Return the parts of a server's address, and its port."""
-    told = plain_address(url)
+    address = plain_address(url)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise SettingsError(f"'{told}' is no address: {plain_address(str(error))}") from None
+        raise SettingsError(f"'{address}' is no address: {plain_address(str(error))}") from None
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise SettingsError(f"'{told}' is no http:// or https:// address.")
+        raise SettingsError(f"'{address}' is no http:// or https:// address.")
     if parts.username is not None or parts.password is not None:
-        raise SettingsError(f"'{told}': a key is given with --api-key, not in the address.")
+        raise SettingsError(f"'{address}': a key is given with --api-key, not in the address.")
     return parts, port or _PORTS[parts.scheme]
 
 
@@ -118,7 +118,7 @@ def measure(
         with client_processes(num_processes) as run:
             for number, load in enumerate(plan.loads):
                 told("loads", number, len(plan.loads))
-                done = partial(_tell_done, told, load)
+                done = partial(_report_done, told, load)
                 result, is_interrupted = _measured(run, plan, load, done)
                 if result is not None:
                     on_result(result)
@@ -153,10 +153,10 @@ def refuse_empty(loads: Sequence[HttpLoad]) -> None:
         raise SettingsError("The load is so short that it has no request.")
 
 
-def _tell_done(told: LoadProgress, load: HttpLoad, num_done: int) -> None:
+def _report_done(progress: LoadProgress, load: HttpLoad, num_done: int) -> None:
     """Report the progress of a load, if it is known."""
     if load.num_requests is not None:
-        told(f"{load_name(load)}, requests", num_done, load.num_requests)
+        progress(f"{load_name(load)}, requests", num_done, load.num_requests)
 
 
 def _measured(

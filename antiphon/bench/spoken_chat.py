@@ -175,15 +175,15 @@ def summarize_spoken(
 ) -> SpokenResult:
     """Return the figures of one load, of at least one answer."""
     records = [each.record for each in answers]
-    heard = [each for each in answers if each.is_heard]
+    answered = [each for each in answers if each.is_heard]
     wall_s = max(each.ended_s for each in records) - min(each.sent_s for each in records)
     # When it was sent, when its first text came, when its first audio came.
     times = [
         (each.record.sent_s, each.first_text_s, each.record.arrivals_s[0])
-        for each in heard
+        for each in answered
         if each.first_text_s is not None
     ]
-    halts_s = [underrun_s(each.record.arrivals_s, each.record.durations_s) for each in heard]
+    halts_s = [underrun_s(each.record.arrivals_s, each.record.durations_s) for each in answered]
     outcomes = Counter(
         _SILENT if each.record.outcome == "ok" and not each.is_heard else each.record.outcome
         for each in answers

@@ -154,7 +154,7 @@ def run_suite(
         with client_processes(num_processes) as run:
             for step, (number, index) in enumerate(steps):
                 told(plan.cells[index].name, step, len(steps))
-                done = partial(_tell_done, told_requests, plan, step)
+                done = partial(_report_done, told_requests, plan, step)
                 parts, is_interrupted = _measured(run, plan, index, targets[index], number, done)
                 if records := _in_order(parts):
                     rounds[index].append(records)
@@ -229,12 +229,12 @@ def raw(record: Record, of: Sequence[Record]) -> dict[str, Any]:
     def since(at_s: float | None) -> float | None:
         return None if at_s is None else round(at_s - zero_s, 6)
 
-    told = asdict(record)
+    values = asdict(record)
     return {
-        **{name: since(told[name]) for name in _TIMES},
+        **{name: since(values[name]) for name in _TIMES},
         "arrivals_s": [since(at_s) for at_s in record.arrivals_s],
         "durations_s": [round(each, 6) for each in record.durations_s],
-        **{name: told[name] for name in _OTHERS},
+        **{name: values[name] for name in _OTHERS},
     }
 
 
@@ -267,13 +267,13 @@ def _measured(
     return parts, is_interrupted
 
 
-def _tell_done(told: ToldRequests, plan: SuitePlan, step: int, num_done: int) -> None:
+def _report_done(on_done: ToldRequests, plan: SuitePlan, step: int, num_done: int) -> None:
     """Report the number of finished requests, including those of earlier steps."""
     counts = [cell.load.num_requests for cell in plan.cells]
     known = [count for count in counts if count is not None]
     if len(known) == len(counts):
         rounds, rest = divmod(step, len(known))
-        told(rounds * sum(known) + sum(known[:rest]) + num_done, plan.rounds * sum(known))
+        on_done(rounds * sum(known) + sum(known[:rest]) + num_done, plan.rounds * sum(known))
 
 
 def _in_order(parts: Sequence[PartResult]) -> list[Record]:

@@ -43,8 +43,8 @@ class TextStreamClient:
             exchange.error += refusal.response.body or b""
             exchange.fail("invalid", f"There is no WebSocket: HTTP {exchange.status}")
         except TimeoutError:
-            told = f"The answer was not complete after {self._target.timeout_s:g} s"
-            exchange.fail("timeout", told)
+            reason = f"The answer was not complete after {self._target.timeout_s:g} s"
+            exchange.fail("timeout", reason)
         except (OSError, WebSocketException) as broken:
             exchange.fail("broken", str(broken))
         return record_of(index, text, (due_s, sent_s), exchange, self._target)
@@ -116,20 +116,20 @@ async def _read(socket: ClientConnection, protocol: TextStream, exchange: Exchan
 
 def _take_message(text: str, protocol: TextStream, exchange: Exchange, now_s: float) -> None:
     try:
-        told = json.loads(text)
+        message = json.loads(text)
     except ValueError:
         exchange.fail("invalid", f"A message is no JSON: {text[:80]}")
         return
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         exchange.fail("invalid", f"A message is no object: {text[:80]}")
         return
-    if told.get("type") == "error":
-        exchange.fail("failed", message_of(told.get("error") or told))
+    if message.get("type") == "error":
+        exchange.fail("failed", message_of(message.get("error") or message))
         return
-    if _RATE_MEMBER in told:
-        exchange.take_rate(told[_RATE_MEMBER])
+    if _RATE_MEMBER in message:
+        exchange.take_rate(message[_RATE_MEMBER])
     for name in _AUDIO_MEMBERS:
-        if isinstance(audio := told.get(name), str):
+        if isinstance(audio := message.get(name), str):
             exchange.take_base64(audio, now_s)
-    if told.get("type") == protocol.last:
+    if message.get("type") == protocol.last:
         exchange.complete()

@@ -155,10 +155,10 @@ def quality_markdown(report: Mapping[str, Any], title: str = "Speech quality") -
     for name, value in report["summary"].items():
         heading, form = _TITLES[name]
         lines.append(f"| {heading} | {format(value, form)} |")
-    heard = [row for row in report["recordings"] if row.get("word_errors")]
-    if heard:
+    wrong = [row for row in report["recordings"] if row.get("word_errors")]
+    if wrong:
         lines += ["", "Heard otherwise than written:", "", "| written | heard |", "| --- | --- |"]
-        lines += [f"| {row['text']} | {row['heard']} |" for row in heard]
+        lines += [f"| {row['text']} | {row['heard']} |" for row in wrong]
     return "\n".join([*lines, ""])
 
 
@@ -171,9 +171,15 @@ def _understood(recordings: Sequence[SpeechRecording], whisper: str | None) -> l
         if each.text is None:
             found.append({})
             continue
-        heard = recogniser.transcript(each.samples, each.sample_rate_hz, each.text, each.language)
+        transcript = recogniser.transcript(
+            each.samples, each.sample_rate_hz, each.text, each.language
+        )
         found.append(
-            {"heard": heard.heard, "word_errors": heard.num_errors, "words": heard.num_expected}
+            {
+                "heard": transcript.heard,
+                "word_errors": transcript.num_errors,
+                "words": transcript.num_expected,
+            }
         )
     return found
 

@@ -55,8 +55,8 @@ def spoken_by(
             pieces, rate_hz = _asked(_endpoint(url), body, api_key)
         except urllib.error.HTTPError as error:
             with error:
-                said = error.read(_MAX_ERROR_BYTES).decode(errors="replace")
-            raise SettingsError(hide(f"{url}: {name}: {error}: {said}")) from None
+                answer = error.read(_MAX_ERROR_BYTES).decode(errors="replace")
+            raise SettingsError(hide(f"{url}: {name}: {error}: {answer}")) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise SettingsError(hide(f"{url}: {name}: {error}")) from None
         except BodyError as error:
@@ -81,11 +81,11 @@ def _asked(
         headers["Authorization"] = f"Bearer {api_key}"
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-        said = response.headers
-        content_type = said.get("Content-Type", "")
+        received = response.headers
+        content_type = received.get("Content-Type", "")
         _, parameters = media_type(content_type)
-        rate_hz = int(said.get("X-Sample-Rate", parameters.get("rate", DEFAULT_SAMPLE_RATE_HZ)))
-        channels = int(said.get("X-Channels", parameters.get("channels", 1)))
+        rate_hz = int(received.get("X-Sample-Rate", parameters.get("rate", DEFAULT_SAMPLE_RATE_HZ)))
+        channels = int(received.get("X-Channels", parameters.get("channels", 1)))
         if rate_hz < 1 or channels < 1:
             raise BodyError(f"A rate of {rate_hz} Hz and {channels} channels make no audio")
         judged = open_body("pcm", content_type, channels)
@@ -96,7 +96,7 @@ def _asked(
             judged.feed(piece)
             pieces.append(piece)
         judged.end()
-    length = said.get("Content-Length")
+    length = received.get("Content-Length")
     if length is not None and sum(map(len, pieces)) < int(length):
         raise BodyError("The connection ended before the answer did")
     return _samples(pieces, channels), rate_hz

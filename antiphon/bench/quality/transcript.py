@@ -80,14 +80,14 @@ class Recogniser:
         """
         self.refuse_unknown(language)
         asked = "zh" if language == "mixed" else language
-        heard, _ = self._model.transcribe(
+        segments, _ = self._model.transcribe(
             soxr.resample(signal, rate_hz, _RATE_HZ).astype("float32"),
             language=asked,
             beam_size=1,
             condition_on_previous_text=False,
             initial_prompt=_SIMPLIFIED if asked == "zh" else None,
         )
-        words = " ".join(segment.text.strip() for segment in heard)
+        words = " ".join(segment.text.strip() for segment in segments)
         return judged(text, words, language)
 
 
