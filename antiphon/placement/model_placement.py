@@ -65,8 +65,8 @@ class ModelPlacement:
             self._check_shared(spec, first)
         chunks: dict[str, Any] = {}
         for spec in specs:
-            said = self.section(spec).model_dump(include={*_CHUNKS}, exclude_none=True)
-            chunks.update(said)
+            chunk_settings = self.section(spec).model_dump(include={*_CHUNKS}, exclude_none=True)
+            chunks.update(chunk_settings)
         replicas, devices = section.replicas, section.devices or ()
         if first.kind is StageKind.DIFFUSION:
             devices = _first_devices(devices, self.num_ranks)

@@ -83,8 +83,8 @@ def resolved(settings: Settings) -> Settings:
     file = without_all(read_placement(server.placement, server.placement_set))
     written = file.model_dump(mode="json", exclude_unset=True)
     update: dict[str, Any] = {"placement": (json.dumps(written),), "placement_set": ()}
-    said = {"fabric": file.fabric, "front_ends": file.front_ends}
-    for name, value in said.items():
+    from_file = {"fabric": file.fabric, "front_ends": file.front_ends}
+    for name, value in from_file.items():
         if value is not None and name not in server.model_fields_set:
             update[name] = value
     placed = settings.model_copy(update={"server": server.model_copy(update=update)})

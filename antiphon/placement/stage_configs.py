@@ -70,7 +70,7 @@ def translate(path: Path, pipeline: Sequence[StageSpec]) -> Translation:
         SettingsError: it cannot be read, has no stages, or others than the model.
     """
     values = _read(path)
-    told = Translation()
+    translation = Translation()
     stages = _numbered(values, path)
     if too_many := [number for number in stages if number >= len(pipeline)]:
         raise SettingsError(
@@ -78,18 +78,18 @@ def translate(path: Path, pipeline: Sequence[StageSpec]) -> Translation:
             f" {', '.join(f'{n} ({spec.name})' for n, spec in enumerate(pipeline))}."
         )
     sections = {
-        pipeline[number].name: dict(_section(stage, f"stage {number}", told))
+        pipeline[number].name: dict(_section(stage, f"stage {number}", translation))
         for number, stage in sorted(stages.items())
     }
     decoders = [spec.name for spec in pipeline if spec.kind is StageKind.DECODER]
     for name, settings in _connectors(values):
-        chunks = dict(_chunks(settings, name, told))
+        chunks = dict(_chunks(settings, name, translation))
         for decoder in decoders:
             sections[decoder] = {**sections.get(decoder, {}), **chunks}
-    _whole_file(values, told)
-    _join(sections, pipeline, told)
-    told.values = {"fabric": "process", "stages": {k: v for k, v in sections.items() if v}}
-    return told
+    _whole_file(values, translation)
+    _join(sections, pipeline, translation)
+    translation.values = {"fabric": "process", "stages": {k: v for k, v in sections.items() if v}}
+    return translation
 
 
 def _read(path: Path, depth: int = 0) -> dict[str, Any]:
@@ -130,13 +130,15 @@ def _numbered(values: Mapping[str, Any], path: Path) -> dict[int, dict[str, Any]
 
 
 def _stage_id(stage: Mapping[str, Any], number: int) -> int:
-    said = stage.get("stage_id", number)
-    if not isinstance(said, int) or said < 0:
-        raise SettingsError(f"stage_id: {said!r} is no number of a stage.")
-    return said
+    stage_id = stage.get("stage_id", number)
+    if not isinstance(stage_id, int) or stage_id < 0:
+        raise SettingsError(f"stage_id: {stage_id!r} is no number of a stage.")
+    return stage_id
 
 
-def _section(stage: Mapping[str, Any], where: str, told: Translation) -> Iterator[tuple[str, Any]]:
+def _section(
+    stage: Mapping[str, Any], where: str, translation: Translation
+) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a placement section for a stage."""
     parallel = _number(stage.get("tensor_parallel_size") or 1, f"{where}: tensor_parallel_size")
     for key, value in stage.items():
@@ -146,25 +148,25 @@ def _section(stage: Mapping[str, Any], where: str, told: Translation) -> Iterato
                 continue
             case "devices":
                 devices = _devices(value, parallel, entry)
-                told.take(entry, value, f"devices: {', '.join(devices)}")
+                translation.take(entry, value, f"devices: {', '.join(devices)}")
                 yield "devices", devices
             case "num_replicas":
-                told.take(entry, value, f"replicas: {value}")
+                translation.take(entry, value, f"replicas: {value}")
                 yield "replicas", value
             case "env" if isinstance(value, Mapping):
-                told.take(entry, value, "environment")
+                translation.take(entry, value, "environment")
                 yield "environment", dict(value)
             case "max_num_seqs" | "max_batch_size":
-                told.take(entry, value, f"max_batch: {value}")
+                translation.take(entry, value, f"max_batch: {value}")
                 yield "max_batch", value
             case "gpu_memory_utilization":
-                told.take(entry, value, f"memory_fraction: {value}, which is a bound")
+                translation.take(entry, value, f"memory_fraction: {value}, which is a bound")
                 yield "memory_fraction", value
             case "dtype" if value in _DTYPES:
-                told.take(entry, value, f"dtype: {_DTYPES[value]}")
+                translation.take(entry, value, f"dtype: {_DTYPES[value]}")
                 yield "dtype", _DTYPES[value]
             case _:
-                told.drop(entry, value, why_not(key))
+                translation.drop(entry, value, why_not(key))
 
 
 def _devices(value: Any, parallel: int, entry: str) -> list[str]:
@@ -187,44 +189,44 @@ def _connectors(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
 
 
 def _chunks(
-    settings: Mapping[str, Any], where: str, told: Translation
+    settings: Mapping[str, Any], where: str, translation: Translation
 ) -> Iterator[tuple[str, Any]]:
     """Yield the codec's chunk settings of a connector."""
     for key, value in settings.items():
         entry = f"{where}: {key}"
         if key == "initial_codec_chunk_frames" and value == 0:
-            told.drop(entry, value, "0 leaves the first chunk to the server: so it is here")
+            translation.drop(entry, value, "0 leaves the first chunk to the server: so it is here")
         elif key in ("codec_chunk_frames", "initial_codec_chunk_frames"):
-            told.take(entry, value, f"{key}: {value}, or the codec's size below it")
+            translation.take(entry, value, f"{key}: {value}, or the codec's size below it")
             yield key, value
         elif key == "codec_chunk_ramp" and isinstance(value, list) and value:
             ramp = [_number(each, entry) for each in value]
             growth = max([2, *(ceil(b / a) for a, b in pairwise(ramp))])
-            told.take(
+            translation.take(
                 entry, value, f"the first and largest chunk, and codec_chunk_growth: {growth}"
             )
             yield "codec_chunk_growth", growth
             yield "initial_codec_chunk_frames", ramp[0]
             yield "codec_chunk_frames", max(ramp)
         else:
-            told.drop(entry, value, why_not(key))
+            translation.drop(entry, value, why_not(key))
 
 
-def _whole_file(values: Mapping[str, Any], told: Translation) -> None:
+def _whole_file(values: Mapping[str, Any], translation: Translation) -> None:
     handled = {"stages", "stage_args", "connectors"}
     for key, value in values.items():
         if key in handled:
             continue
         if key == "runtime" and isinstance(value, Mapping):
-            for inner, said in value.items():
+            for inner, inner_value in value.items():
                 if inner != "connectors":
-                    told.drop(f"runtime: {inner}", said, why_not(inner))
+                    translation.drop(f"runtime: {inner}", inner_value, why_not(inner))
         else:
-            told.drop(key, value, why_not(key))
+            translation.drop(key, value, why_not(key))
 
 
 def _join(
-    sections: dict[str, dict[str, Any]], pipeline: Sequence[StageSpec], told: Translation
+    sections: dict[str, dict[str, Any]], pipeline: Sequence[StageSpec], translation: Translation
 ) -> None:
     """Let a decoder that is placed like the stage before share its engine, as it does here."""
     for before, spec in pairwise(pipeline):
@@ -239,7 +241,7 @@ def _join(
         sections[spec.name] = {
             key: value for key, value in own.items() if key.find("codec_chunk") >= 0
         }
-        told.take(
+        translation.take(
             f"stages {before.name} and {spec.name}",
             "one device",
             "they share an engine and its steps; its memory is that of both, its batch that of"
