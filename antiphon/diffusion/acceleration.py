@@ -256,7 +256,9 @@ def _skipped(network: nn.Module) -> Iterator[str]:
         if num_skipped <= 0:
             yield f"none of {len(blocks)} blocks"
             continue
-        unguided = f" and, without the prompt, {told}" if (told := stats.cfg_cached_steps) else ""
+        unguided = (
+            f" and, without the prompt, {skipped}" if (skipped := stats.cfg_cached_steps) else ""
+        )
         yield f"steps {stats.cached_steps}{unguided} of {num_skipped} of {len(blocks)} blocks"
 
 

@@ -24,12 +24,12 @@ def inspect_pipeline(path: Path, facts: Callable[[], Mapping[str, str | int]]) -
             cannot be served.
     """
     problems: list[str] = []
-    told: dict[str, str | int | tuple[str, ...]] = {}
+    found: dict[str, str | int | tuple[str, ...]] = {}
     rows: list[tuple[str | int, ...]] = []
     try:
         index = ModelIndex.read(path)
-        told["Pipeline"] = index.pipeline
-        told |= facts()
+        found["Pipeline"] = index.pipeline
+        found |= facts()
     except ModelLoadError as error:
         problems.append(error.message)
     else:
@@ -41,10 +41,10 @@ def inspect_pipeline(path: Path, facts: Callable[[], Mapping[str, str | int]]) -
                 num_bytes = sum(header.num_bytes for header in headers)
                 rows.append((name, kind, num_values, num_bytes, dtypes))
                 problems += _shape_problems(path / name, kind, headers)
-        told["Parameters"] = sum(int(row[2]) for row in rows)
+        found["Parameters"] = sum(int(row[2]) for row in rows)
     columns = ("Component", "Class", "Parameters", "Bytes", "Type")
     tables = (Table(title="Components", columns=columns, rows=tuple(rows)), files_table(path))
-    return Inspection(facts=told, tables=tables, problems=tuple(problems))
+    return Inspection(facts=found, tables=tables, problems=tuple(problems))
 
 
 def _headers(folder: Path, problems: list[str]) -> list[TensorHeader]:
