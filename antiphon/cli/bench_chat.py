@@ -155,13 +155,13 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
 
 def _tell(result: "ChatResult") -> None:
     """Write what a load gave as soon as it is known."""
-    told = f"{result.concurrency} conversations: {result.tokens_per_s:.0f} tokens/s"
-    typer.echo(f"{told}, {result.step_ms:.3f} ms a step", err=True)
+    summary = f"{result.concurrency} conversations: {result.tokens_per_s:.0f} tokens/s"
+    typer.echo(f"{summary}, {result.step_ms:.3f} ms a step", err=True)
 
 
 def _tell_spoken(result: "SpokenResult") -> None:
-    told = f"{result.concurrency} conversations: {result.audio_s_per_s:.1f} audio-s/s"
-    typer.echo(f"{told}, {result.outcomes}", err=True)
+    summary = f"{result.concurrency} conversations: {result.audio_s_per_s:.1f} audio-s/s"
+    typer.echo(f"{summary}, {result.outcomes}", err=True)
 
 
 def _table(results: Sequence[Mapping[str, Any]], bound: Mapping[str, Any] | None) -> "Table":

@@ -128,11 +128,11 @@ def cells_of(flags: SuiteFlags, trace: "Trace | None") -> "list[Cell]":
     languages = _named(flags.languages, LANGUAGES, "languages")
     lengths = _named(flags.lengths, LENGTHS, "lengths")
     has_texts = trace is not None and bool(trace.texts)
-    says = [(a, b) for a in languages for b in lengths]
+    kinds = [(a, b) for a in languages for b in lengths]
     cells = [
         Cell(task=task, language=language, length=length, mode=mode, load=load)
         for task in tasks
-        for language, length in says
+        for language, length in kinds
         for mode in modes
         for load in _loads(flags)
     ]
@@ -141,7 +141,7 @@ def cells_of(flags: SuiteFlags, trace: "Trace | None") -> "list[Cell]":
         cells += [
             Cell(task=task, language=language, length=length, mode=mode, load=replayed)
             for task in tasks
-            for language, length in ([("trace", "own")] if has_texts else says)
+            for language, length in ([("trace", "own")] if has_texts else kinds)
             for mode in modes
         ]
     return cells

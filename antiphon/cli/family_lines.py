@@ -56,5 +56,5 @@ def family_sizes() -> Iterator[FamilySize]:
             for path in sorted(Path(found.origin).parent.rglob("*.py"))
         ]
         num_lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
-        told = family(name)
-        yield FamilySize(name, told.title, tuple(told.tasks), len(texts), num_lines)
+        described = family(name)
+        yield FamilySize(name, described.title, tuple(described.tasks), len(texts), num_lines)

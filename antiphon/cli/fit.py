@@ -68,8 +68,8 @@ def fit(
         family.footprint.resolve()(path), chosen, seconds, _STREAMS, gpu_memory_utilization
     )
     if as_json:
-        told = {"card": dataclasses.asdict(chosen), "seconds": seconds}
-        typer.echo(json.dumps({**told, **dataclasses.asdict(found), "note": _NOTE}, indent=2))
+        inputs = {"card": dataclasses.asdict(chosen), "seconds": seconds}
+        typer.echo(json.dumps({**inputs, **dataclasses.asdict(found), "note": _NOTE}, indent=2))
     else:
         _print(chosen, seconds, found)
     if not found.num_streams:

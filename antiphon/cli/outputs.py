@@ -45,14 +45,14 @@ def interruptible(run: Callable[[Flags], None]) -> Callable[[Flags], None]:
     """Return a command that reports, after Ctrl-C, that it has written nothing."""
 
     @functools.wraps(run)
-    def told(flags: Flags) -> None:
+    def command(flags: Flags) -> None:
         try:
             run(flags)
         except KeyboardInterrupt:
             typer.echo("antiphon: Interrupted; nothing was written.", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
-    return told
+    return command
 
 
 def exit_if_interrupted(is_interrupted: bool) -> None:

@@ -98,14 +98,14 @@ def check(
     wrong = [*problems(rows, fabric, gpus_of_host())]
     remarks = [*notes(rows, kinds, fabric)]
     if as_json:
-        told = {
+        report = {
             "fabric": fabric,
             "front_ends": settings.server.front_ends,
             "engines": [_record(row) for row in rows],
             "notes": remarks,
             "problems": wrong,
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(report, indent=2))
     else:
         _print(settings, rows, remarks, wrong)
     if wrong:
@@ -147,11 +147,11 @@ def _translated(file: Path, model: str | None) -> dict[str, Any]:
     family, _ = resolve(model)
     if SPEECH not in family.tasks:
         raise SettingsError(f"Stage configs are read for models that speak; '{model}' does not.")
-    told = translate(file, family.tasks[SPEECH].pipeline)
-    for remark in sorted(told.remarks, key=lambda each: not each.is_translated):
+    translation = translate(file, family.tasks[SPEECH].pipeline)
+    for remark in sorted(translation.remarks, key=lambda each: not each.is_translated):
         sign = "->" if remark.is_translated else "no meaning here:"
         typer.echo(f"{remark.entry} {sign} {remark.meaning}", err=True)
-    return told.values
+    return translation.values
 
 
 def engine_rows(settings: "Settings") -> "tuple[list[EngineRow], Mapping[str, StageKind]]":

@@ -29,7 +29,7 @@ def talk(flags: ChatFlags) -> None:
     with loaded(flags.model, "text", console) as antiphon:
         conversation = _Conversation(antiphon, flags, console)
         if flags.text is not None:
-            conversation.say(sys.stdin.read().strip() if flags.text == "-" else flags.text)
+            conversation.answer(sys.stdin.read().strip() if flags.text == "-" else flags.text)
             return
         if sys.stdin.isatty():
             with suppress(ImportError):
@@ -40,7 +40,7 @@ def talk(flags: ChatFlags) -> None:
                 conversation.clear()
             elif text:
                 try:
-                    conversation.say(text)
+                    conversation.answer(text)
                 except InvalidRequestError as error:
                     console.print(error.message, style="red", markup=False)
 
@@ -58,13 +58,13 @@ class _Conversation:
         """Forget all."""
         self._messages.clear()
 
-    def say(self, text: str) -> None:
+    def answer(self, text: str) -> None:
         """Answer a message on stdout; Ctrl-C stops it, and keeps what was written."""
         message = Message("user", text)
         written: list[str] = []
         began_s = time.perf_counter()
         first_s = 0.0
-        told = "stopped"
+        summary = "stopped"
         with (
             suppress(KeyboardInterrupt),
             closing(self._antiphon.chat_stream(self._request(message))) as events,
@@ -75,10 +75,10 @@ class _Conversation:
                     written.append(event.text)
                     typer.echo(_printable(event.text), nl=False)
                 else:
-                    told = _summary(event, first_s, time.perf_counter() - began_s)
+                    summary = _summary(event, first_s, time.perf_counter() - began_s)
         typer.echo()
         self._messages += message, Message("assistant", "".join(written))
-        self._console.print(told, style="dim", markup=False)
+        self._console.print(summary, style="dim", markup=False)
 
     def _request(self, message: Message) -> ChatRequest:
         flags = self._flags
