@@ -134,10 +134,10 @@ class _Lane:
             durations = Download(read[0, : len(ids)]).wait().numpy()
             num_frames = int(durations.sum())
             if num_frames <= max(_FRAMES):
-                said = self._run(("say", round_up(num_frames, _FRAMES)))[0]
+                output = self._run(("say", round_up(num_frames, _FRAMES)))[0]
             else:
-                said = self._maker.submit(self._speak_whole, len(ids)).result()
-            samples = Download(said[: num_frames * FRAME_SAMPLES]).wait().numpy()
+                output = self._maker.submit(self._speak_whole, len(ids)).result()
+            samples = Download(output[: num_frames * FRAME_SAMPLES]).wait().numpy()
         return samples, durations.astype(np.float32)
 
     def _run(self, step: _Step) -> Tensor:

@@ -80,5 +80,5 @@ def _given(drawing: OnnxNode) -> tuple[OnnxNode, ...]:
 
 def _type_of(drawing: OnnxNode) -> int:
     """Return the element type of a random node, as the exporter wrote it."""
-    said = drawing.attributes.get("dtype", FLOAT)
-    return said if isinstance(said, int) else FLOAT
+    dtype = drawing.attributes.get("dtype", FLOAT)
+    return dtype if isinstance(dtype, int) else FLOAT

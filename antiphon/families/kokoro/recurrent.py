@@ -41,12 +41,12 @@ class BothWays(nn.LSTM):
     def hear(self, x: Tensor, rows: PaddedRows | None) -> Tensor:
         """Return the outputs of both directions at each position; zeros in the padding."""
         if rows is None:
-            heard: Tensor = self(x)[0]
-            return heard
+            outputs: Tensor = self(x)[0]
+            return outputs
         assert self.padded is not None, "make_padded() was not called"
-        told = (1 - rows.mask).mT.expand(-1, -1, _NUM_EXTRA)
-        heard = self.padded(torch.cat([x, told], dim=-1))[0]
-        return heard
+        marks = (1 - rows.mask).mT.expand(-1, -1, _NUM_EXTRA)
+        outputs = self.padded(torch.cat([x, marks], dim=-1))[0]
+        return outputs
 
 
 def make_padded(model: nn.Module) -> None:

@@ -33,8 +33,8 @@ class BertAttention(nn.Module):
             for project in (self.query, self.key, self.value)
         )
         mask = None if rows is None else rows.is_own[:, None]
-        heard = functional.scaled_dot_product_attention(query, key, value, mask)
-        normed: Tensor = self.LayerNorm(x + self.dense(heard.transpose(1, 2).flatten(-2)))
+        attended = functional.scaled_dot_product_attention(query, key, value, mask)
+        normed: Tensor = self.LayerNorm(x + self.dense(attended.transpose(1, 2).flatten(-2)))
         return normed
 
 
@@ -142,11 +142,11 @@ class DurationEncoder(nn.Module):
 
     def forward(self, x: Tensor, style: Tensor, rows: PaddedRows | None = None) -> Tensor:
         """Return ``[B, length, size + style]`` for ``[B, length, size]``."""
-        told = style.unsqueeze(1).expand(-1, x.shape[1], -1)
-        x = torch.cat([x, told], dim=-1)
+        styles = style.unsqueeze(1).expand(-1, x.shape[1], -1)
+        x = torch.cat([x, styles], dim=-1)
         for recurrent, norm in zip(self.lstms[::2], self.lstms[1::2], strict=True):
             assert isinstance(recurrent, BothWays)
-            x = torch.cat([norm(recurrent.hear(x, rows), style), told], dim=-1)
+            x = torch.cat([norm(recurrent.hear(x, rows), style), styles], dim=-1)
         return x
 
 
@@ -179,8 +179,8 @@ class ProsodyPredictor(nn.Module):
             encoded: output of ``text_encoder``.
             rows: lengths of padded rows of phonemes; ``None``: no padding.
         """
-        heard = self.lstm.hear(encoded, rows)
-        likelihoods = torch.sigmoid(self.duration_proj["linear_layer"](heard))
+        features = self.lstm.hear(encoded, rows)
+        likelihoods = torch.sigmoid(self.duration_proj["linear_layer"](features))
         durations = likelihoods.sum(dim=-1).round().clamp(min=1).long()
         return durations if rows is None else durations * rows.is_own[:, 0]
 

@@ -148,12 +148,12 @@ class KokoroDecoder(nn.Module):
         """
         super().__init__()
         style_size = config.style_dim
-        told = num_channels + 2 + num_skipped
+        num_inputs = num_channels + 2 + num_skipped
         self.encode = StyledResidual(config.hidden_dim + 2, num_channels, style_size)
         self.decode = nn.ModuleList(
             [
-                *(StyledResidual(told, num_channels, style_size) for _ in range(3)),
-                StyledResidual(told, config.upsample_channels, style_size, doubles=True),
+                *(StyledResidual(num_inputs, num_channels, style_size) for _ in range(3)),
+                StyledResidual(num_inputs, config.upsample_channels, style_size, doubles=True),
             ]
         )
         self.F0_conv, self.N_conv = (nn.Conv1d(1, 1, 3, 2, 1) for _ in range(2))
