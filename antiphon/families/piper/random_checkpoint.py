@@ -38,7 +38,7 @@ def write_voice(
         changes: entries of the JSON file that replace or extend the default ones.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    told = {
+    config = {
         "audio": {"sample_rate": 16000, "quality": "x_low"},
         "espeak": {"voice": "en-us"},
         "inference": {"noise_scale": 0.667, "length_scale": 1, "noise_w": 0.8},
@@ -55,7 +55,7 @@ def write_voice(
     }
     content = _network(np.random.default_rng(seed), num_speakers).encode()
     (directory / f"{name}.onnx").write_bytes(content)
-    text = json.dumps(told, ensure_ascii=False, indent=2)
+    text = json.dumps(config, ensure_ascii=False, indent=2)
     (directory / f"{name}.onnx.json").write_text(text, encoding="utf-8")
     return len(content)
 
