@@ -16,7 +16,7 @@ def inspect(path: Path) -> Inspection:
 def _told(path: Path) -> Mapping[str, str | int]:
     config = load_config(path)
     image = "needed" if config.needs_image else "taken" if config.takes_image else "not taken"
-    told: dict[str, str | int] = {
+    facts: dict[str, str | int] = {
         "Layout": config.layout,
         "Experts": config.num_experts,
         "First frame": image,
@@ -25,5 +25,5 @@ def _told(path: Path) -> Mapping[str, str | int]:
         "Flow shift": f"{config.flow_shift:g}",
     }
     if config.boundary_ratio is not None:
-        told["Boundary ratio"] = f"{config.boundary_ratio:g}"
-    return told
+        facts["Boundary ratio"] = f"{config.boundary_ratio:g}"
+    return facts
