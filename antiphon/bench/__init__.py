@@ -1,1 +1,1 @@
-"""Measures speed: a server over HTTP, a model's stages without it, and what bounds them."""
+"""Benchmarks: a server over HTTP, a model's stages without it, and their hardware bounds."""

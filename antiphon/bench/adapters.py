@@ -44,13 +44,13 @@ class ServerAdapter(BaseModel):
     """Speech requests of one kind of server.
 
     Attributes:
-        title: its name, for people.
+        title: display name.
         path: path of the speech endpoint.
         stream: members of a request whose audio is to be sent as it is made.
         whole: members of one whose audio is to be sent when it is complete.
         tasks: members by task; ``{instructions}``, ``{ref_audio}``, ``{ref_text}`` are filled in.
-        default_voice: sent if none is given, where servers want one.
-        tokens_header: names the header of a whole answer that counts frames.
+        default_voice: default voice, for servers that require one.
+        tokens_header: name of the header of a whole answer that counts frames.
         text_stream: protocol of servers that take text in pieces; ``None``: text goes whole.
     """
 

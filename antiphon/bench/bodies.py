@@ -1,4 +1,4 @@
-"""Reads responses as they arrive: how much audio is in them, and where its first sound is."""
+"""Readers of responses as they arrive: the amount of audio, and its first sound."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,13 +17,13 @@ _FILES = {b"RIFF": "WAV", b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3"}
 
 
 class BodyError(AntiphonError):
-    """What comes is not the audio that was asked for."""
+    """The response is not the requested audio."""
 
     outcome: Outcome = "invalid"
 
 
 class TruncatedError(BodyError):
-    """What came ended too early."""
+    """The response ended too early."""
 
     outcome: Outcome = "broken"
 
@@ -44,7 +44,7 @@ class Body(Protocol):
 
     @property
     def first_sound_sample(self) -> int | None:
-        """Number of the first sample that is not silence, once there is one."""
+        """Index of the first non-silent sample, once there is one."""
         ...
 
     @property

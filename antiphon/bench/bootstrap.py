@@ -23,7 +23,7 @@ FEWEST_VALUES: dict[Statistic, int] = {"mean": 2, "p50": 5, "p90": 10, "p95": 20
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where a figure lies in ``confidence`` of all draws."""
+    """Interval in which a figure lies in ``confidence`` of all draws."""
 
     low: float
     high: float

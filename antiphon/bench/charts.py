@@ -52,7 +52,7 @@ class Bar:
     Attributes:
         label: label of the value.
         value: length of the bar.
-        between: its interval, if it has one.
+        between: confidence interval of the value, if it has one.
     """
 
     label: str

@@ -148,7 +148,7 @@ async def run_chat(
     Args:
         settings: model and its settings.
         loads: loads, run in this order.
-        on_result: called with each load's figures as soon as they are known.
+        on_result: callback with each load's figures as soon as they are known.
 
     Returns:
         What was measured and on what, with what bounds it if there is a GPU, ready for JSON.

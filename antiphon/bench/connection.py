@@ -32,7 +32,7 @@ class LoadConnection(asyncio.Protocol):
         return self._transport is not None and self._exchange is None
 
     async def carry(self, request: bytes, exchange: Exchange) -> bool:
-        """Send a request and wait for what ``exchange`` takes; return whether anything came."""
+        """Send a request and read its response into ``exchange``; return whether anything came."""
         if self._transport is None:
             return False
         self._exchange = exchange
@@ -109,7 +109,7 @@ class SpeechClient:
         self._idle: list[LoadConnection] = []
 
     async def speak(self, index: int, text: str, due_s: float) -> Record:
-        """Send one request and return what became of it."""
+        """Send one request and return its record."""
         fields = {**self.target.fields, **self.target.lengths(index), "input": text}
         request = request_bytes(self.target, fields)
         await asyncio.sleep(0)  # of requests that go out at once, all are made before one is sent
@@ -190,10 +190,10 @@ def record_of(
     exchange: Exchange,
     target: Target,
 ) -> Record:
-    """Return what became of a request that has ended.
+    """Return the record of a request that has ended.
 
     Args:
-        index: its number.
+        index: number of the request.
         text: text of the request.
         times_s: due time and send time.
         exchange: exchange with the response.

@@ -1,4 +1,4 @@
-"""Makes a load happen: closed streams, or arrivals at random, in several processes.
+"""Load generator: closed streams, or random arrivals, in several processes.
 
 Processes share one clock and one start; each works on its own part of the load.
 """
@@ -86,10 +86,10 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What processes of clients share with their parent.
+    """State that client processes share with their parent.
 
     Attributes:
-        stop: is set when they are to stop.
+        stop: event that stops the clients.
         num_done: requests that have ended.
     """
 
@@ -172,7 +172,7 @@ def _ending() -> set[signal.Signals]:
 def run_or_cut(
     run: Runs, load: HttpLoad, target: Target, texts: Sequence[str], on_done: Done
 ) -> tuple[list[PartResult], bool]:
-    """Make a load happen; return what came of it, and whether it was interrupted."""
+    """Run a load; return the results, and whether it was interrupted."""
     try:
         return run(load, target, texts, on_done), False
     except LoadInterrupted as interrupted:
@@ -230,7 +230,7 @@ async def drive(part: LoadShare, shared: _Shared | None = None) -> list[Record]:
 
 
 async def _sent(part: LoadShare, client: Client, records: list[Record]) -> None:
-    """Send all requests; what became of each is added to ``records``."""
+    """Send all requests; the record of each is added to ``records``."""
     await asyncio.sleep(part.starts_s - time.monotonic())
     if part.load.is_open:
         await _strangers(part, client, records)

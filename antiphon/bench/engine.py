@@ -1,4 +1,4 @@
-"""Measures a model's stages without HTTP: all streams at once, until each has made its frames."""
+"""Benchmark of a model's stages without HTTP: concurrent streams of a fixed number of frames."""
 
 import asyncio
 import sys
@@ -73,7 +73,7 @@ class StreamTimes:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a measurement gave.
+    """Result of a measurement.
 
     Attributes:
         concurrency: streams at the same time.
@@ -126,7 +126,7 @@ def text_for(
 
 
 async def measure(model: SpeechModel, load: Load) -> Result:
-    """Run one load and return what it gave."""
+    """Run one load and return its result."""
     capabilities = model.capabilities
     ignores_eos = capabilities.draws_end  # random weights end anywhere
     sampling = replace(model.task.sampling, max_frames=load.num_frames, ignore_eos=ignores_eos)
@@ -170,7 +170,7 @@ def summarize(times: Sequence[StreamTimes]) -> Result:
 
 
 async def bound_of(settings: ModelSettings, batches: Collection[int]) -> dict[str, Any] | None:
-    """Return what bounds a model that is not loaded yet: its memory is then free.
+    """Return the hardware bounds of a model that is not loaded yet: its memory is then free.
 
     Args:
         settings: model and its settings.
@@ -195,7 +195,7 @@ async def run(
     Args:
         settings: model and its settings.
         loads: loads, run in this order.
-        on_result: called with each load's figures as soon as they are known.
+        on_result: callback with each load's figures as soon as they are known.
 
     Returns:
         What was measured and on what, with what bounds it if there is a GPU, ready for JSON.

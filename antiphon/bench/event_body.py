@@ -1,4 +1,4 @@
-"""Reads server-sent events that carry audio in base64 as they arrive."""
+"""Reader of server-sent events that carry audio in base64, as they arrive."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Measures what lies between a stage and its reader, on each fabric.
+"""Benchmark of the path between a stage and its reader, on each fabric.
 
 The stage computes nothing, so that what remains is the cost of the way: from a request to its first
 chunk, from a chunk's making to its reader, and the CPU time of both sides. All processes are on
@@ -134,7 +134,7 @@ async def _first_s(open: Open) -> float:
 
 
 async def _ages_s(open: Open, pace: Pace) -> tuple[list[float], list[float]]:
-    """Return the ages of a stream's chunks, and what CPU time the stage had used at each."""
+    """Return the ages of a stream's chunks, and the stage's CPU time at each."""
     ages_s: list[float] = []
     used_s: list[float] = []
     async with aclosing(open(_request(pace))) as items:

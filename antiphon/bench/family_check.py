@@ -48,7 +48,7 @@ async def check_in_process(
         What the model can do.
 
     Raises:
-        ModelLoadError: it cannot be loaded.
+        ModelLoadError: The model cannot be loaded.
     """
     reads = HostReads()
     pool = ModelPool(LocalFabric(reads.build))

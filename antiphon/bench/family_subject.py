@@ -31,7 +31,7 @@ Found = tuple[bool, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyCheckPlan:
-    """What is checked.
+    """Subject of the checks.
 
     Attributes:
         model: settings as of ``antiphon serve``, with the device and all else that loading needs.

@@ -26,10 +26,10 @@ def kept_checkpoint(
     it once. The folder does not record the version of the code that wrote it.
 
     Args:
-        folder: is made if need be.
+        folder: folder of kept checkpoints; created if it is missing.
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
         task: task of the checkpoint, as in its configuration.
-        progress: called as files are written.
+        progress: callback for written files.
         of_family: name of the family; ``None``: the default family of speech benchmarks.
 
     Raises:

@@ -24,7 +24,7 @@ class Target:
         is_tls: whether it is asked over TLS; its certificate must be one that the system trusts.
         path: path of the endpoint.
         query: query of the URL, with its question mark; "": none.
-        api_key: sent as a bearer token; ``None`` sends none.
+        api_key: key sent as a bearer token; ``None``: no key.
         fields: members of each request's body beside its text.
         frames: fewest and most frames of an answer, by which each is cut at random; ``None`` lets
             each end by itself.
@@ -123,7 +123,7 @@ class HttpLoad:
 
 
 def load_name(load: HttpLoad) -> str:
-    """Return what a load is called in a report."""
+    """Return the name of a load in reports."""
     if load.times_s:
         return f"trace of {len(load.times_s)}"
     if not load.is_open:

@@ -43,7 +43,7 @@ class PacedStage:
     """The stage; its requests' prompts hold a `Pace`."""
 
     def __init__(self, publish: Publish) -> None:
-        """Publish that there is room for everybody."""
+        """Publish a status with free slots."""
         self._status = StatusPublisher(publish)
         self._status.update(capacity=_CAPACITY)
 

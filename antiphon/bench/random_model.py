@@ -28,7 +28,7 @@ def random_checkpoint(
     Args:
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
         task: task of the checkpoint, as in its configuration.
-        progress: called as files are written.
+        progress: callback for written files.
         parent: directory to make it in; ``None`` is the system's for temporary files. A full-size
             one takes some gigabytes.
         of_family: name of the family; ``None``: the default family of speech benchmarks.

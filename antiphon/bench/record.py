@@ -15,7 +15,7 @@ class Record:
     """One request; all times are seconds of one clock (`time.monotonic`).
 
     Attributes:
-        index: its number within the load.
+        index: number of the request within the load.
         due_s: due time; the delay of a late client is part of the latency.
         sent_s: send time.
         ended_s: time at which the response was complete, or broke.

@@ -74,7 +74,7 @@ def suite_html(report: Mapping[str, Any]) -> str:
 
 
 def serve_svg(report: Mapping[str, Any]) -> str:
-    """Return an SVG file of a measurement of a server: what was made, and how soon."""
+    """Return an SVG file of a server benchmark: throughput and latency."""
     results = report["results"]
     labels = [
         f"{each['concurrency']} streams" if each["concurrency"] else f"{each['rate_hz']:g} / s"
@@ -99,7 +99,7 @@ def _cells(tag: str, values: Sequence[str]) -> str:
 
 
 def _facts(report: Mapping[str, Any]) -> list[str]:
-    """Return what was measured, and on what, a line each."""
+    """Return what was measured, and on which hardware, one line each."""
     packages = ", ".join(f"{name} {number}" for name, number in report["packages"].items())
     machine = ", ".join(
         [report["cpu"] or report["machine"], f"{report['cores']} cores", *report["gpus"]]

@@ -91,7 +91,7 @@ def read_report(file: Path) -> dict[str, Any]:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what makes two reports unlike but what was measured: hardware, settings, cells."""
+    """Yield the differences in conditions of two reports: hardware, settings, cells."""
     for title, names in (("hardware", _HARDWARE), ("settings", _SETTINGS)):
         for name in names:
             old, new = before.get(name, _UNTOLD), after.get(name, _UNTOLD)

@@ -99,7 +99,7 @@ def seam_faults(
 
 
 def click_candidates(signal: Signal, sample_rate_hz: int) -> list[int]:
-    """Return where a click would be if there is one: the sharpest edge of each 10 ms."""
+    """Return the click candidates: the sharpest edge of each 10 ms."""
     size = round(MATCH_S * sample_rate_hz)
     sharpness = np.abs(np.diff(signal, 3))
     rows = sharpness[: len(sharpness) // size * size].reshape(-1, size)

@@ -1,4 +1,4 @@
-"""Measures a server over HTTP: each load is warmed, driven and summarized, one after the other."""
+"""Benchmark of a server over HTTP: each load is warmed up, run and summarized in turn."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -24,7 +24,7 @@ _WARM_UP_SEED = 1_000_003
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpPlan:
-    """All that is measured in one go.
+    """All measurements of a run.
 
     Attributes:
         target: the server.
@@ -162,7 +162,7 @@ def _report_done(progress: LoadProgress, load: HttpLoad, num_done: int) -> None:
 def _measured(
     run: Runs, plan: HttpPlan, load: HttpLoad, done: Done
 ) -> tuple[HttpResult | None, bool]:
-    """Return what a load gave, if it had a request, and whether it was interrupted."""
+    """Return the result of a load, if it had a request, and whether it was interrupted."""
     warm_up(run, plan.target, plan.texts, load, plan.warm_up_requests)
     parts, is_interrupted = run_or_cut(run, load, plan.target, plan.texts, done)
     records = [record for part in parts for record in part.records]

@@ -1,4 +1,4 @@
-"""Measures conversations with a server whose answers are spoken while they are written."""
+"""Benchmark of conversations with a server whose answers are spoken while they are written."""
 
 import asyncio
 import time
@@ -86,7 +86,7 @@ def spoken_target(
         timeout_s: within which an answer must be complete.
 
     Raises:
-        SettingsError: it is no address of a server.
+        SettingsError: The URL is not the address of a server.
     """
     pcm = {"response_format": "pcm"}
     speech = target_of(url, api_key=api_key, fields=pcm, timeout_s=timeout_s)
@@ -117,7 +117,7 @@ def measure_spoken(
     Args:
         target: server; see `spoken_target`.
         loads: loads, run in this order.
-        on_result: called with each load's figures as soon as they are known.
+        on_result: callback with each load's figures as soon as they are known.
     """
     asyncio.run(converse(target, SpokenLoad(1, 1)))
     results, number = [], 1

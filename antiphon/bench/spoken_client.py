@@ -1,4 +1,4 @@
-"""Asks a server for answers that are spoken while they are written, and notes when all arrives."""
+"""Client for answers that are spoken while they are written, with arrival times."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Measures a server in all that a suite asks: tasks, languages, lengths, ways, and loads.
+"""Benchmark of a server over all cells of a suite: tasks, languages, lengths, modes and loads.
 
 Each combination is a cell, measured in rounds. Rounds are the outer loop: what drifts on a machine
 drifts over all cells alike. A report keeps the times of every request: all figures follow from
@@ -204,7 +204,7 @@ def _settings_of(plan: SuitePlan) -> dict[str, Any]:
 def result_of(
     cell: Cell, rounds: Sequence[Sequence[Record]], plan: SuitePlan, cpu_share: float = 0.0
 ) -> dict[str, Any]:
-    """Return what a cell gave, for JSON: figures, vLLM-Omni's names for them, and all times."""
+    """Return the result of a cell for JSON: figures, vLLM-Omni's names for them, and all times."""
     records = [record for each in rounds for record in each]
     outcomes = {each.outcome for each in records}
     counts = {name: sum(each.outcome == name for each in records) for name in sorted(outcomes)}
@@ -254,7 +254,7 @@ _OTHERS = ("index", "outcome", "status", "num_characters", "num_tokens")
 def _measured(
     run: Runs, plan: SuitePlan, index: int, target: Target, number: int, done: Done
 ) -> tuple[list[PartResult], bool]:
-    """Return what a cell's round gave, and whether it was interrupted."""
+    """Return the result of a cell's round, and whether it was interrupted."""
     cell = plan.cells[index]
     load = replace(cell.load, seed=cell.load.seed + number)
     is_told = plan.trace is not None and bool(plan.trace.texts)

@@ -15,7 +15,7 @@ TOLERATED_UNDERRUN_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """How values are spread; by linear interpolation between the nearest two."""
+    """Percentiles of values, by linear interpolation between the nearest two."""
 
     p50: float
     p90: float
@@ -73,7 +73,7 @@ class PlaybackSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResult:
-    """What a load gave. Latencies count from when a request was due; only whole streams count.
+    """Result of a load. Latencies count from due times; only complete streams count.
 
     Attributes:
         concurrency: streams of a closed load, 0 of an open one.

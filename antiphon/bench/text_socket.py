@@ -1,4 +1,4 @@
-"""Sends text word by word over a WebSocket, as a language model writes it, and times the audio."""
+"""WebSocket client that sends text word by word, as a language model writes it."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ class TextStreamClient:
         self._tls = target.tls()
 
     async def speak(self, index: int, text: str, due_s: float) -> Record:
-        """Send one text, piece by piece, and return what became of it."""
+        """Send one text, piece by piece, and return its record."""
         sent_s = time.monotonic()
         exchange = Exchange("pcm")
         try:

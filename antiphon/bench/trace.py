@@ -25,7 +25,7 @@ def read_trace(file: Path) -> Trace:
     """Read a trace: a line of JSON for each request, ``{"at_s": 1.5, "input": "..."}``.
 
     Raises:
-        SettingsError: it is none, or some requests have a text and others have none.
+        SettingsError: The file is not a trace, or only some requests have a text.
     """
     try:
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]

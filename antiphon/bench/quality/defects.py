@@ -51,7 +51,7 @@ class Defects:
 
 
 def defects_of(recording: SpeechRecording) -> Defects:
-    """Return what is broken in a recording of at least one sample."""
+    """Return the defects of a recording of at least one sample."""
     signal, rate_hz = recording.samples, recording.sample_rate_hz
     faults = seam_faults(recording.pieces, rate_hz)
     if len(recording.pieces) == 1:  # where it was put together is unknown

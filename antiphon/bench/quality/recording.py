@@ -47,7 +47,7 @@ def read_recording(file: Path, language: str = "en") -> SpeechRecording:
     """Read a file; its text lies beside it, in a file of the same name that ends in ``.txt``.
 
     Raises:
-        SettingsError: it cannot be read.
+        SettingsError: The file cannot be read.
     """
     try:
         data = file.read_bytes()

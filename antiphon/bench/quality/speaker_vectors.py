@@ -79,7 +79,7 @@ def spectrogram(samples: Signal) -> torch.Tensor:
 
 
 def without_silence(samples: Signal) -> Signal:
-    """Leave out what is much quieter than speech, but for short pauses."""
+    """Remove parts much quieter than speech, except short pauses."""
     size = round(_SILENCE_FRAMES_S * _RATE_HZ)
     levels = frame_levels(samples, _RATE_HZ, _SILENCE_FRAMES_S)
     if not len(levels):

@@ -73,7 +73,7 @@ class Recogniser:
             )
 
     def transcript(self, signal: Signal, rate_hz: int, text: str, language: str) -> Transcript:
-        """Return what is understood of a recording, and how it differs from its text.
+        """Return the transcript of a recording, and its differences from the text.
 
         Raises:
             SettingsError: the model knows English only.
