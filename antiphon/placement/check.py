@@ -1,4 +1,4 @@
-"""Checks what a placement makes of a model's stages, without loading any."""
+"""Checks of a placement against a model's stages, without loading any."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ def engine_row(
 
     Args:
         placed: the placement of its model.
-        specs: its stages.
+        specs: stages of the model.
         placement: placement of the engine; see `ModelPlacement.placements`.
         context: load context of the model without the placement.
     """

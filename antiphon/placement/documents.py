@@ -1,4 +1,4 @@
-"""Reads placement files: YAML with the lines of its entries, overlays, and single entries."""
+"""Reader of placement files: YAML with the lines of its entries, overlays, and single entries."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -69,7 +69,7 @@ def checked(document: Document) -> PlacementFile:
     """Return the contents of a document.
 
     Raises:
-        SettingsError: it is wrong.
+        SettingsError: The document is invalid.
     """
     document.values.pop("extends", None)
     try:
@@ -83,12 +83,12 @@ def read_document(source: str, folder: Path = Path(), *, depth: int = 0) -> Docu
     """Read a profile, a file, or YAML itself, with what it extends.
 
     Args:
-        source: its name, its path, or its text, which begins with a brace.
+        source: name of a profile, path of a file, or YAML text that begins with a brace.
         folder: folder to which relative paths refer.
         depth: documents that extend this one.
 
     Raises:
-        SettingsError: it is not there, or no YAML.
+        SettingsError: The document does not exist, or is not YAML.
     """
     if source.lstrip().startswith("{"):
         document = parse(source, "placement")
@@ -120,7 +120,7 @@ def parse(text: str, source: str) -> Document:
     """Read YAML; a key that is given twice is an error.
 
     Raises:
-        SettingsError: it is no YAML, or no mapping.
+        SettingsError: The text is not YAML, or not a mapping.
     """
     document = Document(places={(): source})
     try:
@@ -205,7 +205,7 @@ def _explain(document: Document, error: Mapping[str, Any]) -> str:
 
 
 def _nearest(path: KeyPath) -> str:
-    """Return what may stand where an unknown entry does."""
+    """Return the entries that are valid at the place of an unknown one."""
     from difflib import get_close_matches
 
     from antiphon.placement.schema import GroupSection, ModelSection, ReplicaRange, StageSection

@@ -52,7 +52,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a card holds of a model.
+    """Capacity of a card for a model.
 
     Attributes:
         weight_gib: memory of the weights.

@@ -38,7 +38,7 @@ class ModelPlacement:
     num_ranks: int = 1
 
     def section(self, spec: StageSpec) -> StageSection:
-        """Return what holds for a stage, from the most general section to the most particular."""
+        """Return the merged section of a stage; more specific sections win."""
         parts = (*self._general(), *self._particular(spec))
         return StageSection.model_validate(_laid_over(parts))
 
@@ -156,7 +156,7 @@ class ModelPlacement:
             yield model.defaults
 
     def _particular(self, spec: StageSpec) -> Iterator[StageSection]:
-        """Yield what names the stage or its kind; later ones win."""
+        """Yield the sections that name the stage or its kind; later ones win."""
         own_device = self.settings.decoder_device
         if spec.kind is StageKind.DECODER and own_device is not None:
             yield StageSection(devices=(own_device,), apart=True)
@@ -192,7 +192,7 @@ class ModelPlacement:
     def _load_settings(
         self, section: StageSection, chunks: Mapping[str, Any]
     ) -> Iterator[tuple[str, Any]]:
-        """Yield what overrides the context's fields."""
+        """Yield the context fields that the placement overrides."""
         if section.cache_gib is not None:
             yield "cache_bytes", int(section.cache_gib * _GIB)
         if section.dtype is not None:

@@ -19,7 +19,7 @@ class PlacementSection(BaseModel):
 
 
 class ReplicaRange(PlacementSection):
-    """How many replicas there are."""
+    """Number of replicas: minimum, maximum and start."""
 
     start: int | None = Field(None, ge=1, description="At the start; default: min.")
     min: int = Field(1, ge=1, description="That autoscaling leaves.")
@@ -106,7 +106,7 @@ class GroupSection(PlacementSection):
 
 
 class ModelSection(PlacementSection):
-    """What holds for one model only."""
+    """Sections that apply to one model only."""
 
     defaults: StageSection = StageSection()
     stages: dict[str, StageSection] = Field(default_factory=dict)
@@ -117,7 +117,7 @@ class PlacementFile(ModelSection):
     """A whole file, or several that have been merged.
 
     Attributes:
-        extends: names of profiles, or files beside this one, that this one is laid over.
+        extends: profiles, or files beside this one, on which this one is overlaid.
         fabric: fabric that places stages, as in `ServerSettings`.
         front_ends: number of front ends, as in `ServerSettings`.
         defaults: defaults for all stages of all models.

@@ -33,10 +33,10 @@ class ServerPlacement:
 
     @classmethod
     def of(cls, settings: Settings) -> "ServerPlacement":
-        """Read what the settings name.
+        """Read the documents that the settings name.
 
         Raises:
-            SettingsError: it is wrong.
+            SettingsError: A document is invalid.
         """
         server = settings.server
         file = read_placement(server.placement, server.placement_set)

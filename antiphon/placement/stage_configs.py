@@ -25,7 +25,7 @@ _MAX_BASES = 8
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What became of an entry.
+    """Translation of one entry.
 
     Attributes:
         entry: location in the file, and its value.
