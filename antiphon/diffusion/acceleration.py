@@ -25,7 +25,7 @@ _DEFAULT_RELATIVE_L1 = 0.2
 
 
 class NetworkAccelerator:
-    """What the settings ask of the networks of one stage.
+    """Acceleration of one stage's networks, as the settings define it.
 
     Caches keep what a step has computed for the next one, so a denoiser with a cache works on one
     request at a time: `begin` forgets what was kept for the request before.
@@ -71,7 +71,7 @@ class NetworkAccelerator:
                 self._compile(network)
 
     def begin(self, num_steps: int, is_guided: Callable[[str], bool]) -> None:
-        """Forget what caches keep, for the next request.
+        """Clear the caches for the next request.
 
         Args:
             num_steps: denoising steps of the request.
@@ -94,7 +94,7 @@ class NetworkAccelerator:
     def both(
         self, near: Callable[[], Tensor], apart: Callable[[], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Return what a network makes with a text and without it; see `RankMesh.both`."""
+        """Return the network's outputs with and without the text; see `RankMesh.both`."""
         return (near(), apart()) if self._mesh is None else self._mesh.both(near, apart)
 
     def end(self) -> None:

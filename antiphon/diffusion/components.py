@@ -1,4 +1,4 @@
-"""Loads components of a checkpoint in diffusers' layout, one by one, and accounts for all tensors.
+"""Loader of components of a checkpoint in diffusers' layout, which accounts for all tensors.
 
 Each stage loads what it needs and nothing else, so that stages can lie on different devices.
 """
@@ -59,12 +59,12 @@ class ComponentLoader:
 
         Args:
             name: name of the component and of its folder.
-            kind: its class.
+            kind: class of the component.
             dtype: element type of its weights; ``None``: that of the loader.
 
         Raises:
-            ModelLoadError: it is not there, of another class, its files are broken, or its tensors
-                are not those of its configuration.
+            ModelLoadError: The component is missing, of another class, its files are
+                broken, or its tensors are not those of its configuration.
             SettingsError: The component does not support the acceleration that the settings
                 request.
         """
@@ -97,10 +97,10 @@ class ComponentLoader:
         return module
 
     def other(self, name: str, kind: type[T]) -> T:
-        """Load what is no network: a tokenizer, a scheduler, a processor.
+        """Load a component that is not a network: a tokenizer, a scheduler, a processor.
 
         Raises:
-            ModelLoadError: it is not there, or its files are broken.
+            ModelLoadError: The component is missing, or its files are broken.
         """
         self.index.check(name)
         loaded = self._load(name, kind)

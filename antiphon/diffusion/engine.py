@@ -49,7 +49,7 @@ class DenoisingJob:
         self._engine = engine
 
     async def called(self) -> bool:
-        """Wait until what it is conditioned on shall be made; false: it was aborted.
+        """Wait until the conditioning is due; return false if the request was aborted.
 
         Raises:
             EngineFailedError: the engine has been closed, or has failed.
@@ -105,7 +105,7 @@ class DiffusionEngine:
             max_requests: most requests that hold a state at the same time.
             max_bytes: memory limit of all states together; ``None``: no limit.
             limits: admission limits.
-            publish: takes each change of the engine's status.
+            publish: callback for each change of the engine's status.
         """
         self._denoiser = denoiser
         max_batch = min(max_batch or denoiser.max_batch, denoiser.max_batch, max_requests)
@@ -127,7 +127,7 @@ class DiffusionEngine:
 
     @property
     def failure(self) -> str | None:
-        """What broke the engine, or ``None`` while it works."""
+        """Fault that broke the engine, or ``None`` while it works."""
         return self._thread.failure
 
     @contextmanager
@@ -146,14 +146,14 @@ class DiffusionEngine:
         `DenoisingJob.called`.
 
         Args:
-            request_id: names it.
+            request_id: id of the request.
             prompt: prompt of the model.
             work: the denoiser's estimate for the prompt; ``None``: it is computed now.
             is_live: whether a client waits for it; otherwise it is behind all live requests.
             is_later: whether it was admitted elsewhere, and is not refused.
 
         Raises:
-            InvalidRequestError: it needs more memory than there is for requests.
+            InvalidRequestError: The request needs more memory than there is for all requests.
             OverloadedError: too many wait, or would for too long.
             EngineFailedError: the engine has been closed, or has failed.
         """
@@ -170,7 +170,7 @@ class DiffusionEngine:
                 self._leave(job)
 
     def make_ready(self, job: DenoisingJob, conditioning: Latents | None) -> None:
-        """Give a request what it is conditioned on; it may begin from now on."""
+        """Set the conditioning of a request; it may begin from now on."""
         with self._changed:
             job.conditioning = conditioning
             job.request.is_ready = True
@@ -194,7 +194,7 @@ class DiffusionEngine:
             self._thread.publish_stats(is_idle=not self._jobs)
 
     def _end(self, job: DenoisingJob, *items: _Item | Exception) -> None:
-        """Hand the last items of a job over, and free what it holds."""
+        """Deliver the last items of a job, and release its state."""
         for item in items:
             job.outbox.put(item)
         self._forget(job)
@@ -205,7 +205,7 @@ class DiffusionEngine:
                 self._end(job, error or self._thread.error())
 
     def _forget(self, job: DenoisingJob) -> None:
-        """Free what a job holds; a step in flight frees its state when it is over."""
+        """Release the state of a job; a step in flight releases its state when it has ended."""
         if job.has_left:
             return
         job.has_left = True
@@ -273,7 +273,7 @@ class DiffusionEngine:
                 job.state = made[0]
 
     def _deliver(self, job: DenoisingJob, state: Any) -> None:
-        """Hand over what a step has brought: progress, a preview, the result."""
+        """Deliver the results of a step: progress, a preview, the final item."""
         work, num_done = job.request.work, job.request.num_done
         if job.has_left:
             return

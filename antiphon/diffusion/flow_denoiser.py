@@ -49,7 +49,7 @@ class FlowState:
         return self.step >= len(self.scheduler.timesteps)
 
     def advance(self, velocity: Tensor) -> None:
-        """Take a step along what the network predicts for the latents as they are now.
+        """Advance the latents by one step along the network's prediction.
 
         Args:
             velocity: the direction from the picture to the noise, of the latents' shape.
@@ -92,7 +92,7 @@ class FlowDenoiser(ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in."""
+        """Element type of the computation."""
         return self._loader.dtype
 
     @property
@@ -106,7 +106,7 @@ class FlowDenoiser(ABC):
 
     @abstractmethod
     def work(self, prompt: Prompt) -> DenoisingWork:
-        """Return what a prompt will take; computes next to nothing."""
+        """Return the estimated work of a prompt; computes next to nothing."""
 
     @abstractmethod
     def start(self, prompt: Prompt, conditioning: Latents | None) -> FlowState:
@@ -124,7 +124,7 @@ class FlowDenoiser(ABC):
 
         Args:
             prompt: prompt of the request.
-            network: its component's name.
+            network: name of the network's component.
         """
         return False
 
@@ -183,7 +183,7 @@ class FlowDenoiser(ABC):
         return torch.stack([state.timestep for state in states]).to(states[0].latents.dtype)
 
     def noise(self, shape: tuple[int, ...], seed: int) -> Tensor:
-        """Return what a generator on the CPU draws for a seed, the same on any device.
+        """Return CPU generator noise for a seed, the same on any device.
 
         Args:
             shape: shape of the result.

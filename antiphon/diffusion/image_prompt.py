@@ -50,7 +50,7 @@ class ImagePrompter(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> ImageCapabilities:
-        """What the loaded checkpoint can do."""
+        """Capabilities of the loaded checkpoint."""
 
     @abstractmethod
     def count_tokens(self, text: str) -> int:
@@ -61,7 +61,7 @@ class ImagePrompter(ABC):
         return self.capabilities.default_size
 
     def build(self, request: ImageRequest, seed: int) -> Prompt:
-        """Build the prompt of one image; defaults fill what the request leaves open.
+        """Build the prompt of one image; defaults replace omitted fields.
 
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
@@ -120,7 +120,7 @@ class ImagePrompter(ABC):
 def image_work(
     prompt: Prompt, *, num_positions: int, is_guided: bool, num_bytes: int, batch_key: object
 ) -> DenoisingWork:
-    """Return what the prompt of an image will take.
+    """Return the estimated work of an image prompt.
 
     Args:
         prompt: prompt whose data is an `ImagePrompt`.

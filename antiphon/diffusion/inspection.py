@@ -16,7 +16,7 @@ _STEMS = ("diffusion_pytorch_model", "model")
 
 
 def inspect_pipeline(path: Path, facts: Callable[[], Mapping[str, str | int]]) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not.
+    """Return the contents of a checkpoint's directory, complete or not.
 
     Args:
         path: the directory.

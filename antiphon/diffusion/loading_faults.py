@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def read_folder(folder: Path, load: Callable[[], T], *passed: type[Exception]) -> T:
-    """Return what ``load`` reads of a folder.
+    """Return the result of ``load`` for a folder.
 
     Args:
         folder: named in the error.

@@ -32,7 +32,7 @@ class ModelIndex:
         """Read the index of a checkpoint's directory.
 
         Raises:
-            ModelLoadError: it is missing, is no index, or a component's weights are quantized.
+            ModelLoadError: The index is missing or invalid, or a component's weights are quantized.
         """
         section = ConfigSection.read(path / MODEL_INDEX)
         components: dict[str, str] = {}
@@ -56,7 +56,7 @@ class ModelIndex:
             classes: supported classes; none: any.
 
         Raises:
-            ModelLoadError: it is not there, or of another class.
+            ModelLoadError: The component is missing, or of another class.
         """
         found = self.components.get(name)
         if found is None:

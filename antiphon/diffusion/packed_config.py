@@ -11,7 +11,7 @@ PATCH = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedConfig:
-    """What the stages and the prompter need to know before anything is loaded.
+    """Facts about a checkpoint that stages and prompter need before anything is loaded.
 
     Attributes:
         index: the checkpoint's components.

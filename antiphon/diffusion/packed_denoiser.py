@@ -62,7 +62,7 @@ class PackedDenoiser(FlowDenoiser):
         return prompt.num_tokens
 
     def shapes(self, data: ImagePrompt) -> Hashable:
-        """Return what else requests must have in common to be stepped together."""
+        """Return the further values that requests must share to be stepped together."""
         return None
 
     def start(self, prompt: Prompt, conditioning: Latents | None) -> FlowState:

@@ -53,7 +53,7 @@ class ParallelDenoiser:
 
         Raises:
             ModelLoadError: a rank could not start.
-            AntiphonError: that the factory has raised.
+            AntiphonError: The factory has raised it.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="antiphon-ranks-")
         self._lock = threading.Lock()
@@ -95,7 +95,7 @@ class ParallelDenoiser:
         return self._max_batch
 
     def work(self, prompt: Prompt) -> DenoisingWork:
-        """Return what a prompt will take; asks the first rank, which answers within a step too."""
+        """Return the first rank's estimate of a prompt's work; it answers within a step too."""
         with self._work_lock:
             try:
                 self._works.send(prompt)
@@ -135,7 +135,7 @@ class ParallelDenoiser:
             self._tell("drop", number)
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        """Have all ranks do something; return what the first one makes of it.
+        """Run a call on all ranks; return the result of the first one.
 
         Raises:
             EngineFailedError: they are broken for good.

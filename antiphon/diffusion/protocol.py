@@ -10,7 +10,7 @@ from antiphon.contracts.types import Latents
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenoisingWork:
-    """What a request will take, known from its prompt before any of it is done.
+    """Estimated work of a request, known from its prompt.
 
     Attributes:
         num_steps: number of denoising steps, at least 1.
@@ -53,7 +53,7 @@ class Denoiser(Protocol):
         ...
 
     def work(self, prompt: Prompt) -> DenoisingWork:
-        """Return what a prompt will take; computes next to nothing."""
+        """Return the estimated work of a prompt; computes next to nothing."""
         ...
 
     def begin(self, prompt: Prompt, conditioning: Latents | None) -> Any:
@@ -81,5 +81,5 @@ class Denoiser(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what loading took."""
+        """Free the memory of the loaded components."""
         ...

@@ -1,4 +1,4 @@
-"""Writes checkpoints of random weights in diffusers' layout, for tests and measurements.
+"""Writer of checkpoints with random weights in diffusers' layout, for tests and benchmarks.
 
 Networks are given on the meta device: their configurations and the names and shapes of their
 tensors are all that is read of them, so that large checkpoints need little memory.
@@ -35,7 +35,7 @@ _UNIT = ("weight", "gamma")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomPipeline:
-    """What a checkpoint is to hold.
+    """Contents of a checkpoint.
 
     Attributes:
         pipeline: diffusers' class that loads it.
@@ -64,7 +64,7 @@ def write_pipeline(
     shards: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
+    """Write a checkpoint's directory; files of an existing one are replaced one by one.
 
     Args:
         path: the directory.
@@ -72,7 +72,7 @@ def write_pipeline(
         seed: seed of all weights.
         dtype: element type of all weights.
         shards: files that the largest network is spread over.
-        progress: called with the bytes written so far and the bytes in all.
+        progress: callback with the bytes written so far and their total.
 
     Raises:
         ModelLoadError: ``dtype`` is none, or there are fewer tensors than shards.

@@ -29,10 +29,10 @@ _TIMEOUT = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class RankPlan:
-    """What a rank is started with; data.
+    """Start parameters of a rank; data.
 
     Attributes:
-        rank: its number.
+        rank: number of the rank.
         num_ranks: number of ranks.
         meeting: a file by which they find one another.
         factory: factory of the denoiser.

@@ -124,7 +124,8 @@ class DiffusionScheduler:
             is_later: whether it was admitted elsewhere, and is never refused.
 
         Raises:
-            InvalidRequestError: it needs more memory than there is for all requests together.
+            InvalidRequestError: The request needs more memory than there is for all requests
+                together.
             OverloadedError: The queue is full; the error contains the time to retry.
         """
         if self._max_bytes is not None and work.num_bytes > self._max_bytes:
@@ -142,7 +143,7 @@ class DiffusionScheduler:
         return request
 
     def call(self) -> list[DenoisingRequest]:
-        """Return the requests that what they are conditioned on shall be made for now.
+        """Return the requests whose conditioning should be computed now.
 
         It is made for those that begin next, a batch of each of a few keys, so that it does not
         take memory for all that wait.

@@ -20,7 +20,7 @@ def shape_problems(folder: Path, kind: str, headers: Iterable[TensorHeader]) -> 
 
     Args:
         folder: folder of the component, which is a network.
-        kind: its class in diffusers or transformers.
+        kind: class of the component in diffusers or transformers.
         headers: tensor headers of its files.
     """
 

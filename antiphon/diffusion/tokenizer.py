@@ -1,4 +1,4 @@
-"""Loads tokenizers of checkpoints in diffusers' layout, without torch, for prompters."""
+"""Loader of tokenizers in diffusers' layout, without torch, for prompters."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ def load_tokenizer(folder: Path) -> Any:
     """Return the tokenizer of a component's folder, of the class that the folder names.
 
     Raises:
-        ModelLoadError: it is not there, or broken.
+        ModelLoadError: The tokenizer is missing or broken.
     """
     from transformers import AutoTokenizer
 
