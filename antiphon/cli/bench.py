@@ -91,7 +91,7 @@ def bench_engine(flags: EngineBenchFlags) -> None:
 
 
 def _tell(result: "Result") -> None:
-    """Write what a load gave as soon as it is known."""
+    """Write the result of a load as soon as it is known."""
     summary = f"{result.concurrency} streams: {result.audio_s_per_s:.1f} audio-s/s"
     typer.echo(f"{summary}, {result.frame_ms:.2f} ms a frame", err=True)
 

@@ -154,7 +154,7 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
 
 
 def _tell(result: "ChatResult") -> None:
-    """Write what a load gave as soon as it is known."""
+    """Write the result of a load as soon as it is known."""
     summary = f"{result.concurrency} conversations: {result.tokens_per_s:.0f} tokens/s"
     typer.echo(f"{summary}, {result.step_ms:.3f} ms a step", err=True)
 

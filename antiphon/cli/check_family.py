@@ -118,7 +118,7 @@ def _verdict(finding: "Finding", allow_slow: bool) -> str:
 def _checkpoint_of(
     name: str, checkpoint: str | None, task: str | None
 ) -> Iterator[tuple[str, bool]]:
-    """Yield what is to be served, and whether its weights are random ones made for this.
+    """Yield the model to serve, and whether its weights are random ones made for this check.
 
     Raises:
         ModelLoadError: there is no such family, it does not speak, or what it needs is missing.

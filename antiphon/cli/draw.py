@@ -117,7 +117,7 @@ def _drawn(
     draw: Callable[[Antiphon, StepProgress], R],
     encode: Callable[[R], bytes],
 ) -> tuple[R, float]:
-    """Draw, and write what comes of it; return that, and the seconds without loading."""
+    """Generate and write the output; return it, and the seconds without loading."""
     output = target.output
     if output == STDOUT and sys.stdout.isatty():
         raise InvalidRequestError("stdout is a terminal. Redirect it, or name a file with -o.")

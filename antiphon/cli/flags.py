@@ -48,7 +48,7 @@ def add_command(
         app: app to which the command is added.
         name: name of the command.
         flags: a dataclass; each field is ``Annotated`` with a typer argument or option.
-        run: called with the flags.
+        run: function that receives the flags.
     """
 
     class Command(TyperCommand):

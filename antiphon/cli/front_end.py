@@ -42,7 +42,7 @@ def run_front_end(plan: FrontEndPlan) -> None:
     """Serve until SIGTERM or SIGINT; send the parent the banner, or the error that ends it.
 
     Raises:
-        AntiphonError: it cannot serve.
+        AntiphonError: The front end cannot serve.
     """
     from antiphon.api.front_end import FrontEnd
     from antiphon.api.middleware.shared_limit_table import SharedLimitTable

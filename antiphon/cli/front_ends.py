@@ -53,7 +53,7 @@ class FrontEndProcess:
     def __init__(
         self, plan: FrontEndPlan, table: SharedLimitTable, environment: dict[str, str]
     ) -> None:
-        """Start nothing yet; ``table`` is cleared of what a dead process has counted."""
+        """Start nothing yet; counts of a dead process in ``table`` are cleared."""
         self._plan = plan
         self._table = table
         self._environment = environment
@@ -66,7 +66,7 @@ class FrontEndProcess:
 
     @property
     def state(self) -> ProcessState:
-        """What metrics show."""
+        """Status shown in metrics."""
         child = self._child
         return ProcessState(
             name=self._plan.name,
@@ -76,7 +76,7 @@ class FrontEndProcess:
         )
 
     async def keep_alive(self) -> None:
-        """Run it until `is_stopping`; `started` gets its banner, or what keeps it from starting."""
+        """Run it until `is_stopping`; `started` receives its banner, or the error at the start."""
         while not self.is_stopping:
             await self._backoff.wait()
             self._child = await self._start()
@@ -94,7 +94,7 @@ class FrontEndProcess:
             self._is_restarting = False
 
     async def restart(self) -> None:
-        """Let it finish what is under way, and start it anew; return when it listens again."""
+        """Let it finish requests in flight, and restart it; return when it listens again."""
         await self._listens.wait()
         self._is_restarting = True
         self._listens.clear()
@@ -134,7 +134,7 @@ class FrontEndProcess:
                 self.started.set_result(news)
 
     def _forget(self, child: ChildProcess) -> None:
-        """Clear what it has counted and will never take back."""
+        """Clear the counts that it will never take back."""
         self._table.clear_column(self._plan.index)
         mark_process_dead(child.pid, str(self._plan.metrics))  # type: ignore[no-untyped-call]
 
@@ -217,7 +217,7 @@ class FrontEnds:
         return started.result()[0]
 
     async def _stop_all(self, keeping: Sequence["asyncio.Task[None]"]) -> None:
-        """End what still runs."""
+        """End all processes that still run."""
         await cancel_and_wait(*keeping)  # first, so that nothing is started again
         await asyncio.gather(*(each.stop() for each in self._processes))
 

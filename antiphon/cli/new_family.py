@@ -23,7 +23,7 @@ _MAX_NAME_LENGTH = 24
 
 
 class FamilyKind(StrEnum):
-    """What a family's pipeline is made of."""
+    """Parts of a family's pipeline."""
 
     TWO_STAGE = "two-stage"
     GENERATOR = "generator"

@@ -33,7 +33,7 @@ def own_server(
         timeout_s: time limit for loading and warm-up.
 
     Raises:
-        ModelLoadError: it ended, or was not ready in time.
+        ModelLoadError: The server ended, or was not ready in time.
     """
     port = _free_port()
     command = [sys.executable, "-m", "antiphon", "serve", *arguments]

@@ -1,4 +1,4 @@
-"""Shows how far a long work is: bars on a terminal, a few lines of text elsewhere."""
+"""Progress display: bars on a terminal, a few lines of text elsewhere."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ def shown_progress(
 
     Args:
         verb: verb of the progress line: ``"loading"``.
-        write_line: takes lines where there is no terminal.
+        write_line: function that writes lines where there is no terminal.
 
     Yields:
         What is to be called with the name of a part, what of it is done and all of it, in
@@ -79,7 +79,7 @@ class _Lines:
 
 
 def _amount(num_done: int, num_all: int) -> str:
-    """Spell bytes; what is fewer than any file has bytes are steps."""
+    """Format a number of bytes; numbers smaller than any file are steps."""
     if num_all < _FEWEST_BYTES:
         return f"{num_done} of {num_all}"
     return f"{num_done / 1e6:.1f} of {num_all / 1e6:.1f} MB"

@@ -27,7 +27,7 @@ STDOUT = "-"
 
 @dataclass(slots=True)
 class SpeakProgress:
-    """How much has been made, and how fast."""
+    """Progress of the output, and its speed."""
 
     started_s: float
     first_audio_s: float | None = None
@@ -92,7 +92,7 @@ def speak(
 
 
 def loaded(model: str | None, output: str, console: Console) -> Antiphon:
-    """Load what makes ``output`` ("audio" ...) of a model, and show how far that is."""
+    """Load a model for ``output`` ("audio" ...), and show progress."""
 
     def write_line(line: str) -> None:
         console.print(line, markup=False)

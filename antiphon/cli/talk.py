@@ -59,7 +59,7 @@ class _Conversation:
         self._messages.clear()
 
     def answer(self, text: str) -> None:
-        """Answer a message on stdout; Ctrl-C stops it, and keeps what was written."""
+        """Answer a message on stdout; Ctrl-C stops the answer and keeps the text so far."""
         message = Message("user", text)
         written: list[str] = []
         began_s = time.perf_counter()
@@ -105,7 +105,7 @@ def _read() -> str | None:
 
 
 def _printable(text: str) -> str:
-    """Return a text without what a terminal would obey."""
+    """Return a text without terminal control sequences."""
     return "".join(each for each in text if each.isprintable() or each in "\n\t")
 
 

@@ -59,7 +59,7 @@ class ApiServer(uvicorn.Server):
         Args:
             settings: all settings.
             front_end: this front end, if there are several; ``None``: the only one.
-            on_started: called when it listens.
+            on_started: callback once the server listens.
         """
         self._show: LoadProgress | None = None
         self._front_end = front_end
@@ -135,7 +135,7 @@ class ApiServer(uvicorn.Server):
         return num_own - min(self._front_end.publish_connections(num_own))
 
     def _protocol(self) -> asyncio.BaseProtocol:
-        """Return what serves a connection, as uvicorn makes it."""
+        """Return the protocol of a connection, as uvicorn creates it."""
         protocol: asyncio.BaseProtocol = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )

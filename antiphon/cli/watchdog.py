@@ -20,7 +20,7 @@ class Watchdog:
         self._must_end = False
 
     def tick(self, *, is_healthy: bool) -> None:
-        """Note that the event loop runs, and whether what it serves works."""
+        """Record that the event loop runs, and whether its models work."""
         now_s = time.monotonic()
         if not self._unhealthy_s or not is_healthy or self._must_end or now_s < self._next_s:
             return
