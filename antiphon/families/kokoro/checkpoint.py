@@ -29,7 +29,7 @@ _BOPOMOFO = "ㄅ"
 
 @dataclass(frozen=True, slots=True)
 class KokoroCheckpoint:
-    """Where things are.
+    """Vocabulary and file paths of a checkpoint.
 
     Attributes:
         path: the directory.
@@ -50,7 +50,7 @@ def read_checkpoint(path: Path | None) -> KokoroCheckpoint:
     """Look at a directory; no weights are read.
 
     Raises:
-        ModelLoadError: it is none of this family, or not complete.
+        ModelLoadError: The checkpoint is of another family, or incomplete.
     """
     assert path is not None, "the family needs a checkpoint"
     found = KokoroCheckpoint(

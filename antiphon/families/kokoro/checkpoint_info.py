@@ -10,7 +10,7 @@ from antiphon.families.kokoro.voices import in_order, letter_of
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
     try:
         found = read_checkpoint(path)
     except ModelLoadError as error:

@@ -63,7 +63,7 @@ def load_config(path: Path) -> KokoroConfig:
     """Read a checkpoint's config.json.
 
     Raises:
-        ModelLoadError: it is missing, or a value is.
+        ModelLoadError: The file, or a value in it, is missing.
     """
     top = ConfigSection.read(path / "config.json")
     bert, vocoder = top.section("plbert"), top.section("istftnet")

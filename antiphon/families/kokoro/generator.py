@@ -102,7 +102,7 @@ class KokoroGenerator:
 
 
 def _load(checkpoint: KokoroCheckpoint, context: LoadContext) -> KokoroNetwork:
-    """Return what runs on the wanted device: on the CPU the export, if there is one."""
+    """Return the network for the wanted device: on the CPU the export, if there is one."""
     wants_gpu = context.device.startswith("cuda") or (
         context.device == "auto" and checkpoint.weights is not None and _has_gpu()
     )

@@ -67,7 +67,7 @@ class KokoroReaders:
         return letter in self._readers
 
     def reader(self, language: str | None, voice: str, letter: str) -> TextReader:
-        """Return what reads a request.
+        """Return the reader of a request.
 
         Args:
             language: language that the request names, one of `names`; ``None``: the voice's own.
@@ -94,7 +94,7 @@ class KokoroReaders:
         return self._readers[letter]
 
     def checker(self, language: str | None, letter: str) -> TextReader:
-        """Return what reads a request, as `reader` does; where that refuses, an English one."""
+        """Return the reader of a request, as `reader` does; where that refuses, an English one."""
         found = self._letter(language, letter)
         return self._readers["a" if found is None or found not in self._readers else found]
 

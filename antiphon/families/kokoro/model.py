@@ -67,7 +67,7 @@ class KokoroModel(nn.Module):
         draw: Draw,
         rows: PaddedRows | None = None,
     ) -> Tensor:
-        """Return samples, ``[B, num_samples]``, for what was read, each frame its phoneme's."""
+        """Return samples, ``[B, num_samples]``, of phonemes repeated to one column per frame."""
         timbre, prosody = style.tensor_split(2, dim=-1)
         pitch, loudness = self.predictor.curves(encoded, prosody, rows)
         noise = draw(pitch.shape[-1]).reshape(len(text), -1, NUM_HARMONICS)

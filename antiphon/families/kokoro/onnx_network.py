@@ -29,7 +29,7 @@ class OnnxNetwork:
             num_threads: CPU threads that compute one sentence.
 
         Raises:
-            ModelLoadError: it is none that ONNX Runtime can run, or has other inputs.
+            ModelLoadError: ONNX Runtime cannot run the file, or its inputs differ.
         """
         options = ort.SessionOptions()
         options.intra_op_num_threads = num_threads

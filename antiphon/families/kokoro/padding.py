@@ -14,7 +14,7 @@ from antiphon.nn.row_lengths import RowLengths
 
 @dataclass(frozen=True, eq=False)
 class PaddedRows:
-    """Which columns of a batch ``[B, channels, t]`` are a row's own: the first ones.
+    """Valid columns of each row in a padded batch ``[B, channels, t]``: the first ones.
 
     What layers leave behind them is finite, and means nothing.
 

@@ -30,7 +30,7 @@ def frames_after(pause_ms: int | None, *, is_last: bool) -> int:
 
 
 def natural_span(samples: Samples, num_after: int = PAUSE_FRAMES) -> tuple[int, int]:
-    """Return the frames from where to before where there is sound, and silence around it.
+    """Return the first frame and the end of the audible span, with silence around it.
 
     Silence that the samples do not have is not made up: a span never leaves them.
 

@@ -16,7 +16,7 @@ _MAX_SEGMENT_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class KokoroPrompt:
-    """What the generator reads.
+    """Input of the generator.
 
     Attributes:
         voice: a voice of the checkpoint, or a mix of them.
@@ -38,7 +38,7 @@ class KokoroPrompter:
         """Look at the checkpoint, and load dictionaries of the languages that can be read here.
 
         Raises:
-            ModelLoadError: it is not complete, or none of its voices can be used here.
+            ModelLoadError: The checkpoint is incomplete, or none of its voices can be used here.
         """
         checkpoint = read_checkpoint(context.path)
         self._readers = KokoroReaders(checkpoint.vocabulary)
@@ -69,11 +69,11 @@ class KokoroPrompter:
         return None
 
     def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
-        """Return what has no reading in the request's language, or else the voice's."""
+        """Return the words without a reading in the request's language, or else the voice's."""
         return self._readers.checker(language, self._letter(voice)).check(text)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
-        """Read the text; what has no reading (emoji, other scripts) is left out.
+        """Read the text; characters without a reading (emoji, other scripts) are left out.
 
         Raises:
             UnknownVoiceError: the voice is not one of the checkpoint.

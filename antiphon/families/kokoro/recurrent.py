@@ -22,7 +22,7 @@ class BothWays(nn.LSTM):
         self.padded: nn.LSTM | None = None
 
     def make_padded(self) -> None:
-        """Make what reads padded rows, once the weights are there; graphs may hold it already."""
+        """Create the layer for padded rows after the weights are loaded, if it does not exist."""
         if self.padded is not None:
             return
         padded = nn.LSTM(

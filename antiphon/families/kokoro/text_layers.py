@@ -151,7 +151,7 @@ class DurationEncoder(nn.Module):
 
 
 class ProsodyPredictor(nn.Module):
-    """How long phonemes last, and pitch and loudness over time."""
+    """Prediction of phoneme durations, and of pitch and loudness over time."""
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ def letter_of(name: str) -> str:
 
 
 def describe(name: str) -> Voice:
-    """Return what users see of a voice, or of a mix."""
+    """Return the description of a voice, or of a mix, for users."""
     parts = parse_mix(name)
     first, is_mix = parts[0].name, len(parts) > 1
     language = LANGUAGES[letter_of(first)]
