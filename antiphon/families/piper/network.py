@@ -1,4 +1,4 @@
-"""Runs a VITS network in parts, so that its random numbers are a seed's and its audio a stream.
+"""A VITS network that runs in parts, so that noise follows the seed and audio is streamed.
 
 An exported network is one graph. It is cut before each operation that draws random numbers, which
 are inputs from then on, and before its decoder. The decoder is convolutions only: a sample depends
@@ -42,8 +42,8 @@ class _Part:
 
     Attributes:
         session: computes it.
-        inputs: names of what it is given.
-        outputs: names of what it makes.
+        inputs: names of the inputs.
+        outputs: names of the outputs.
         draws: the operation that draws random numbers between this part and the next.
     """
 
@@ -107,7 +107,7 @@ class PiperNetwork:
         Args:
             ids: symbol ids of the sentence.
             scales: ``noise_scale``, ``length_scale``, ``noise_w``.
-            speaker: its number, if the voice has several.
+            speaker: number of the speaker, if the voice has several.
             random: draws the random numbers.
         """
         values: Values = {

@@ -56,7 +56,7 @@ class Phonemizer(Protocol):
     """Reads text for one voice; may be called from any thread."""
 
     def check(self, text: str) -> TextCheck:
-        """Return what of a text is left out."""
+        """Return the parts of a text that are left out."""
         ...
 
     def read(self, text: str) -> tuple[SymbolSequence, ...]:
@@ -65,7 +65,7 @@ class Phonemizer(Protocol):
 
 
 def phonemizer_of(model: PiperModel) -> Phonemizer:
-    """Return what reads text for a voice.
+    """Return the text reader of a voice.
 
     Raises:
         ModelLoadError: there is none for its language, or its symbols are not those of English.

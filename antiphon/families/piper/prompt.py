@@ -19,11 +19,11 @@ _LOUDNESS_LUFS = {"en_US-joe-medium": -25.1}
 
 @dataclass(frozen=True, slots=True)
 class PiperPrompt:
-    """What the generator reads.
+    """Input of the generator.
 
     Attributes:
         model: name of a network.
-        speaker: its number, if the network has several.
+        speaker: number of the speaker, if the network has several.
         sentences: none if the text has nothing to pronounce.
         scales: inference scales of this request.
         tells_times: whether the times of words are wanted.
@@ -69,11 +69,11 @@ class PiperPrompter:
         return self._capabilities
 
     def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
-        """Return what the voice leaves out."""
+        """Return the parts of the text that the voice leaves out."""
         return self._phonemizers[self._models[voice.id.lower()].name].check(text)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
-        """Read the text; what the voice has no symbols for is left out.
+        """Read the text; characters without a symbol of the voice are left out.
 
         Raises:
             UnknownVoiceError: the voice is none of this directory.

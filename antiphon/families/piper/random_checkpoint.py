@@ -1,4 +1,4 @@
-"""Makes voices of random weights in Piper's layout, for tests and measurements."""
+"""Writer of voices with random weights in Piper's layout, for tests and benchmarks."""
 
 import json
 from pathlib import Path

@@ -16,7 +16,7 @@ _POINTWISE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class DecoderReach:
-    """What a sample of a decoder depends on.
+    """Receptive field of a decoder's sample.
 
     Attributes:
         num_frames: frames on each side of the sample's own frame.

@@ -1,4 +1,4 @@
-"""Reads the ``.onnx.json`` beside a voice's network: rate, phonemes, speakers, defaults."""
+"""Reader of the ``.onnx.json`` beside a voice's network: rate, phonemes, speakers, defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class PiperModel:
 
     Attributes:
         name: stem of the files' names, such as ``"en_US-joe-medium"``.
-        network: its file.
+        network: path of the network.
         sample_rate_hz: sample rate of the audio.
         phoneme_type: ``"espeak"`` or ``"text"``: what its symbols stand for.
         espeak_voice: language and accent of its phonemes, as espeak-ng names them.
