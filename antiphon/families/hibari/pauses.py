@@ -25,7 +25,7 @@ _HARMONIC_FILL = 0.15
 
 
 def natural_span(frames: AcousticFrames, num_after: int = PAUSE_FRAMES) -> tuple[int, int]:
-    """Return the frames from where to before where there is sound, and natural silence around it.
+    """Return the first frame and the end of the audible span, with natural silence around it.
 
     Both may be outside of the frames: silence is missing there.
 

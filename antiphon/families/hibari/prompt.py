@@ -18,7 +18,7 @@ _MAX_SEGMENT_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class HibariPrompt:
-    """What the generator reads.
+    """Input of the generator.
 
     Attributes:
         voice: id of an installed voice.
@@ -56,11 +56,11 @@ class HibariPrompter:
         return self._capabilities
 
     def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
-        """Return what has no English reading."""
+        """Return the words without an English reading."""
         return self._readers[voice.id].check(text)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
-        """Read the text; what has no English reading (emoji, other scripts) is left out.
+        """Read the text; characters without an English reading (emoji, other scripts) are left out.
 
         See `check_text` for what that is.
 
