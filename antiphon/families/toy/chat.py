@@ -20,7 +20,7 @@ MAX_POSITIONS = 8192
 
 @dataclass(frozen=True, slots=True)
 class ToyDialogue:
-    """What the toy reads.
+    """Input of the toy's chat.
 
     Attributes:
         read: tokens of the conversation.

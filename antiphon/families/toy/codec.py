@@ -14,7 +14,7 @@ from antiphon.families.toy.talker import ToyFrame
 
 @dataclass(slots=True)
 class ToneState:
-    """Where the last frame left off."""
+    """Phase and loudness at the end of the last frame."""
 
     phase_cycles: float = 0.0
     loudness: float = 0.0

@@ -14,7 +14,7 @@ FRAMES_PER_LETTER = 2
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """What the toy reads: one number a letter, and how deep to sing."""
+    """Input of the toy: one number per letter, and the base pitch."""
 
     letters: tuple[int, ...]
     base_pitch_hz: float
@@ -28,7 +28,7 @@ class LetterFeed:
         self._num_letters = num_letters
 
     def push(self, text: str) -> Piece | None:
-        """Take in more text; return what it adds."""
+        """Read more text; return the ids that it adds."""
         if not text:
             return None
         self._num_letters += len(text)
