@@ -9,7 +9,7 @@ from antiphon.families.wan_video.config import load_config
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
     return inspect_pipeline(path, lambda: _told(path))
 
 

@@ -60,7 +60,7 @@ class WanConfig:
     """A checkpoint.
 
     Attributes:
-        path: its directory.
+        path: directory of the checkpoint.
         architecture: pipeline class of ``model_index.json``.
         transformer: configuration of each expert; the experts of a checkpoint have equal sizes.
         vae: configuration of the VAE.
@@ -105,7 +105,7 @@ class WanConfig:
 
     @property
     def layout(self) -> str:
-        """What such a checkpoint is called, as in the names of the published ones."""
+        """Size name of the checkpoint, as in the names of the published ones."""
         if self.expand_timesteps:
             return "ti2v-2.2-5b"
         if self.transformer.image_dim:

@@ -46,7 +46,7 @@ class WanDenoiser(FlowDenoiser):
         return data.is_guided and self._is_needed(scale)
 
     def work(self, prompt: Prompt) -> DenoisingWork:
-        """Return what a prompt will take: its cost is in 1e12 floating-point operations a step."""
+        """Return the estimated work of a prompt, its cost in 1e12 FLOP per step."""
         data: WanPrompt = prompt.data
         size = (data.width, data.height, data.num_frames)
         shape = self._config.latent_shape(*size)
@@ -80,7 +80,7 @@ class WanDenoiser(FlowDenoiser):
         return _joined([predictions[row] for row in range(len(mine))])
 
     def _predict(self, expert: Any, states: Sequence[WanState], *, is_guided: bool) -> Tensor:
-        """Return what an expert predicts for requests."""
+        """Return an expert's prediction for requests."""
         images = [state.image_embeds for state in states if state.image_embeds is not None]
         shared = {
             "hidden_states": _joined([state.model_input() for state in states]),

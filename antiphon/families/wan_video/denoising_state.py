@@ -57,7 +57,7 @@ class WanState(FlowState):
         return self.guidance_scales[self.expert]
 
     def model_input(self) -> Tensor:
-        """Return the latents as the transformer reads them, with what is known of the video."""
+        """Return the transformer's input: the latents, with the known part of the video."""
         if self.condition is not None and self.unknown is None:
             return torch.cat([self.latents, self.condition], dim=1).to(self.dtype)
         return self.completed(self.latents).to(self.dtype)
@@ -70,7 +70,7 @@ class WanState(FlowState):
         return (self.unknown[0][0][:, ::2, ::2] * self.timestep).flatten().unsqueeze(0)
 
     def completed(self, latents: Tensor) -> Tensor:
-        """Return latents with what is known in its place."""
+        """Return latents with the known part in its place."""
         if self.condition is None or self.unknown is None:
             return latents
         return (1 - self.unknown) * self.condition + self.unknown * latents

@@ -49,7 +49,7 @@ class WanImageCondition:
     def encode(
         self, image: NDArray[np.uint8], width: int, height: int, num_frames: int
     ) -> dict[str, Tensor]:
-        """Return what the transformer reads of a first frame.
+        """Return the transformer's inputs for a first frame.
 
         Args:
             image: ``[height, width, 3]``, of any size; stretched to that of the video.

@@ -18,5 +18,5 @@ class LatentScale:
         return (latents - self._means) * self._inverse_stds
 
     def denormalized(self, latents: Tensor) -> Tensor:
-        """Return what `normalized` was made of."""
+        """Return the inverse of `normalized`."""
         return latents / self._inverse_stds + self._means

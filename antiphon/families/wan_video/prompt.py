@@ -170,7 +170,7 @@ class WanPrompter:
 
 
 def capabilities_of(config: WanConfig, context: LoadContext) -> VideoCapabilities:
-    """Return what a checkpoint can do with these settings.
+    """Return the capabilities of a checkpoint with these settings.
 
     Raises:
         ModelLoadError: a setting asks for what the checkpoint has not.

@@ -1,4 +1,4 @@
-"""Makes checkpoints of random weights in the official layout, for tests and measurements.
+"""Writer of checkpoints with random weights in the official layout, for tests and benchmarks.
 
 They are loaded by diffusers as by us, so that both can be compared where no published weights are
 at hand. A seed gives the same weights on every machine.
