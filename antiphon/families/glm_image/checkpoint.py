@@ -39,7 +39,7 @@ def read_config(path: Path) -> PriorConfig:
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
 
     def facts() -> dict[str, str | int]:
         config = read_config(path)

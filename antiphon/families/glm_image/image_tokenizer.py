@@ -72,5 +72,5 @@ class GlmImageTokenizer:
         yield Latents(codes.cpu().numpy())
 
     def close(self) -> None:
-        """Free what loading took."""
+        """Free the memory of the loaded components."""
         del self._visual, self._codebook

@@ -9,7 +9,7 @@ FAMILY_NAME = "glm_image"
 
 
 class GlmImageOptions(StrictModel):
-    """How the codes of the image are drawn; defaults are the checkpoint's own."""
+    """Sampling options of the image's codes; defaults are the checkpoint's own."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 

@@ -1,4 +1,4 @@
-"""Loads the prior of a checkpoint, and the runner that drives it."""
+"""Loader of a checkpoint's prior, and of the runner that drives it."""
 
 from typing import TypeAlias
 

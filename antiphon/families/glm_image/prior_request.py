@@ -11,7 +11,7 @@ from antiphon.families.glm_image.grids import Grid, Positions, SourceImage, posi
 
 @dataclass(frozen=True, slots=True)
 class PriorPrompt:
-    """What the prior reads.
+    """Input of the prior.
 
     Attributes:
         ids: ids of text, images and sizes; the first code is sampled after the last one.

@@ -8,7 +8,7 @@ OTHERS = r"model\.(visual|vqmodel)\..*"
 
 
 def prior_layout(config: PriorConfig) -> dict[str, Shape]:
-    """Return what the files of the prior hold, without `OTHERS`."""
+    """Return the shapes of the tensors in the prior's files, without `OTHERS`."""
     width, name = config.transformer.hidden_size, "model.language_model"
     layout: dict[str, Shape] = {
         "lm_head.weight": (config.head_size, width),

@@ -27,7 +27,7 @@ _DEFAULTS = DiffusionParameters(num_inference_steps=50, guidance_scale=1.5)
 
 @dataclass(frozen=True, slots=True)
 class GlmImagePrompt:
-    """What all stages read of a request.
+    """Request data of all stages.
 
     Attributes:
         image: the completed request.
@@ -39,7 +39,7 @@ class GlmImagePrompt:
 
     @property
     def guidance(self) -> float | None:
-        """How much more than without it the text counts; ``None``: there is no guidance."""
+        """Guidance scale; ``None``: there is no guidance."""
         scale = self.image.parameters.guidance_scale
         return scale if scale is not None and scale > 1.0 else None
 
@@ -93,7 +93,7 @@ class GlmImagePrompter(ImagePrompter):
         return len(self._tokenizer(text, add_special_tokens=False).input_ids)
 
     def build(self, request: ImageRequest, seed: int) -> Prompt:
-        """Build the prompt of one image; defaults fill what the request leaves open.
+        """Build the prompt of one image; defaults replace omitted fields.
 
         Raises:
             InvalidRequestError: the request is outside what the model can do.

@@ -1,4 +1,4 @@
-"""Makes checkpoints of random weights in the official layout, for tests and measurements."""
+"""Writer of checkpoints with random weights in the official layout, for tests and benchmarks."""
 
 from pathlib import Path
 from typing import get_args

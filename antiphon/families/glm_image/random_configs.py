@@ -19,7 +19,7 @@ def num_image_ids(size: Size) -> int:
 
 
 def prior_config(size: Size, vocab_size: int, image_id: int, pad_id: int) -> Json:
-    """Return what `transformers.GlmImageConfig` takes."""
+    """Return the arguments of `transformers.GlmImageConfig`."""
     text: Json = {"vocab_size": vocab_size, "pad_token_id": pad_id}
     vision: Json = {}
     codebook: Json = {}
@@ -78,7 +78,7 @@ def generation_config(size: Size, pad_id: int) -> Json:
 
 
 def text_encoder_config(size: Size) -> Json:
-    """Return what `transformers.T5Config` takes."""
+    """Return the arguments of `transformers.T5Config`."""
     sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 4}
     if size == "16b":
         sizes = {"d_model": 1472, "d_kv": 64, "d_ff": 3584, "num_layers": 12, "num_heads": 6}
@@ -90,7 +90,7 @@ def text_encoder_config(size: Size) -> Json:
 
 
 def transformer_config(size: Size) -> Json:
-    """Return what `diffusers.GlmImageTransformer2DModel` takes."""
+    """Return the arguments of `diffusers.GlmImageTransformer2DModel`."""
     if size == "16b":
         return {}
     return {
@@ -105,7 +105,7 @@ def transformer_config(size: Size) -> Json:
 
 
 def vae_config(size: Size) -> Json:
-    """Return what `diffusers.AutoencoderKL` takes."""
+    """Return the arguments of `diffusers.AutoencoderKL`."""
     channels, layers, groups = (
         ([8] * 4, 1, 4) if size == "tiny" else ([128, 512, 1024, 1024], 3, 32)
     )
@@ -126,7 +126,7 @@ def vae_config(size: Size) -> Json:
 
 
 def scheduler_config() -> Json:
-    """Return what `diffusers.FlowMatchEulerDiscreteScheduler` takes."""
+    """Return the arguments of `diffusers.FlowMatchEulerDiscreteScheduler`."""
     return {
         "base_shift": 0.25,
         "max_shift": 0.75,
@@ -137,7 +137,7 @@ def scheduler_config() -> Json:
 
 
 def image_processor_config(size: Size) -> Json:
-    """Return what `transformers.GlmImageImageProcessor` takes."""
+    """Return the arguments of `transformers.GlmImageImageProcessor`."""
     longest = 128 if size == "tiny" else 2048
     return {
         "patch_size": 16,
