@@ -89,6 +89,12 @@ class LoadContext:
     tasks: tuple[str, ...] = ()
     progress: LoadProgress | None = None
 
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint's directory, of a family that needs one."""
+        assert self.path is not None, "the family needs a checkpoint"
+        return self.path
+
     def progress_of(self, part: str) -> Callable[[int, int], None] | None:
         """Return the progress callback of one part, by the name that it is shown with."""
         return None if self.progress is None else partial(self.progress, part)

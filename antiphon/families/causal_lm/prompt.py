@@ -29,10 +29,9 @@ class CausalLMPrompter:
         Raises:
             ModelLoadError: a file is missing or wrong, or the checkpoint is not made for chats.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        config = load_config(context.path)
-        self._tokenizer = load_tokenizer(context.path)
-        self._markup = load_chat_markup(context.path)
+        config = load_config(context.checkpoint)
+        self._tokenizer = load_tokenizer(context.checkpoint)
+        self._markup = load_chat_markup(context.checkpoint)
         self._capabilities = ChatCapabilities(
             sample_request=_SAMPLE,
             sampling=config.sampling,

@@ -1,6 +1,6 @@
 """Loads the language model of a checkpoint, and the runner that drives it."""
 
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import torch
 
@@ -14,7 +14,7 @@ from antiphon.families.causal_lm.language_model import CausalLM
 from antiphon.families.causal_lm.omni.config import has_voice
 from antiphon.families.causal_lm.request import CausalLMRequest
 from antiphon.families.causal_lm.tokenizer import load_tokenizer
-from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
 from antiphon.nn.weights import check_tied, open_weights
 
 CausalLMRunner: TypeAlias = ModelRunner[CausalLMRequest]
@@ -24,33 +24,23 @@ _MOST_GPU_BYTES, _MOST_BYTES = 8 * 2**30, 2**30  # unless a setting says more
 
 
 def load_runner(
-    context: LoadContext,
-    *,
-    is_batched: bool | None = None,
-    uses_graphs: bool = True,
-    max_positions: int | None = None,
+    context: LoadContext, *, max_positions: int | None = None, **how: Unpack[RunnerOptions]
 ) -> CausalLMRunner:
-    """Load a checkpoint's language model, and make room for the requests that it serves.
+    """Load a checkpoint's language model and its runner; see `runner_of`.
 
-    Args:
-        context: where and how.
-        is_batched: see `ModelRunner`.
-        uses_graphs: likewise.
-        max_positions: of a request, prompt and answer together; by default what fits.
+    The longest request is by default the longest that fits.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    config = load_config(context.path)
-    eos_ids = load_tokenizer(context.path).eos_ids(config.eos_ids)
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
+    config = load_config(context.checkpoint)
+    eos_ids = load_tokenizer(context.checkpoint).eos_ids(config.eos_ids)
+    like = like_of(context)
     longest = config.max_positions(context)
     max_positions = longest if max_positions is None else min(max_positions, longest)
-    check_tied(context.path, tied(config))
+    check_tied(context.checkpoint, tied(config))
     opened = open_weights(
-        context.path,
+        context.checkpoint,
         layout_of(config),
         like=like,
         others=others(config),
@@ -64,16 +54,11 @@ def load_runner(
             num_slots=context.max_slots,
             max_positions=max_positions,
             is_batch_invariant=context.is_deterministic,
-            tells_states=has_voice(context.path) and CHAT_VOICE in (context.tasks or (CHAT_VOICE,)),
+            tells_states=has_voice(context.checkpoint)
+            and CHAT_VOICE in (context.tasks or (CHAT_VOICE,)),
         )
-    return ModelRunner(
-        model,
-        _budget(context, config, max_positions, like),
-        is_batched=is_batched,
-        is_deterministic=context.is_deterministic,
-        uses_graphs=uses_graphs,
-        progress=context.progress_of("graphs"),
-    )
+    budget = _budget(context, config, max_positions, like)
+    return runner_of(context, model, max_positions, budget=budget, **how)
 
 
 def _budget(

@@ -10,8 +10,9 @@ from antiphon.families.cosyvoice3.flow import MelFlow
 from antiphon.families.cosyvoice3.stream_memory import slots_that_fit
 from antiphon.families.cosyvoice3.vocoder import Vocoder
 from antiphon.families.cosyvoice3.weights import read_tensors
+from antiphon.families.kit.loading import like_of
 from antiphon.nn import kernels
-from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.nn.device import resolve_dtype
 
 
 def load_decoder(
@@ -31,15 +32,15 @@ def load_decoder(
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    config = load_config(context.path)
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=torch.float32, device=device)
-    is_exact = resolve_dtype(context.dtype, device) == torch.float32 or context.is_deterministic
+    config = load_config(context.checkpoint)
+    like = like_of(context, "float32")
+    is_exact = (
+        resolve_dtype(context.dtype, like.device) == torch.float32 or context.is_deterministic
+    )
     with torch.inference_mode():
         flow = MelFlow.of(
             read_tensors(
-                context.path / schema.FLOW_FILE,
+                context.checkpoint / schema.FLOW_FILE,
                 schema.flow_layout(config.flow),
                 like=like,
                 unused=schema.FLOW_UNUSED,
@@ -50,7 +51,7 @@ def load_decoder(
         )
         vocoder = Vocoder.of(
             read_tensors(
-                context.path / schema.VOCODER_FILE,
+                context.checkpoint / schema.VOCODER_FILE,
                 schema.vocoder_layout(config.vocoder),
                 like=like,
                 unused=schema.VOCODER_UNUSED,
@@ -64,7 +65,7 @@ def load_decoder(
         vocoder,
         sample_rate_hz=config.sample_rate_hz,
         samples_per_frame=config.samples_per_token,
-        max_slots=slots_that_fit(context, config.flow, device),
+        max_slots=slots_that_fit(context, config.flow, like.device),
         is_batched=False if context.is_deterministic else is_batched,
         uses_graphs=uses_graphs,
         progress=context.progress_of("decoder's graphs"),

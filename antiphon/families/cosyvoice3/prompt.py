@@ -55,12 +55,11 @@ class CosyVoice3Prompter(CloningPrompter):
         Raises:
             ModelLoadError: a file is missing or wrong.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        self._config = load_config(context.path)
-        self._tokenizer = load_tokenizer(context.path / TEXT_FOLDER)
-        self._voices = load_voices(context.path, self._config)
+        self._config = load_config(context.checkpoint)
+        self._tokenizer = load_tokenizer(context.checkpoint / TEXT_FOLDER)
+        self._voices = load_voices(context.checkpoint, self._config)
         capabilities = _capabilities(
-            self._config, tuple(self._voices), clones=has_voice_encoder(context.path)
+            self._config, tuple(self._voices), clones=has_voice_encoder(context.checkpoint)
         )
         super().__init__(capabilities, FAMILY_NAME, (SPEAKER, CODES, FEATURES), _MAX_CACHED)
 

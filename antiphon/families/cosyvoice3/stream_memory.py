@@ -30,8 +30,7 @@ def slots_that_fit(context: LoadContext, config: MelFlowConfig, device: torch.de
     decoder reckon alike, whether they share a device or each has one.
     """
     size = stream_bytes(config, device)
-    assert context.path is not None, "the family needs a checkpoint"
-    networks = sum(file.stat().st_size for file in context.path.glob("*.pt")) * _NETWORKS
+    networks = sum(file.stat().st_size for file in context.checkpoint.glob("*.pt")) * _NETWORKS
     room = _memory_bytes(device) * (context.memory_fraction or 1.0) * _SHARE - networks
     num_slots = min(context.max_slots, max(1, int(room // size)))
     if num_slots < context.max_slots:

@@ -41,10 +41,9 @@ class CosyVoice3VoiceEncoder:
 
     def __init__(self, context: LoadContext) -> None:
         """Load and warm the networks; raises ModelLoadError if they cannot be loaded."""
-        assert context.path is not None, "the family needs a checkpoint"
-        self._config = load_config(context.path)
-        self._speaker = _session(context.path / SPEAKER_NETWORK, 1)
-        self._tokens = _session(context.path / TOKEN_NETWORK, 2)
+        self._config = load_config(context.checkpoint)
+        self._speaker = _session(context.checkpoint / SPEAKER_NETWORK, 1)
+        self._tokens = _session(context.checkpoint / TOKEN_NETWORK, 2)
         rate_hz = self._config.sample_rate_hz
         self._limits = RecordingLimits(rate_hz, _MAX_RECORDING_S, _MIN_RECORDING_S)
         self.encode(Recording(warm_up_samples(rate_hz), PARTS))

@@ -8,15 +8,10 @@ from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.codec_weights import part_of, read_codec
-from antiphon.families.fish_speech.config import (
-    SAMPLE_RATE_HZ,
-    SAMPLES_PER_FRAME,
-    FishSpeechConfig,
-    load_config,
-)
+from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, load_config
+from antiphon.families.kit.loading import like_of
 from antiphon.nn import kernels
-from antiphon.nn.codec_layers.windowed import FrameByFrame, WindowedDecoder
-from antiphon.nn.device import resolve_device
+from antiphon.nn.codec_layers.windowed import FrameByFrame
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
@@ -28,31 +23,24 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    config = load_config(context.path)
-    assert context.path is not None, "the family needs a checkpoint"
-    sizes, tensors = read_codec(context.path, config)
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=torch.float32, device=device)
+    config = load_config(context.checkpoint)
+    sizes, tensors = read_codec(context.checkpoint, config)
+    like = like_of(context, "float32")
+    progress = context.progress_of("codec graphs")
     with torch.inference_mode():
         decoder = load_decoder(part_of(tensors, *DECODER_PARTS, like=like), sizes)
-    if device.type == "cpu":
+    if like.device.type == "cpu":
         return GroupedDecoder(
             decoder, sample_rate_hz=SAMPLE_RATE_HZ, samples_per_frame=SAMPLES_PER_FRAME
         )
-    if kernels.run_on(like) and context.dtype != "float32":
-        return _fused(decoder, config, context)
-    return LockstepDecoder(
-        FrameByFrame(decoder),
-        frame_size=config.num_codebooks,
-        sample_rate_hz=SAMPLE_RATE_HZ,
-        samples_per_frame=SAMPLES_PER_FRAME,
-        progress=context.progress_of("codec graphs"),
-    )
-
-
-def _fused(
-    decoder: WindowedDecoder, config: FishSpeechConfig, context: LoadContext
-) -> StreamingDecoder:
+    if not kernels.run_on(like) or context.dtype == "float32":
+        return LockstepDecoder(
+            FrameByFrame(decoder),
+            frame_size=config.num_codebooks,
+            sample_rate_hz=SAMPLE_RATE_HZ,
+            samples_per_frame=SAMPLES_PER_FRAME,
+            progress=progress,
+        )
     from antiphon.codec.graph_decoder import GraphDecoder
     from antiphon.families.fish_speech.codec_fused import fused
 
@@ -63,5 +51,5 @@ def _fused(
         num_quantizers=config.num_codebooks,
         sample_rate_hz=SAMPLE_RATE_HZ,
         samples_per_frame=SAMPLES_PER_FRAME,
-        progress=context.progress_of("codec graphs"),
+        progress=progress,
     )

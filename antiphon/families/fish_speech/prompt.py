@@ -59,12 +59,11 @@ class FishSpeechPrompter(CloningPrompter):
         Raises:
             ModelLoadError: a file is missing or wrong, or the tokenizer lacks a token of prompts.
         """
-        self._config = config = load_config(context.path)
-        assert context.path is not None, "the family needs a checkpoint"
+        self._config = config = load_config(context.checkpoint)
         for name in NEEDED[config.layout]:
             if name not in config.tokens.ids:
-                raise ModelLoadError(f"{context.path}: the tokenizer lacks {name}")
-        encode = load_tokenizer(context.path).encode
+                raise ModelLoadError(f"{context.checkpoint}: the tokenizer lacks {name}")
+        encode = load_tokenizer(context.checkpoint).encode
         self._layout = PromptLayout(config.layout, encode, config.tokens)
         capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ,

@@ -1,19 +1,18 @@
 """Loads both models of a checkpoint, and the runner that drives them."""
 
 import logging
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import torch
 
 from antiphon.contracts.family import LoadContext
-from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.families.fish_speech.config import LICENCE, MAX_POSITIONS, load_config
 from antiphon.families.fish_speech.dual_ar import SlowModel, load_fast_model
 from antiphon.families.fish_speech.language_model import DualARModel
 from antiphon.families.fish_speech.request import FishSpeechRequest
 from antiphon.families.fish_speech.weights import model_weights
-from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
 
 FishSpeechRunner: TypeAlias = ModelRunner[FishSpeechRequest]
 
@@ -21,31 +20,14 @@ _log = logging.getLogger(__name__)
 
 
 def load_runner(
-    context: LoadContext,
-    *,
-    is_batched: bool | None = None,
-    uses_graphs: bool = True,
-    max_positions: int = MAX_POSITIONS,
+    context: LoadContext, *, max_positions: int = MAX_POSITIONS, **how: Unpack[RunnerOptions]
 ) -> FishSpeechRunner:
-    """Load a checkpoint's models, and make room for the requests that they serve.
-
-    Args:
-        context: where and how.
-        is_batched: see `ModelRunner`.
-        uses_graphs: likewise.
-        max_positions: of a request, prompt and frames together.
+    """Load a checkpoint's models and their runner; see `runner_of`.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    return ModelRunner(
-        load_model(context, max_positions),
-        KVBudget(context.max_slots, max_positions, context.cache_bytes, context.memory_utilization),
-        is_batched=is_batched,
-        is_deterministic=context.is_deterministic,
-        uses_graphs=uses_graphs,
-        progress=context.progress_of("graphs"),
-    )
+    return runner_of(context, load_model(context, max_positions), max_positions, **how)
 
 
 def load_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> DualARModel:
@@ -54,13 +36,11 @@ def load_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> Dual
     Raises:
         ModelLoadError: tensors are missing, or of the wrong shape.
     """
-    config = load_config(context.path)
-    assert context.path is not None, "the family needs a checkpoint"
-    _log.warning("%s: Fish Speech weights are under the %s.", context.path, LICENCE)
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
+    config = load_config(context.checkpoint)
+    _log.warning("%s: Fish Speech weights are under the %s.", context.checkpoint, LICENCE)
+    like = like_of(context)
     opened = model_weights(
-        context.path, config, like=like, progress=context.progress_of("language model")
+        context.checkpoint, config, like=like, progress=context.progress_of("language model")
     )
     is_invariant = context.is_deterministic
     with torch.inference_mode(), opened as weights:

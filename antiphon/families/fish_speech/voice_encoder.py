@@ -1,15 +1,13 @@
 """Encoder stage: codes of reference audio."""
 
-import torch
-
 from antiphon.contracts.family import LoadContext
 from antiphon.families.fish_speech.codec_weights import part_of, read_codec
 from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, load_config
 from antiphon.families.fish_speech.encoder import ENCODER_PARTS, DacEncoder
 from antiphon.families.fish_speech.options import MAX_REFERENCE_S
 from antiphon.families.kit.cloned_voices import CODES, RecordingLimits
+from antiphon.families.kit.loading import like_of
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
-from antiphon.nn.device import resolve_device
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 
 
@@ -23,11 +21,9 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     Raises:
         ModelLoadError: the codec cannot be loaded.
     """
-    config = load_config(context.path)
-    assert context.path is not None, "the family needs a checkpoint"
-    sizes, tensors = read_codec(context.path, config)
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=torch.float32, device=device)
+    config = load_config(context.checkpoint)
+    sizes, tensors = read_codec(context.checkpoint, config)
+    like = like_of(context, "float32")
     encoder = DacEncoder.of(part_of(tensors, *ENCODER_PARTS, like=like), sizes)
     frame = encoder.frame_samples
     codes = PaddedPass(
@@ -37,7 +33,7 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     )
     batches = PaddedBatches(
         {CODES: codes},
-        device,
+        like.device,
         sample_rate_hz=SAMPLE_RATE_HZ,
         samples_per_frame=frame,
         captures=False,

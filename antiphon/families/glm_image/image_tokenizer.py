@@ -24,12 +24,11 @@ class GlmImageTokenizer:
 
     def __init__(self, context: LoadContext) -> None:
         """Load the networks; raises ModelLoadError if they cannot be loaded."""
-        assert context.path is not None, "the family needs a checkpoint"
-        folder = context.path / PRIOR_DIRECTORY
+        folder = context.checkpoint / PRIOR_DIRECTORY
         config: Any = GlmImageConfig.from_pretrained(str(folder), local_files_only=True)
         processor: Any = GlmImageImageProcessorPil
         self._processor = processor.from_pretrained(
-            str(context.path / PROCESSOR_DIRECTORY), local_files_only=True
+            str(context.checkpoint / PROCESSOR_DIRECTORY), local_files_only=True
         )
         self._device = resolve_device(context.device, context.memory_fraction)
         self._lock = Lock()

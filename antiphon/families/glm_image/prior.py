@@ -1,6 +1,6 @@
 """Loader of a checkpoint's prior, and of the runner that drives it."""
 
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import torch
 
@@ -12,7 +12,7 @@ from antiphon.families.glm_image.prior_model import PriorModel
 from antiphon.families.glm_image.prior_request import PriorRequest
 from antiphon.families.glm_image.prior_schema import OTHERS, prior_layout
 from antiphon.families.glm_image.prompt import MAX_POSITIONS
-from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
 from antiphon.nn.weights import open_weights
 
 PriorRunner: TypeAlias = ModelRunner[PriorRequest]
@@ -20,23 +20,17 @@ PriorRunner: TypeAlias = ModelRunner[PriorRequest]
 _USUAL_POSITIONS = 1536  # of an image of 1024 x 1024 pixels, with its preview and a long prompt
 
 
-def load_prior(context: LoadContext, *, is_batched: bool | None = None) -> PriorRunner:
-    """Load a checkpoint's prior, and make room for the requests that it serves.
-
-    Args:
-        context: folder, device and settings of the stage.
-        is_batched: whether requests are batched; see `ModelRunner`.
+def load_prior(context: LoadContext, **how: Unpack[RunnerOptions]) -> PriorRunner:
+    """Load a checkpoint's prior and its runner; see `runner_of`.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    config = load_config(context.path)
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
+    config = load_config(context.checkpoint)
+    like = like_of(context)
     max_positions = min(MAX_POSITIONS, config.transformer.max_positions)
     opened = open_weights(
-        context.path / PRIOR_DIRECTORY,
+        context.checkpoint / PRIOR_DIRECTORY,
         prior_layout(config),
         like=like,
         others=OTHERS,
@@ -54,10 +48,5 @@ def load_prior(context: LoadContext, *, is_batched: bool | None = None) -> Prior
     if cache_bytes is None:
         position_bytes = model.kv_shapes[0].position_size * like.element_size()
         cache_bytes = context.max_slots * min(_USUAL_POSITIONS, max_positions) * position_bytes
-    return ModelRunner(
-        model,
-        KVBudget(context.max_slots, max_positions, cache_bytes),
-        is_batched=is_batched,
-        is_deterministic=context.is_deterministic,
-        progress=context.progress_of("graphs"),
-    )
+    budget = KVBudget(context.max_slots, max_positions, cache_bytes)
+    return runner_of(context, model, max_positions, budget=budget, **how)

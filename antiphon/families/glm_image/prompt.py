@@ -53,10 +53,9 @@ class GlmImagePrompter(ImagePrompter):
         Raises:
             ModelLoadError: the checkpoint cannot be served.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        self._config = read_config(context.path)
-        self._tokenizer = load_tokenizer(context.path / PROCESSOR_DIRECTORY)
-        self._sizes = SourceSizes.read(context.path / PROCESSOR_DIRECTORY)
+        self._config = read_config(context.checkpoint)
+        self._tokenizer = load_tokenizer(context.checkpoint / PROCESSOR_DIRECTORY)
+        self._sizes = SourceSizes.read(context.checkpoint / PROCESSOR_DIRECTORY)
         side = 4 * CODE_PIXELS
         self._capabilities = ImageCapabilities(
             sample_request=ImageRequest(

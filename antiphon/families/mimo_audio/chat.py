@@ -33,9 +33,8 @@ class MiMoChatPrompter:
         Raises:
             ModelLoadError: a file is missing or wrong.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        self._config = load_config(context.path)
-        self._tokenizer = load_text_tokenizer(context.path, self._config.vocab_size)
+        self._config = load_config(context.checkpoint)
+        self._tokenizer = load_text_tokenizer(context.checkpoint, self._config.vocab_size)
         self._capabilities = ChatCapabilities(
             sample_request=_SAMPLE,
             sampling=_SAMPLING,

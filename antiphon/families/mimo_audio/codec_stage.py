@@ -21,6 +21,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import row_buckets
+from antiphon.families.kit.loading import like_of
 from antiphon.families.mimo_audio.checkpoint import (
     ENCODER_ONLY,
     UNUSED_IN_TOKENIZER,
@@ -32,7 +33,6 @@ from antiphon.families.mimo_audio.config import PASS_GROUPS, AudioTokenizerConfi
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
-from antiphon.nn.device import resolve_device
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32
@@ -331,13 +331,11 @@ def load_codec(
     Raises:
         ModelLoadError: the audio tokenizer is not there, or cannot be served.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    model = load_config(context.path)
-    path = tokenizer_path(context.path)
+    model = load_config(context.checkpoint)
+    path = tokenizer_path(context.checkpoint)
     config = load_tokenizer_config(path, model)
-    empty_id = load_text_tokenizer(context.path, model.vocab_size).empty_id
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=torch.float32, device=device)
+    empty_id = load_text_tokenizer(context.checkpoint, model.vocab_size).empty_id
+    like = like_of(context, "float32")
     opened = open_weights(
         path,
         tokenizer_layout_of(config),

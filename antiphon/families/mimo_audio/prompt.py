@@ -52,10 +52,9 @@ class MiMoAudioPrompter(CloningPrompter):
         Raises:
             ModelLoadError: a file is missing or wrong, or the audio tokenizer is not there.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        self._config = load_config(context.path)
-        self._tokenizer = load_text_tokenizer(context.path, self._config.vocab_size)
-        audio = load_tokenizer_config(tokenizer_path(context.path), self._config)
+        self._config = load_config(context.checkpoint)
+        self._tokenizer = load_text_tokenizer(context.checkpoint, self._config.vocab_size)
+        audio = load_tokenizer_config(tokenizer_path(context.checkpoint), self._config)
         capabilities = SpeechCapabilities(
             sample_rate_hz=audio.sample_rate_hz,
             voices=(_VOICE,),

@@ -1,12 +1,13 @@
 """Loads the language model of a checkpoint, and the runner that drives it."""
 
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
+from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
 from antiphon.families.mimo_audio.checkpoint import layout_of
 from antiphon.families.mimo_audio.config import MAX_POSITIONS, MiMoAudioConfig
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
@@ -16,44 +17,26 @@ from antiphon.families.mimo_audio.sampling import TEXT
 from antiphon.families.mimo_audio.stream_memory import reserved_bytes
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.families.mimo_audio.tokenizer_path import found_tokenizer
-from antiphon.nn.device import resolve_device, resolve_dtype
 from antiphon.nn.weights import open_weights
 
 MiMoAudioRunner: TypeAlias = ModelRunner[MiMoAudioRequest]
 
 
-def load_runner(
-    context: LoadContext,
-    *,
-    is_batched: bool | None = None,
-    uses_graphs: bool = True,
-) -> MiMoAudioRunner:
-    """Load a checkpoint's language model, and make room for the requests that it serves.
-
-    Args:
-        context: where and how.
-        is_batched: see `ModelRunner`.
-        uses_graphs: likewise.
+def load_runner(context: LoadContext, **how: Unpack[RunnerOptions]) -> MiMoAudioRunner:
+    """Load a checkpoint's language model and its runner; see `runner_of`.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
     model = load_language_model(context)
-    return ModelRunner(
-        model,
-        _budget(context, model.config),
-        is_batched=is_batched,
-        is_deterministic=context.is_deterministic,
-        uses_graphs=uses_graphs,
-        progress=context.progress_of("graphs"),
-    )
+    budget = _budget(context, model.config)
+    return runner_of(context, model, MAX_POSITIONS, budget=budget, **how)
 
 
 def _budget(context: LoadContext, config: MiMoAudioConfig) -> KVBudget:
     """Return what keys and values may take: not what the decoder keeps of streams."""
-    assert context.path is not None, "the family needs a checkpoint"
     num_reserved = 0
-    if (audio_path := found_tokenizer(context.path)) is not None:
+    if (audio_path := found_tokenizer(context.checkpoint)) is not None:
         audio = load_tokenizer_config(audio_path, config)
         is_exact = context.dtype == "float32"
         num_reserved = reserved_bytes(audio, context.max_slots, is_exact=is_exact)
@@ -72,13 +55,11 @@ def load_language_model(context: LoadContext) -> MiMoAudioModel:
     Raises:
         ModelLoadError: tensors are missing, or of the wrong shape.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    config = load_config(context.path)
-    tokenizer = load_text_tokenizer(context.path, config.vocab_size)
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
+    config = load_config(context.checkpoint)
+    tokenizer = load_text_tokenizer(context.checkpoint, config.vocab_size)
+    like = like_of(context)
     opened = open_weights(
-        context.path,
+        context.checkpoint,
         layout_of(config),
         like=like,
         progress=context.progress_of("language model"),

@@ -4,6 +4,7 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.families.kit.cloned_voices import CODES, RecordingLimits
+from antiphon.families.kit.loading import like_of
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.mimo_audio.audio_encoder import AudioEncoder
 from antiphon.families.mimo_audio.checkpoint import (
@@ -13,7 +14,6 @@ from antiphon.families.mimo_audio.checkpoint import (
 )
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
-from antiphon.nn.device import resolve_device
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 from antiphon.nn.weights import open_weights
 
@@ -30,13 +30,12 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     Raises:
         ModelLoadError: the audio tokenizer cannot be loaded.
     """
-    device = resolve_device(context.device, context.memory_fraction)
-    encoder = load_audio_encoder(context, device)
+    encoder = load_audio_encoder(context)
     rate_hz = encoder.config.sample_rate_hz
     codes = PaddedPass(encoder.encode_rows, encoder.encode, encoder.mels, encoder.num_frames)
     batches = PaddedBatches(
         {CODES: codes},
-        device,
+        encoder.filters.device,
         sample_rate_hz=rate_hz,
         samples_per_frame=encoder.frame_samples,
         pads=pads,
@@ -45,15 +44,14 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     return ClonedVoiceEncoder(batches, limits, [CODES])
 
 
-def load_audio_encoder(context: LoadContext, device: torch.device) -> AudioEncoder:
+def load_audio_encoder(context: LoadContext) -> AudioEncoder:
     """Load the network alone; raises ModelLoadError."""
-    assert context.path is not None, "the family needs a checkpoint"
-    path = tokenizer_path(context.path)
-    config = load_tokenizer_config(path, load_config(context.path))
+    path = tokenizer_path(context.checkpoint)
+    config = load_tokenizer_config(path, load_config(context.checkpoint))
     opened = open_weights(
         path,
         tokenizer_layout_of(config),
-        like=torch.empty(0, dtype=torch.float32, device=device),
+        like=like_of(context, "float32"),
         part="encoder.",
         unused=f"{UNUSED_IN_TOKENIZER}|{spare_codebooks(config)}",
     )

@@ -26,12 +26,11 @@ class OvisImagePrompter(ImagePrompter):
         Raises:
             ModelLoadError: the checkpoint cannot be served.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        config = read_config(context.path)
+        config = read_config(context.checkpoint)
         multiple = config.size_multiple
-        self._tokenizer = load_tokenizer(context.path / "tokenizer")
+        self._tokenizer = load_tokenizer(context.checkpoint / "tokenizer")
         if not self._tokenizer.chat_template:
-            raise ModelLoadError(f"{context.path / 'tokenizer'}: has no chat template")
+            raise ModelLoadError(f"{context.checkpoint / 'tokenizer'}: has no chat template")
         self._num_around = self._length("")
         self._capabilities = ImageCapabilities(
             sample_request=ImageRequest(

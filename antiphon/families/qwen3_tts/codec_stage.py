@@ -5,11 +5,11 @@ import torch
 from antiphon.codec.grouped_decoder import GroupedDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
+from antiphon.families.kit.loading import like_of
 from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.weights import codec_decoder_weights
 from antiphon.nn import kernels
-from antiphon.nn.device import resolve_device
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
@@ -21,16 +21,13 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    config = load_config(context.path)
+    config = load_config(context.checkpoint)
     rate_hz, num_samples = config.codec.sample_rate_hz, config.codec.samples_per_frame
-    like = torch.empty(
-        0, dtype=torch.float32, device=resolve_device(context.device, context.memory_fraction)
-    )
+    like = like_of(context, "float32")
     progress = context.progress_of("codec")
     with (
         torch.inference_mode(),
-        codec_decoder_weights(context.path, config, like=like, progress=progress) as weights,
+        codec_decoder_weights(context.checkpoint, config, like=like, progress=progress) as weights,
     ):
         decoder = CodecDecoder.of(weights, config.codec.decoder)
         if not kernels.run_on(like):

@@ -62,9 +62,8 @@ class Qwen3TTSPrompter(CloningPrompter):
         Raises:
             ModelLoadError: a file is missing or wrong.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        self._config = load_config(context.path)
-        self._encode = load_tokenizer(context.path).encode
+        self._config = load_config(context.checkpoint)
+        self._encode = load_tokenizer(context.checkpoint).encode
         self._turns = ChatTemplate(self._encode, self._config.tokens)
         parts = (SPEAKER_VECTOR, CODES)
         super().__init__(capabilities_of(self._config), FAMILY_NAME, parts, _MAX_CACHED)

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.families.kit.cloned_voices import CODES, SPEAKER, RecordingLimits
+from antiphon.families.kit.loading import like_of
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.encoder import CodecEncoder
 from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
 from antiphon.families.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
-from antiphon.nn.device import resolve_device
 from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.mel import HOP_SAMPLES, log_mel_rows, mel_filters
 from antiphon.nn.padded_batches import PaddedPass
@@ -31,19 +31,17 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     Raises:
         ModelLoadError: they cannot be loaded.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    config = load_config(context.path)
+    config = load_config(context.checkpoint)
     assert config.speaker_encoder is not None, "only base checkpoints encode voices"
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=torch.float32, device=device)
-    with speaker_encoder_weights(context.path, config, like=like) as weights:
+    like = like_of(context, "float32")
+    with speaker_encoder_weights(context.checkpoint, config, like=like) as weights:
         speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
-    with codec_encoder_weights(context.path, config, like=like) as weights:
+    with codec_encoder_weights(context.checkpoint, config, like=like) as weights:
         codec = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
     rate_hz, frame = config.codec.sample_rate_hz, config.codec.samples_per_frame
     batches = ParallelRows(
         _passes(speaker, codec, frame),
-        device,
+        like.device,
         sample_rate_hz=rate_hz,
         samples_per_frame=frame,
         pads=pads,

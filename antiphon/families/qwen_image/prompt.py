@@ -32,11 +32,10 @@ class QwenImagePrompter(ImagePrompter):
         Raises:
             ModelLoadError: the checkpoint cannot be served.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        config = read_config(context.path)
+        config = read_config(context.checkpoint)
         multiple = config.size_multiple
         self._variant = variant_of(config.index)
-        self._tokenizer = load_tokenizer(context.path / "tokenizer")
+        self._tokenizer = load_tokenizer(context.checkpoint / "tokenizer")
         is_for_edits = self._variant is not Variant.GENERATE
         # Of edits the denoiser sees as long a text, whatever stands around it.
         self._template = "{}" if is_for_edits else TEMPLATE

@@ -23,8 +23,7 @@ def load_text_encoder(context: LoadContext) -> TextEncoder:
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    if variant_of(ModelIndex.read(context.path)) is Variant.GENERATE:
+    if variant_of(ModelIndex.read(context.checkpoint)) is Variant.GENERATE:
         return QwenImageTextEncoder(context)
     from antiphon.families.qwen_image.image_encoder import QwenImageEditEncoder
 

@@ -5,11 +5,11 @@ import torch
 from antiphon.codec.lockstep_decoder import LockstepDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
+from antiphon.families.kit.loading import like_of
 from antiphon.families.voxcpm2.audio_vae import VAEDecoder
-from antiphon.families.voxcpm2.config import VoxCPM2Config, load_config
+from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.weights import vae_weights
 from antiphon.nn import kernels
-from antiphon.nn.device import resolve_device
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
@@ -21,26 +21,23 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    config = load_config(context.path)
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=torch.float32, device=device)
+    config = load_config(context.checkpoint)
+    like = like_of(context, "float32")
     progress = context.progress_of("audio vae")
     with torch.inference_mode():
-        weights = vae_weights(context.path, config.vae, "decoder.", like=like, progress=progress)
+        weights = vae_weights(
+            context.checkpoint, config.vae, "decoder.", like=like, progress=progress
+        )
         network = VAEDecoder.of(weights, config)
-    if kernels.run_on(like) and config.vae.depthwise and context.dtype != "float32":
-        return _fused(network, config, context)
-    return LockstepDecoder(
-        network,
-        frame_size=config.frame_size,
-        sample_rate_hz=config.vae.out_sample_rate,
-        samples_per_frame=config.samples_per_frame,
-        progress=context.progress_of("audio vae graphs"),
-    )
-
-
-def _fused(network: VAEDecoder, config: VoxCPM2Config, context: LoadContext) -> StreamingDecoder:
+    graphs = context.progress_of("audio vae graphs")
+    if not kernels.run_on(like) or not config.vae.depthwise or context.dtype == "float32":
+        return LockstepDecoder(
+            network,
+            frame_size=config.frame_size,
+            sample_rate_hz=config.vae.out_sample_rate,
+            samples_per_frame=config.samples_per_frame,
+            progress=graphs,
+        )
     from antiphon.codec.graph_decoder import GraphDecoder
     from antiphon.families.voxcpm2.audio_vae_fused import FusedVAEDecoder
 
@@ -51,5 +48,5 @@ def _fused(network: VAEDecoder, config: VoxCPM2Config, context: LoadContext) -> 
         num_quantizers=config.frame_size,
         sample_rate_hz=config.vae.out_sample_rate,
         samples_per_frame=config.samples_per_frame,
-        progress=context.progress_of("audio vae graphs"),
+        progress=graphs,
     )

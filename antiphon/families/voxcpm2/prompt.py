@@ -44,9 +44,8 @@ class VoxCPM2Prompter(CloningPrompter):
         Raises:
             ModelLoadError: a file is missing or wrong.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        self._config = config = load_config(context.path)
-        self._encode = load_tokenizer(context.path, config.vocab_size).encode
+        self._config = config = load_config(context.checkpoint)
+        self._encode = load_tokenizer(context.checkpoint, config.vocab_size).encode
         capabilities = SpeechCapabilities(
             sample_rate_hz=config.vae.out_sample_rate,
             voices=(_VOICE,),

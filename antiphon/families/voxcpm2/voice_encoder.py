@@ -6,12 +6,12 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.families.kit.cloned_voices import RecordingLimits
+from antiphon.families.kit.loading import like_of
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.audio_vae import VAEEncoder
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE
 from antiphon.families.voxcpm2.weights import vae_weights
-from antiphon.nn.device import resolve_device
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 
 _MAX_RECORDING_S = 60
@@ -30,19 +30,17 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     Raises:
         ModelLoadError: the AudioVAE cannot be loaded.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    config = load_config(context.path)
+    config = load_config(context.checkpoint)
     vae, frame, size = config.vae, config.encoded_samples_per_frame, config.frame_size - 1
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=torch.float32, device=device)
-    encoder = VAEEncoder.of(vae_weights(context.path, vae, "encoder.", like=like), vae)
+    like = like_of(context, "float32")
+    encoder = VAEEncoder.of(vae_weights(context.checkpoint, vae, "encoder.", like=like), vae)
 
     def encode(samples: Tensor, _: Tensor | None = None) -> Tensor:
         return encoder.encode_rows(samples).reshape(len(samples), -1, size)
 
     def shift(samples: Tensor, lengths: Tensor) -> Tensor:
         """Move the silence that fills a row's last patch up to its beginning."""
-        places = torch.arange(samples.shape[1], device=device) - (-lengths % frame)[:, None]
+        places = torch.arange(samples.shape[1], device=like.device) - (-lengths % frame)[:, None]
         return torch.where(places < 0, 0.0, samples.gather(1, places.clamp(min=0)))
 
     def num_frames(num_samples: int) -> int:
@@ -63,7 +61,7 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     }
     batches = PaddedBatches(
         passes,
-        device,
+        like.device,
         sample_rate_hz=vae.sample_rate,
         samples_per_frame=frame,
         captures=False,

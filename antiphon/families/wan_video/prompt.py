@@ -75,9 +75,8 @@ class WanPrompter:
         Raises:
             ModelLoadError: they cannot be served, or a setting asks for what the model has not.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        self._config = load_config(context.path)
-        self._tokenizer: Any = load_tokenizer(context.path / "tokenizer")
+        self._config = load_config(context.checkpoint)
+        self._tokenizer: Any = load_tokenizer(context.checkpoint / "tokenizer")
         self.capabilities = capabilities_of(self._config, context)
 
     def build(self, request: VideoRequest, seed: int) -> Prompt:

@@ -40,7 +40,7 @@ def encoder(checkpoint: Path) -> ClonedVoiceEncoder:
 
 @pytest.fixture(scope="module")
 def inner(checkpoint: Path) -> AudioEncoder:
-    return load_audio_encoder(LoadContext(checkpoint), torch.device("cpu"))
+    return load_audio_encoder(LoadContext(checkpoint, device="cpu"))
 
 
 @pytest.fixture(scope="module")

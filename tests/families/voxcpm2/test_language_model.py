@@ -11,7 +11,7 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
-from antiphon.families.voxcpm2 import runner as runner_module
+from antiphon.families.kit import loading
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.runner import VoxCPM2Runner, load_runner
 from tests.asking import step_asking_nothing
@@ -44,7 +44,7 @@ def in_doubles(endless_runner: Load) -> Load:
     @cache
     def load(**how: Any) -> VoxCPM2Runner:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(runner_module, "resolve_dtype", lambda *_: torch.float64)
+            monkeypatch.setattr(loading, "resolve_dtype", lambda *_: torch.float64)
             return endless_runner(**how)
 
     return load

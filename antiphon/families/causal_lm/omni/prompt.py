@@ -28,9 +28,8 @@ class OmniVoicePrompter:
         Raises:
             ModelLoadError: a file is missing or wrong.
         """
-        assert context.path is not None, "the family needs a checkpoint"
-        config = load_omni_config(context.path)
-        names = [*load_voices(context.path, config)]
+        config = load_omni_config(context.checkpoint)
+        names = [*load_voices(context.checkpoint, config)]
         nothing = np.zeros((_SAMPLE_POSITIONS, config.talker.embedding_size), np.float32)
         self._capabilities = AnswerVoiceCapabilities(
             sample_request=AnswerVoiceRequest(PositionStates(0, nothing), names[0]),

@@ -1,6 +1,6 @@
 """Loads the talker of a checkpoint, and the runner that drives it."""
 
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import torch
 
@@ -13,7 +13,7 @@ from antiphon.families.causal_lm.omni.talker import OmniTalker
 from antiphon.families.causal_lm.omni.talker_request import MAX_CODES, TalkerRequest
 from antiphon.families.causal_lm.omni.voices import load_voices
 from antiphon.families.causal_lm.request import MAX_TOLD_POSITIONS
-from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
 from antiphon.nn.weights import open_weights
 
 TalkerRunner: TypeAlias = ModelRunner[TalkerRequest]
@@ -21,27 +21,18 @@ TalkerRunner: TypeAlias = ModelRunner[TalkerRequest]
 _USUAL_POSITIONS = 2048  # of a conversation and its answer's codes
 
 
-def load_talker(
-    context: LoadContext, *, is_batched: bool | None = None, uses_graphs: bool = True
-) -> TalkerRunner:
-    """Load a checkpoint's talker, and make room for the requests that it serves.
-
-    Args:
-        context: where and how.
-        is_batched: see `ModelRunner`.
-        uses_graphs: likewise.
+def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRunner:
+    """Load a checkpoint's talker and its runner; see `runner_of`.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    config = load_omni_config(context.path)
+    config = load_omni_config(context.checkpoint)
     sizes = config.talker.transformer
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
+    like = like_of(context)
     max_positions = min(MAX_TOLD_POSITIONS + 2 + MAX_CODES, sizes.max_positions)
     opened = open_weights(
-        context.path,
+        context.checkpoint,
         talker_layout(config),
         like=like,
         others=NOT_OF_TALKER,
@@ -51,23 +42,14 @@ def load_talker(
         model = OmniTalker(
             config,
             weights,
-            load_voices(context.path, config),
+            load_voices(context.checkpoint, config),
             num_slots=context.max_slots,
             max_positions=max_positions,
             is_batch_invariant=context.is_deterministic,
         )
     position_size = 2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim
     usual = context.max_slots * min(_USUAL_POSITIONS, max_positions)
-    return ModelRunner(
-        model,
-        KVBudget(
-            context.max_slots,
-            max_positions,
-            context.cache_bytes or usual * position_size * like.element_size(),
-            None,
-        ),
-        is_batched=is_batched,
-        is_deterministic=context.is_deterministic,
-        uses_graphs=uses_graphs,
-        progress=context.progress_of("graphs of the talker"),
-    )
+    cache_bytes = context.cache_bytes or usual * position_size * like.element_size()
+    budget = KVBudget(context.max_slots, max_positions, cache_bytes)
+    graphs = "graphs of the talker"
+    return runner_of(context, model, max_positions, budget=budget, graphs=graphs, **how)

@@ -27,7 +27,7 @@ from antiphon.families.causal_lm.omni.flow import FlowModel, FlowWindow
 from antiphon.families.causal_lm.omni.flow_passes import FlowPasses
 from antiphon.families.causal_lm.omni.vocoder import OmniVocoder, reach_frames
 from antiphon.families.causal_lm.omni.voices import load_voices
-from antiphon.nn.device import resolve_device
+from antiphon.families.kit.loading import like_of
 from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.weights import Progress, open_weights
@@ -228,10 +228,8 @@ def load_token2wav(context: LoadContext) -> Token2Wav:
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    assert context.path is not None, "the family needs a checkpoint"
-    device = resolve_device(context.device, context.memory_fraction)
-    like = torch.empty(0, dtype=torch.float32, device=device)
-    networks = load_networks(context.path, like, context.progress_of("token2wav"))
+    like = like_of(context, "float32")
+    networks = load_networks(context.checkpoint, like, context.progress_of("token2wav"))
     return Token2Wav(*networks, context.progress_of("graphs of token2wav"))
 
 

@@ -1,0 +1,64 @@
+"""Loading of autoregressive models: number type, device, and the runner."""
+
+from typing import TypedDict, TypeVar, Unpack
+
+import torch
+from torch import Tensor
+
+from antiphon.contracts.family import LoadContext
+from antiphon.engine.model_runner.ar_model import ARModel
+from antiphon.engine.model_runner.kv_cache import KVBudget
+from antiphon.engine.model_runner.model_runner import ModelRunner
+from antiphon.nn.device import resolve_device, resolve_dtype
+
+RequestT = TypeVar("RequestT")
+
+
+class RunnerOptions(TypedDict, total=False):
+    """Arguments of `ModelRunner` that differ between tests and servers."""
+
+    is_batched: bool | None
+    copies_common: bool | None
+    uses_graphs: bool
+
+
+def like_of(context: LoadContext, dtype: str | None = None) -> Tensor:
+    """Return an empty tensor of the type and on the device that weights are loaded with.
+
+    Args:
+        context: device, number type and limits.
+        dtype: name of the type; default: that of the context.
+    """
+    device = resolve_device(context.device, context.memory_fraction)
+    return torch.empty(0, dtype=resolve_dtype(dtype or context.dtype, device), device=device)
+
+
+def runner_of(
+    context: LoadContext,
+    model: ARModel[RequestT],
+    max_positions: int,
+    *,
+    budget: KVBudget | None = None,
+    graphs: str = "graphs",
+    **how: Unpack[RunnerOptions],
+) -> ModelRunner[RequestT]:
+    """Return the runner of a model, with room for the requests that it serves.
+
+    Args:
+        context: device, number type and limits.
+        model: language model, loaded.
+        max_positions: longest request, prompt and frames together.
+        budget: memory for keys and values; default: by the context.
+        graphs: name that the progress of capturing graphs is shown with.
+        how: further arguments of `ModelRunner`.
+    """
+    if budget is None:
+        slots, cache_bytes = context.max_slots, context.cache_bytes
+        budget = KVBudget(slots, max_positions, cache_bytes, context.memory_utilization)
+    return ModelRunner(
+        model,
+        budget,
+        is_deterministic=context.is_deterministic,
+        progress=context.progress_of(graphs),
+        **how,
+    )
