@@ -16,6 +16,7 @@ from antiphon.config import LoadFormat, ModelSettings
 from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.contracts.options import NoOptions
+from antiphon.contracts.sampling_ranges import SamplingRanges
 from antiphon.contracts.types import (
     LoadProgress,
     Sampling,
@@ -149,6 +150,7 @@ class SpeechCapabilities(Capabilities):
             at once then, since a thread's turn is waited for as long.
         writes_out: whether numbers, signs and abbreviations are read in words whatever the request
             asks; ``normalize`` changes nothing then.
+        sampling: ranges of sampling parameters; ``None``: all values are accepted.
     """
 
     sample_request: SpeechRequest = SpeechRequest("Ready.")
@@ -166,6 +168,7 @@ class SpeechCapabilities(Capabilities):
     streams_bytes: bool = False
     quick_characters: int = 0
     writes_out: bool = False
+    sampling: SamplingRanges | None = None
 
     def __post_init__(self) -> None:
         if not self.voices:

@@ -9,6 +9,7 @@ from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.sampling_ranges import SamplingRanges
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.families.cosyvoice3.bounds import (
@@ -30,7 +31,6 @@ from antiphon.families.cosyvoice3.config import (
 from antiphon.families.cosyvoice3.options import CosyVoice3Options
 from antiphon.families.cosyvoice3.request import CosyVoice3Prompt
 from antiphon.families.cosyvoice3.tokenizer import END_OF_PROMPT, load_tokenizer
-from antiphon.families.cosyvoice3.validation import check_sampling
 from antiphon.families.cosyvoice3.voice_encoder_files import has_voice_encoder
 from antiphon.families.cosyvoice3.voices import SpokenVoice, load_voices, voice_of
 from antiphon.families.kit.cloned_voices import CODES, FEATURES, SPEAKER, CloningPrompter
@@ -74,7 +74,6 @@ class CosyVoice3Prompter(CloningPrompter):
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         options = read_options(CosyVoice3Options, request.options)
-        check_sampling(request.sampling)
         _check_instructions(request.instructions)
         has_recording = options.ref_audio is not None or "ref_audio" in recordings
         if options.ref_text is not None and not has_recording:
@@ -87,7 +86,6 @@ class CosyVoice3Prompter(CloningPrompter):
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         options = read_options(CosyVoice3Options, request.options)
-        check_sampling(request.sampling)
         spoken = self._voice(options, voice)
         beginning, text = _parted(request.input)
         if request.instructions and request.instructions.strip():
@@ -231,4 +229,5 @@ def _capabilities(
         needs_encoder=clones,
         max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         voice_fields=("ref_audio",),
+        sampling=SamplingRanges(takes_penalty=False, max_new_tokens=MAX_POSITIONS),
     )

@@ -9,6 +9,7 @@ from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.sampling_ranges import SamplingRanges
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.families.fish_speech.config import (
@@ -23,7 +24,6 @@ from antiphon.families.fish_speech.options import FAMILY_NAME, FishSpeechOptions
 from antiphon.families.fish_speech.prompt_layout import NEEDED, Imitated, PromptLayout
 from antiphon.families.fish_speech.request import FishSpeechPrompt
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
-from antiphon.families.fish_speech.validation import check_sampling
 from antiphon.families.kit.cloned_voices import CloningPrompter
 from antiphon.families.kit.prompt_length import check_prompt_length
 from antiphon.families.kit.speech_budget import FRAME_RATE_HZ, frame_budget, slow_frames
@@ -73,6 +73,7 @@ class FishSpeechPrompter(CloningPrompter):
             needs_encoder=True,
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
             voice_fields=("ref_audio",),
+            sampling=SamplingRanges(takes_penalty=False, max_new_tokens=MAX_POSITIONS),
         )
         super().__init__(capabilities, FAMILY_NAME)
 
@@ -87,7 +88,6 @@ class FishSpeechPrompter(CloningPrompter):
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         options = read_options(FishSpeechOptions, request.options)
-        check_sampling(request.sampling)
         if "ref_audio" in recordings:
             _checked_text(options.ref_text)
         elif options.ref_text is not None and options.ref_audio is None:

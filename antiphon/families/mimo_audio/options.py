@@ -2,12 +2,11 @@
 
 from pydantic import ConfigDict, Field
 
+from antiphon.contracts.sampling_ranges import MAX_FACTOR, MAX_TOP_K
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.families.kit.reference import Reference
 
 FAMILY_NAME = "mimo_audio"
-MAX_FACTOR = 100.0
-MAX_TOP_K = 2**31 - 1
 
 
 class MiMoAudioOptions(StrictModel):

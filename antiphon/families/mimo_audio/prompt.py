@@ -13,13 +13,14 @@ from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.contracts.sampling_ranges import SamplingRanges
+from antiphon.contracts.types import Samples, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
 from antiphon.families.kit.prompt_length import check_prompt_length
 from antiphon.families.mimo_audio.config import MAX_POSITIONS
 from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
-from antiphon.families.mimo_audio.options import FAMILY_NAME, MAX_FACTOR, MiMoAudioOptions
+from antiphon.families.mimo_audio.options import FAMILY_NAME, MiMoAudioOptions
 from antiphon.families.mimo_audio.request import (
     MiMoAudioPrompt,
     audio_groups,
@@ -63,6 +64,7 @@ class MiMoAudioPrompter(CloningPrompter):
             draws_end=True,
             needs_encoder=True,
             voice_fields=("ref_audio",),
+            sampling=SamplingRanges(takes_penalty=False),
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         )
         super().__init__(capabilities, FAMILY_NAME)
@@ -80,7 +82,6 @@ class MiMoAudioPrompter(CloningPrompter):
             InvalidRequestError: a sampling parameter or option is outside what it may be.
         """
         options = read_options(MiMoAudioOptions, request.options)
-        _check_sampling(request.sampling)
         groups, num_common = self._groups(request, options)
         check_prompt_length(len(groups), MAX_POSITIONS - _MIN_ROOM)
         return Prompt(
@@ -169,16 +170,3 @@ def _instructions(request: SpeechRequest) -> str:
             param="instructions",
         )
     return said
-
-
-def _check_sampling(sampling: Sampling) -> None:
-    temperature, penalty = sampling.temperature, sampling.repetition_penalty
-    if temperature is not None and not 0 <= temperature <= MAX_FACTOR:
-        raise InvalidRequestError(
-            f"Invalid 'temperature': it must be 0 to {MAX_FACTOR:g}.", param="temperature"
-        )
-    if penalty not in (None, 1.0):
-        raise InvalidRequestError(
-            "Invalid 'repetition_penalty': this model draws without one; leave it out or send 1.",
-            param="repetition_penalty",
-        )

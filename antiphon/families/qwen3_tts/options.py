@@ -13,22 +13,19 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from antiphon.contracts.sampling_ranges import (
+    ALLOWED_TEMPERATURES,
+    MAX_FACTOR,
+    MAX_TOP_K,
+    is_temperature,
+)
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.families.kit.reference import Reference
 
 FAMILY_NAME = "qwen3_tts"
 MAX_EMBEDDING_SIZE = 4096
-MIN_FACTOR, MAX_FACTOR = 1e-6, 100.0
-"""Of temperatures and penalties: what float32 divides logits by without overflow."""
-MAX_TOP_K = 2**31 - 1
-ALLOWED_TEMPERATURES = f"0, or from {MIN_FACTOR:g} to {MAX_FACTOR:g}"
 _ALLOWED = {"allowed": ALLOWED_TEMPERATURES}
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
-
-
-def is_temperature(value: float) -> bool:
-    """Whether logits can be divided by this and stay numbers; 0 means the likeliest code."""
-    return value == 0 or MIN_FACTOR <= value <= MAX_FACTOR
 
 
 def _temperature(value: float) -> float:

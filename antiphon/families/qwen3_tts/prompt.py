@@ -37,7 +37,7 @@ from antiphon.families.qwen3_tts.prompt_layout import (
 from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
 from antiphon.families.qwen3_tts.streaming_tokenizer import StreamingTokenizer, TextCutter
 from antiphon.families.qwen3_tts.tokenizer import load_tokenizer
-from antiphon.families.qwen3_tts.validation import check_instructions, check_sampling, check_task
+from antiphon.families.qwen3_tts.validation import check_instructions, check_task
 from antiphon.families.qwen3_tts.voices import capabilities_of, language_name, speaker_of
 
 _MAX_CACHED = 2 * 64  # of a voice's parts, up to 60 kB together
@@ -80,7 +80,6 @@ class Qwen3TTSPrompter(CloningPrompter):
         """
         options = read_options(Qwen3TTSOptions, request.options)
         check_task(self._config, options, recordings)
-        check_sampling(request.sampling)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Build the prompt of one segment.
@@ -127,7 +126,6 @@ class Qwen3TTSPrompter(CloningPrompter):
     def _prompt(self, request: SpeechRequest, voice: Voice, seed: int, text: _Text) -> Prompt:
         config, options = self._config, read_options(Qwen3TTSOptions, request.options)
         check_task(config, options)
-        check_sampling(request.sampling)
         instructions = check_instructions(config, request.instructions)
         clone = self._clone(options)
         spoken = Spoken(

@@ -2,22 +2,11 @@
 
 from collections.abc import Collection
 
-from antiphon.contracts.types import Sampling
 from antiphon.errors import InvalidRequestError
 from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
-from antiphon.families.qwen3_tts.options import (
-    ALLOWED_TEMPERATURES,
-    BASE_ONLY,
-    MAX_FACTOR,
-    MAX_TOP_K,
-    MIN_FACTOR,
-    Qwen3TTSOptions,
-    is_temperature,
-)
-from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS
+from antiphon.families.qwen3_tts.options import BASE_ONLY, Qwen3TTSOptions
 
 MAX_INSTRUCTIONS_CHARACTERS = 2000
-MAX_SHOWN = 1e18
 TASK_NAMES = {
     CheckpointTask.CUSTOM_VOICE: "CustomVoice",
     CheckpointTask.VOICE_DESIGN: "VoiceDesign",
@@ -79,30 +68,3 @@ def check_instructions(config: Qwen3TTSConfig, instructions: str | None) -> str:
             param="instructions",
         )
     return said
-
-
-def check_sampling(sampling: Sampling) -> None:
-    """Refuse sampling parameters that mean nothing.
-
-    Raises:
-        InvalidRequestError: naming the parameter.
-    """
-    temperature, top_k, top_p = sampling.temperature, sampling.top_k, sampling.top_p
-    penalty, max_frames = sampling.repetition_penalty, sampling.max_frames
-    if temperature is not None and not is_temperature(temperature):
-        raise _out_of_range("temperature", temperature, ALLOWED_TEMPERATURES)
-    if top_k is not None and not 0 <= top_k <= MAX_TOP_K:
-        raise _out_of_range("top_k", top_k, f"from 0, which keeps all, to {MAX_TOP_K}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise _out_of_range("top_p", top_p, "above 0 and at most 1")
-    if penalty is not None and not MIN_FACTOR <= penalty <= MAX_FACTOR:
-        allowed = f"from {MIN_FACTOR:g} to {MAX_FACTOR:g}"
-        raise _out_of_range("repetition_penalty", penalty, allowed)
-    if max_frames is not None and not 1 <= max_frames < MAX_POSITIONS:
-        allowed = f"from 1 to {MAX_POSITIONS}, which is all that the model's context holds"
-        raise _out_of_range("max_new_tokens", max_frames + 1, allowed)
-
-
-def _out_of_range(param: str, value: float, allowed: str) -> InvalidRequestError:
-    shown = f": {value}" if abs(value) < MAX_SHOWN or value != value else ""
-    return InvalidRequestError(f"Invalid '{param}'{shown}. It must be {allowed}.", param=param)

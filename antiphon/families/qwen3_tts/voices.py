@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.languages import AUTO, resolve_language
+from antiphon.contracts.sampling_ranges import SamplingRanges
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import UnknownVoiceError
 from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
+from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS
 
 _MAX_SEGMENT_CHARACTERS = 400  # timbre drifts in long texts
 _QUICK_CHARACTERS = 300  # 0.2 to 1 ms on a core of an EPYC, the planning of the text included
@@ -59,6 +61,7 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
         voice_fields=_VOICE_FIELDS[config.task],
         sample_request=_sample_request(config),
         quick_characters=_QUICK_CHARACTERS,
+        sampling=SamplingRanges(max_new_tokens=MAX_POSITIONS),
     )
 
 

@@ -386,6 +386,8 @@ class Speech:
             )
         check_minimum(request.sampling, is_drawn=model.capabilities.draws_end)
         resolve_language(request.language, model.capabilities.languages)
+        if model.capabilities.sampling is not None:
+            model.capabilities.sampling.check(request.sampling)
         if isinstance(model.prompter, SupportsRequestChecks):
             model.prompter.check(request, recordings)
 

@@ -132,11 +132,6 @@ def test_a_checkpoints_own_voice(custom: Path) -> None:
         ({"instructions": "x" * 2001}, "instructions"),
         ({"text": "Only this.<|endofprompt|>"}, "input"),
         ({"text": "x" * 5000}, "input"),
-        ({"sampling": Sampling(repetition_penalty=1.1)}, "repetition_penalty"),
-        ({"sampling": Sampling(temperature=-1.0)}, "temperature"),
-        ({"sampling": Sampling(top_k=-1)}, "top_k"),
-        ({"sampling": Sampling(top_p=0.0)}, "top_p"),
-        ({"sampling": Sampling(max_frames=5000)}, "max_new_tokens"),
     ],
 )
 def test_what_cannot_be_is_named(
@@ -144,6 +139,26 @@ def test_what_cannot_be_is_named(
 ) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         build(prompter, **more)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("sampling", "param"),
+    [
+        (Sampling(repetition_penalty=1.1), "repetition_penalty"),
+        (Sampling(temperature=-1.0), "temperature"),
+        (Sampling(top_k=-1), "top_k"),
+        (Sampling(top_p=0.0), "top_p"),
+        (Sampling(max_frames=5000), "max_new_tokens"),
+    ],
+)
+def test_wrong_sampling_names_its_field(
+    prompter: CosyVoice3Prompter, sampling: Sampling, param: str
+) -> None:
+    ranges = prompter.capabilities.sampling
+    assert ranges is not None
+    with pytest.raises(InvalidRequestError) as caught:
+        ranges.check(sampling)
     assert caught.value.param == param
 
 

@@ -151,8 +151,10 @@ def test_wrong_options_name_their_field(
 def test_wrong_sampling_names_its_field(
     prompter: FishSpeechPrompter, sampling: Sampling, param: str
 ) -> None:
+    ranges = prompter.capabilities.sampling
+    assert ranges is not None
     with pytest.raises(InvalidRequestError) as caught:
-        prompter.check(SpeechRequest("Hi.", sampling=sampling))
+        ranges.check(sampling)
     assert caught.value.param == param
 
 

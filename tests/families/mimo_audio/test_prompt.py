@@ -59,8 +59,6 @@ def test_a_greedy_request_is_greedy_throughout(prompter: MiMoAudioPrompter) -> N
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"sampling": Sampling(temperature=200.0)}, "temperature"),
-        ({"sampling": Sampling(repetition_penalty=1.2)}, "repetition_penalty"),
         ({"options": {"local_top_p": 0}}, "local_top_p"),
         ({"options": {"nothing": 1}}, "nothing"),
         ({"instructions": "a" * 2001}, "instructions"),
@@ -73,6 +71,24 @@ def test_what_cannot_be_done_names_its_field(
     request = SpeechRequest(**({"input": "Hello."} | fields))
     with pytest.raises(InvalidRequestError) as caught:
         prompter.build(request, prompter.capabilities.voices[0], 1)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("sampling", "param"),
+    [
+        (Sampling(temperature=200.0), "temperature"),
+        (Sampling(repetition_penalty=1.2), "repetition_penalty"),
+        (Sampling(top_p=1.2), "top_p"),
+    ],
+)
+def test_wrong_sampling_names_its_field(
+    prompter: MiMoAudioPrompter, sampling: Sampling, param: str
+) -> None:
+    ranges = prompter.capabilities.sampling
+    assert ranges is not None
+    with pytest.raises(InvalidRequestError) as caught:
+        ranges.check(sampling)
     assert caught.value.param == param
 
 
