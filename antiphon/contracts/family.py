@@ -264,6 +264,9 @@ class Task:
         return self.pipeline[-1].produces
 
 
+_TITLES = {"torch": "PyTorch", "jinja2": "Jinja2", "PIL": "Pillow"}
+
+
 @dataclass(frozen=True, slots=True)
 class Extra:
     """Packages that a family needs beyond those that always come.
@@ -275,6 +278,11 @@ class Extra:
 
     name: str
     packages: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, name: str, *modules: str) -> "Extra":
+        """Return the extra of modules, the most telling one first."""
+        return cls(name, tuple((module, _TITLES.get(module, module)) for module in modules))
 
     @property
     def missing(self) -> str | None:

@@ -2,18 +2,10 @@
 
 from antiphon.contracts.chat import CHAT_VOICE, AnswerVoiceRequest
 from antiphon.contracts.chat_types import ChatRequest
-from antiphon.contracts.family import (
-    Extra,
-    Family,
-    ItemKind,
-    Measuring,
-    Ref,
-    StageKind,
-    StageSpec,
-    Task,
-)
+from antiphon.contracts.family import Extra, Family, ItemKind, Measuring, Task
+from antiphon.families.kit.folder import Folder
 
-_HERE = "antiphon.families.causal_lm"
+_HERE = Folder(__name__)
 
 FAMILY = Family(
     name="causal_lm",
@@ -29,56 +21,33 @@ FAMILY = Family(
     files=("*.jinja", "spk_dict.pt"),
     needs_checkpoint=True,
     draws_weights=True,
-    extra=Extra(
-        "torch",
-        (
-            ("torch", "PyTorch"),
-            ("safetensors", "safetensors"),
-            ("tokenizers", "tokenizers"),
-            ("jinja2", "Jinja2"),
-        ),
-    ),
-    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
-    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    extra=Extra.of("torch", "torch", "safetensors", "tokenizers", "jinja2"),
+    inspector=_HERE("checkpoint:inspect"),
+    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
     measuring=Measuring(
         task="chat",
-        frame_products=Ref(f"{_HERE}.checkpoint:frame_products"),
+        frame_products=_HERE("checkpoint:frame_products"),
         is_usual=True,
     ),
     tasks={
         "chat": Task(
             request=ChatRequest,
-            prompter=Ref(f"{_HERE}.prompt:CausalLMPrompter"),
+            prompter=_HERE("prompt:CausalLMPrompter"),
             pipeline=(
-                StageSpec(
-                    "language model",
-                    StageKind.AUTOREGRESSIVE,
-                    ItemKind.TEXT,
-                    ItemKind.TOKENS,
-                    Ref(f"{_HERE}.runner:load_runner"),
-                    weights=("*.safetensors",),
+                _HERE.autoregressive(
+                    "language model", produces=ItemKind.TOKENS, weights=("*.safetensors",)
                 ),
             ),
         ),
         CHAT_VOICE: Task(
             request=AnswerVoiceRequest,
-            prompter=Ref(f"{_HERE}.omni.prompt:OmniVoicePrompter"),
-            condition=Ref(f"{_HERE}.omni.config:has_voice"),
+            prompter=_HERE("omni.prompt:OmniVoicePrompter"),
+            condition=_HERE("omni.config:has_voice"),
             pipeline=(
-                StageSpec(
-                    "talker",
-                    StageKind.AUTOREGRESSIVE,
-                    ItemKind.LATENTS,
-                    ItemKind.FRAMES,
-                    Ref(f"{_HERE}.omni.talker_runner:load_talker"),
+                _HERE.autoregressive(
+                    "talker", "omni.talker_runner:load_talker", consumes=ItemKind.LATENTS
                 ),
-                StageSpec(
-                    "token2wav",
-                    StageKind.DECODER,
-                    ItemKind.FRAMES,
-                    ItemKind.AUDIO,
-                    Ref(f"{_HERE}.omni.token2wav:load_token2wav"),
-                ),
+                _HERE.decoder("token2wav", "omni.token2wav:load_token2wav"),
             ),
         ),
     },

@@ -4,21 +4,13 @@ The weights are Apache-2.0, by the FunAudioLLM team. The networks that hear reco
 files, which ONNX Runtime runs.
 """
 
-from antiphon.contracts.family import (
-    Extra,
-    Family,
-    ItemKind,
-    Measuring,
-    Ref,
-    StageKind,
-    StageSpec,
-    Task,
-)
+from antiphon.contracts.family import Extra, Family, Measuring, Task
 from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.families.cosyvoice3.bounds import FAMILY_NAME
 from antiphon.families.cosyvoice3.options import CosyVoice3Options
+from antiphon.families.kit.folder import Folder
 
-_HERE = "antiphon.families.cosyvoice3"
+_HERE = Folder(__name__)
 
 FAMILY = Family(
     name=FAMILY_NAME,
@@ -29,44 +21,27 @@ FAMILY = Family(
     ),
     layout=("cosyvoice3.yaml", "llm.pt"),
     needs_checkpoint=True,
-    extra=Extra("torch", (("torch", "PyTorch"), ("tokenizers", "tokenizers"))),
-    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
-    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    extra=Extra.of("torch", "torch", "tokenizers"),
+    inspector=_HERE("checkpoint:inspect"),
+    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
     measuring=Measuring(
-        frame_products=Ref(f"{_HERE}.checkpoint:frame_products"),
+        frame_products=_HERE("checkpoint:frame_products"),
         dtype="float32",
     ),
     tasks={
         "speech": Task(
             request=SpeechRequest,
-            prompter=Ref(f"{_HERE}.prompt:CosyVoice3Prompter"),
+            prompter=_HERE("prompt:CosyVoice3Prompter"),
             options=CosyVoice3Options,
             recordings=("ref_audio",),
             sampling=Sampling(temperature=1.0, top_k=25, top_p=0.8),
-            encoder=StageSpec(
-                "voice encoder",
-                StageKind.ENCODER,
-                ItemKind.AUDIO,
-                ItemKind.LATENTS,
-                Ref(f"{_HERE}.voice_encoder:CosyVoice3VoiceEncoder"),
-                max_concurrency=1,
+            encoder=_HERE.encoder(
+                "voice encoder", "voice_encoder:CosyVoice3VoiceEncoder", max_concurrency=1
             ),
             pipeline=(
-                StageSpec(
-                    "language model",
-                    StageKind.AUTOREGRESSIVE,
-                    ItemKind.TEXT,
-                    ItemKind.FRAMES,
-                    Ref(f"{_HERE}.runner:load_runner"),
-                    weights=("llm.pt",),
-                ),
-                StageSpec(
-                    "flow and vocoder",
-                    StageKind.DECODER,
-                    ItemKind.FRAMES,
-                    ItemKind.AUDIO,
-                    Ref(f"{_HERE}.decoder_stage:load_decoder"),
-                    weights=("flow.pt", "hift.pt"),
+                _HERE.autoregressive("language model", weights=("llm.pt",)),
+                _HERE.decoder(
+                    "flow and vocoder", "decoder_stage:load_decoder", weights=("flow.pt", "hift.pt")
                 ),
             ),
         )

@@ -3,20 +3,12 @@
 The weights are not free for commercial use; see `antiphon.families.fish_speech.config.LICENCE`.
 """
 
-from antiphon.contracts.family import (
-    Extra,
-    Family,
-    ItemKind,
-    Measuring,
-    Ref,
-    StageKind,
-    StageSpec,
-    Task,
-)
+from antiphon.contracts.family import Extra, Family, Measuring, Task
 from antiphon.contracts.types import SpeechRequest
 from antiphon.families.fish_speech.options import FAMILY_NAME, FishSpeechOptions
+from antiphon.families.kit.folder import Folder
 
-_HERE = "antiphon.families.fish_speech"
+_HERE = Folder(__name__)
 
 FAMILY = Family(
     name=FAMILY_NAME,
@@ -25,49 +17,24 @@ FAMILY = Family(
     architectures=("fish_qwen3_omni", "dual_ar", "DualARTransformer"),
     files=("codec.pth", "model.pth", "tokenizer.tiktoken"),
     needs_checkpoint=True,
-    extra=Extra(
-        "torch",
-        (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),
-    ),
-    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
-    footprint=Ref(f"{_HERE}.footprint:footprint"),
-    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    extra=Extra.of("torch", "torch", "safetensors", "tokenizers"),
+    inspector=_HERE("checkpoint:inspect"),
+    footprint=_HERE("footprint:footprint"),
+    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
     measuring=Measuring(
-        frame_products=Ref(f"{_HERE}.footprint:frame_products"),
+        frame_products=_HERE("footprint:frame_products"),
     ),
     # Sampling defaults depend on the checkpoint: the prompter fills them in.
     tasks={
         "speech": Task(
             request=SpeechRequest,
-            prompter=Ref(f"{_HERE}.prompt:FishSpeechPrompter"),
+            prompter=_HERE("prompt:FishSpeechPrompter"),
             options=FishSpeechOptions,
             recordings=("ref_audio",),
-            encoder=StageSpec(
-                "voice encoder",
-                StageKind.ENCODER,
-                ItemKind.AUDIO,
-                ItemKind.LATENTS,
-                Ref(f"{_HERE}.voice_encoder:load_voice_encoder"),
-                max_concurrency=16,
-                weights=("codec.pth",),
-            ),
+            encoder=_HERE.encoder("voice encoder", weights=("codec.pth",)),
             pipeline=(
-                StageSpec(
-                    "language model",
-                    StageKind.AUTOREGRESSIVE,
-                    ItemKind.TEXT,
-                    ItemKind.FRAMES,
-                    Ref(f"{_HERE}.runner:load_runner"),
-                    weights=("model*.safetensors", "model.pth"),
-                ),
-                StageSpec(
-                    "codec",
-                    StageKind.DECODER,
-                    ItemKind.FRAMES,
-                    ItemKind.AUDIO,
-                    Ref(f"{_HERE}.codec_stage:load_codec"),
-                    weights=("codec.pth",),
-                ),
+                _HERE.autoregressive("language model", weights=("model*.safetensors", "model.pth")),
+                _HERE.decoder("codec", weights=("codec.pth",)),
             ),
         )
     },

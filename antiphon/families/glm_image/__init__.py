@@ -1,73 +1,55 @@
 """GLM-Image: a language model draws the codes of an image, a diffusion transformer paints it."""
 
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
-from antiphon.contracts.family import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.contracts.family import Extra, Family, ItemKind, Task
 from antiphon.contracts.picture_types import ImageRequest
 from antiphon.families.glm_image.options import FAMILY_NAME, GlmImageOptions
+from antiphon.families.kit.folder import Folder
 
-_HERE = "antiphon.families.glm_image"
+_HERE = Folder(__name__)
 
 FAMILY = Family(
     name=FAMILY_NAME,
     title="GLM-Image: images from text, and edits, by a language model and a diffusion transformer",
     architectures=("GlmImagePipeline",),
     needs_checkpoint=True,
-    extra=Extra(
-        "omni",
-        (
-            ("diffusers", "diffusers"),
-            ("torch", "PyTorch"),
-            ("transformers", "transformers"),
-            ("accelerate", "accelerate"),
-        ),
-    ),
+    extra=Extra.of("omni", "diffusers", "torch", "transformers", "accelerate"),
     accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.CFG_PARALLEL},
-    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
-    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    inspector=_HERE("checkpoint:inspect"),
+    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
     tasks={
         "image": Task(
             request=ImageRequest,
-            prompter=Ref(f"{_HERE}.prompt:GlmImagePrompter"),
+            prompter=_HERE("prompt:GlmImagePrompter"),
             options=GlmImageOptions,
-            encoder=StageSpec(
+            encoder=_HERE.encoder(
                 "image tokenizer",
-                StageKind.ENCODER,
-                ItemKind.IMAGE,
-                ItemKind.LATENTS,
-                Ref(f"{_HERE}.image_tokenizer:GlmImageTokenizer"),
+                "image_tokenizer:GlmImageTokenizer",
+                consumes=ItemKind.IMAGE,
                 max_concurrency=1,
             ),
             pipeline=(
-                StageSpec(
+                _HERE.autoregressive(
                     "prior",
-                    StageKind.AUTOREGRESSIVE,
-                    ItemKind.TEXT,
-                    ItemKind.TOKENS,
-                    Ref(f"{_HERE}.prior:load_prior"),
+                    "prior:load_prior",
+                    produces=ItemKind.TOKENS,
                     weights=("vision_language_encoder/*.safetensors",),
                 ),
-                StageSpec(
+                _HERE.generator(
                     "text_encoder",
-                    StageKind.GENERATOR,
-                    ItemKind.TOKENS,
-                    ItemKind.LATENTS,
-                    Ref(f"{_HERE}.text_encoder:GlmImageTextEncoder"),
+                    "text_encoder:GlmImageTextEncoder",
+                    consumes=ItemKind.TOKENS,
+                    produces=ItemKind.LATENTS,
                     weights=("text_encoder/*.safetensors", "vae/*.safetensors"),
                 ),
-                StageSpec(
-                    "denoiser",
-                    StageKind.DIFFUSION,
-                    ItemKind.LATENTS,
-                    ItemKind.LATENTS,
-                    Ref(f"{_HERE}.denoiser:GlmImageDenoiser"),
-                    weights=("transformer/*.safetensors",),
+                _HERE.diffusion(
+                    "denoiser", "denoiser:GlmImageDenoiser", weights=("transformer/*.safetensors",)
                 ),
-                StageSpec(
+                _HERE.generator(
                     "vae",
-                    StageKind.GENERATOR,
-                    ItemKind.LATENTS,
-                    ItemKind.IMAGE,
-                    Ref(f"{_HERE}.vae:GlmImageVae"),
+                    "vae:GlmImageVae",
+                    consumes=ItemKind.LATENTS,
+                    produces=ItemKind.IMAGE,
                     weights=("vae/*.safetensors",),
                 ),
             ),

@@ -4,10 +4,11 @@ Its weights are Apache-2.0, by hexgrad. ONNX Runtime runs an ONNX export on the 
 weights run in PyTorch, on a GPU or where there is no export.
 """
 
-from antiphon.contracts.family import Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.contracts.family import Family, Task
 from antiphon.contracts.types import SpeechRequest
+from antiphon.families.kit.folder import Folder
 
-_HERE = "antiphon.families.kokoro"
+_HERE = Folder(__name__)
 
 FAMILY = Family(
     name="kokoro",
@@ -16,20 +17,15 @@ FAMILY = Family(
     config_keys=("istftnet", "plbert", "vocab"),
     files=("kokoro-v1_0.pth", "voices/*.pt", "voices/*.bin", "onnx/model.onnx"),
     needs_checkpoint=True,
-    inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
-    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    inspector=_HERE("checkpoint_info:inspect"),
+    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
     tasks={
         "speech": Task(
             request=SpeechRequest,
-            prompter=Ref(f"{_HERE}.prompt:KokoroPrompter"),
+            prompter=_HERE("prompt:KokoroPrompter"),
             pipeline=(
-                StageSpec(
-                    "voice",
-                    StageKind.GENERATOR,
-                    ItemKind.TEXT,
-                    ItemKind.AUDIO,
-                    Ref(f"{_HERE}.generator:KokoroGenerator"),
-                    weights=("*.pth", "onnx/*.onnx"),
+                _HERE.generator(
+                    "voice", "generator:KokoroGenerator", weights=("*.pth", "onnx/*.onnx")
                 ),
             ),
         )

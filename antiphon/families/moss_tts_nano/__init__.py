@@ -4,28 +4,26 @@ That code is run only if ``model.trust_remote_code`` says so. It streams: each o
 chunk. It keeps the state of a request on the model, so that one request is spoken at a time.
 """
 
-from antiphon.contracts.family import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.contracts.family import Extra, Family, Task
 from antiphon.contracts.types import Sampling, SpeechRequest
+from antiphon.families.kit.folder import Folder
 
-_HERE = "antiphon.families.moss_tts_nano"
+_HERE = Folder(__name__)
 
 FAMILY = Family(
     name="moss_tts_nano",
     title="MOSS-TTS-Nano, 0.1B, 48 kHz stereo, run by the code of its checkpoint",
     architectures=("MossTTSNanoForCausalLM",),
     needs_checkpoint=True,
-    extra=Extra("omni", (("transformers", "transformers"), ("torch", "PyTorch"))),
+    extra=Extra.of("omni", "transformers", "torch"),
     tasks={
         "speech": Task(
             request=SpeechRequest,
-            prompter=Ref(f"{_HERE}.prompt:MossPrompter"),
+            prompter=_HERE("prompt:MossPrompter"),
             pipeline=(
-                StageSpec(
+                _HERE.generator(
                     "tts",
-                    StageKind.GENERATOR,
-                    ItemKind.TEXT,
-                    ItemKind.AUDIO,
-                    Ref(f"{_HERE}.generator:MossGenerator"),
+                    "generator:MossGenerator",
                     max_concurrency=1,
                     weights=("*.safetensors", "*.bin", "*/*.safetensors", "*/*.bin"),
                 ),
@@ -36,6 +34,6 @@ FAMILY = Family(
             ),
         )
     },
-    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
-    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    inspector=_HERE("checkpoint:inspect"),
+    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
 )

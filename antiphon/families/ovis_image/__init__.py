@@ -4,55 +4,40 @@ The published weights are under the Apache License 2.0.
 """
 
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
-from antiphon.contracts.family import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.contracts.family import Extra, Family, ItemKind, Task
 from antiphon.contracts.picture_types import ImageRequest
+from antiphon.families.kit.folder import Folder
 
-_HERE = "antiphon.families.ovis_image"
+_HERE = Folder(__name__)
 
 FAMILY = Family(
     name="ovis_image",
     title="Ovis-Image: images from text, small, and good at writing in them",
     architectures=("OvisImagePipeline",),
     needs_checkpoint=True,
-    extra=Extra(
-        "omni",
-        (
-            ("diffusers", "diffusers"),
-            ("torch", "PyTorch"),
-            ("transformers", "transformers"),
-            ("accelerate", "accelerate"),
-        ),
-    ),
-    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
-    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    extra=Extra.of("omni", "diffusers", "torch", "transformers", "accelerate"),
+    inspector=_HERE("checkpoint:inspect"),
+    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
     accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.CFG_PARALLEL},
     tasks={
         "image": Task(
             request=ImageRequest,
-            prompter=Ref(f"{_HERE}.prompt:OvisImagePrompter"),
+            prompter=_HERE("prompt:OvisImagePrompter"),
             pipeline=(
-                StageSpec(
+                _HERE.generator(
                     "text_encoder",
-                    StageKind.GENERATOR,
-                    ItemKind.TEXT,
-                    ItemKind.LATENTS,
-                    Ref(f"{_HERE}.text_encoder:OvisImageTextEncoder"),
+                    "text_encoder:OvisImageTextEncoder",
+                    produces=ItemKind.LATENTS,
                     weights=("text_encoder/*.safetensors",),
                 ),
-                StageSpec(
-                    "denoiser",
-                    StageKind.DIFFUSION,
-                    ItemKind.LATENTS,
-                    ItemKind.LATENTS,
-                    Ref(f"{_HERE}.denoiser:OvisImageDenoiser"),
-                    weights=("transformer/*.safetensors",),
+                _HERE.diffusion(
+                    "denoiser", "denoiser:OvisImageDenoiser", weights=("transformer/*.safetensors",)
                 ),
-                StageSpec(
+                _HERE.generator(
                     "vae",
-                    StageKind.GENERATOR,
-                    ItemKind.LATENTS,
-                    ItemKind.IMAGE,
-                    Ref(f"{_HERE}.vae:OvisImageVae"),
+                    "vae:OvisImageVae",
+                    consumes=ItemKind.LATENTS,
+                    produces=ItemKind.IMAGE,
                     weights=("vae/*.safetensors",),
                 ),
             ),

@@ -4,11 +4,12 @@ A voice is two files, ``NAME.onnx`` and ``NAME.onnx.json``. Only Piper's layout 
 here, nothing of its program.
 """
 
-from antiphon.contracts.family import Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.contracts.family import Family, Task
 from antiphon.contracts.types import SpeechRequest
+from antiphon.families.kit.folder import Folder
 from antiphon.families.piper.options import PiperOptions
 
-_HERE = "antiphon.families.piper"
+_HERE = Folder(__name__)
 
 FAMILY = Family(
     name="piper",
@@ -18,20 +19,11 @@ FAMILY = Family(
     tasks={
         "speech": Task(
             request=SpeechRequest,
-            prompter=Ref(f"{_HERE}.prompt:PiperPrompter"),
-            pipeline=(
-                StageSpec(
-                    "voice",
-                    StageKind.GENERATOR,
-                    ItemKind.TEXT,
-                    ItemKind.AUDIO,
-                    Ref(f"{_HERE}.generator:PiperGenerator"),
-                    weights=("*.onnx",),
-                ),
-            ),
+            prompter=_HERE("prompt:PiperPrompter"),
+            pipeline=(_HERE.generator("voice", "generator:PiperGenerator", weights=("*.onnx",)),),
             options=PiperOptions,
         )
     },
-    inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
-    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    inspector=_HERE("checkpoint_info:inspect"),
+    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
 )

@@ -7,31 +7,20 @@ encoder, a denoiser, and a decoder of latents.
 """
 
 from antiphon.contracts.chat_types import ChatRequest
-from antiphon.contracts.family import Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.contracts.family import Family, ItemKind, StageSpec, Task
 from antiphon.contracts.picture_types import ImageRequest, VideoRequest
 from antiphon.contracts.types import Sampling, SpeechRequest
+from antiphon.families.kit.folder import Folder
 
-_HERE = "antiphon.families.toy"
+_HERE = Folder(__name__)
 
 
 def _drawing(made: ItemKind) -> tuple[StageSpec, ...]:
     """Return the stages of a task that draws."""
     return (
-        StageSpec(
-            "text_encoder",
-            StageKind.GENERATOR,
-            ItemKind.TEXT,
-            ItemKind.LATENTS,
-            Ref(f"{_HERE}.text_encoder:ToyTextEncoder"),
-        ),
-        StageSpec(
-            "denoiser",
-            StageKind.DIFFUSION,
-            ItemKind.LATENTS,
-            ItemKind.LATENTS,
-            Ref(f"{_HERE}.denoiser:ToyDenoiser"),
-        ),
-        StageSpec("vae", StageKind.GENERATOR, ItemKind.LATENTS, made, Ref(f"{_HERE}.vae:ToyVae")),
+        _HERE.generator("text_encoder", "text_encoder:ToyTextEncoder", produces=ItemKind.LATENTS),
+        _HERE.diffusion("denoiser", "denoiser:ToyDenoiser"),
+        _HERE.generator("vae", "vae:ToyVae", consumes=ItemKind.LATENTS, produces=made),
     )
 
 
@@ -41,46 +30,28 @@ FAMILY = Family(
     tasks={
         "speech": Task(
             request=SpeechRequest,
-            prompter=Ref(f"{_HERE}.prompt:ToyPrompter"),
+            prompter=_HERE("prompt:ToyPrompter"),
             pipeline=(
-                StageSpec(
-                    "talker",
-                    StageKind.AUTOREGRESSIVE,
-                    ItemKind.TEXT,
-                    ItemKind.FRAMES,
-                    Ref(f"{_HERE}.talker:ToyRunner"),
-                ),
-                StageSpec(
-                    "codec",
-                    StageKind.DECODER,
-                    ItemKind.FRAMES,
-                    ItemKind.AUDIO,
-                    Ref(f"{_HERE}.codec:ToneCodec"),
-                ),
+                _HERE.autoregressive("talker", "talker:ToyRunner"),
+                _HERE.decoder("codec", "codec:ToneCodec"),
             ),
             sampling=Sampling(temperature=0.5, max_frames=2000),
         ),
         "image": Task(
             request=ImageRequest,
-            prompter=Ref(f"{_HERE}.image:ToyImagePrompter"),
+            prompter=_HERE("image:ToyImagePrompter"),
             pipeline=_drawing(ItemKind.IMAGE),
         ),
         "video": Task(
             request=VideoRequest,
-            prompter=Ref(f"{_HERE}.video:ToyVideoPrompter"),
+            prompter=_HERE("video:ToyVideoPrompter"),
             pipeline=_drawing(ItemKind.VIDEO),
         ),
         "chat": Task(
             request=ChatRequest,
-            prompter=Ref(f"{_HERE}.chat:ToyChatPrompter"),
+            prompter=_HERE("chat:ToyChatPrompter"),
             pipeline=(
-                StageSpec(
-                    "chatter",
-                    StageKind.AUTOREGRESSIVE,
-                    ItemKind.TEXT,
-                    ItemKind.TOKENS,
-                    Ref(f"{_HERE}.chatter:ToyChatRunner"),
-                ),
+                _HERE.autoregressive("chatter", "chatter:ToyChatRunner", produces=ItemKind.TOKENS),
             ),
         ),
     },
