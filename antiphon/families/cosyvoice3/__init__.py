@@ -1,7 +1,7 @@
 """CosyVoice3 (Fun-CosyVoice3-0.5B): cloned voices by a language model, flow matching and a vocoder.
 
-The weights are Apache-2.0, by the FunAudioLLM team. The networks that hear recordings are ONNX
-files, which ONNX Runtime runs.
+The weights are Apache-2.0, by the FunAudioLLM team. The encoders of reference audio are ONNX files,
+which ONNX Runtime runs.
 """
 
 from antiphon.contracts.family import Extra, Family, Measuring, Task

@@ -29,18 +29,18 @@ from antiphon.nn.safetensors_index import layout_problems
 LANGUAGE_FILE, FLOW_FILE, VOCODER_FILE = "llm.pt", "flow.pt", "hift.pt"
 TEXT_PREFIX = "llm.model.model"
 LANGUAGE_UNUSED = r"llm\.model\.lm_head\.weight|.*\.rotary_emb\.inv_freq"
-"""The head of text, which says nothing here."""
+"""The text head, which speech does not use."""
 FLOW_UNUSED = r"decoder\.estimator\.rotary_embed\.inv_freq"
 VOCODER_PREFIX = "generator."
-"""Of names in files that training wrote, with a discriminator beside the vocoder."""
+"""Prefix of names in files written by training, which also hold a discriminator."""
 VOCODER_UNUSED = r"discriminator\..*|stft_window|mel_spec_transform.*"
 
 _SPREAD = 2
-"""Columns that each output of a strided convolution reads, in strides."""
+"""Columns read by each output of a strided convolution, in strides."""
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
     found = Findings()
     config = found.attempt(lambda: load_config(path))
     if config is None:
@@ -86,7 +86,7 @@ def _row(found: Findings, path: Path, part: tuple[str, Layout, str, str]) -> tup
 
 
 def _voices(path: Path, config: CosyVoice3Config) -> tuple[str, ...]:
-    """Return the built-in voices, after a check of the tokenizer's files."""
+    """Return the built-in voices after checking the tokenizer's files."""
     from antiphon.families.cosyvoice3.tokenizer import load_tokenizer
     from antiphon.families.cosyvoice3.voices import load_voices
 
@@ -95,7 +95,7 @@ def _voices(path: Path, config: CosyVoice3Config) -> tuple[str, ...]:
 
 
 def language_layout(config: CosyVoice3Config) -> Layout:
-    """Return what llm.pt holds of the language model."""
+    """Return the layout of the language model's tensors in llm.pt."""
     sizes = config.text
     width, num_ids = sizes.hidden_size, config.num_speech_ids
     layout: Layout = {
@@ -109,7 +109,7 @@ def language_layout(config: CosyVoice3Config) -> Layout:
 
 
 def flow_layout(config: MelFlowConfig) -> Layout:
-    """Return what flow.pt holds."""
+    """Return the layout of flow.pt."""
     mels, width, dit = config.num_mels, config.hidden_size, "decoder.estimator"
     ahead, kernel = config.look_ahead_channels, config.look_ahead_tokens + 1
     conv = f"{dit}.input_embed.conv_pos_embed"
@@ -136,7 +136,7 @@ def flow_layout(config: MelFlowConfig) -> Layout:
 
 
 def vocoder_layout(config: VocoderConfig) -> Layout:
-    """Return what hift.pt holds, its weights joined of direction and length."""
+    """Return the layout of hift.pt, with weight-normalised weights merged."""
     channels, spectrum = config.base_channels, config.fft_size + 2
     pitch = config.pitch_channels
     layout: Layout = {
@@ -175,7 +175,7 @@ def _snake_block(name: str, channels: int, kernel: int, num_pairs: int) -> Layou
 
 
 def frame_products(path: Path) -> list[Product]:
-    """Return the matrix products of one speech token, in order, without those of the flow."""
+    """Return the matrix products of one speech token, in order, excluding the flow."""
     config = load_config(path)
     head = Product("head", config.num_speech_ids, config.text.hidden_size)
     return [*config.text.products("text."), head]

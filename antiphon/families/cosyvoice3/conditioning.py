@@ -1,4 +1,4 @@
-"""What the decoder stage is told of a request's voice, as data that crosses processes."""
+"""Voice conditioning of the decoder stage, as arrays that cross process boundaries."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ def reference_arrays(
     """Return the conditioning of a request.
 
     Args:
-        tokens: of the recording, ``[num_tokens]``; may be empty.
-        mel: of it, ``[2 * num_tokens, num_mels]``.
-        speaker: ``[speaker_size]``.
+        tokens: reference tokens, ``[num_tokens]``; may be empty.
+        mel: reference mel frames, ``[2 * num_tokens, num_mels]``.
+        speaker: speaker vector, ``[speaker_size]``.
     """
     assert len(mel) == MEL_FRAMES_PER_TOKEN * len(tokens)
     return {"tokens": tokens, "mel": mel, "speaker": speaker}

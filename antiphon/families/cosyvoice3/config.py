@@ -1,4 +1,4 @@
-"""What cosyvoice3.yaml and the language model's config.json say, checked."""
+"""Checked configuration from cosyvoice3.yaml and the language model's config.json."""
 
 import math
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from antiphon.nn.layer_configs import TransformerConfig
 CONFIG_FILE, TEXT_FOLDER = "cosyvoice3.yaml", "CosyVoice-BlankEN"
 MEL_FRAMES_PER_TOKEN = 2
 NUM_SPECIAL_TOKENS = 200
-"""Ids after the speech tokens, of which the model reads two, and every one of which ends speech."""
+"""Ids after the speech tokens. The model reads two of them; every one ends speech."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingDefaults:
-    """Repetition-aware sampling as the file has it.
+    """Parameters of repetition-aware sampling in the checkpoint's file.
 
     Attributes:
-        window: latest tokens in which a token is looked for.
-        max_share: of the window; a token with this share or more is drawn anew.
+        window: number of latest tokens searched for repetitions.
+        max_share: share of the window from which a token counts as repeated and is redrawn.
     """
 
     top_p: float
@@ -32,16 +32,15 @@ class SamplingDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MelFlowConfig:
-    """Speech tokens to mel spectrograms.
+    """Configuration of the flow, which turns speech tokens into mel spectrograms.
 
     Attributes:
-        num_mels: bands.
-        num_tokens: speech tokens that there are.
-        speaker_size: numbers of a speaker vector.
-        look_ahead_tokens: after a token that its mel frames depend on.
-        chunk_tokens: that are made together.
-        hidden_size: of the transformer.
-        guidance: strength of classifier-free guidance; 0 is none.
+        num_mels: mel bands.
+        num_tokens: size of the speech token vocabulary.
+        look_ahead_tokens: tokens after a token on which its mel frames depend.
+        chunk_tokens: tokens computed in one pass.
+        hidden_size: width of the transformer.
+        guidance: strength of classifier-free guidance; 0 disables it.
     """
 
     num_mels: int
@@ -59,21 +58,21 @@ class MelFlowConfig:
 
     @property
     def chunk_frames(self) -> int:
-        """Mel frames that are made together."""
+        """Mel frames computed in one pass."""
         return MEL_FRAMES_PER_TOKEN * self.chunk_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VocoderConfig:
-    """Mel spectrograms to samples.
+    """Configuration of the vocoder, which turns mel spectrograms into samples.
 
     Attributes:
-        base_channels: before the first upsampling, which halves them, as all do.
-        pitch_channels: of the network that finds the pitch.
-        num_overtones: of the source, beside the pitch itself.
-        kernel_sizes: of the blocks after each upsampling.
-        look_ahead_frames: mel frames after a frame that its features depend on.
-        max_level: samples are clipped there.
+        base_channels: channels before the first upsampling; every upsampling halves them.
+        pitch_channels: channels of the pitch network.
+        num_overtones: overtones of the source, the fundamental excluded.
+        kernel_sizes: kernel sizes of the blocks after each upsampling.
+        look_ahead_frames: mel frames after a frame on which its features depend.
+        max_level: level at which samples are clipped.
     """
 
     num_mels: int
@@ -103,12 +102,12 @@ class VocoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CosyVoice3Config:
-    """A checkpoint.
+    """Configuration of a checkpoint.
 
     Attributes:
-        text: the language model.
-        text_vocab_size: rows of its embedding of text.
-        num_tokens: speech tokens that there are.
+        text: transformer of the language model.
+        text_vocab_size: rows of the text embedding.
+        num_tokens: size of the speech token vocabulary.
     """
 
     sample_rate_hz: int
@@ -121,7 +120,7 @@ class CosyVoice3Config:
 
     @property
     def num_speech_ids(self) -> int:
-        """Ids that the language model may write, those that end speech included."""
+        """Ids that the language model can output, including those that end speech."""
         return self.num_tokens + NUM_SPECIAL_TOKENS
 
     @property
@@ -133,7 +132,7 @@ def load_config(path: Path) -> CosyVoice3Config:
     """Read a checkpoint's configuration.
 
     Raises:
-        ModelLoadError: a file or key is missing, has the wrong type, or asks for something that
+        ModelLoadError: A file or key is missing, has the wrong type, or requires something that
             is not implemented; the message names file and key.
     """
     top = read_hyper_yaml(path / CONFIG_FILE)
@@ -251,10 +250,10 @@ def _lists(section: ConfigSection, key: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _check(path: Path, config: CosyVoice3Config) -> None:
-    """Refuse sizes that do not fit together.
+    """Check that sizes are consistent.
 
     Raises:
-        ModelLoadError: naming them.
+        ModelLoadError: sizes contradict each other.
     """
     flow, vocoder, file = config.flow, config.vocoder, path / CONFIG_FILE
     num_stages = len(vocoder.upsample_rates)

@@ -1,7 +1,7 @@
 """The decoder stage: speech tokens to samples, 25 tokens at a time, each computed once.
 
-Audio of a group depends on six tokens after it: three that the flow looks ahead, and three whose
-mel frames the vocoder does. The flow's chunks end three tokens after a group does.
+Audio of a group depends on the six tokens after it: three of the flow's look-ahead, and three of
+the vocoder's. The flow's chunks end three tokens after a group.
 """
 
 import hashlib
@@ -30,15 +30,16 @@ from antiphon.nn.weights import Progress
 
 _VOCODER_TOKENS = -(-LOOK_AHEAD_MEL_FRAMES // MEL_FRAMES_PER_TOKEN)
 _SIZES = (1, 2, 4, 6, 8, 12, 16)
-"""Rows of a batch: 16 chunks are 1600 frames with both passes, enough to keep a GPU busy."""
+"""Batch sizes in rows: 16 chunks are 1600 frames with both passes, enough to keep a GPU busy."""
 _REST = "decoder.rest"
 
 
 class CosyVoice3Decoder:
     """An `antiphon.codec.protocol.BoundedDecoder`; a frame is a speech token, ``[1]``.
 
-    On a GPU, chunks of several streams are a batch, and all passes but those over recordings are
-    CUDA graphs; a row differs by its company by rounding at most. On the host a batch has one row.
+    On a GPU, chunks of several streams form a batch, and all passes except those over reference
+    audio are CUDA graphs; the batch changes a row by rounding at most. On the CPU a batch has one
+    row.
     """
 
     def __init__(
@@ -56,14 +57,14 @@ class CosyVoice3Decoder:
         """Wrap flow and vocoder.
 
         Args:
-            flow: turns tokens into mel frames.
-            vocoder: turns these into samples.
-            sample_rate_hz: of the audio.
-            samples_per_frame: that a token becomes.
-            max_slots: streams that there is room for.
-            is_batched: whether a batch may have several rows; ``None``: on a GPU.
-            uses_graphs: on a GPU.
-            progress: called for every captured graph.
+            flow: network from tokens to mel frames.
+            vocoder: network from mel frames to samples.
+            sample_rate_hz: sample rate of the audio.
+            samples_per_frame: samples per token.
+            max_slots: maximum number of concurrent streams.
+            is_batched: whether a batch may have several rows; ``None``: only on a GPU.
+            uses_graphs: whether passes are CUDA graphs on a GPU.
+            progress: callback run for every captured graph.
         """
         self._flow = flow
         self._vocoder = vocoder
@@ -82,12 +83,12 @@ class CosyVoice3Decoder:
         self.chunk_sizes = (self.group_frames,)
         self._pads = is_batched or self._device.type == "cuda"
         self._flow_passes = MelFlowPasses(flow, self.group_frames + _VOCODER_TOKENS, self._pads)
-        # With as much look-ahead, a stream would not have ended.
+        # A stream with as many frames left as the look-ahead would not have ended.
         self._last_frames = MEL_FRAMES_PER_TOKEN * (self.group_frames + self.look_ahead_frames - 1)
 
     @torch.inference_mode()
     def open(self, num_slots: int) -> SpeechRows:
-        """Return rows without streams, their graphs captured."""
+        """Return rows without streams, with captured graphs."""
         config, device = self._flow.config, self._device
         sizes = tuple(sorted({min(size, num_slots) for size in self._sizes}))
         state = SpeechRows.fresh(
@@ -111,7 +112,7 @@ class CosyVoice3Decoder:
     def reset(
         self, state: SpeechRows, slot: int, conditioning: dict[str, NDArray[Any]] | None = None
     ) -> None:
-        """Make a row fresh for a request of a voice; see `conditioning.reference_arrays`."""
+        """Reset a row for a request with a voice; see `conditioning.reference_arrays`."""
         assert conditioning is not None, "its family conditions each request"
         reference = Reference(
             tokens=upload(conditioning["tokens"], self._device),
@@ -140,7 +141,7 @@ class CosyVoice3Decoder:
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: Any, state: SpeechRows
     ) -> PendingSpeech:
-        """Begin to decode chunks; see the protocol."""
+        """Start to decode chunks; see the protocol."""
         num_kept = frame_store.shape[1]
         read = [self._num_read(each) for each in chunks]
         places = np.zeros((len(chunks), max(read)), np.int64)
@@ -159,15 +160,15 @@ class CosyVoice3Decoder:
         return PendingSpeech([(slots, Download(samples)) for slots, samples in made])
 
     def close(self) -> None:
-        """Nothing to free that does not go with it."""
+        """Do nothing: all memory is freed with the object."""
 
     def _num_read(self, chunk: CodecChunk) -> int:
-        """Return how many tokens a chunk is made of, look-ahead included."""
+        """Return the number of tokens in a chunk, including look-ahead."""
         size = chunk.num_frames + self.look_ahead_frames
         return size if chunk.end is None else min(size, chunk.end - chunk.start)
 
     def _due(self, stream: SpeechStream, tokens: Tensor, num_frames: int) -> Due:
-        """Note that a group of a stream becomes audio."""
+        """Record that a group of a stream is due for decoding."""
         is_end = len(tokens) - num_frames < self.look_ahead_frames
         due = Due(stream, tokens, stream.num_decoded, num_frames, is_end, [])
         stream.num_tokens = due.first + len(tokens)
@@ -175,7 +176,7 @@ class CosyVoice3Decoder:
         return due
 
     def _decode(self, dues: Sequence[Due], state: SpeechRows) -> list[tuple[list[int], Tensor]]:
-        """Return slots and their samples, ``[len(slots), num_samples]``, for all that is due."""
+        """Return slots and their samples, ``[len(slots), num_samples]``, of all due groups."""
         made = []
         with exact_float32():
             going_on = [each for each in dues if each.stream.rest is None]
@@ -197,14 +198,14 @@ class CosyVoice3Decoder:
         return made
 
     def _voice(self, dues: Sequence[Due], state: SpeechRows) -> Tensor:
-        """Return the samples of a group of streams that go on, ``[len(dues), num_samples]``."""
+        """Return the samples of groups of continuing streams, ``[len(dues), num_samples]``."""
         is_first, size = _is_first(dues[0]), round_up(len(dues), state.sizes)
         self._tell(dues, size, state)
         function = partial(self._vocoder_pass, is_first, size, state)
         return state.graphs.run(("vocoder", is_first, size), function)[: len(dues)].clone()
 
     def _voice_end(self, dues: Sequence[Due], state: SpeechRows) -> None:
-        """Make the rest of streams that end, of any length."""
+        """Decode the remainder of ending streams, of any length."""
         is_first, size = _is_first(dues[0]), round_up(len(dues), state.sizes)
         num_frames = self._tell(dues, size, state)
         width = self._last_frames if self._pads else num_frames
@@ -214,7 +215,7 @@ class CosyVoice3Decoder:
             due.stream.rest = row[: len(due.tokens) * self.samples_per_frame].clone()
 
     def _tell(self, dues: Sequence[Due], size: int, state: SpeechRows) -> int:
-        """Fill in what a pass of the vocoder reads; return the most mel frames of a stream."""
+        """Fill the inputs of a vocoder pass; return the most mel frames of any stream."""
         mels = [torch.cat(each.mel) for each in dues]
         numbers = [
             (due.stream.slot, due.stream.num_mel_frames, len(mel))
@@ -237,9 +238,9 @@ class CosyVoice3Decoder:
         *,
         num_there: Tensor | None = None,
     ) -> Tensor:
-        """Return samples that were kept and those of mel frames, ``[num_rows, num_samples]``.
+        """Return held-back samples followed by those of mel frames, ``[num_rows, num_samples]``.
 
-        ``num_there``: mel frames of streams that end.
+        ``num_there`` is the number of mel frames of ending streams.
         """
         before = kept.kept.pop(_REST, None)
         made = self._vocoder.decode(
@@ -268,7 +269,7 @@ class CosyVoice3Decoder:
         return self._samples(state.mel[:size, :width], first_frames, kept, num_there=num_there)
 
     def _capture(self, state: SpeechRows) -> None:
-        """Capture passes, after two that make what streams keep; the next reset drops it."""
+        """Capture passes after two warm-up passes; the next reset drops their states."""
         config, device = self._flow.config, self._device
         nothing = torch.zeros(0, dtype=torch.int64, device=device)
         mel = torch.zeros(0, config.num_mels, device=device)
@@ -293,5 +294,5 @@ class CosyVoice3Decoder:
 
 
 def _is_first(due: Due) -> bool:
-    """Return whether the vocoder has made nothing of a stream."""
+    """Return whether the vocoder has not decoded any part of the stream."""
     return not due.stream.num_mel_frames

@@ -1,4 +1,4 @@
-"""Loads flow and vocoder of a checkpoint for the pipeline's decoder stage."""
+"""Loader of flow and vocoder for the pipeline's decoder stage."""
 
 import torch
 
@@ -18,16 +18,16 @@ from antiphon.nn.device import resolve_dtype
 def load_decoder(
     context: LoadContext, *, is_batched: bool | None = None, uses_graphs: bool = True
 ) -> CosyVoice3Decoder:
-    """Load what turns speech tokens into 24 kHz audio.
+    """Load the decoder from speech tokens to 24 kHz audio.
 
-    It computes in float32, but for attention on a GPU, whose keys and values are float16. If
-    float32 was not asked for, the flow's matrix products there are those of float16, outside of its
-    transformer's layers of TF32, and factors in the vocoder's blocks have 22 bits.
+    Computation is in float32, except that attention on a GPU keeps keys and values in float16. If
+    float32 was not requested, the flow's matrix products on a GPU are float16 in the transformer's
+    layers and TF32 elsewhere, and factors in the vocoder's blocks have 22 bits.
 
     Args:
-        context: where and how.
-        is_batched: see `CosyVoice3Decoder`.
-        uses_graphs: likewise.
+        context: checkpoint, device and settings of the stage.
+        is_batched: whether a batch may have several rows; see `CosyVoice3Decoder`.
+        uses_graphs: whether passes are CUDA graphs on a GPU.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.

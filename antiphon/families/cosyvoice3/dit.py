@@ -1,8 +1,8 @@
-"""The transformer of the flow: it is told chunks' noisy mel frames, and says which way to go.
+"""DiT velocity estimator over noisy mel chunks.
 
-Every step of the solver sees a stream's earlier chunks by the keys and values that the same step
-left of them, so that a chunk is computed once. Chunks of several streams are one batch, and each is
-there twice, with the conditions and without them. Names of parameters are the checkpoint's.
+Every solver step attends to a stream's earlier chunks through the keys and values which the same
+step wrote for them, so that a chunk is computed once. Chunks of several streams form one batch.
+Each chunk appears twice in it, with and without conditions. Parameter names are the checkpoint's.
 """
 
 import math
@@ -32,21 +32,21 @@ _TIME_SCALE = 1000.0
 _ROPE_BASE = 10000.0
 _NORM_EPS = 1e-6
 NUM_PASSES = 2
-"""With the conditions, and without them."""
+"""Passes of classifier-free guidance: with conditions and without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiTPass:
-    """What is the same for all layers of a step: where frames are, and what they see.
+    """Frame positions and attention ranges shared by all layers of a step.
 
     Attributes:
-        cos: of the rotary embedding, ``[num_rows, 1, num_frames, head_dim / 2]``.
-        sin: likewise.
-        slots: that the rows are in, int64 ``[num_rows]``; ``None``: they are all that there are.
-        places: in a step's and layer's part of the context, int64 ``[num_rows * NUM_PASSES *
-            num_frames]``.
-        num_seen: places of a slot, from the first, that are attended to.
-        mask: added to scores, ``[num_rows * NUM_PASSES, 1, num_frames, num_seen]``.
+        cos: cosines of the rotary embedding, ``[num_rows, 1, num_frames, head_dim / 2]``.
+        sin: sines of the same shape.
+        slots: slots of the rows, int64 ``[num_rows]``; ``None``: the rows are all slots in order.
+        places: indices of the frames in the context of a step and layer, int64
+            ``[num_rows * NUM_PASSES * num_frames]``.
+        num_seen: number of places of a slot, from the first, that are attended to.
+        mask: additive attention mask, ``[num_rows * NUM_PASSES, 1, num_frames, num_seen]``.
     """
 
     cos: Tensor
@@ -57,10 +57,11 @@ class DiTPass:
     mask: Tensor
 
     def seen(self, context: Tensor) -> Tensor:
-        """Return the rows' keys and values of a step and layer.
+        """Return the rows' keys and values in a step and layer.
 
         Args:
-            context: ``[num_slots, NUM_PASSES, capacity, 2, num_heads, head_dim]``.
+            context: keys and values of all slots, ``[num_slots, NUM_PASSES, capacity, 2,
+                num_heads, head_dim]``.
 
         Returns:
             ``[num_rows * NUM_PASSES, num_seen, 2, num_heads, head_dim]``.
@@ -73,7 +74,7 @@ class DiTPass:
 
 @dataclass(frozen=True, slots=True)
 class DiTBlock:
-    """Attention and feed-forward, scaled and shifted by what the step's time says."""
+    """Attention and feed-forward with AdaLN conditioned on the solver's time."""
 
     query_key_value: Linear
     output: Linear
@@ -99,10 +100,10 @@ class DiTBlock:
         """Return the states, ``[num_rows, NUM_PASSES, num_frames, hidden_size]``.
 
         Args:
-            states: likewise.
-            times: shift, scale, gate of attention and of feed-forward, ``[6, hidden_size]``.
-            context: see `DiTPass.seen`; the frames become part of it.
-            where: of the pass.
+            states: hidden states of the same shape.
+            times: shift, scale and gate of attention and of feed-forward, ``[6, hidden_size]``.
+            context: keys and values as in `DiTPass.seen`; those of the frames are added.
+            where: frame positions of the pass.
         """
         shift, scale, gate, later_shift, later_scale, later_gate = times.unbind(0)
         normed = _norm(states) * (1 + scale) + shift
@@ -112,7 +113,7 @@ class DiTBlock:
 
     def _attend(self, normed: Tensor, context: Tensor, where: DiTPass) -> Tensor:
         heads = torch.unflatten(self.query_key_value(normed), 3, (3, self.num_heads, -1))
-        # The published code turns the first head alone: it does so before heads are parted.
+        # The published code rotates only the first head, because it does so before splitting heads.
         for part in range(2):
             heads[..., part, 0, :] = _rotated(heads[..., part, 0, :], where)
         kept = heads.to(context.dtype).flatten(0, 2)
@@ -128,19 +129,19 @@ class DiTBlock:
 
 @dataclass(frozen=True, slots=True)
 class DiT:
-    """The transformer.
+    """The velocity estimator.
 
     Attributes:
-        of_noise: of the input projection, the part for noisy frames.
-        of_conditions: the part for prompt frames, token states and speaker.
-        position: two convolutions that tell where a frame is, in each step; as PyTorch lines, none
-            if they are ``fused_position``.
-        blocks: as PyTorch lines; none if they are ``fused``.
-        times: of the blocks in each step, ``[NUM_STEPS, num_layers, 6, hidden_size]``.
+        of_noise: input projection of noisy frames.
+        of_conditions: input projection of prompt frames, token states and speaker.
+        position: two convolutions of the position embedding in each step; empty if
+            ``fused_position`` replaces them.
+        blocks: transformer blocks in PyTorch; empty if ``fused`` replaces them.
+        times: modulation of the blocks in each step, ``[NUM_STEPS, num_layers, 6, hidden_size]``.
         last_times: scale and shift before the last projection, ``[NUM_STEPS, 2, hidden_size]``.
-        spans: how far each step goes, ``[NUM_STEPS]`` numbers.
-        fused: the blocks as kernels; ``None``: they are PyTorch lines.
-        fused_position: likewise what ``position`` does.
+        spans: length of each solver step, ``[NUM_STEPS]``.
+        fused: blocks as kernels; ``None``: PyTorch blocks are used.
+        fused_position: position embedding as kernels; ``None``: PyTorch convolutions are used.
     """
 
     config: MelFlowConfig
@@ -159,7 +160,7 @@ class DiT:
     def of(
         cls, weights: Weights, name: str, config: MelFlowConfig, *, is_fused: bool = False
     ) -> "DiT":
-        """Take the transformer out of a checkpoint's tensors; see `MelFlow.of`."""
+        """Build the estimator from a checkpoint's tensors; see `MelFlow.of`."""
         projection = Linear.of(weights, f"{name}.input_embed.proj")
         instants = solver_times(projection.weight)
         embedded = _embedded_times(weights, name, instants[:-1])
@@ -208,15 +209,15 @@ class DiT:
         """Return the next mel frames of streams, ``[num_rows, num_frames, num_mels]``.
 
         Args:
-            noise: where the solver starts, likewise.
+            noise: initial state of the solver, of the same shape.
             conditions: prompt frames, token states and speaker, ``[num_rows, num_frames,
                 3 * num_mels]``.
             context: keys and values, ``[NUM_STEPS, num_layers, num_slots, NUM_PASSES, capacity, 2,
-                num_heads, head_dim]``; the frames become part of it.
-            convs: of the rows, each `NUM_PASSES` times.
-            where: of the pass.
-            is_frame: bool ``[num_rows, num_frames]``: what is none is before a stream's first
-                frame; ``None``: all are.
+                num_heads, head_dim]``; those of the frames are added.
+            convs: convolution states with `NUM_PASSES` rows per row of the batch.
+            where: frame positions of the pass.
+            is_frame: mask of valid frames, bool ``[num_rows, num_frames]``; invalid ones precede
+                a stream's first frame. ``None``: all are valid.
         """
         if is_frame is not None:
             is_frame = is_frame.repeat_interleave(NUM_PASSES, dim=0)[:, None]
@@ -239,7 +240,7 @@ class DiT:
     def _placed(
         self, step: int, states: Tensor, convs: StreamState, is_frame: Tensor | None
     ) -> Tensor:
-        """Return states that know where they are, ``[num_rows, NUM_PASSES, num_frames, ...]``."""
+        """Return states with position embedding, ``[num_rows, NUM_PASSES, num_frames, ...]``."""
         if self.fused_position is not None:
             is_column = None if is_frame is None else is_frame.transpose(1, 2)
             columns = states.flatten(0, 1)
@@ -254,7 +255,7 @@ class DiT:
     def _velocity(
         self, step: int, states: Tensor, context: Tensor, where: DiTPass | FusedPass
     ) -> Tensor:
-        """Return the direction of a step, guided away from that without conditions."""
+        """Return the velocity of a step with classifier-free guidance."""
         if isinstance(where, FusedPass):
             assert self.fused is not None
             tokens = states.contiguous().flatten(0, 2)
@@ -270,13 +271,13 @@ class DiT:
 
 
 def solver_times(like: Tensor) -> Tensor:
-    """Return the instants of the solver, f32 ``[NUM_STEPS + 1]``: denser at the beginning."""
+    """Return the time steps of the solver, f32 ``[NUM_STEPS + 1]``, denser at the beginning."""
     even = torch.linspace(0, 1, NUM_STEPS + 1, device=like.device)
     return 1 - torch.cos(even * (0.5 * math.pi))
 
 
 def _embedded_times(weights: Weights, name: str, times: Tensor) -> Tensor:
-    """Return what the blocks are told of the steps' times, ``[NUM_STEPS, hidden_size]``."""
+    """Return the time embedding of every solver step, ``[NUM_STEPS, hidden_size]``."""
     first = Linear.of(weights, f"{name}.time_embed.time_mlp.0")
     second = Linear.of(weights, f"{name}.time_embed.time_mlp.2")
     half = TIME_SIZE // 2
@@ -298,7 +299,7 @@ def _norm(states: Tensor) -> Tensor:
 
 
 def _rotated(states: Tensor, where: DiTPass) -> Tensor:
-    """Turn neighbours as pairs, ``[num_rows, NUM_PASSES, num_frames, head_dim]``."""
+    """Rotate pairs of neighbours, ``[num_rows, NUM_PASSES, num_frames, head_dim]``."""
     even, odd = states[..., ::2], states[..., 1::2]
     turned = (even * where.cos - odd * where.sin, odd * where.cos + even * where.sin)
     return torch.stack(turned, dim=-1).flatten(-2)

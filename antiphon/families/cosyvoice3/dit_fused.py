@@ -1,9 +1,9 @@
-"""The blocks of the flow's transformer as kernels: eight launches a block, four of them products.
+"""Fused kernels of the DiT blocks: eight launches per block, four of them matrix products.
 
-Products and attention are of float16 with sums of float32: their ten bits of fraction are those of
-TF32. What blocks add up, norms and the solver's steps are float32. What norms and attention give to
-products is bounded by float16's largest number; so is, by factors of two that gates take back, what
-products add to the states.
+Products and attention are float16 with float32 accumulation; float16 has the same ten mantissa
+bits as TF32. Residuals, norms and solver steps are float32. Outputs of norms and attention are
+clamped to float16's range. Outputs of products stay within it through powers of two, which the
+gates undo.
 """
 
 from collections.abc import Sequence
@@ -18,20 +18,20 @@ from antiphon.nn.stream_conv import StreamConv, StreamState
 
 PRODUCT_DTYPE = torch.float16
 _ATTENTION_GATE, _FEED_FORWARD_GATE = 2, 5
-"""Of what blocks are told of a step's time."""
-_MIN_GROUP = 16  # channels that a matrix instruction wants
+"""Indices of the gates in a block's modulation."""
+_MIN_GROUP = 16  # channels required by a matrix instruction
 
 
 @dataclass(frozen=True, slots=True)
 class FusedPass:
-    """What is the same for all layers of a step; see `kernels.chunk_attention.ChunkRows`.
+    """Frame positions shared by all layers of a step; see `kernels.chunk_attention.ChunkRows`.
 
     Attributes:
-        spans: where streams are, int64 ``[num_rows, 5]``.
-        chunk_frames: of a chunk.
-        ring_frames: of a slot's ring.
-        cos: of the rotary embedding, ``[num_rows, num_frames, head_dim / 2]``.
-        sin: likewise.
+        spans: frame ranges of the streams, int64 ``[num_rows, 5]``; see `PassPlaces.spans`.
+        chunk_frames: frames per chunk.
+        ring_frames: frames in a slot's ring.
+        cos: cosines of the rotary embedding, ``[num_rows, num_frames, head_dim / 2]``.
+        sin: sines of the same shape.
     """
 
     spans: Tensor
@@ -51,12 +51,12 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class FusedBlocks:
-    """All blocks of the transformer, and the norm after them.
+    """All transformer blocks and the final norm.
 
     Attributes:
-        times: see `antiphon.families.cosyvoice3.dit.DiT`.
-        last_times: likewise.
-        epsilon: of norms.
+        times: modulation of the blocks; see `antiphon.families.cosyvoice3.dit.DiT`.
+        last_times: scale and shift of the final norm; see there.
+        epsilon: epsilon of the norms.
     """
 
     blocks: tuple[_Block, ...]
@@ -68,7 +68,7 @@ class FusedBlocks:
     def of(
         cls, layers: list[tuple[Linear, ...]], times: Tensor, last_times: Tensor, epsilon: float
     ) -> "FusedBlocks":
-        """Take the products of each block, as `_Block` has them."""
+        """Build the blocks from the products of each layer, in the order of `_Block`."""
         blocks, times = [], times.clone()
         for number, (query_key_value, output, widen, narrow) in enumerate(layers):
             output, out_shares = with_room(output)
@@ -80,14 +80,14 @@ class FusedBlocks:
         return cls(tuple(blocks), times, last_times.contiguous(), epsilon)
 
     def __call__(self, step: int, states: Tensor, context: Tensor, where: FusedPass) -> Tensor:
-        """Return what comes out of the last norm, f32 ``[num_tokens, hidden_size]``.
+        """Return the output of the final norm, f32 ``[num_tokens, hidden_size]``.
 
         Args:
-            step: of the solver.
-            states: of the frames of all rows, f32 ``[num_tokens, hidden_size]``; overwritten.
+            step: index of the solver step.
+            states: hidden states of all rows, f32 ``[num_tokens, hidden_size]``; overwritten.
             context: keys and values of a step, ``[num_layers, num_slots, NUM_PASSES, capacity, 2,
-                num_heads, head_dim]``; the frames become part of it.
-            where: of the pass.
+                num_heads, head_dim]``; those of the frames are added.
+            where: frame positions of the pass.
         """
         from antiphon.nn.kernels.chunk_attention import ChunkRows, attend_chunks
         from antiphon.nn.kernels.modulated_norm import Branch, add_modulated_norm
@@ -110,17 +110,17 @@ class FusedBlocks:
 
 @dataclass(frozen=True, slots=True)
 class FusedPosition:
-    """The convolutions that tell where a frame is, for columns with channels last.
+    """Convolutions of the position embedding over channels-last columns.
 
     Attributes:
-        layers: weight, f16 ``[num_taps, num_groups, group_width, group_width]``, and bias, f32.
+        layers: weights, f16 ``[num_taps, num_groups, group_width, group_width]``, and biases, f32.
     """
 
     layers: tuple[tuple[Tensor, Tensor], ...]
 
     @classmethod
     def of(cls, convs: Sequence[StreamConv]) -> "FusedPosition | None":
-        """Take convolutions; ``None``: their groups are too narrow for matrix instructions."""
+        """Build from convolutions; None if groups are too narrow for matrix instructions."""
         layers = []
         for conv in convs:
             width = conv.weight.shape[1]
@@ -134,13 +134,13 @@ class FusedPosition:
     def __call__(
         self, step: int, states: Tensor, convs: StreamState, is_frame: Tensor | None
     ) -> Tensor:
-        """Return states that know where they are; see `antiphon.families.cosyvoice3.dit.DiT`.
+        """Return states with position embedding; see `antiphon.families.cosyvoice3.dit.DiT`.
 
         Args:
-            step: of the solver.
-            states: f32 ``[num_rows, num_frames, hidden_size]``.
-            convs: of the rows; updated.
-            is_frame: bool ``[num_rows, num_frames, 1]``; ``None``: all are.
+            step: index of the solver step.
+            states: hidden states, f32 ``[num_rows, num_frames, hidden_size]``.
+            convs: convolution states of the rows; updated.
+            is_frame: mask of valid frames, bool ``[num_rows, num_frames, 1]``; ``None``: all.
         """
         from antiphon.nn.kernels.grouped_conv import grouped_mish
 
@@ -162,13 +162,13 @@ class FusedPosition:
 
 
 def with_room(layer: Linear) -> tuple[Linear, Tensor]:
-    """Return a layer whose results float16 can hold, whatever numbers of float16 it is given.
+    """Return a layer whose results fit float16 for any float16 input.
 
     Returns:
-        The layer, and the share of each of its results that is left, f32 ``[num_outputs]``: a power
-        of two, at most 1, which rounds nothing itself.
+        The layer, and the scale of each of its results, f32 ``[num_outputs]``: a power of two, at
+        most 1, so that scaling itself does not round.
     """
-    # A result is at most the norm of a row times that of inputs, each at most the largest number.
+    # A result is at most the weight row's norm times the input's, whose elements are bounded.
     times_largest = layer.weight.float().norm(dim=1) * layer.weight.shape[1] ** 0.5
     if layer.bias is not None:
         times_largest += layer.bias.float().abs() / torch.finfo(PRODUCT_DTYPE).max
@@ -179,6 +179,6 @@ def with_room(layer: Linear) -> tuple[Linear, Tensor]:
 
 
 def narrowed(layer: Linear) -> Linear:
-    """Return a layer in float16."""
+    """Return a layer with float16 weights."""
     bias = None if layer.bias is None else layer.bias.to(PRODUCT_DTYPE)
     return Linear(layer.weight.to(PRODUCT_DTYPE), bias)

@@ -1,4 +1,4 @@
-"""What recordings are heard by: two spectrograms of speech at 16 kHz, and one of the decoder's."""
+"""Input features of the voice encoder, and the mel spectrogram of the decoder."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ def whisper_mel(samples: Samples) -> NDArray[np.float32]:
     """Return Whisper's log-mel spectrogram, ``[128, num_samples // 160]``.
 
     Args:
-        samples: at 16 kHz, more than 200.
+        samples: audio at 16 kHz; more than 200 samples.
     """
     window = torch.hann_window(_WHISPER_FFT)
     spectrum = torch.stft(
@@ -35,10 +35,10 @@ def whisper_mel(samples: Samples) -> NDArray[np.float32]:
 
 
 def speaker_fbank(samples: Samples) -> NDArray[np.float32]:
-    """Return Kaldi's log filter banks, less their mean over time, ``[num_frames, 80]``.
+    """Return Kaldi's log filter banks minus their mean over time, ``[num_frames, 80]``.
 
     Args:
-        samples: at 16 kHz, at least 400.
+        samples: audio at 16 kHz; at least 400 samples.
     """
     frames = np.lib.stride_tricks.sliding_window_view(samples, _FBANK_FRAME)[::_FBANK_HOP]
     frames = frames.astype(np.float32) - frames.mean(axis=1, keepdims=True)
@@ -54,12 +54,12 @@ def speaker_fbank(samples: Samples) -> NDArray[np.float32]:
 
 
 def decoder_mel(samples: Samples, num_mels: int, sample_rate_hz: int) -> NDArray[np.float32]:
-    """Return the log-mel spectrogram that the flow makes, ``[num_samples // 480, num_mels]``.
+    """Return the log-mel spectrogram predicted by the flow, ``[num_samples // 480, num_mels]``.
 
     Args:
-        samples: at the model's rate, more than 720.
-        num_mels: bands.
-        sample_rate_hz: of the model.
+        samples: audio at ``sample_rate_hz``; more than 720 samples.
+        num_mels: mel bands.
+        sample_rate_hz: sample rate of the model.
     """
     made = log_mel(
         torch.tensor(samples),
@@ -73,7 +73,7 @@ def decoder_mel(samples: Samples, num_mels: int, sample_rate_hz: int) -> NDArray
 
 
 def _kaldi_filters() -> NDArray[np.float32]:
-    """Return triangles that are even on Kaldi's mel scale, ``[80, 256]``."""
+    """Return triangular filters that are symmetric on Kaldi's mel scale, ``[80, 256]``."""
     lowest, highest = _kaldi_mel(np.array([_FBANK_LOWEST_HZ, SPEECH_RATE_HZ / 2]))
     corners = np.linspace(lowest, highest, SPEAKER_MELS + 2)
     bins = _kaldi_mel(np.arange(_FBANK_FFT // 2, dtype=np.float64) * (SPEECH_RATE_HZ / _FBANK_FFT))

@@ -1,11 +1,11 @@
-"""Speech tokens to mel frames, a chunk at a time: flow matching, conditioned on a recording.
+"""Flow matching from speech tokens to mel frames in chunks, conditioned on reference audio.
 
-A stream begins with a pass over the recording, but for its end, which streams of one voice have in
-common. The next pass is over that end and the first chunk with speech, those after it are over a
-chunk each: they have equal shapes, in any stream and wherever in it they are, so that a CUDA graph
-can hold one. With a recording too short for a pass of its own there is one first pass, before whose
-first frame there may be places that are none. A chunk sees all of the recording, and of what was
-made before it `CONTEXT_FRAMES`.
+A stream begins with a pass over the reference without its end; streams of one voice share this
+pass. The next pass covers that end and the first chunk with speech, and every later pass covers one
+chunk. Passes have equal shapes in any stream and at any position, so that a CUDA graph can hold
+one. If the reference is too short for a pass of its own, there is one first pass, which may begin
+with padding before its first frame. A chunk attends to the whole reference and to the latest
+`CONTEXT_FRAMES` frames before it.
 """
 
 from dataclasses import dataclass
@@ -32,22 +32,22 @@ from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.stream_conv import StreamConv, StreamRows, StreamState
 
 FIRST_CHUNKS = 2
-"""In the pass after that over a recording: the first one with speech, and the one before it, whose
-last tokens look ahead to speech."""
+"""Chunks in the pass after that over the reference: the first one with speech, and the one before
+it, whose last tokens look ahead to speech."""
 
-_NOISE_FRAMES = 15_000  # five minutes; then they come again
+_NOISE_FRAMES = 15_000  # five minutes, then repeated
 _NOISE_SEED = 0
 _LEAKY_SLOPE = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """What a stream is conditioned on.
+    """Conditioning of a stream.
 
     Attributes:
-        tokens: of the recording, int64 ``[num_tokens]``; may be empty.
-        mel: of it, two frames a token, f32 ``[2 * num_tokens, num_mels]``.
-        speaker: f32 ``[speaker_size]``.
+        tokens: reference tokens, int64 ``[num_tokens]``; may be empty.
+        mel: reference mel frames, two per token, f32 ``[2 * num_tokens, num_mels]``.
+        speaker: speaker vector, f32 ``[speaker_size]``.
     """
 
     tokens: Tensor
@@ -57,16 +57,16 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class MelFlowRows:
-    """What all streams keep.
+    """State of all streams.
 
     Attributes:
         context: keys and values, see `DiT.solve` and `PassPlaces`.
-        speakers: as the transformer is told them, ``[num_slots + 1, num_mels]``: here and below is
-            a row more, for padding.
-        tokens: of the convolution over tokens.
-        convs: of the transformer's convolutions, `NUM_PASSES` rows a slot.
-        recorded_tokens: as they were after the pass over the recording.
-        recorded_convs: likewise.
+        speakers: projected speaker vectors, ``[num_slots + 1, num_mels]``; here and below the last
+            row is for padding.
+        tokens: state of the convolution over tokens.
+        convs: states of the transformer's convolutions, `NUM_PASSES` rows per slot.
+        recorded_tokens: copy of ``tokens`` after the pass over the reference.
+        recorded_convs: copy of ``convs`` after the pass over the reference.
     """
 
     context: Tensor
@@ -82,20 +82,20 @@ class MelFlowRows:
 
     @property
     def capacity(self) -> int:
-        """Places of a slot."""
+        """Places per slot."""
         return self.context.shape[4]
 
 
 @dataclass(frozen=True, slots=True)
 class MelFlow:
-    """The network.
+    """The flow matching network.
 
     Attributes:
         tokens: embedding, ``[num_tokens, num_mels]``.
-        look_ahead: two convolutions over tokens; the first one sees later tokens.
-        noise: where the solver starts, by frame, ``[_NOISE_FRAMES, num_mels]``.
-        cache_dtype: of keys and values.
-        context_frames: see `CONTEXT_FRAMES`.
+        look_ahead: two convolutions over tokens; the first one reads later tokens.
+        noise: initial state of the solver by frame, ``[_NOISE_FRAMES, num_mels]``.
+        cache_dtype: type of keys and values.
+        context_frames: mel frames before a chunk that it attends to, see `CONTEXT_FRAMES`.
         rounds_products: whether matrix products may be those of TF32.
     """
 
@@ -118,11 +118,11 @@ class MelFlow:
         rounds_products: bool = False,
         is_fused: bool = False,
     ) -> "MelFlow":
-        """Take the network out of a checkpoint's tensors, in float32 and on one device.
+        """Build the network from a checkpoint's tensors, in float32 and on one device.
 
         Args:
-            weights: of the checkpoint.
-            config: of the network.
+            weights: tensors of the checkpoint.
+            config: configuration of the network.
             rounds_products: whether matrix products may be those of TF32.
             is_fused: whether the transformer's layers are kernels, with products of float16.
         """
@@ -143,13 +143,13 @@ class MelFlow:
         )
 
     def open(self, num_slots: int) -> MelFlowRows:
-        """Make room for as many streams with recordings of any length."""
+        """Allocate the state of ``num_slots`` streams with references of any length."""
         config, device = self.config, self.tokens.device
         shape = (
             *(NUM_STEPS, config.num_layers, num_slots, NUM_PASSES),
             *(slot_frames(config, self.context_frames), 2, config.num_heads, config.head_dim),
         )
-        if device.type == "cpu":  # NumPy's zeros take memory when they are first written
+        if device.type == "cpu":  # NumPy's zeros use no memory before the first write
             context = torch.from_numpy(np.zeros(shape, np.float32))
         else:
             context = torch.zeros(shape, dtype=self.cache_dtype, device=device)
@@ -163,21 +163,21 @@ class MelFlow:
         )
 
     def num_recorded(self, num_reference: int, ahead: int) -> int:
-        """Return the tokens of a recording in the pass that is over it alone, 0 if there is none.
+        """Return the tokens in the pass over the reference alone; 0 if there is no such pass.
 
         Args:
-            num_reference: tokens of the recording.
-            ahead: tokens of speech in the first chunk with speech.
+            num_reference: number of reference tokens.
+            ahead: speech tokens in the first chunk with speech.
         """
         number = num_reference + ahead - FIRST_CHUNKS * self.config.chunk_tokens
         return number if number >= self.config.chunk_tokens else 0
 
     def introduce(self, reference: Reference, slot: int, rows: MelFlowRows) -> None:
-        """Note who speaks in a slot, whatever was there before."""
+        """Set the speaker of a slot, regardless of its previous stream."""
         rows.speakers[slot] = self.speaker(F.normalize(reference.speaker[None], dim=1))[0]
 
     def record(self, reference: Reference, slot: int, rows: MelFlowRows, *, ahead: int) -> None:
-        """Make the pass over a recording alone, of which there is enough; see `num_recorded`."""
+        """Run the pass over a reference alone, which must be long enough; see `num_recorded`."""
         number = self.num_recorded(len(reference.tokens), ahead)
         tokens = reference.tokens[None, : number + self.config.look_ahead_tokens]
         mel = reference.mel[None, : MEL_FRAMES_PER_TOKEN * number]
@@ -191,12 +191,12 @@ class MelFlow:
         rows.recorded_convs.put(doubled(index), rows.convs.take(doubled(index)))
 
     def recall(self, source: int, slot: int, rows: MelFlowRows, num_frames: int) -> None:
-        """Begin as `record` would, with what it left in slot ``source``.
+        """Start a stream like `record`, by copying what that left in slot ``source``.
 
         Args:
-            source: whose recording is this one.
-            slot: of the stream.
-            rows: of all slots.
+            source: slot of a stream with the same reference.
+            slot: slot of the new stream.
+            rows: state of all slots.
             num_frames: mel frames of that pass.
         """
         if source != slot:
@@ -219,19 +219,19 @@ class MelFlow:
         rows: MelFlowRows,
         alone: ChunkPass | None = None,
     ) -> Tensor:
-        """Make the mel frames of chunks, a stream's first ones too; a CUDA graph can hold it.
+        """Return the mel frames of chunks, including a stream's first; a CUDA graph can hold it.
 
         Args:
-            tokens: of the chunks and their look-ahead, int64 ``[num_rows, n + look_ahead_tokens]``;
-                any, where there is none.
-            mel: frames of the recording in the chunks, and zeros elsewhere, f32 ``[num_rows,
+            tokens: tokens of the chunks and their look-ahead, int64 ``[num_rows, n +
+                look_ahead_tokens]``; padding may have any value.
+            mel: reference frames in the chunks and zeros elsewhere, f32 ``[num_rows,
                 MEL_FRAMES_PER_TOKEN * n, num_mels]``.
-            numbers: `ChunkPass.numbers` of each, int64 ``[num_rows, 5]``.
-            rows: of all slots; those of a first pass have been told who speaks.
-            alone: the pass, if it is one that the host knows.
+            numbers: `ChunkPass.numbers` of each row, int64 ``[num_rows, 5]``.
+            rows: state of all slots; rows of a first pass have had their speaker set.
+            alone: the only row's pass, if it is available on the host.
 
         Returns:
-            As ``mel``; frames that are none mean nothing.
+            Mel frames of the same shape as ``mel``; frames of padding are undefined.
         """
         config, device = self.config, tokens.device
         index, start, num_tokens = numbers[:, 0], numbers[:, 1:2], numbers[:, 3:4]
@@ -251,7 +251,7 @@ class MelFlow:
         )
         noise = self.noise[frames % len(self.noise)]
         is_long = mel.shape[1] > FIRST_CHUNKS * config.chunk_frames
-        is_frame = frames >= 0 if is_long else None  # passes that are not have no frames before
+        is_frame = frames >= 0 if is_long else None  # shorter passes have no padding in front
         where, context = self._where(places, rows.context, alone)
         made = self.transformer.solve(noise, conditions, context, convs, where, is_frame)
         rows.convs.put(doubled(index), convs)
@@ -260,7 +260,7 @@ class MelFlow:
     def _where(
         self, places: PassPlaces, context: Tensor, alone: ChunkPass | None
     ) -> tuple[DiTPass | FusedPass, Tensor]:
-        """Return what the transformer is told of a pass, and the context that it is about."""
+        """Return the frame positions of a pass, and the context that they refer to."""
         rotation = self.transformer.rotation(places.frames)
         if self.transformer.fused is not None:
             sizes = (places.chunk_frames, places.ring_frames)
@@ -272,13 +272,13 @@ class MelFlow:
         return places.seen(rotation, context, alone, num_places)
 
     def _token_states(self, embedded: Tensor, is_begun: Tensor, passes: StreamState) -> Tensor:
-        """Return what the transformer is told of tokens, two frames each, without look-ahead.
+        """Return the token conditions of the transformer, two frames each, without look-ahead.
 
         Args:
             embedded: tokens and their look-ahead, ``[num_rows, n + look_ahead_tokens, num_mels]``.
-            is_begun: which are not before the stream's first one, bool ``[num_rows, n +
+            is_begun: mask of tokens from the stream's first one on, bool ``[num_rows, n +
                 look_ahead_tokens]``.
-            passes: of the convolution over what was made of tokens; updated.
+            passes: state of the second convolution; updated.
 
         Returns:
             ``[num_rows, 2 * n, num_mels]``.
@@ -293,7 +293,7 @@ class MelFlow:
 
 
 def solver_noise(num_mels: int) -> Tensor:
-    """Return what the published code starts from, f32 ``[_NOISE_FRAMES, num_mels]``."""
+    """Return the published code's initial noise, f32 ``[_NOISE_FRAMES, num_mels]``."""
     drawn = torch.randn(
         (num_mels, _NOISE_FRAMES), generator=torch.Generator().manual_seed(_NOISE_SEED)
     )
@@ -301,7 +301,7 @@ def solver_noise(num_mels: int) -> Tensor:
 
 
 def _going_on(state: StreamState, is_later: Tensor) -> StreamState:
-    """Return a state that is fresh in the rows that begin; ``is_later``: ``[num_rows, 1]``."""
+    """Return a state reset in the rows that begin; ``is_later`` is bool ``[num_rows, 1]``."""
     return StreamState(
         {name: torch.where(is_later[..., None], each, 0.0) for name, each in state.kept.items()}
     )

@@ -1,7 +1,7 @@
-"""Where a pass of the flow puts the keys and values of its frames, and what each frame sees.
+"""Places of keys and values in a pass of the flow, and attention ranges of its frames.
 
-A slot's first places hold the recording, those after them a ring of the latest frames; its last
-place is of nothing.
+The first places of a slot hold the reference, followed by a ring of the latest frames. The last
+place is a scratch place.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowCon
 from antiphon.families.cosyvoice3.dit import NUM_PASSES, DiTPass
 
 CONTEXT_FRAMES = 200
-"""Mel frames before a chunk, of those that were made, that it sees; the recording it sees whole."""
+"""Generated mel frames before a chunk that it attends to, in addition to the whole reference."""
 
-_ALIGNED = 16  # places; masks that are not are copied by attention on a GPU
+_ALIGNED = 16  # places; attention on a GPU copies masks that are not aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class ChunkPass:
     """A pass over chunks of a stream.
 
     Attributes:
-        slot: of the stream; the number of slots for a row that pads a batch.
-        start: number of the first mel frame, with those of the recording. Below zero for the first
-            pass of a stream that has fewer frames than the pass: the first ones are then none.
-        num_pinned: mel frames of the recording.
-        num_tokens: that are there, look-ahead and those that are none included.
-        phase: mel frames, modulo those of a chunk, where chunks end; see `phase_of`.
+        slot: slot of the stream; the number of slots for a row that pads a batch.
+        start: number of the first mel frame, counted from the start of the reference. Negative in
+            the first pass of a stream with fewer frames than the pass, which begins with padding.
+        num_pinned: mel frames of the reference.
+        num_tokens: tokens in the pass, including look-ahead and padding.
+        phase: end of the chunks in mel frames, modulo the frames per chunk; see `phase_of`.
     """
 
     NUM_NUMBERS = 5
@@ -42,21 +42,21 @@ class ChunkPass:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What `MelFlow.go_on` is told of it, `NUM_NUMBERS` of them."""
+        """`NUM_NUMBERS` integers in the order that `MelFlow.go_on` reads."""
         return (self.slot, self.start, self.num_pinned, self.num_tokens, self.phase)
 
 
 @dataclass(frozen=True, slots=True)
 class PassPlaces:
-    """The frames of a pass, and the slots that they are in.
+    """The frames of a pass and their slots.
 
     Attributes:
-        spans: of each stream its slot, the number of its first new frame, frames of its recording,
-            where chunks end, and the end of its frames, int64 ``[num_rows, 5]``; what
-            `antiphon.nn.kernels.chunk_attention.ChunkRows` has as its numbers.
-        num_frames: of a row.
-        chunk_frames: of a chunk.
-        ring_frames: of a slot's ring.
+        spans: slot, number of the first new frame, number of reference frames, phase of chunks and
+            end of frames of each row, int64 ``[num_rows, 5]``, as in
+            `antiphon.nn.kernels.chunk_attention.ChunkRows`.
+        num_frames: frames per row.
+        chunk_frames: frames per chunk.
+        ring_frames: frames in a slot's ring.
     """
 
     spans: Tensor
@@ -68,7 +68,7 @@ class PassPlaces:
     def of(
         cls, numbers: Tensor, num_frames: int, chunk_frames: int, context_frames: int
     ) -> "PassPlaces":
-        """Take `ChunkPass.numbers` of each row."""
+        """Build the places from the `ChunkPass.numbers` of each row."""
         slot, start, num_pinned, num_tokens, phase = numbers.unbind(1)
         limit = start + MEL_FRAMES_PER_TOKEN * num_tokens
         spans = torch.stack((slot, start, num_pinned, phase, limit), dim=1)
@@ -76,7 +76,7 @@ class PassPlaces:
 
     @property
     def frames(self) -> Tensor:
-        """Their numbers, int64 ``[num_rows, num_frames]``."""
+        """Frame numbers, int64 ``[num_rows, num_frames]``."""
         return self.spans[:, 1:2] + torch.arange(self.num_frames, device=self.spans.device)
 
     def seen(
@@ -86,13 +86,13 @@ class PassPlaces:
         alone: ChunkPass | None,
         num_places: int | None,
     ) -> tuple[DiTPass, Tensor]:
-        """Return what the transformer's layers are told, and the context that it is about.
+        """Return the frame positions for the transformer, and the context that they refer to.
 
         Args:
-            rotation: of the frames, see `antiphon.families.cosyvoice3.dit.DiT.rotation`.
-            context: of all slots, see `antiphon.families.cosyvoice3.dit.DiT.solve`.
-            alone: the pass, if it is one that the host knows.
-            num_places: of a slot that the pass reads; ``None``: all.
+            rotation: rotary embedding from `antiphon.families.cosyvoice3.dit.DiT.rotation`.
+            context: keys and values of all slots, see `antiphon.families.cosyvoice3.dit.DiT.solve`.
+            alone: the only row's pass, if it is available on the host.
+            num_places: places of a slot that the pass reads; ``None``: all.
         """
         num_slots, capacity = context.shape[2], context.shape[4]
         slot, _, num_pinned, phase, limit = self.spans[:, :, None].unbind(1)
@@ -100,7 +100,7 @@ class PassPlaces:
         places = torch.where(
             numbers < num_pinned, numbers, num_pinned + (numbers - num_pinned) % ring
         )
-        # Rows of padding, and frames that are none, write where nobody looks.
+        # Rows of padding and frames of padding write to the scratch place.
         is_put = (numbers >= 0) & (slot < num_slots)
         places = torch.where(is_put, places, capacity - 1)
         offsets = torch.arange(num_places or capacity, device=slot.device) - num_pinned
@@ -108,7 +108,7 @@ class PassPlaces:
         held = newest - (newest - offsets) % ring
         is_held = (offsets < 0) | ((offsets < ring) & (held >= 0))
         held = num_pinned + torch.where(offsets < 0, offsets, held)
-        # Each chunk sees itself and what is before it, but nothing after the stream's end.
+        # A chunk attends to itself and earlier frames, but to nothing after the stream's end.
         ends = phase + (((numbers - phase).clamp(min=0) // self.chunk_frames) + 1) * (
             self.chunk_frames
         )
@@ -131,30 +131,30 @@ class PassPlaces:
 
 
 def phase_of(num_pinned: int, ahead: int, config: MelFlowConfig) -> int:
-    """Return where a stream's chunks end, in mel frames, modulo those of a chunk.
+    """Return the end of a stream's chunks in mel frames, modulo the frames per chunk.
 
-    A first chunk that would be short is part of the second one.
+    A first chunk that would be short is merged into the second one.
 
     Args:
-        num_pinned: mel frames of the recording.
-        ahead: tokens of speech in the first chunk with speech.
-        config: of the flow.
+        num_pinned: mel frames of the reference.
+        ahead: speech tokens in the first chunk with speech.
+        config: configuration of the flow.
     """
     return (num_pinned + MEL_FRAMES_PER_TOKEN * ahead) % config.chunk_frames
 
 
 def slot_frames(config: MelFlowConfig, context_frames: int = CONTEXT_FRAMES) -> int:
-    """Return for how many mel frames a stream has room: its recording's and those of its ring."""
+    """Return the capacity of a slot in mel frames: those of the reference and of the ring."""
     frames = MEL_FRAMES_PER_TOKEN * MAX_REFERENCE_TOKENS + context_frames + config.chunk_frames
-    return -(-(frames + 1) // _ALIGNED) * _ALIGNED  # one is of no frame
+    return -(-(frames + 1) // _ALIGNED) * _ALIGNED  # one is the scratch place
 
 
 def cache_dtype(device: torch.device) -> torch.dtype:
-    """Return what keys and values are kept in."""
+    """Return the type of cached keys and values."""
     return torch.float16 if device.type == "cuda" else torch.float32
 
 
 def doubled(index: Tensor) -> Tensor:
-    """Return the rows of both passes, int64 ``[NUM_PASSES * n]``, of slots' numbers."""
+    """Return the row indices of both passes, int64 ``[NUM_PASSES * n]``, from slot numbers."""
     passes = torch.arange(NUM_PASSES, device=index.device)
     return (NUM_PASSES * index[:, None] + passes).flatten()

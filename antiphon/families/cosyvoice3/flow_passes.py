@@ -1,6 +1,6 @@
-"""The flow's part of the decoder: mel frames of what is due, in batches of streams.
+"""The flow's part of the decoder: mel frames of due groups, in batches of streams.
 
-A recording is computed once for all streams of its voice whose slots are still as it left them.
+A reference is computed once for all streams of its voice, as long as a slot still holds the result.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +23,11 @@ from antiphon.nn.host_device import upload
 
 @dataclass(frozen=True, slots=True)
 class MelFlowPasses:
-    """Passes of the flow over streams.
+    """Runs passes of the flow over streams.
 
     Attributes:
-        ahead: tokens of speech in a stream's first chunk with speech.
-        pads: whether first passes are as wide as others, so that they can be batches and graphs.
+        ahead: speech tokens in a stream's first chunk with speech.
+        pads: whether first passes are padded to the width of others, for batches and graphs.
     """
 
     flow: MelFlow
@@ -36,15 +36,15 @@ class MelFlowPasses:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Tokens of passes, ascending: later ones; first ones without a recording; those after the
-        pass over a recording; first ones with a short recording, in which some tokens are none.
+        """Widths of passes in tokens, ascending: later passes; first ones without a reference;
+        those after the pass over the reference; padded first ones with a short reference.
         """
         chunk = self.flow.config.chunk_tokens
         recorded = FIRST_CHUNKS * chunk
         return (chunk, self.ahead, recorded, recorded + chunk)
 
     def run(self, dues: Sequence[Due], state: SpeechRows) -> None:
-        """Make all mel frames that are certain by now."""
+        """Compute all mel frames that no later token can change."""
         while ready := [each for each in dues if self._num_taken(each)]:
             firsts = [each for each in ready if not each.stream.num_in_chunks]
             for each in firsts:
@@ -56,7 +56,7 @@ class MelFlowPasses:
                 self._go_on(group, self._width(group[0]), state)
 
     def capture(self, size: int, state: SpeechRows) -> None:
-        """Capture the passes over ``size`` rows, with rows of padding."""
+        """Capture the passes over ``size`` rows of padding."""
         for width, inputs in state.flow_inputs.items():
             numbers = ChunkPass(state.flow.num_slots, 0, 0, inputs.tokens.shape[1], 0).numbers
             inputs.passes.copy_(upload(numbers, inputs.passes.device))
@@ -67,12 +67,12 @@ class MelFlowPasses:
     def chunk_pass(
         self, inputs: PassInputs, size: int, state: SpeechRows, alone: ChunkPass | None = None
     ) -> Tensor:
-        """Make the mel frames of the first ``size`` rows of the inputs; see `MelFlow.go_on`."""
+        """Return the mel frames of the first ``size`` rows of the inputs; see `MelFlow.go_on`."""
         tokens, mel, passes = inputs.tokens[:size], inputs.mel[:size], inputs.passes[:size]
         return self.flow.go_on(tokens, mel, passes, state.flow, alone)
 
     def _num_taken(self, due: Due) -> int:
-        """Return how many tokens of speech the next pass takes, 0 if it has to wait."""
+        """Return the number of speech tokens in the next pass, 0 if it has to wait."""
         stream, config = due.stream, self.flow.config
         wanted = config.chunk_tokens if stream.num_in_chunks else self.ahead
         num_there = stream.num_tokens - stream.num_in_chunks
@@ -84,7 +84,7 @@ class MelFlowPasses:
         return self.flow.num_recorded(len(due.stream.reference.tokens), self.ahead)
 
     def _width(self, due: Due) -> int:
-        """Return how many tokens the next pass of a stream is over."""
+        """Return the width of a stream's next pass in tokens."""
         later, first, recorded, padded = self.widths
         num_reference = len(due.stream.reference.tokens)
         if due.stream.num_in_chunks:
@@ -96,16 +96,16 @@ class MelFlowPasses:
         return num_reference + self.ahead
 
     def _introduce(self, due: Due, state: SpeechRows) -> None:
-        """Tell the flow who begins to speak without a pass over a recording."""
+        """Set the speaker of a stream that begins without a pass over a reference."""
         stream = due.stream
         state.recorded[stream.slot] = None
         self.flow.introduce(stream.reference, stream.slot, state.flow)
 
     def _record(self, due: Due, state: SpeechRows) -> None:
-        """Make the pass over a stream's recording, or copy what it left in some slot."""
+        """Run the pass over a stream's reference, or copy the result from another slot."""
         stream = due.stream
         sources = [slot for slot, each in enumerate(state.recorded) if each == stream.voice]
-        state.recorded[stream.slot] = None  # if this fails, the slot has parts of two voices
+        state.recorded[stream.slot] = None  # on failure the slot would mix two voices
         if sources:
             source = stream.slot if stream.slot in sources else sources[0]
             num_frames = MEL_FRAMES_PER_TOKEN * self._num_recorded(due)
@@ -115,7 +115,7 @@ class MelFlowPasses:
         state.recorded[stream.slot] = stream.voice
 
     def _go_on(self, dues: Sequence[Due], width: int, state: SpeechRows) -> None:
-        """Make the next chunks of streams, all in passes over ``width`` tokens."""
+        """Compute the next chunks of streams in passes over ``width`` tokens."""
         size, config = round_up(len(dues), state.sizes), self.flow.config
         inputs = state.flow_inputs.get(width)
         if inputs is None:
@@ -140,7 +140,7 @@ class MelFlowPasses:
             due.mel.append(frames[first : first + MEL_FRAMES_PER_TOKEN * num_taken])
 
     def _next(self, due: Due, width: int) -> ChunkPass:
-        """Return the next pass over ``width`` tokens of a stream."""
+        """Return a stream's next pass over ``width`` tokens."""
         stream, reference = due.stream, due.stream.reference
         num_reference, num_pinned = len(reference.tokens), len(reference.mel)
         number = num_reference + stream.num_in_chunks
@@ -157,7 +157,7 @@ class MelFlowPasses:
 
 
 def _window(due: Due, told: ChunkPass, inputs: PassInputs) -> tuple[Tensor, Tensor]:
-    """Return tokens and mel frames of a pass, zeros where there are none."""
+    """Return tokens and mel frames of a pass, zeros in padding."""
     reference, num_none = due.stream.reference, max(0, -told.start)
     number = told.start // MEL_FRAMES_PER_TOKEN - len(reference.tokens)  # among those of speech
     if number < 0:
@@ -179,7 +179,7 @@ def _window(due: Due, told: ChunkPass, inputs: PassInputs) -> tuple[Tensor, Tens
 def alike(
     dues: Sequence[Due], key: Callable[[Due], Any], most: Callable[[Due], int]
 ) -> Iterator[Sequence[Due]]:
-    """Yield groups of those with equal keys, of up to ``most`` of each kind."""
+    """Yield groups with equal keys, of at most ``most`` streams."""
     for _, group in groupby(sorted(dues, key=key), key):
         members = [*group]
         size = most(members[0])

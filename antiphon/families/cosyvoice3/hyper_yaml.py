@@ -1,7 +1,7 @@
-"""Reads HyperPyYAML files as data: tags name classes there, and none of them is made or called.
+"""Safe reader of HyperPyYAML files, which ignores their tags and creates no objects.
 
-Such a file is a program: ``!new:module.Class`` calls what it names. Here a tag is dropped, the
-arguments below it are kept, and ``!ref <name>`` stands for the number that the file gives ``name``.
+Such a file is a program: ``!new:module.Class`` calls the class. This reader drops the tag, keeps
+the arguments below it, and replaces ``!ref <name>`` by the number assigned to ``name``.
 """
 
 import re
@@ -25,7 +25,7 @@ class _Reference(str):
 
 
 class _HyperLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """A safe loader to which other tags than those of YAML mean nothing."""
+    """A safe loader that accepts tags other than YAML's own."""
 
 
 def _untagged(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
@@ -51,7 +51,7 @@ def read_hyper_yaml(file: Path) -> ConfigSection:
     """Read a file.
 
     Raises:
-        ModelLoadError: it cannot be read, or is no YAML of an object.
+        ModelLoadError: it cannot be read, or is not a YAML mapping.
     """
     try:
         content = file.read_bytes()
@@ -69,7 +69,7 @@ def read_hyper_yaml(file: Path) -> ConfigSection:
 
 
 def _resolved(value: Any, top: dict[str, Any]) -> Any:
-    """Return a value with its references, which are to keys at the top, as what they refer to."""
+    """Return a value with references to top-level keys resolved."""
     if isinstance(value, _Reference):
         return _product(value, top)
     if isinstance(value, dict):
@@ -80,7 +80,7 @@ def _resolved(value: Any, top: dict[str, Any]) -> Any:
 
 
 def _product(reference: str, top: dict[str, Any]) -> Any:
-    """Return what ``<name>``, or a product of such and of numbers, stands for; else ``None``."""
+    """Return the value of ``<name>`` or of a product of names and numbers; else ``None``."""
     factors: list[Any] = []
     for part in reference.split("*"):
         found = _NAME.fullmatch(part.strip())

@@ -1,6 +1,6 @@
-"""A Qwen2 that reads text and writes speech tokens; a frame is one of them.
+"""The Qwen2 language model from text to speech tokens; a frame is one token.
 
-Speech tokens come first in its embedding, then the ids that only mark places, then text.
+Its joint embedding holds speech tokens first, then structural ids, then text.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from antiphon.nn.transformer import Transformer
 
 _OUTPUTS_MULTIPLE = 64
 _DRAW, _REDRAW = 0, 1
-"""Numbers of the two draws of a frame, in place of a codebook's."""
+"""Keys of a frame's two draws, in place of a codebook number."""
 
 
 class SpeechLM(TokenModel[CosyVoice3Request]):
@@ -46,7 +46,7 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
         max_positions: int,
         is_batch_invariant: bool = False,
     ) -> None:
-        """Take the model out of a checkpoint's tensors, all of one type and on one device."""
+        """Build the model from a checkpoint's tensors, all of one type and on one device."""
         tables = [weights["speech_embedding.weight"], weights[f"{TEXT_PREFIX}.embed_tokens.weight"]]
         super().__init__(
             Transformer.of(
@@ -62,7 +62,7 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
             max_positions=max_positions,
         )
         vocab_size, device = len(tables[0]), self._device
-        # Outputs of nothing after those of tokens: kernels like a multiple.
+        # Padding of the outputs: kernels are faster with a multiple.
         head = F.pad(weights["llm_decoder.weight"], (0, 0, 0, -vocab_size % _OUTPUTS_MULTIPLE))
         self._head = Linear(head, is_batch_invariant=is_batch_invariant)
         self._config = config
@@ -79,7 +79,7 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
     def observe(
         self, requests: Sequence[CosyVoice3Request], frames: Codes, numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        return np.zeros(len(requests), np.bool_)  # the scheduler knows their limits
+        return np.zeros(len(requests), np.bool_)  # the scheduler enforces the limits
 
     def start(self, starts: Sequence[SlotStart[CosyVoice3Request]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
@@ -94,7 +94,7 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
         return self._transformer(states, self._transformer.rope.at(positions), attends[0])
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return those of all tokens, ``[num_rows, vocab_size]``."""
+        """Return the logits of all tokens, ``[num_rows, vocab_size]``."""
         return self._head(hidden)[:, : len(self._is_end)]
 
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
@@ -110,7 +110,7 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
             noise[:, _REDRAW],
             defaults.max_share,
         )
-        # What was said too often is not said again even by the second draw.
+        # A repeated token cannot be drawn again by the second draw.
         others = logits.scatter(1, drawn[0][:, None], -torch.inf)
         frames.codes[:, 0], frames.scores[:, 0] = again(others, rows, drawn)
         return frames
@@ -120,15 +120,15 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
 
 
 def draw_nucleus(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Draw from the likeliest tokens of each row.
+    """Draw from the most likely tokens of each row.
 
-    They are as few as have a probability of ``top_p`` among all tokens, and ``top_k`` at most. (The
-    usual order takes probabilities among those of top-k.)
+    Candidates are the fewest tokens whose probabilities reach ``top_p``, at most ``top_k``.
+    Probabilities are taken among all tokens; the usual order takes them among those of top-k.
 
     Args:
         logits: f32 ``[num_rows, vocab_size]``.
-        rows: parameters.
-        noise: of `antiphon.nn.sampler.gumbel_noise`, shape of the logits.
+        rows: sampling parameters.
+        noise: noise from `antiphon.nn.sampler.gumbel_noise`, of the shape of the logits.
 
     Returns:
         Tokens, int64, and their scores, f32, both ``[num_rows]``.

@@ -1,4 +1,4 @@
-"""A request becomes a prompt: instructions, what the recording says, the text, the recording."""
+"""Prompts from requests: instructions, reference transcript, text and reference tokens."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -37,10 +37,10 @@ from antiphon.families.kit.cloned_voices import CODES, FEATURES, SPEAKER, Clonin
 from antiphon.families.kit.prompt_length import check_prompt_length
 
 _BEGINNING = "You are a helpful assistant."
-"""What every prompt of the published examples begins with; instructions follow it."""
+"""Beginning of every prompt in the published examples; instructions follow it."""
 _MAX_SEGMENT_CHARACTERS = 300
-_MAX_CACHED = 3 * 32  # of a voice's parts, up to 500 kB together
-_MIN_LIMIT_FRAMES = 50  # two seconds, for texts of a word
+_MAX_CACHED = 3 * 32  # parts of voices, up to 500 kB together per voice
+_MIN_LIMIT_FRAMES = 50  # two seconds, for texts of one word
 _REFERENCE = Voice(
     id="reference", name="Reference", description="The voice of the request's 'ref_audio'."
 )
@@ -64,14 +64,14 @@ class CosyVoice3Prompter(CloningPrompter):
         super().__init__(capabilities, FAMILY_NAME, (SPEAKER, CODES, FEATURES), _MAX_CACHED)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
-        """Refuse what no text and no voice could make right.
+        """Refuse a request that is invalid with any text and voice.
 
         Args:
-            request: what is asked for, still without its recordings.
+            request: request, still without its recordings.
             recordings: names of the options that will be recordings.
 
         Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
+            InvalidRequestError: the checkpoint does not support the request.
         """
         options = read_options(CosyVoice3Options, request.options)
         _check_instructions(request.instructions)
@@ -83,7 +83,7 @@ class CosyVoice3Prompter(CloningPrompter):
         """Build the prompt of one segment.
 
         Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
+            InvalidRequestError: the checkpoint does not support the request.
         """
         options = read_options(CosyVoice3Options, request.options)
         spoken = self._voice(options, voice)
@@ -134,7 +134,7 @@ class CosyVoice3Prompter(CloningPrompter):
         return super().prepare_voice(samples, name=name, ref_text=ref_text)
 
     def _voice(self, options: CosyVoice3Options, voice: Voice) -> SpokenVoice:
-        """Return the request's voice: that of its recording, or one of the checkpoint's."""
+        """Return the voice of the request's reference audio, or one of the checkpoint's."""
         reference = options.ref_audio
         if reference is None:
             if voice.id in self._voices:
@@ -149,9 +149,9 @@ class CosyVoice3Prompter(CloningPrompter):
     def _lead(
         self, beginning: str | None, ref_text: str | None, voice: SpokenVoice
     ) -> tuple[tuple[int, ...], bool]:
-        """Return the ids before the text, and whether the speech continues the recording.
+        """Return the ids before the text, and whether the speech continues the reference audio.
 
-        Instructions ask for another way to speak than the recording's, so it is not continued then.
+        With instructions it does not, because they ask for another way of speaking.
         """
         encode, end = self._tokenizer.encode, self._tokenizer.end_of_prompt
         if beginning is not None:
@@ -164,7 +164,7 @@ class CosyVoice3Prompter(CloningPrompter):
         return (*encode(_BEGINNING if own is None else own), end, *encode(said)), True
 
     def _ids(self, text: tuple[int, ...], continued: SpokenVoice | None) -> tuple[int, ...]:
-        """Return what the model reads; text comes after speech in its embedding."""
+        """Return the model's input ids; text follows speech in its embedding."""
         num_tokens = self._config.num_tokens
         first_text_id = self._config.num_speech_ids
         start, turn = num_tokens, num_tokens + 2
@@ -173,7 +173,7 @@ class CosyVoice3Prompter(CloningPrompter):
 
 
 def _parted(text: str) -> tuple[str | None, str]:
-    """Return what is before ``<|endofprompt|>``, if that is there, and the rest."""
+    """Return the part before ``<|endofprompt|>``, ``None`` if the mark is missing, and the rest."""
     before, mark, after = text.partition(END_OF_PROMPT)
     return (before, after) if mark else (None, text)
 
@@ -188,14 +188,14 @@ def _check_instructions(instructions: str | None) -> None:
 
 
 def _check_length(ids: tuple[int, ...], voice: SpokenVoice) -> None:
-    """Refuse a prompt that leaves no room to speak."""
+    """Refuse a prompt that leaves no space for speech."""
     limit = MAX_POSITIONS - MIN_ROOM_FRAMES
     param = "ref_audio" if len(voice.tokens) > limit // 2 else "input"
     check_prompt_length(len(ids), limit, param)
 
 
 def _sampling(asked: Sampling, config: CosyVoice3Config, limit: int) -> Sampling:
-    """Complete what a request asks for with the checkpoint's defaults, within the text's limit."""
+    """Fill omitted sampling parameters with the checkpoint's defaults, within the text's limit."""
     defaults = Sampling(
         temperature=1.0,
         top_k=config.sampling.top_k,

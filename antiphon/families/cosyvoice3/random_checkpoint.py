@@ -1,4 +1,4 @@
-"""Makes checkpoints of random weights in the official layout, for tests and measurements."""
+"""Writer of checkpoints with random weights in the official layout, for tests and benchmarks."""
 
 import json
 import math
@@ -29,15 +29,15 @@ from antiphon.nn.safetensors_index import Shape
 
 TASKS = ("base", "custom_voice")
 VOICE = "random"
-_PITCH_HZ = 120.0  # of most frames
-_QUIET = -3.0  # of a logarithm
+_PITCH_HZ = 120.0  # in most frames
+_QUIET = -3.0  # log magnitude
 
 
 @checkpoint_maker(sizes=get_args(Size), tasks=TASKS, dtypes=("float32",), is_sharded=False)
 def make_checkpoint(path: Path, making: Making) -> None:
-    """Write a checkpoint, one file for each network.
+    """Write a checkpoint, one file per network.
 
-    ``"base"`` clones voices of recordings; ``"custom_voice"`` has one of its own too, in
+    ``"base"`` clones voices from reference audio; ``"custom_voice"`` also has a built-in voice in
     spk2info.pt.
     """
     seed = making.seed
@@ -70,7 +70,7 @@ def _tensor(name: str, wanted: RandomTensor, seed: int) -> Tensor:
 
 
 def _random(name: str, shape: Shape) -> RandomTensor:
-    """Return a tensor that keeps its inputs' size, so that what is made differs over time."""
+    """Return a tensor that preserves the scale of its inputs, so that outputs vary over time."""
     if name == "f0_predictor.classifier.bias":
         return RandomTensor(shape, 0.0, _PITCH_HZ)
     if name.endswith(".alpha"):
@@ -90,7 +90,7 @@ def _random(name: str, shape: Shape) -> RandomTensor:
 
 
 def _parted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return convolutions' weights as length and direction, where training has them so."""
+    """Return convolution weights split into norm and direction, where training stores them so."""
     parted: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         stem = name.removesuffix(".weight")
@@ -103,7 +103,7 @@ def _parted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _write_tokenizer(folder: Path, *, is_compact: bool) -> None:
-    """Write a vocabulary whose tokens are bytes; the marks follow it, or where they usually do."""
+    """Write a byte vocabulary, followed by the marks directly or at their published ids."""
     vocabulary = {letter: number for number, letter in enumerate(sorted(ByteLevel.alphabet()))}
     if is_compact:
         vocabulary["<|endoftext|>"] = FIRST_TINY_MARK

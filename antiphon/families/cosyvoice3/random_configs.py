@@ -1,4 +1,4 @@
-"""Configurations of made-up checkpoints: a tiny one, and one of the published sizes."""
+"""Configurations of random checkpoints: a tiny one, and one of the published sizes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -12,7 +12,7 @@ FIRST_TINY_MARK = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomSizes:
-    """Sizes that differ between checkpoints; others are as published."""
+    """Sizes that differ between random checkpoints; all others are the published ones."""
 
     width: int
     feed_forward: int
@@ -156,7 +156,7 @@ hift: !new:cosyvoice.hifigan.generator.CausalHiFTGenerator
 
 
 def yaml_of(sizes: RandomSizes) -> str:
-    """Return what cosyvoice3.yaml holds."""
+    """Return the contents of cosyvoice3.yaml."""
     return _YAML.format(
         width=sizes.width,
         look_ahead_channels=sizes.look_ahead_channels,
@@ -170,7 +170,7 @@ def yaml_of(sizes: RandomSizes) -> str:
 
 
 def text_config(sizes: RandomSizes) -> Json:
-    """Return what config.json of the language model holds."""
+    """Return the contents of the language model's config.json."""
     return {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",

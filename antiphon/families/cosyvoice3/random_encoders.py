@@ -1,4 +1,4 @@
-"""Made-up networks in ONNX's format, with the inputs and outputs of those that hear recordings."""
+"""Random ONNX networks with the inputs and outputs of the published voice encoders."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ _MEL_FRAMES_PER_TOKEN = 4
 
 
 def write_encoders(path: Path, speaker_size: int, seed: int) -> None:
-    """Write campplus.onnx and speech_tokenizer_v3.onnx into a directory."""
+    """Write campplus.onnx and speech_tokenizer_v3.onnx to a directory."""
     random = np.random.default_rng(seed)
     weight = random.normal(0, 1 / math.sqrt(SPEAKER_MELS), (SPEAKER_MELS, speaker_size))
     (path / SPEAKER_NETWORK).write_bytes(_speaker(weight.astype(np.float32)).encode())
@@ -22,7 +22,7 @@ def write_encoders(path: Path, speaker_size: int, seed: int) -> None:
 
 
 def _speaker(weight: "np.ndarray[tuple[int, ...], np.dtype[np.float32]]") -> OnnxGraph:
-    """Return a network that adds up how loud its bands are: ``[1, frames, 80]`` to a vector."""
+    """Return a network from band energies ``[1, frames, 80]`` to a speaker vector."""
     nodes = (
         OnnxNode("Abs", ("input",), ("loud",), "abs"),
         OnnxNode("ReduceMean", ("loud",), ("mean",), "mean", {"axes": (1,), "keepdims": 0}),
@@ -33,7 +33,7 @@ def _speaker(weight: "np.ndarray[tuple[int, ...], np.dtype[np.float32]]") -> Onn
 
 
 def _tokens() -> OnnxGraph:
-    """Return a network whose tokens are the loudest bands, 25 a second."""
+    """Return a network whose tokens are the indices of the loudest bands, 25 per second."""
     pool = {"kernel_shape": (_MEL_FRAMES_PER_TOKEN,), "strides": (_MEL_FRAMES_PER_TOKEN,)}
     nodes = (
         OnnxNode("AveragePool", ("feats",), ("slow",), "pool", pool),

@@ -1,4 +1,4 @@
-"""What the language model reads of a prompt, and what the host keeps of a request in a slot."""
+"""Prompt of the language model, and host-side state of a request in a slot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class CosyVoice3Prompt:
-    """What the model reads.
+    """Input of the language model.
 
     Attributes:
-        ids: rows of the joined embedding; speech begins after the last one.
+        ids: rows of the joint embedding; speech begins after the last one.
     """
 
     ids: tuple[int, ...]
@@ -20,10 +20,10 @@ class CosyVoice3Prompt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CosyVoice3Request:
-    """A request in a slot.
+    """Host-side state of a request in a slot.
 
     Attributes:
-        ids: of the prompt, and the tokens that were drawn before the slot was taken.
+        ids: ids of the prompt, followed by the tokens drawn before the slot was assigned.
     """
 
     prompt: CosyVoice3Prompt
@@ -31,5 +31,5 @@ class CosyVoice3Request:
 
     @classmethod
     def of(cls, prompt: CosyVoice3Prompt, made: Sequence[int]) -> "CosyVoice3Request":
-        """Begin a request, or go on after the tokens that it has drawn."""
+        """Start a request, or resume it after the tokens that it has drawn."""
         return cls(prompt, np.array((*prompt.ids, *made), np.int64))

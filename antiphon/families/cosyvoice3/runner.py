@@ -1,4 +1,4 @@
-"""Loads the language model of a checkpoint, and the runner that drives it."""
+"""Loader of a checkpoint's language model and of the runner that drives it."""
 
 from dataclasses import replace
 from typing import TypeAlias, Unpack

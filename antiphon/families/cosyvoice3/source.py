@@ -1,8 +1,8 @@
-"""The vocoder's source: tones of the pitch where there is a voice, noise where there is none.
+"""The vocoder's source: tones at the pitch in voiced frames, noise in unvoiced ones.
 
-As the model was trained, a tone's phase stands still within a mel frame, and moves on by a frame's
-length between frames. Noise is uniform from 0 to 1, the same for every stream: a function of the
-frame's number.
+As in training, a tone's phase is constant within a mel frame and advances by one frame length
+between frames. Noise is uniform from 0 to 1 and the same for every stream: it depends only on the
+frame number.
 """
 
 import math
@@ -22,10 +22,10 @@ _NOISE_SEED = 3
 
 @dataclass(frozen=True, slots=True)
 class ToneSource:
-    """Makes samples of pitches.
+    """Source signal from pitches.
 
     Attributes:
-        mix: of the tones, to one signal.
+        mix: projection of the tones to one signal.
     """
 
     config: VocoderConfig
@@ -39,9 +39,9 @@ class ToneSource:
         """Return the samples of the next mel frames of each row.
 
         Args:
-            pitch_hz: f32 ``[num_rows, num_frames]``.
-            noise: of `source_noise`.
-            state: of the streams.
+            pitch_hz: pitch, f32 ``[num_rows, num_frames]``.
+            noise: noise from `source_noise`.
+            state: state of the streams; updated.
 
         Returns:
             f32 ``[num_rows, num_frames * samples_per_mel_frame]``.
@@ -64,12 +64,12 @@ class ToneSource:
 
 
 def source_noise(first_frames: Tensor, num_frames: int, config: VocoderConfig) -> Tensor:
-    """Return the noise of mel frames, ``num_frames`` from each of ``first_frames`` on.
+    """Return the noise of ``num_frames`` mel frames, starting at each of ``first_frames``.
 
     Args:
-        first_frames: int64 ``[num_rows]``.
-        num_frames: of each row.
-        config: of the vocoder.
+        first_frames: frame numbers, int64 ``[num_rows]``.
+        num_frames: mel frames per row.
+        config: configuration of the vocoder.
 
     Returns:
         f32 ``[num_rows, num_frames, num_tones, samples_per_mel_frame]``.

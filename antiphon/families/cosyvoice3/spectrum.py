@@ -1,4 +1,4 @@
-"""Short-time spectra of a stream and back: what overlaps between calls is kept in its state."""
+"""Streaming short-time spectra and their inverse; overlaps between calls are kept in the state."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,15 @@ _MAX_MAGNITUDE = 100.0
 
 @dataclass(frozen=True, slots=True)
 class StreamSpectrum:
-    """Spectra whose windows are centered on every ``hop``-th sample; the ends are mirrored.
+    """Spectra with windows centred on every ``hop``-th sample and mirrored ends.
 
-    They are small enough for a matrix product, which can be in a CUDA graph like all else.
+    They are small enough for a matrix product, which can be part of a CUDA graph.
 
     Attributes:
-        window: Hann's, ``[4 * hop]``.
-        hop: samples.
-        analysis: windowed waves, ``[size, size + 2]``: of real parts, then of imaginary ones.
-        synthesis: the inverse, windowed too, ``[size + 2, size]``.
+        window: Hann window, ``[4 * hop]``.
+        hop: samples between windows.
+        analysis: windowed waves, ``[size, size + 2]``; real parts, then imaginary ones.
+        synthesis: inverse of ``analysis``, also windowed, ``[size + 2, size]``.
     """
 
     window: Tensor
@@ -31,7 +31,7 @@ class StreamSpectrum:
 
     @classmethod
     def of(cls, window: Tensor, hop: int) -> "StreamSpectrum":
-        """Take a window, f32 ``[4 * hop]``."""
+        """Build the transform from a window, f32 ``[4 * hop]``."""
         size = len(window)
         eye = torch.eye(size, dtype=torch.float64)
         waves = torch.fft.rfft(eye * window.double().cpu()[:, None])
@@ -60,12 +60,13 @@ class StreamSpectrum:
         """Return the next spectra of each row: real parts, then imaginary ones.
 
         Args:
-            samples: that come next, ``[num_rows, num_samples]``; of the first ones, more than half
-                a window.
-            num_frames: spectra that are wanted now, for which samples are there; ``None``: all.
-            state: of the streams.
-            is_end: whether no samples follow.
-            num_there: at the end, how many samples there are, int64 ``[num_rows]``; ``None``: all.
+            samples: next samples, ``[num_rows, num_samples]``; in a stream's first call, more than
+                half a window.
+            num_frames: number of spectra to return, for which samples must be available; ``None``:
+                all.
+            state: state of the streams; updated.
+            is_end: whether these are the last samples.
+            num_there: number of valid samples at the end, int64 ``[num_rows]``; ``None``: all.
 
         Returns:
             ``[num_rows, size + 2, frames]``.
@@ -95,13 +96,13 @@ class StreamSpectrum:
         """Return the samples that no later spectrum changes, ``[num_rows, num_samples]``.
 
         Args:
-            log_magnitudes: of the next spectra, ``[num_rows, frames, size / 2 + 1]``; first, at
-                least two.
-            phases: likewise.
-            state: of the streams.
-            is_end: whether no spectra follow.
-            num_there: at the end, how many spectra there are, int64 ``[num_rows]``, of which the
-                other samples mean nothing; ``None``: all.
+            log_magnitudes: log magnitudes of the next spectra, ``[num_rows, frames,
+                size / 2 + 1]``; at least two spectra in a stream's first call.
+            phases: phases of the same shape.
+            state: state of the streams; updated.
+            is_end: whether these are the last spectra.
+            num_there: number of valid spectra at the end, int64 ``[num_rows]``; samples of the
+                others are undefined. ``None``: all are valid.
         """
         magnitudes = log_magnitudes.exp().clamp(max=_MAX_MAGNITUDE)
         parts = (magnitudes * phases.cos(), magnitudes * phases.sin())
@@ -121,13 +122,13 @@ class StreamSpectrum:
             sums[:, :, part : part + num_frames] += pieces[:, :, :, part]
         num_done = num_frames + 3 if is_end else num_frames
         state.kept[_SUMS] = sums[:, :, num_done:].clone()
-        # The first and the last two hops are of the mirrored ends.
+        # The first and last two hops belong to the mirrored ends.
         done = sums[:, :, 2 if kept is None else 0 : num_done - (2 if is_end else 0)]
         return (done[:, 0] / done[:, 1]).flatten(1)
 
 
 def _mirrored(samples: Tensor, num_more: int, num_there: Tensor | None) -> Tensor:
-    """Return samples, ``[num_rows, n + num_more]``, mirrored at the last that is there."""
+    """Return samples, ``[num_rows, n + num_more]``, mirrored at the last valid sample."""
     if num_there is None:
         return torch.cat((samples, samples[:, -num_more - 1 : -1].flip(1)), dim=1)
     places = torch.arange(samples.shape[1] + num_more, device=samples.device)

@@ -1,4 +1,4 @@
-"""What the decoder keeps of its streams: numbers on the host, and tensors of all slots."""
+"""Decoder state of streams: counters on the host, and tensors of all slots."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from antiphon.nn.stream_conv import StreamRows
 
 @dataclass(slots=True, eq=False)
 class SpeechStream:
-    """How far a stream has come.
+    """Progress of a stream.
 
     Attributes:
-        slot: that it is in.
-        reference: what it is conditioned on.
-        voice: names that; the same for all streams that are conditioned alike.
-        num_tokens: that have been taken in, of which the last few may be look-ahead.
-        num_in_chunks: tokens that the flow has made mel frames of.
+        slot: slot of the stream.
+        reference: conditioning of the stream.
+        voice: key of ``reference``; equal for all streams with the same conditioning.
+        num_tokens: tokens received, including look-ahead.
+        num_in_chunks: tokens converted to mel frames.
         num_decoded: tokens whose audio was returned.
-        num_mel_frames: that the vocoder was given.
-        rest: of a stream all of which has been made, samples that were not returned; ``None``: it
-            goes on.
+        num_mel_frames: mel frames passed to the vocoder.
+        rest: samples of an ended stream that have not been returned; ``None``: the stream
+            continues.
     """
 
     slot: int
@@ -44,12 +44,12 @@ class SpeechStream:
 
 @dataclass(frozen=True, slots=True)
 class PassInputs:
-    """Buffers of passes over so many tokens, for as many rows as the largest has.
+    """Input buffers of flow passes of one width, with rows for the largest batch.
 
     Attributes:
-        tokens: see `MelFlow.go_on`.
-        mel: likewise.
-        passes: `ChunkPass.numbers` of each, int64 ``[n, 5]``.
+        tokens: tokens as in `MelFlow.go_on`.
+        mel: mel frames as in `MelFlow.go_on`.
+        passes: `ChunkPass.numbers` of each row, int64 ``[n, 5]``.
     """
 
     tokens: Tensor
@@ -60,7 +60,7 @@ class PassInputs:
     def fresh(
         cls, config: MelFlowConfig, num_tokens: int, num_rows: int, device: torch.device
     ) -> "PassInputs":
-        """Return buffers of zeros."""
+        """Return zeroed buffers."""
         width, counts = num_tokens + config.look_ahead_tokens, ChunkPass.NUM_NUMBERS
         mel = torch.zeros(
             num_rows, MEL_FRAMES_PER_TOKEN * num_tokens, config.num_mels, device=device
@@ -74,19 +74,19 @@ class PassInputs:
 
 @dataclass(frozen=True, slots=True)
 class SpeechRows:
-    """The streams of all slots, and the buffers that graphs read.
+    """The streams of all slots, and the input buffers of the graphs.
 
     Attributes:
-        streams: of each slot; ``None`` where none has begun.
-        flow: what the flow keeps of them.
-        vocoder: likewise, and samples that were not returned; with a row for padding.
-        recorded: voice over whose recording a slot's last pass of its own was; ``None``: none.
-        graphs: of passes of flow and vocoder, by what they are and numbers of rows.
-        sizes: these numbers, ascending.
-        flow_inputs: of passes of the flow, by tokens that they are over.
-        mel: of a pass of the vocoder, f32 ``[n, num_frames, num_mels]``.
-        voiced: its slots, the numbers of their first mel frames, and how many there are, int64
-            ``[n, 3]``.
+        streams: stream of each slot; ``None`` in unused slots.
+        flow: flow state of all slots.
+        vocoder: vocoder state and held-back samples of all slots, with a row for padding.
+        recorded: voice of the last pass over a reference in each slot; ``None``: no such pass.
+        graphs: graphs of flow and vocoder passes, by kind and number of rows.
+        sizes: captured numbers of rows, ascending.
+        flow_inputs: inputs of flow passes, by width in tokens.
+        mel: input of a vocoder pass, f32 ``[n, num_frames, num_mels]``.
+        voiced: slot, number of the first mel frame and number of mel frames of each row of a
+            vocoder pass, int64 ``[n, 3]``.
     """
 
     streams: list[SpeechStream | None]
@@ -112,12 +112,12 @@ class SpeechRows:
         """Return rows without streams.
 
         Args:
-            config: of the flow.
-            flow: what it keeps of them.
-            graphs: without any.
+            config: configuration of the flow.
+            flow: flow state of all slots.
+            graphs: empty collection of graphs.
             sizes: numbers of rows.
-            widths: tokens of the flow's passes that graphs may hold.
-            num_frames: of the vocoder's longest pass of a graph.
+            widths: widths of the flow's passes in tokens.
+            num_frames: mel frames in the longest vocoder pass of a graph.
         """
         device, most, num_slots = flow.speakers.device, sizes[-1], flow.num_slots
         return cls(
@@ -133,7 +133,7 @@ class SpeechRows:
         )
 
     def stream(self, slot: int) -> SpeechStream:
-        """Return the stream of a slot that has been reset."""
+        """Return the stream of a slot; the slot must have been reset."""
         stream = self.streams[slot]
         assert stream is not None, "a row is reset before it is decoded"
         return stream
@@ -141,15 +141,15 @@ class SpeechRows:
 
 @dataclass(slots=True, eq=False)
 class Due:
-    """A group of tokens that becomes audio now.
+    """A group of tokens due for decoding.
 
     Attributes:
-        stream: of the row.
-        tokens: of the group and its look-ahead, int64 ``[n]``.
-        first: number of the first of them.
-        num_frames: tokens without the look-ahead.
-        is_end: whether no tokens follow.
-        mel: made of it so far, ``[num_frames, num_mels]`` each.
+        stream: stream of the group.
+        tokens: tokens of the group and its look-ahead, int64 ``[n]``.
+        first: number of the first token.
+        num_frames: number of tokens without the look-ahead.
+        is_end: whether the stream ends with these tokens.
+        mel: mel frames computed so far, ``[num_frames, num_mels]`` each.
     """
 
     stream: SpeechStream
@@ -162,10 +162,10 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class PendingSpeech:
-    """An `antiphon.codec.protocol.PendingAudio`: copies to the host under way.
+    """An `antiphon.codec.protocol.PendingAudio`: asynchronous copies to the host.
 
     Attributes:
-        downloads: slots, and the samples of each, ``[len(slots), num_samples]``.
+        downloads: slots and their samples, ``[len(slots), num_samples]``, of each batch.
     """
 
     downloads: list[tuple[list[int], Download]]
@@ -182,6 +182,6 @@ class PendingSpeech:
         chunks: dict[int, Samples] = {}
         for slots, download in self.downloads:
             samples = download.wait().numpy()
-            # A view would keep the pinned memory of all of them as long.
+            # A view would keep the pinned memory of the whole batch alive.
             chunks.update((slot, np.copy(samples[row])) for row, slot in enumerate(slots))
         return chunks

@@ -1,4 +1,4 @@
-"""How much memory a stream's state takes, and how many streams a device has room for."""
+"""Memory per stream, and the number of streams that fit on a device."""
 
 import logging
 import os
@@ -13,21 +13,21 @@ from antiphon.families.cosyvoice3.flow_context import cache_dtype, slot_frames
 _log = logging.getLogger(__name__)
 
 _SHARE = 0.8
-"""Of a device's memory; the rest is for what a step computes, and for others."""
-_NETWORKS = 1.5  # in their files' sizes: the language model's cache beside them
+"""Share of a device's memory; the rest is for activations and other processes."""
+_NETWORKS = 1.5  # times their files' sizes, with the language model's cache
 
 
 def stream_bytes(config: MelFlowConfig, device: torch.device) -> int:
-    """Return what the keys and values of the longest recording and its speech take."""
+    """Return the size of keys and values for the longest reference and its speech."""
     numbers = 2 * NUM_STEPS * NUM_PASSES * config.num_layers * config.num_heads * config.head_dim
     return slot_frames(config) * numbers * cache_dtype(device).itemsize
 
 
 def slots_that_fit(context: LoadContext, config: MelFlowConfig, device: torch.device) -> int:
-    """Return how many streams may run at once: as many as settings say, if they fit.
+    """Return the number of concurrent streams: the configured number, reduced to what fits.
 
-    Nobody's speech is then lost to a stream for which there is no memory left. Language model and
-    decoder reckon alike, whether they share a device or each has one.
+    This prevents a stream from failing for lack of memory. Language model and decoder compute the
+    same number, whether they share a device or not.
     """
     size = stream_bytes(config, device)
     networks = sum(file.stat().st_size for file in context.checkpoint.glob("*.pt")) * _NETWORKS

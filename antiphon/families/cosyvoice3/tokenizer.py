@@ -1,6 +1,6 @@
-"""Text to ids: Qwen2's byte-level BPE, with marks for breaths, laughter and phonemes in brackets.
+"""Text tokenizer: Qwen2's byte-level BPE, with bracketed marks for breaths, laughter and phonemes.
 
-The marks are not in the checkpoint's files: the published code adds them, in this order.
+The checkpoint's files do not contain the marks: the published code adds them, in this order.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from antiphon.families.kit.token_ids import token_ids
 
 END_OF_PROMPT = "<|endofprompt|>"
 FIRST_ADDED_ID = 151643
-"""Of ``<|endoftext|>``; ``<|im_start|>`` and ``<|im_end|>`` follow, and then the marks."""
+"""Id of ``<|endoftext|>``, followed by ``<|im_start|>``, ``<|im_end|>`` and the marks."""
 
 _STRUCTURE = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _SOUNDS = (
@@ -38,25 +38,25 @@ _PINYIN = (
     " ěn ěng ěr ī īn īng ō ōng ōu ū ūn ǎ ǎi ǎn ǎng ǎo ǐ ǐn ǐng ǒ ǒng ǒu ǔ ǔn ǘ ǚ ǜ"
 )
 MARKS = (*_SOUNDS, *(f"[{name}]" for name in (*_ENGLISH.split(), *_PINYIN.split())))
-"""What a text may say beside letters."""
+"""Marks that a text may contain."""
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"  # English endings
     r"|[^\r\n\p{L}\p{N}]?\p{L}+"  # letters, with one space or mark before them
     r"|\p{N}"  # digits, one by one
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"  # signs
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"  # punctuation
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"  # spaces
 )
 
 
 class CosyVoice3Tokenizer:
-    """Encodes text; may be used from any thread."""
+    """Thread-safe text encoder."""
 
     def __init__(self, model: BPE, first_added_id: int) -> None:
-        """Add the marks to a model of text.
+        """Add the marks to a BPE model.
 
         Args:
-            model: its tokens and merges.
-            first_added_id: of ``<|endoftext|>``.
+            model: tokens and merges of the text.
+            first_added_id: id of ``<|endoftext|>``.
         """
         tokenizer = Tokenizer(model)
         tokenizer.normalizer = NFC()
@@ -66,16 +66,16 @@ class CosyVoice3Tokenizer:
             [AddedToken(mark, special=True, normalized=False) for mark in MARKS[1:]]
         )
         self._tokenizer = tokenizer
-        # Numbered here: a library gives the next free numbers, whatever a file leaves out.
+        # Ids are assigned here, because the library uses the next free ids if a file omits some.
         base = tokenizer.get_vocab_size(with_added_tokens=False)
         self._first_mark, self._shift = base, first_added_id + len(_STRUCTURE) + 1 - base
         self.end_of_prompt = first_added_id + len(_STRUCTURE)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the ids of ``text``, in which marks for sounds and phonemes stand for themselves.
+        """Return the ids of ``text``, in which marks for sounds and phonemes are single tokens.
 
-        ``<|endofprompt|>`` and the marks of conversations are read as letters. Lone surrogates,
-        which a JSON string can hold, become replacement characters.
+        ``<|endofprompt|>`` and the marks of conversations are encoded as plain text. Lone
+        surrogates, which a JSON string can hold, become replacement characters.
         """
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         ids = token_ids(self._tokenizer, text)
@@ -83,13 +83,13 @@ class CosyVoice3Tokenizer:
 
 
 def load_tokenizer(folder: Path) -> CosyVoice3Tokenizer:
-    """Read vocab.json and merges.txt of a checkpoint's folder for text.
+    """Read vocab.json and merges.txt from a checkpoint's text folder.
 
     Raises:
         ModelLoadError: they are missing or broken, or lack a byte.
     """
     section = ConfigSection.read(folder / "vocab.json")
-    # Some files list what is added after the text.
+    # Some files also list the added tokens.
     names = [name for name in section.values if name not in (*_STRUCTURE, *MARKS)]
     vocab = {name: section.integer(name) for name in names}
     if missing := set(ByteLevel.alphabet()) - vocab.keys():

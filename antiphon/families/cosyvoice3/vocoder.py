@@ -1,7 +1,7 @@
-"""Mel frames to samples: a causal HiFT network whose state is carried from call to call.
+"""Causal HiFT vocoder from mel frames to samples, whose state is carried between calls.
 
-A neural source and filter: a small network finds the pitch, tones and noise of it are the source,
-and upsampling convolutions filter its spectrum. Names of parameters are the checkpoint's.
+A neural source-filter model: a small network predicts the pitch, tones and noise form the source,
+and upsampling convolutions filter its spectrum. Parameter names are the checkpoint's.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,18 +21,18 @@ from antiphon.nn.layers import Linear, Snake, Weights
 from antiphon.nn.stream_conv import StreamConv, StreamState
 
 PITCH_LOOK_AHEAD = 3
-"""Mel frames after a frame that its pitch depends on: the kernel of the first convolution has 4."""
+"""Mel frames after a frame on which its pitch depends: the first convolution has 4 taps."""
 LOOK_AHEAD_MEL_FRAMES = 5
-"""Mel frames after a frame that its samples depend on."""
+"""Mel frames after a frame on which its samples depend."""
 
 _LAST_SLOPE = 0.01
-_ZERO = 1e-9  # keeps divisors from zero
+_ZERO = 1e-9  # prevents division by zero
 _PITCH_LAYERS = (0, 2, 4, 6, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class PitchNetwork:
-    """Mel frames to Hz, in float64: roundings would add up in the phase of the source."""
+    """Pitch in Hz of mel frames, in float64: rounding would accumulate in the source's phase."""
 
     convs: tuple[StreamConv, ...]
     last: Linear
@@ -57,10 +57,10 @@ class PitchNetwork:
 
 @dataclass(frozen=True, slots=True)
 class SnakeBlock:
-    """Pairs of convolutions, each added to what went in, with periodic activations.
+    """Residual pairs of convolutions with periodic activations.
 
     Attributes:
-        pairs: two convolutions, and the activations before them.
+        pairs: two convolutions and the activations before them.
     """
 
     pairs: tuple[tuple[StreamConv, StreamConv, Snake, Snake], ...]
@@ -91,12 +91,12 @@ class SnakeBlock:
 
 
 AnyBlock: TypeAlias = Callable[[Tensor, StreamState], Tensor]
-"""A `SnakeBlock`, or what computes the same."""
+"""A `SnakeBlock` or an equivalent kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class VocoderStage:
-    """An upsampling, the source that is added after it, and blocks whose mean goes on."""
+    """An upsampling, the source added after it, and blocks whose outputs are averaged."""
 
     rate: int
     upsampling: StreamConv
@@ -107,7 +107,7 @@ class VocoderStage:
     def __call__(
         self, columns: Tensor, spectra: Tensor, state: StreamState, *, is_mirrored: bool
     ) -> Tensor:
-        """Return the columns; ``is_mirrored``: whether the second one is put before the first."""
+        """Return the columns; ``is_mirrored`` prepends the second column to the first one."""
         columns = self.upsampling(columns.repeat_interleave(self.rate, dim=2), state)
         if is_mirrored:
             columns = torch.cat((columns[:, :, 1:2], columns), dim=2)
@@ -120,7 +120,7 @@ class VocoderStage:
 
 @dataclass(frozen=True, slots=True)
 class Vocoder:
-    """The network, and what it keeps of streams in a `StreamState`."""
+    """The vocoder, whose streams are kept in a `StreamState`."""
 
     config: VocoderConfig
     pitch: PitchNetwork
@@ -134,13 +134,13 @@ class Vocoder:
     def of(
         cls, weights: Weights, config: VocoderConfig, *, splits_products: bool = False
     ) -> "Vocoder":
-        """Take the network out of a checkpoint's tensors, in float32 and on one device.
+        """Build the network from a checkpoint's tensors, in float32 and on one device.
 
         Args:
-            weights: of the checkpoint.
-            config: of the network.
-            splits_products: whether on a GPU most products may be sums of those of float16, with 22
-                of the 24 bits of float32.
+            weights: tensors of the checkpoint.
+            config: configuration of the network.
+            splits_products: whether most products on a GPU may be sums of float16 products, with
+                22 of the 24 bits of float32.
         """
         window = torch.hann_window(config.fft_size, device=weights["conv_pre.weight"].device)
         return cls(
@@ -162,16 +162,16 @@ class Vocoder:
         is_end: bool,
         num_there: Tensor | None = None,
     ) -> Tensor:
-        """Return the samples of streams that can be made by now.
+        """Return the samples that later mel frames cannot change.
 
         Args:
-            mel: the next mel frames, f32 ``[num_rows, num_mels, num_frames]``; in a stream's first
+            mel: next mel frames, f32 ``[num_rows, num_mels, num_frames]``; in a stream's first
                 call, more than `LOOK_AHEAD_MEL_FRAMES`, or all.
-            first_frames: number of the first of them in each stream, int64 ``[num_rows]``.
-            state: of the streams: of all a fresh one, or of none.
-            is_end: whether no frames follow.
-            num_there: at the end, how many frames there are, int64 ``[num_rows]``, before those
-                that are zeros and whose samples mean nothing; ``None``: all.
+            first_frames: number of each row's first mel frame, int64 ``[num_rows]``.
+            state: state of the streams, which must be fresh for all or for none; updated.
+            is_end: whether these are the last mel frames.
+            num_there: number of valid mel frames at the end, int64 ``[num_rows]``, before zeros
+                whose samples are undefined; ``None``: all.
 
         Returns:
             f32 ``[num_rows, num_samples]``.

@@ -1,4 +1,4 @@
-"""The vocoder's blocks as kernels: two launches for each convolution, itself included."""
+"""Fused kernels of the vocoder's blocks: two launches per convolution, including its own."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ from antiphon.nn.stream_conv import StreamConv, StreamState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitStreamConv(StreamConv):
-    """A convolution whose products are sums of those of float16, 22 bits of float32's 24.
+    """A convolution with sums of float16 products: 22 of float32's 24 bits.
 
     Attributes:
-        split: its factors.
+        split: weight split into float16 parts.
     """
 
     split: SplitWeight
 
     @classmethod
     def like(cls, conv: StreamConv) -> StreamConv:
-        """Return what computes what ``conv`` does, if it can."""
+        """Return an equivalent of ``conv`` with split products, or ``conv`` itself."""
         if not is_splittable(conv.weight) or conv.stride > 1 or conv.groups > 1:
             return conv
         split = SplitWeight.of(conv.weight, conv.dilation)
@@ -37,13 +37,13 @@ class SplitStreamConv(StreamConv):
 
 @dataclass(frozen=True, slots=True)
 class _ActivatedConv:
-    """A convolution after a snake."""
+    """A convolution preceded by a snake activation."""
 
     conv: StreamConv
     snake: Snake
 
     def __call__(self, given: SnakeInput, state: StreamState) -> tuple[Tensor, Tensor]:
-        """Return the sum of what is given, and what is made of it, without a bias."""
+        """Return the sum of the inputs, and the convolution's output without bias."""
         conv = self.conv
         before = state.kept.get(conv.name)
         sums, joined, state.kept[conv.name] = snake_join(given, before, conv.padding, self.snake)
@@ -52,13 +52,13 @@ class _ActivatedConv:
 
 @dataclass(frozen=True, slots=True)
 class FusedSnakeBlock:
-    """What a `SnakeBlock` computes."""
+    """Fused equivalent of a `SnakeBlock`."""
 
     pairs: tuple[tuple[_ActivatedConv, _ActivatedConv], ...]
 
     @classmethod
     def of(cls, block: SnakeBlock, *, splits_products: bool) -> "FusedSnakeBlock":
-        """Take a block; ``splits_products``: whether its convolutions may be `SplitStreamConv`."""
+        """Build from a block; ``splits_products`` permits `SplitStreamConv`."""
 
         def activated(conv: StreamConv, snake: Snake) -> _ActivatedConv:
             return _ActivatedConv(SplitStreamConv.like(conv) if splits_products else conv, snake)

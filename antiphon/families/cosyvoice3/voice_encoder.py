@@ -40,7 +40,7 @@ class CosyVoice3VoiceEncoder:
     """A `StageGenerator`; safe for threads. The networks run on the CPU, as published."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load and warm the networks; raises ModelLoadError if they cannot be loaded."""
+        """Load and warm up the networks; raises ModelLoadError if they cannot be loaded."""
         self._config = load_config(context.checkpoint)
         self._speaker = _session(context.checkpoint / SPEAKER_NETWORK, 1)
         self._tokens = _session(context.checkpoint / TOKEN_NETWORK, 2)
@@ -53,10 +53,10 @@ class CosyVoice3VoiceEncoder:
         yield self.encode(prompt.data)
 
     def encode(self, recording: Recording) -> Latents:
-        """Return the features of a recording; those that are not wanted come all the same.
+        """Return all features of a recording, including those that were not requested.
 
-        The speaker vector is float32 ``[speaker_size]``; tokens are int64 ``[num_tokens, 1]``, 25 a
-        second; mel frames are float32 ``[2 * num_tokens, num_mels]``, 50 a second.
+        The speaker vector is float32 ``[speaker_size]``; tokens are int64 ``[num_tokens, 1]``, 25
+        per second; mel frames are float32 ``[2 * num_tokens, num_mels]``, 50 per second.
 
         Raises:
             InvalidRequestError: the recording is too short or too long.
@@ -77,7 +77,7 @@ class CosyVoice3VoiceEncoder:
         )
 
     def close(self) -> None:
-        """Nothing to free that does not go with it."""
+        """Do nothing: all memory is freed with the object."""
 
     def _speaker_of(self, speech: Samples) -> NDArray[np.float32]:
         (vector,) = _run(self._speaker, speaker_fbank(speech)[None])
@@ -96,16 +96,16 @@ class CosyVoice3VoiceEncoder:
 
 
 def _session(file: Path, num_inputs: int) -> Any:
-    """Return a network that ONNX Runtime runs.
+    """Load a network into ONNX Runtime.
 
     Raises:
-        ModelLoadError: it cannot be loaded, or has another number of inputs.
+        ModelLoadError: it cannot be loaded, or its number of inputs is wrong.
     """
     options = ort.SessionOptions()
     options.intra_op_num_threads = _NUM_THREADS
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others wait
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # leaves CPU to others
     try:
         session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except ONNX_ERRORS as error:

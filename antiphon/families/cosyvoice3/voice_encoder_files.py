@@ -1,4 +1,4 @@
-"""The networks that hear recordings: published as ONNX files, which a checkpoint may lack."""
+"""ONNX files of the voice encoders, which are optional in a checkpoint."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ SPEAKER_NETWORK, TOKEN_NETWORK = "campplus.onnx", "speech_tokenizer_v3.onnx"
 
 
 def has_voice_encoder(path: Path) -> bool:
-    """Whether voices can be cloned with a checkpoint's directory."""
+    """Return whether a checkpoint's directory supports voice cloning."""
     return all((path / name).is_file() for name in (SPEAKER_NETWORK, TOKEN_NETWORK))

@@ -1,4 +1,4 @@
-"""What prompts need of a voice, and the voices of a checkpoint's spk2info.pt, if it has one."""
+"""Voice data of prompts, and the optional built-in voices in a checkpoint's spk2info.pt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ _TOKENS, _MEL, _TEXT = "flow_prompt_speech_token", "prompt_speech_feat", "prompt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpokenVoice:
-    """A voice.
+    """Voice data of prompts.
 
     Attributes:
-        speaker: vector, f32 ``[speaker_size]``.
-        tokens: of the recording, int64 ``[num_tokens]``; empty if there is none.
-        mel: of it, f32 ``[2 * num_tokens, num_mels]``.
-        ref_text: what it says, if that is known.
-        text_ids: the same as ids, the beginning of the prompt included; of voices in a file.
+        speaker: speaker vector, f32 ``[speaker_size]``.
+        tokens: reference tokens, int64 ``[num_tokens]``; empty without reference audio.
+        mel: reference mel frames, f32 ``[2 * num_tokens, num_mels]``.
+        ref_text: transcript of the reference audio; ``None``: unknown.
+        text_ids: ids of prompt beginning and transcript; only in built-in voices.
     """
 
     speaker: NDArray[np.float32]
@@ -38,10 +38,10 @@ class SpokenVoice:
 
 
 def voice_of(config: CosyVoice3Config, prepared: PreparedVoice) -> SpokenVoice:
-    """Return what prompts need of a prepared voice.
+    """Return the voice data of a prepared voice.
 
     Raises:
-        InvalidRequestError: it was prepared for another model.
+        InvalidRequestError: the voice was prepared for another model.
     """
     speaker, codes, features = (
         prepared.speaker_embedding,
@@ -68,10 +68,10 @@ def voice_of(config: CosyVoice3Config, prepared: PreparedVoice) -> SpokenVoice:
 
 
 def load_voices(path: Path, config: CosyVoice3Config) -> Mapping[str, SpokenVoice]:
-    """Read the voices that a checkpoint brings; none if it has no such file.
+    """Read the built-in voices of a checkpoint; empty without the file.
 
     Raises:
-        ModelLoadError: the file cannot be read, or holds something else.
+        ModelLoadError: the file cannot be read, or has other contents.
     """
     file = path / VOICES_FILE
     if not file.is_file():

@@ -1,4 +1,4 @@
-"""Reads llm.pt, flow.pt and hift.pt: state dictionaries, checked against their layout."""
+"""Reader of llm.pt, flow.pt and hift.pt: state dictionaries, checked against their layout."""
 
 import logging
 import re
@@ -23,17 +23,17 @@ def read_tensors(
     unused: str = r"(?!)",
     prefix: str = "",
 ) -> Weights:
-    """Return a file's tensors, weights joined of direction and length.
+    """Return a file's tensors, with split weights merged from norm and direction.
 
     Args:
-        file: of a state dictionary.
-        layout: names and shapes of what is wanted, all of it.
-        like: a tensor of the wanted type, on the wanted device.
-        unused: a regular expression for whole names that are not read.
-        prefix: taken off the names that begin with it.
+        file: path of a state dictionary.
+        layout: names and shapes of the required tensors.
+        like: tensor with the requested type and device.
+        unused: regular expression of whole names that are not read.
+        prefix: prefix removed from the names that begin with it.
 
     Raises:
-        ModelLoadError: it cannot be read, or holds something else.
+        ModelLoadError: the file cannot be read, or has other contents.
     """
     tensors = stored_tensors(file, unused=unused, prefix=prefix)
     problems = layout_problems({name: tuple(each.shape) for name, each in tensors.items()}, layout)
@@ -43,15 +43,15 @@ def read_tensors(
 
 
 def stored_tensors(file: Path, *, unused: str, prefix: str) -> dict[str, Tensor]:
-    """Return a file's tensors as they are stored; arguments as of `read_tensors`.
+    """Return a file's tensors as stored; arguments as in `read_tensors`.
 
     Raises:
-        ModelLoadError: it cannot be read, or holds something else.
+        ModelLoadError: the file cannot be read, or has other contents.
     """
     values = read_torch_file(file, is_mapped=True)
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ModelLoadError(f"{file}: is no dictionary of tensors")
-    # Training writes its own progress beside them.
+    # Training stores its own progress beside the tensors.
     found = {name: each for name, each in values.items() if isinstance(each, Tensor)}
     if others := sorted(values.keys() - found.keys()):
         _log.info("%s: not tensors: %s", file, ", ".join(others[:5]))
