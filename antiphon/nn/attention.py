@@ -1,8 +1,8 @@
-"""Attention over keys and values that are kept: in blocks between steps, or for one frame only.
+"""Attention over cached keys and values: paged between steps, or for the length of one frame.
 
-Each class is one way of keeping them. A transformer hands every layer's product, out of which
-queries, keys and values are cut, to one of them, and gets the attended values,
-``[rows, positions, num_heads * head_dim]``.
+Each class is one kind of cache. A transformer passes the joined query, key and value product of
+each layer to one of them, and gets the attention output, ``[rows, positions, num_heads *
+head_dim]``.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from antiphon.nn.layers import Rotation
 from antiphon.nn.qkv import QKVHeads
 
 TILE_POSITIONS = 32
-"""Most positions of one slot that are attended from together when prompts are read."""
+"""Most positions of one slot in a prefill tile."""
 
 
 class Attend(Protocol):
-    """Keeps the new keys and values of a layer and attends to all that its rows hold."""
+    """Writes the new keys and values of a layer and attends to all positions of its rows."""
 
     def __call__(
         self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation
@@ -32,7 +32,7 @@ class Attend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KVShape:
-    """What the keys and values of one transformer, a stack of layers, take."""
+    """Size of the keys and values of one transformer, a stack of layers."""
 
     num_layers: int
     num_kv_heads: int
@@ -40,17 +40,17 @@ class KVShape:
 
     @property
     def position_size(self) -> int:
-        """Numbers that one position takes."""
+        """Values per position, in all layers."""
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim
 
 
 @dataclass(frozen=True, slots=True)
 class PagedCache:
-    """Keys and values in blocks, and for each slot the blocks that it holds.
+    """Paged KV cache with a block table per slot.
 
-    Position p of a slot is at offset ``p % block_positions`` of the block at
-    ``p // block_positions`` of its row of the table. The last block is a null block, which no
-    slot owns: table entries that are not set yet point there.
+    Position p of a slot is at offset ``p % block_positions`` of the block at ``p //
+    block_positions`` of its row of the table. The last block is a null block, which no slot owns:
+    unset table entries point there.
 
     Attributes:
         tensor: ``[num_layers, 2, num_blocks + 1, block_positions, num_kv_heads, head_dim]``.
@@ -68,7 +68,7 @@ class PagedCache:
     def zeros(
         cls, shape: KVShape, num_blocks: int, block_positions: int, table: Tensor, like: Tensor
     ) -> "PagedCache":
-        """Make an empty one beside a table, in the type and on the device of ``like``."""
+        """Return an empty cache for a table, in the type and on the device of ``like``."""
         size = (num_blocks + 1, block_positions, shape.num_kv_heads, shape.head_dim)
         return cls(like.new_zeros(shape.num_layers, 2, *size), table)
 
@@ -84,7 +84,7 @@ class PagedCache:
     def of_slots(self, layer: int, slots: Tensor, num_visible: int) -> tuple[Tensor, Tensor]:
         """Gather the first keys and values of slots, each ``[rows, positions, heads, head_dim]``.
 
-        There are ``num_visible`` positions or a few more, up to the end of a block.
+        Returns ``num_visible`` positions, rounded up to the end of a block.
         """
         blocks = self.table[slots, : -(-num_visible // self.block_positions)].long()
         keys, values = self.tensor[layer]
@@ -93,12 +93,12 @@ class PagedCache:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Positions of any slots, one after the other, that are read in one pass.
+    """Positions of any slots, read in one prefill pass, one after the other.
 
     Attributes:
-        slots: of each token, int64 ``[num_tokens]``.
-        positions: of each token, likewise.
-        tiles: of `cut_tiles`, int64 ``[num_tiles, 4]``; a tile of no tokens is passed over.
+        slots: slot of each token, int64 ``[num_tokens]``.
+        positions: position of each token, int64 ``[num_tokens]``.
+        tiles: tiles made by `cut_tiles`, int64 ``[num_tiles, 4]``; a tile of no tokens is skipped.
     """
 
     slots: Tensor
@@ -107,7 +107,7 @@ class Tokens:
 
 
 def cut_tiles(pieces: Sequence[tuple[int, int, int]], first_token: int = 0) -> NDArray[np.int64]:
-    """Cut pieces, ``(slot, first position, number of positions)`` token after token, into tiles.
+    """Cut pieces, ``(slot, first position, number of positions)`` in token order, into tiles.
 
     Returns:
         ``[num_tiles, 4]``: slot, first token, its position, and number of tokens.
@@ -121,10 +121,10 @@ def cut_tiles(pieces: Sequence[tuple[int, int, int]], first_token: int = 0) -> N
 
 
 class PrefillAttention:
-    """New positions of some slots, each seeing itself and those before it."""
+    """Causal attention of new prompt positions."""
 
     def __init__(self, cache: PagedCache, tokens: Tokens) -> None:
-        """Prepare a pass over tokens, which are one row."""
+        """Prepare a pass over tokens, which form one row."""
         self._cache = cache
         self._tokens = tokens
 
@@ -134,7 +134,7 @@ class PrefillAttention:
 
 
 class DecodeAttention:
-    """One new position for each of several slots."""
+    """Decode attention: one new position for each of several slots."""
 
     def __init__(
         self, cache: PagedCache, slots: Tensor, positions: Tensor, num_visible: int
@@ -142,10 +142,9 @@ class DecodeAttention:
         """Prepare a step.
 
         Args:
-            cache: of all slots.
             slots: int64, ``[num_rows]``.
-            positions: of the new keys, likewise.
-            num_visible: at least the largest position plus one.
+            positions: positions of the new keys, int64 ``[num_rows]``.
+            num_visible: upper bound of the rows' positions, plus one.
         """
         self._cache = cache
         self._places = (slots, positions)
@@ -157,10 +156,10 @@ class DecodeAttention:
 
 
 class MixedAttention:
-    """One pass over both: rows of a step of decoding, then positions of prompts.
+    """Mixed pass: decode rows, then prompt positions.
 
-    A row sees what its slot's prompt adds in the same pass, and is computed as `DecodeAttention`
-    would.
+    A row attends to what its slot's prompt adds in the same pass, and is computed as by
+    `DecodeAttention`.
     """
 
     def __init__(
@@ -169,11 +168,10 @@ class MixedAttention:
         """Prepare a pass.
 
         Args:
-            cache: of all slots.
-            tokens: of the pass, the rows in front; tiles name all others.
-            places: slots and positions of the rows, int64 ``[num_rows]``. There may be more than
-                stand in front, of the slot for padding: tiles have precedence.
-            num_visible: at least the largest position of a row plus one.
+            tokens: tokens of the pass, decode rows first; tiles cover all others.
+            places: slots and positions of the rows, int64 ``[num_rows]``. Rows beyond the decode
+                rows use the padding slot: tiles take precedence.
+            num_visible: upper bound of the rows' positions, plus one.
         """
         self._cache = cache
         self._tokens = tokens
@@ -188,13 +186,14 @@ class MixedAttention:
 
 @dataclass(frozen=True, slots=True)
 class FrameCache:
-    """Room for the keys and values of one frame in each row.
+    """Keys and values of one frame in each row.
 
     Attributes:
-        kept: ``[num_layers, 2, num_rows, num_positions, num_kv_heads, head_dim]``: a block a row.
-        table: 0, 1, 2 and so on: the block of each row, int32 ``[num_rows, 1]``.
-        rows: the same, int64 ``[num_rows]``.
-        starts: each position as often as there are rows, int64 ``[num_positions, num_rows]``.
+        kept: ``[num_layers, 2, num_rows, num_positions, num_kv_heads, head_dim]``, one block per
+            row.
+        table: block of each row (0, 1, 2, ...), int32 ``[num_rows, 1]``.
+        rows: row numbers, int64 ``[num_rows]``.
+        starts: each position repeated for all rows, int64 ``[num_positions, num_rows]``.
     """
 
     kept: Tensor
@@ -208,7 +207,7 @@ class FrameCache:
 
     @classmethod
     def zeros(cls, shape: KVShape, num_rows: int, num_positions: int, like: Tensor) -> "FrameCache":
-        """Make an empty one, in the type and on the device of ``like``."""
+        """Return an empty cache, in the type and on the device of ``like``."""
         size = (num_rows, num_positions, shape.num_kv_heads, shape.head_dim)
         rows = torch.arange(num_rows, device=like.device)
         positions = torch.arange(num_positions, device=like.device)[:, None]
@@ -221,17 +220,17 @@ class FrameCache:
 
 
 class WholeAttention:
-    """Each position sees all positions of its row, before and after it; nothing is kept."""
+    """Bidirectional attention among the positions of a row, without a cache."""
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         return attention_backend_of(joined).whole((joined, heads, rotation))
 
 
 class FrameAttention:
-    """A short causal run that starts empty and is forgotten: all rows go through it in lockstep."""
+    """Causal attention within one frame, starting empty; all rows advance in lockstep."""
 
     def __init__(self, cache: FrameCache, num_rows: int) -> None:
-        """Start empty in the first rows of ``cache``."""
+        """Start with the first rows of ``cache``, empty."""
         self._cache = cache
         self._num_rows = num_rows
         self.num_positions = 0

@@ -1,7 +1,7 @@
-"""How attention is computed over kept keys and values: PyTorch lines, or Triton's kernels.
+"""Attention backends over cached keys and values: PyTorch, or Triton kernels.
 
-The PyTorch lines read what the kernels read and no more: nothing beyond a row's own positions, so
-that what another request has left there does not matter, not even NaN.
+The PyTorch backend reads exactly what the kernels read: nothing beyond a row's own positions, so
+that stale values of another request do not matter, not even NaN.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AttentionBackend(Protocol):
-    """Keeps the new keys and values of a layer and attends; see the classes of `attention`."""
+    """Writes the new keys and values of a layer and attends; see the classes of `attention`."""
 
     def prefill(
         self, cache: "PagedCache", layer: int, new: "NewPositions", tokens: "Tokens"
@@ -54,11 +54,11 @@ class AttentionBackend(Protocol):
 
 
 NewPositions = tuple[Tensor, QKVHeads, Rotation]
-"""A layer's product out of which queries, keys and values are cut, how, and the rotation."""
+"""Joined query, key and value product of a layer, its heads, and the rotation."""
 
 
 class TorchAttention:
-    """PyTorch lines, on any device; prefill looks at its tiles on the host."""
+    """PyTorch operations, on any device; prefill reads its tiles on the host."""
 
     def prefill(
         self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens"
@@ -96,7 +96,7 @@ class TorchAttention:
         places: tuple[Tensor, Tensor],
         num_visible: int,
     ) -> Tensor:
-        """Attend from all that may be rows, then from all that are prompts, which overwrites."""
+        """Attend from all rows, then from all prompt tiles, which overwrite them."""
         joined, heads, rotation = new
         queries, num_rows = self._keep(cache, layer, new, tokens), len(places[0])
         parts = (rotation.cosines, rotation.sines)
@@ -128,7 +128,7 @@ class TorchAttention:
         return attended.transpose(1, 2).flatten(2)
 
     def _keep(self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens") -> Tensor:
-        """Put keys and values into their blocks; return queries, ``[1, tokens, heads, size]``."""
+        """Write keys and values into their blocks; return queries, ``[1, tokens, heads, size]``."""
         joined, heads, rotation = new
         queries, keys, values = heads(joined, rotation)
         blocks, offsets = cache.places(tokens.slots, tokens.positions)
@@ -144,9 +144,9 @@ class TorchAttention:
         tokens: "Tokens",
         attended: Tensor,
     ) -> Tensor:
-        """Write what tiles attend to into ``[tokens, width]``; return it as one row."""
+        """Write the tiles' attention output into ``[tokens, width]``; return it as one row."""
         for slot, token, start, count in tokens.tiles.tolist():
-            if count:  # else it fills up the tiles
+            if count:  # an empty tile is padding
                 attended[token : token + count] = self._attend_tile(
                     cache, layer, queries[:, token : token + count], slot, start
                 )
@@ -170,7 +170,7 @@ class TorchAttention:
 
 
 class TritonAttention:
-    """Kernels that norm, rotate, keep and attend; they can be captured in a graph."""
+    """Kernels that norm, rotate, write and attend; CUDA graphs can capture them."""
 
     def prefill(
         self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens"
@@ -206,7 +206,7 @@ class TritonAttention:
         places: tuple[Tensor, Tensor],
         num_visible: int,
     ) -> Tensor:
-        """Attend from all that may be rows, then from all that are prompts, which overwrites."""
+        """Attend from all rows, then from all prompt tiles, which overwrite them."""
         from antiphon.nn.kernels import paged_attention, paged_prefill
 
         projected, kept, table = _projected(*new), cache.tensor[layer], cache.table
@@ -246,12 +246,12 @@ _TORCH, _TRITON = TorchAttention(), TritonAttention()
 
 
 def attention_backend_of(tensor: Tensor) -> AttentionBackend:
-    """Return what attends where a tensor is: to keys and values that it keeps, or that it makes."""
+    """Return the attention backend for the device of a tensor."""
     return _TRITON if kernels.run_on(tensor) else _TORCH
 
 
 def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projected":
-    """Return what the kernels read of a layer."""
+    """Return a layer's product as the kernels read it."""
     from antiphon.nn.kernels.paged_common import Projected
 
     shape, (query_norm, key_norm) = heads.shape, (heads.query_norm, heads.key_norm)
@@ -282,7 +282,7 @@ def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Attend with one query position a row; the heads that share a key are its query positions."""
+    """Attend with one query position a row; heads that share a key are its query positions."""
     num_rows, _, num_heads, head_dim = queries.shape
     num_kv_heads = keys.shape[2]
     attended = F.scaled_dot_product_attention(

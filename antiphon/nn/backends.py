@@ -1,4 +1,4 @@
-"""How layers compute: PyTorch lines anywhere, or a kernel for each on a GPU; chosen at load."""
+"""Layer backends, chosen at load: PyTorch operations on any device, or GPU kernels."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from antiphon.nn.sampler import (
 
 
 class TorchBackend:
-    """PyTorch lines: the reference of every kernel."""
+    """PyTorch operations: the reference of every kernel."""
 
     has_kernels = False
 
@@ -34,7 +34,7 @@ class TorchBackend:
     def add_rms_norm(
         self, states: Tensor, branch: Tensor, weight: Tensor, epsilon: float
     ) -> tuple[Tensor, Tensor]:
-        """Return ``states + branch``, and that normed."""
+        """Return ``states + branch``, and the normed sum."""
         states = states + branch
         return states, self.rms_norm(states, weight, epsilon)
 
@@ -43,7 +43,7 @@ class TorchBackend:
         return F.silu(gate) * up
 
     def sum_embeddings(self, codes: Tensor, table: Tensor) -> Tensor:
-        """Add up the rows of each frame's codes, ``[..., num_groups]``."""
+        """Sum the embeddings of each frame's codes, ``[..., num_groups]``."""
         return F.embedding(codes, table).sum(-2)
 
     def gumbel_noise(
@@ -102,7 +102,7 @@ class TritonBackend(TorchBackend):
         return pointwise.silu_product(gate_up)
 
     def sum_embeddings(self, codes: Tensor, table: Tensor) -> Tensor:
-        """Add group by group in f32, as the kernel of a step does, whatever the shape is."""
+        """Add group by group in f32 for any shape, as the kernel of a decode step does."""
         first, *others = F.embedding(codes, table).float().unbind(-2)
         for other in others:
             first = first + other
@@ -130,5 +130,5 @@ _TORCH, _TRITON = TorchBackend(), TritonBackend()
 
 
 def backend_of(weight: Tensor) -> TorchBackend:
-    """Return what computes beside ``weight``."""
+    """Return the backend for the device of ``weight``."""
     return _TRITON if kernels.run_on(weight) else _TORCH

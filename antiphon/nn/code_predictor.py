@@ -1,8 +1,8 @@
-"""Inner codebooks: a small model completes a frame, one group of codes after the other.
+"""Code predictor: a small model that completes a frame, one codebook group after the other.
 
-Every frame is a run of its own, over as many positions as there are groups: the hidden state that
-the first code was drawn from, then the codes so far. What embeds a code is folded with the
-projection to the predictor's width when the model is loaded.
+Every frame is a run of its own, with one position per group: the hidden state that the first code
+was drawn from, then the codes so far. Code embeddings are folded with the projection to the
+predictor's width when the model is loaded.
 """
 
 import logging
@@ -22,7 +22,7 @@ from antiphon.nn.transformer import Transformer
 
 logger = logging.getLogger(__name__)
 
-if TYPE_CHECKING:  # kernels need Triton; a program is of no use without CUDA
+if TYPE_CHECKING:  # kernels need Triton; a program needs CUDA
     from antiphon.nn.cuda.inner_codes import InnerCodes
     from antiphon.nn.kernels.fused_linear import PreNormState
 
@@ -33,8 +33,8 @@ class FrameTable:
 
     Attributes:
         rows: shape ``[vocab_size + 15 * codebook_size, hidden_size]``; group 0 comes first.
-        offsets: where each group begins, shape ``[num_groups]``.
-        groups: the rows of each group, as views.
+        offsets: first row of each group, shape ``[num_groups]``.
+        groups: rows of each group, as views.
     """
 
     rows: Tensor
@@ -44,30 +44,30 @@ class FrameTable:
 
     @classmethod
     def of(cls, tables: Sequence[Tensor]) -> "FrameTable":
-        """Lay the tables of all groups end to end."""
+        """Concatenate the tables of all groups."""
         sizes = [len(table) for table in tables]
         offsets = torch.tensor([0, *sizes[:-1]]).cumsum(0)
         rows = torch.cat(list(tables))
         return cls(rows, offsets.to(rows.device), torch.split(rows, sizes), backend_of(rows))
 
     def frames(self, codes: Tensor) -> Tensor:
-        """Embed whole frames ``[..., num_groups]``: the sum over their groups.
+        """Return embeddings of whole frames ``[..., num_groups]``: the sum over their groups.
 
-        On a GPU it is added group by group in f32, as a step does it, whatever the shape is.
+        On a GPU, groups are added one by one in f32 for any shape, as in a decode step.
         """
         return self.backend.sum_embeddings(codes + self.offsets, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class CodePredictor:
-    """The model inside a frame.
+    """Model of the codebook groups within a frame.
 
     Attributes:
-        projection: from the outer model's width; ``None`` if the widths are the same.
+        projection: projection from the outer model's width; ``None`` if the widths are the same.
         tables: projected embeddings of all groups but the last, each ``[size, hidden_size]``.
-        heads: final state to logits, of all groups but the first.
-        filter: of logits, instead of the sampler's own top-k and top-p.
-        resident: makes all codes of few rows in one launch; ``None``: kernels do.
+        heads: final state to logits, for all groups but the first.
+        filter: logits filter in place of the sampler's top-k and top-p.
+        resident: program that makes all codes of few rows in one launch; ``None``: kernels only.
     """
 
     transformer: Transformer
@@ -78,7 +78,7 @@ class CodePredictor:
     resident: "InnerCodes | None" = None
 
     def with_resident(self) -> "CodePredictor":
-        """Return it with a program for few rows, where there is one for its sizes and its GPU."""
+        """Return a copy with a program for few rows, if one exists for its sizes and GPU."""
         from antiphon.nn.cuda import inner_codes
         from antiphon.nn.cuda.compiler import CompilationError
 
@@ -87,7 +87,7 @@ class CodePredictor:
             return self
         try:
             resident = inner_codes.InnerCodes.of(*parts)
-        except CompilationError as error:  # a compiler of another age: kernels do the same
+        except CompilationError as error:  # an older or newer compiler: kernels do the same
             logger.warning("inner codes are made by kernels, since their program failed: %s", error)
             return self
         return replace(self, resident=resident)
@@ -98,7 +98,7 @@ class CodePredictor:
         return len(self.heads[0].weight)
 
     def new_cache(self, num_rows: int) -> FrameCache:
-        """Return room for the keys and values of a frame."""
+        """Return an empty cache for the keys and values of a frame."""
         num_positions, like = len(self.heads) + 1, self.heads[0].weight
         return FrameCache.zeros(self.transformer.kv_shape, num_rows, num_positions, like=like)
 
@@ -113,13 +113,14 @@ class CodePredictor:
         """Complete frames.
 
         Args:
-            states: that the codes of group 0 were drawn from, ``[rows, width of the outer model]``.
-            frames: codes of whole frames, int64, and their scores, f32, both
-                ``[rows, num_groups]``, rows of any stride; all groups but the first are written.
+            states: states that the codes of group 0 were drawn from, ``[rows, width of the outer
+                model]``.
+            frames: codes of whole frames, int64, and their scores, f32, both ``[rows,
+                num_groups]``, rows of any stride; all groups but the first are written.
             rows: sampling parameters.
-            noise: for all groups but the first, f32 ``[rows, num_groups - 1, vocab_size]``, rows
-                of any stride that is a multiple of four.
-            cache: of `new_cache`, for at least as many rows; what it holds does not matter.
+            noise: noise for all groups but the first, f32 ``[rows, num_groups - 1, vocab_size]``,
+                rows of any stride that is a multiple of four.
+            cache: cache from `new_cache` for at least as many rows; its contents are overwritten.
         """
         codes, scores = frames
         attend = FrameAttention(cache, len(states))
@@ -135,7 +136,7 @@ class CodePredictor:
             logits = self.transformer.project(inputs, rotation, attend, head)
             attend.advance(end - start)
             drawn = codes[:, group], scores[:, group]
-            table = self.tables[min(group, len(self.tables) - 1)]  # the last is not needed
+            table = self.tables[min(group, len(self.tables) - 1)]  # the last is not embedded
             inputs = self._draw(logits, rows, noise[:, group - 1], drawn, table)
 
     def _begin(self, states: Tensor, codes: Tensor) -> "Tensor | PreNormState":

@@ -1,4 +1,4 @@
-"""Turns the names of devices and number types into PyTorch's own."""
+"""Devices and number types by name."""
 
 import torch
 
@@ -9,18 +9,18 @@ _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
 def resolve_device(name: str, memory_fraction: float | None = None) -> torch.device:
-    """Return the device of this name, and have what this thread loads run there.
+    """Return the device of this name, and make it the current device of this thread.
 
-    PyTorch's own operations run where their tensors are; kernels of Triton run on the current
-    device, with pointers into another one's memory if the tensors are elsewhere. Engines, whose
-    threads are their own, enter the streams of their devices.
+    PyTorch's own operations run where their tensors are; Triton kernels run on the current device,
+    with pointers into another one's memory if the tensors are elsewhere. Engines have threads of
+    their own, which enter the streams of their devices.
 
     Args:
-        name: see `find_device`.
-        memory_fraction: of its memory that PyTorch may use in this process, if it is a GPU.
+        name: device name as for `find_device`.
+        memory_fraction: share of a GPU's memory that PyTorch may use in this process.
 
     Raises:
-        ModelLoadError: it is not there, or too old.
+        ModelLoadError: the device does not exist, or is too old.
     """
     device = find_device(name)
     if device.type == "cuda":
@@ -34,7 +34,7 @@ def find_device(name: str) -> torch.device:
     """Return the device of this name; ``"auto"`` is the first GPU, or the CPU.
 
     Raises:
-        ModelLoadError: it is not there, or too old.
+        ModelLoadError: the device does not exist, or is too old.
     """
     has_cuda = torch.cuda.is_available()
     if name == "auto":

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from antiphon.nn.safetensors_index import Shape, TensorHeader
 
-# By the name of a tensor, the first match decides: mean and standard deviation.
+# Mean and standard deviation by tensor name; the first match applies.
 _NEAR = (
     (r".*\.(initialized|inited|cluster_usage|cluster_size)", 1.0, 0.0),
     (r".*\.(scale|gamma)", 0.3, 0.05),
@@ -24,7 +24,7 @@ _NEAR = (
     (r".*embed.*|.*codebook.*", 0.0, 0.5),
 )
 _CONV_GAIN, _GAIN = 0.5, 1.0
-"""Of convolutions, whose activations add power, and of other matrices."""
+"""Gain of convolutions, whose activations add power, and of other matrices."""
 _FLOAT_BYTES = 4
 
 _is_drawing: ContextVar[bool] = ContextVar("_is_drawing", default=False)
@@ -41,15 +41,15 @@ def drawn_weights() -> Iterator[None]:
 
 
 def is_drawing() -> bool:
-    """Whether weights are drawn."""
+    """Return whether weights are drawn."""
     return _is_drawing.get()
 
 
 class DrawnTensors:
-    """Tensors of a layout; values depend on the name, the shape and the kind of device only."""
+    """Tensors of a layout; values depend only on the name, the shape and the kind of device."""
 
     def __init__(self, layout: Mapping[str, Shape], like: Tensor) -> None:
-        """Draw nothing yet.
+        """Store the layout without drawing.
 
         Args:
             layout: shapes by name.
@@ -59,7 +59,7 @@ class DrawnTensors:
         self._like = like
 
     def headers(self) -> dict[str, TensorHeader]:
-        """Return the headers that a file of these tensors in float32 would have."""
+        """Return the headers of a float32 file of these tensors."""
         return {
             name: TensorHeader(name, "F32", shape, _FLOAT_BYTES * math.prod(shape), 0)
             for name, shape in self._layout.items()
@@ -76,7 +76,7 @@ class DrawnTensors:
 
 
 def _distribution(name: str, shape: Shape) -> tuple[float, float]:
-    """Return mean and standard deviation, so that signals neither vanish nor overflow."""
+    """Return mean and standard deviation that make signals neither vanish nor overflow."""
     for pattern, mean, std in _NEAR:
         if re.fullmatch(pattern, name):
             return mean, std

@@ -1,7 +1,7 @@
 """ECAPA-TDNN, a speaker encoder: a recording to one vector (Desplanques et al., 2020).
 
-It takes whole recordings, one at a time or several in a padded batch. Activations are
-``[B, channels, t]``; rows are of different ``lengths``, or without these all of one.
+Inputs are whole recordings, one at a time or several in a padded batch. Activations are ``[B,
+channels, t]``; ``lengths`` holds the rows' lengths, or ``None`` if no row is padded.
 """
 
 from dataclasses import dataclass
@@ -22,14 +22,15 @@ _MIN_VARIANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class EcapaBlock:
-    """A narrow network per group of channels between two mixers, channel weights, a shortcut.
+    """Res2Net block: convolutions per channel group between two mixers, with channel attention.
 
     Attributes:
-        mix_in: of all channels.
-        groups: for all groups but the first; each also takes the result of the group before.
-        mix_out: of all channels.
-        squeeze: from the channels' means over time to fewer numbers.
-        excite: from these to a weight for each channel.
+        mix_in: convolution of all channels.
+        groups: convolutions of all groups but the first; each also takes the previous group's
+            output.
+        mix_out: convolution of all channels.
+        squeeze: bottleneck of the channels' means over time.
+        excite: bottleneck to a weight for each channel.
     """
 
     mix_in: PaddedConv
@@ -64,7 +65,7 @@ class EcapaBlock:
 
 @dataclass(frozen=True, slots=True)
 class AttentivePooling:
-    """Mean and deviation over time, every channel with weights of its own."""
+    """Mean and deviation over time, with attention weights per channel."""
 
     listen: PaddedConv
     weigh: PaddedConv
@@ -86,7 +87,7 @@ class AttentivePooling:
 
 @dataclass(frozen=True, slots=True)
 class EcapaEncoder:
-    """A recording to the vector of its voice."""
+    """Encoder of a recording to a speaker vector."""
 
     first: PaddedConv
     blocks: tuple[EcapaBlock, ...]
@@ -97,7 +98,7 @@ class EcapaEncoder:
 
     @classmethod
     def of(cls, weights: Weights, name: str, config: EcapaConfig) -> "EcapaEncoder":
-        """Take ``name`` out of a checkpoint's tensors, all of one type and on one device."""
+        """Read ``name`` from a checkpoint's tensors, all of one type and on one device."""
         blocks = (
             EcapaBlock.of(weights, f"{name}.blocks.{index}", config, dilation)
             for index, dilation in enumerate(config.dilations[1:-1], 1)
@@ -115,7 +116,7 @@ class EcapaEncoder:
 
     @property
     def min_samples(self) -> int:
-        """The shortest recording: the ends of fewer frames cannot be reflected."""
+        """Shortest recording whose frames can be padded by reflection."""
         groups = (conv for block in self.blocks for conv in block.groups)
         widest = max(conv.num_padded // 2 for conv in (self.first, self.aggregate, *groups))
         return max((widest + 1) * HOP_SAMPLES, FFT_SIZE)
@@ -147,8 +148,8 @@ class EcapaEncoder:
     def pooled(self, x: Tensor, lengths: RowLengths | None = None) -> Tensor:
         """Map log-mel spectrograms ``[B, mel_dim, t]`` to ``[B, embedding_size, 1]``.
 
-        On a CPU a row's vector is, but for roundings, the same whether rows are padded or alone. It
-        does not depend on what is in other rows, or behind its own frames.
+        On a CPU, a row's vector is, up to rounding, the same whether rows are padded or alone. It
+        does not depend on other rows, nor on columns after its own frames.
         """
         x = F.relu(self.first(x, lengths))
         outputs = []
@@ -160,7 +161,7 @@ class EcapaEncoder:
 
 
 def _conv(weights: Weights, name: str, dilation: int = 1) -> PaddedConv:
-    """Take a convolution that keeps the length: the ends are reflected."""
+    """Return a convolution that keeps the length, with reflected ends."""
     return PaddedConv.of(weights, name, dilation=dilation, is_causal=False, pad_mode="reflect")
 
 

@@ -1,8 +1,8 @@
 """CUDA graphs: a step of a thousand small kernels, launched as one.
 
-A function is captured once per key, which holds all that the host decides in it: numbers of rows,
-of positions, which filters are in use. It reads and writes tensors that stay where they are, and
-the host changes what is in them. Without a GPU the function is simply called.
+A function is captured once per key, which holds all that the host decides: numbers of rows and of
+positions, and the filters in use. It reads and writes tensors with fixed addresses, whose contents
+the host changes. Without a GPU, the function is called directly.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ class _Captured:
 
 
 class Graphs:
-    """The graphs of one engine, their stream and their memory; used by one thread at a time.
+    """CUDA graphs of one engine, their stream and their memory; for one thread at a time.
 
     Attributes:
-        is_enabled: whether functions are captured at all.
+        is_enabled: whether functions are captured.
     """
 
     def __init__(self, device: torch.device, *, is_enabled: bool = True, priority: int = 0) -> None:
-        """Start without graphs; lower ``priority`` of the stream runs first."""
+        """Start without graphs; streams with lower ``priority`` run first."""
         is_cuda = device.type == "cuda"
         self.is_enabled = is_enabled and is_cuda
         self._stream: torch.cuda.Stream | None = None
@@ -47,16 +47,16 @@ class Graphs:
         return len(self._captured)
 
     def on_stream(self) -> AbstractContextManager[object]:
-        """Return a context in which all work is put on the graphs' stream."""
+        """Return a context in which all work is enqueued on the graphs' stream."""
         if self._stream is None:
             return contextlib.nullcontext()
         return torch.cuda.stream(self._stream)
 
     def capture(self, key: Hashable, function: Callable[[], Tensor]) -> None:
-        """Run ``function`` once, then capture it; inputs must be such that running does no harm.
+        """Run ``function`` once, then capture it; running it must be harmless.
 
-        Its intermediate results share memory with those of all other graphs; what it returns
-        keeps its place.
+        Its intermediate results share memory with those of all other graphs; its result has a fixed
+        address.
         """
         assert self._stream is not None
         with _CAPTURING, self.on_stream():
@@ -71,10 +71,10 @@ class Graphs:
         self._captured[key] = _Captured(graph, result)
 
     def run(self, key: Hashable, function: Callable[[], Tensor]) -> Tensor:
-        """Replay what was captured for ``key``, or call ``function``; on the current stream.
+        """Replay the graph of ``key``, or call ``function``, on the current stream.
 
         Returns:
-            What the function returns. It holds until the next run of the same key.
+            The function's result, valid until the next run of the same key.
         """
         captured = self._captured.get(key)
         if captured is None:
@@ -83,7 +83,7 @@ class Graphs:
         return captured.result
 
     def settle(self) -> None:
-        """Give back the memory that capturing took for a while; called after the last capture."""
+        """Free the temporary memory of captures; called after the last capture."""
         if self._stream is not None:
             self._stream.synchronize()
             torch.cuda.empty_cache()
@@ -94,7 +94,7 @@ class Graphs:
 
 
 def buckets(largest: int, *, smallest: int = 1, factor: int = 2) -> tuple[int, ...]:
-    """Return the sizes that a number up to ``largest`` is rounded up to."""
+    """Return the sizes to which numbers up to ``largest`` are rounded up."""
     sizes = [min(smallest, largest)]
     while sizes[-1] < largest:
         sizes.append(min(sizes[-1] * factor, largest))
@@ -102,5 +102,5 @@ def buckets(largest: int, *, smallest: int = 1, factor: int = 2) -> tuple[int, .
 
 
 def round_up(number: int, sizes: Sequence[int]) -> int:
-    """Return the first of ascending ``sizes`` that is not below ``number``; the last is not."""
+    """Return the first of ascending ``sizes`` that is at least ``number``."""
     return next(size for size in sizes if size >= number)

@@ -1,4 +1,4 @@
-"""What a model reads at a position as a column of integers, which kernels make states of."""
+"""Input columns: integers of a position, from which kernels compute the input state."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ CODES_OF_WORD = 4
 
 
 def num_words(num_groups: int) -> int:
-    """Return how many words a frame takes."""
+    """Return the number of words that hold a frame."""
     return -(-num_groups // CODES_OF_WORD)
 
 

@@ -1,4 +1,4 @@
-"""Sizes of networks that several families have, as frozen dataclasses without torch."""
+"""Sizes of networks shared by several families, as frozen dataclasses without torch."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -8,19 +8,19 @@ from antiphon.contracts.family import Product
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearScaling:
-    """All wavelengths of a rotary embedding are longer by ``factor``."""
+    """Linear RoPE scaling: all wavelengths are longer by ``factor``."""
 
     factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Llama3Scaling:
-    """Longer wavelengths for long contexts, as Llama 3 scales its rotary embedding.
+    """RoPE scaling of Llama 3: stretch long wavelengths for long contexts.
 
     Attributes:
-        factor: by which wavelengths beyond the long bound are stretched.
-        low_factor: wavelengths above ``original_positions / low_factor`` are stretched wholly.
-        high_factor: those below ``original_positions / high_factor`` not at all.
+        factor: stretch of wavelengths beyond the long bound.
+        low_factor: bound of full stretching: wavelengths above ``original_positions / low_factor``.
+        high_factor: bound of no stretching: wavelengths below ``original_positions / high_factor``.
         original_positions: longest sequence before scaling.
     """
 
@@ -32,14 +32,15 @@ class Llama3Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YarnScaling:
-    """Longer wavelengths for long contexts, as YaRN (arXiv 2309.00071) scales a rotary embedding.
+    """RoPE scaling of YaRN (arXiv 2309.00071).
 
     Attributes:
-        factor: by which the longest wavelengths are stretched.
+        factor: stretch of the longest wavelengths.
         original_positions: longest sequence before scaling.
-        beta_fast: wavelengths that turn more often over that length stay.
-        beta_slow: those that turn less often are stretched wholly.
-        attention_factor: of queries and keys; ``None``: the paper's, by the factor.
+        beta_fast: turns over that length above which wavelengths stay unchanged.
+        beta_slow: turns over that length below which wavelengths are stretched fully.
+        attention_factor: factor of queries and keys; ``None``: the paper's, derived from
+            ``factor``.
     """
 
     factor: float
@@ -51,11 +52,11 @@ class YarnScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongRopeScaling:
-    """A factor for each wavelength, as LongRoPE (arXiv 2402.13753) finds them.
+    """RoPE scaling of LongRoPE (arXiv 2402.13753), with a factor for each wavelength.
 
     Attributes:
-        factors: by which wavelengths are stretched, the shortest first.
-        amplitude: of cosines and sines.
+        factors: stretch of each wavelength, the shortest first.
+        amplitude: amplitude of cosines and sines.
     """
 
     factors: tuple[float, ...]
@@ -71,11 +72,10 @@ class TransformerConfig:
 
     Attributes:
         head_dim: independent of ``hidden_size / num_heads``.
-        norm_eps: of RMSNorm or LayerNorm.
+        norm_eps: epsilon of RMSNorm or LayerNorm.
         max_positions: longest sequence that the position embedding was made for.
-        window: keys that a query sees, itself included; ``None`` is all before it.
-        rotary_dim: first dimensions of a head that are rotated; ``None`` is all, 0 is none.
-        rope_scaling: of the rotary embedding.
+        window: keys visible to a query, itself included; ``None``: all keys before it.
+        rotary_dim: number of leading dimensions of a head that are rotated; ``None``: all, 0: none.
         rope_sections: pairs of dimensions that turn with each axis of a position, in turn, as in
             Qwen2-VL's multimodal rotary embedding; empty: a position is one number.
     """
@@ -101,11 +101,11 @@ class TransformerConfig:
 
     @property
     def position_size(self) -> int:
-        """Number of values of the keys and values of a position, in all layers."""
+        """Values per position of keys and values, in all layers."""
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim
 
     def products(self, name: str, num_positions: int = 1) -> list[Product]:
-        """Return the matrix products of one pass; products that share an input are one.
+        """Return the matrix products of one pass; products that share an input are joined.
 
         Args:
             name: prefix of the matrices' names.
@@ -125,12 +125,13 @@ class TransformerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EcapaConfig:
-    """ECAPA-TDNN: a mel spectrogram to one vector.
+    """Sizes of ECAPA-TDNN, which maps a mel spectrogram to one vector.
 
     Attributes:
-        channels: of the first layer, of each block, and of the layer that joins the blocks.
-        kernel_sizes: of the same layers.
-        dilations: of the same layers.
+        channels: channels of the first layer, of each block, and of the layer that joins the
+            blocks.
+        kernel_sizes: kernel sizes of the same layers.
+        dilations: dilations of the same layers.
         res2net_scale: groups of channels in a block.
     """
 

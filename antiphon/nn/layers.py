@@ -1,6 +1,6 @@
-"""The layers that every decoder shares, as plain functions of held weights: no modules, no modes.
+"""Layers shared by all decoders, as plain functions of stored weights, without modules or modes.
 
-Weights are given, never initialised; all layers work on any leading shape and on any device.
+Weights are passed in, never initialised; all layers accept any leading shape and any device.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Weights = Mapping[str, Tensor]
 
 
 _NUM_AXES = 3
-"""Of a position in a multimodal rotary embedding: time, height and width."""
+"""Axes of a position in a multimodal rotary embedding: time, height and width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Linear:
     """``x @ weight.T + bias``; weight ``[num_outputs, num_inputs]``.
 
     Attributes:
-        is_batch_invariant: whether on a GPU a row's result must not depend on its company. On a
-            CPU it depends on it by rounding at most.
+        is_batch_invariant: whether a row's result on a GPU must not depend on the batch. On a CPU
+            it depends on it by rounding at most.
     """
 
     weight: Tensor
@@ -41,14 +41,14 @@ class Linear:
 
     @classmethod
     def of(cls, weights: Weights, name: str) -> "Linear":
-        """Take ``name.weight`` and, if there is one, ``name.bias``."""
+        """Read ``name.weight`` and, if present, ``name.bias``."""
         return cls(weights[f"{name}.weight"], weights.get(f"{name}.bias"))
 
     @classmethod
     def joined(cls, weights: Weights, *names: str) -> "Linear":
-        """Stack layers that read the same input, so that one product does all.
+        """Stack layers that read the same input into one product.
 
-        Where some have a bias, it is zero for the others.
+        If only some have a bias, it is zero for the others.
         """
         parts = [cls.of(weights, name) for name in names]
         bias = None
@@ -81,7 +81,7 @@ class RMSNorm:
         return self.backend.rms_norm(states, self.weight, self.epsilon)
 
     def after(self, states: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``states + branch``, and that normed."""
+        """Return ``states + branch``, and the normed sum."""
         return self.backend.add_rms_norm(states, branch, self.weight, self.epsilon)
 
 
@@ -94,7 +94,7 @@ class SwiGLU:
 
     @classmethod
     def of(cls, weights: Weights, name: str) -> "SwiGLU":
-        """Take gate and up apart, or joined in ``gate_up_proj``, as GLM-4 keeps them."""
+        """Read gate and up separately, or joined in ``gate_up_proj`` as in GLM-4."""
         if f"{name}.gate_up_proj.weight" in weights:
             gate_up = Linear.of(weights, f"{name}.gate_up_proj")
         else:
@@ -107,7 +107,7 @@ class SwiGLU:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Cosines and sines of some positions, shape ``[..., 1, head_dim]``: one for all heads."""
+    """Cosines and sines of positions, shape ``[..., 1, head_dim]``, shared by all heads."""
 
     cosines: Tensor
     sines: Tensor
@@ -125,7 +125,7 @@ class Rope:
     Attributes:
         cosines: shape ``[max_positions, head_dim]``, the second half equal to the first.
         sines: same shape.
-        axes: of a position, with which each dimension turns, int64 ``[head_dim]``; ``None``: a
+        axes: axis of a position with which each dimension turns, int64 ``[head_dim]``; ``None``: a
             position is one number.
     """
 
@@ -152,7 +152,7 @@ class Rope:
     def at(self, positions: Tensor) -> Rotation:
         """Return the rotation of ``positions``, an index of any shape.
 
-        Where a position has axes, they are the last dimension.
+        If positions have axes, they are the last dimension.
         """
         if self.axes is not None:
             places = (
@@ -181,21 +181,21 @@ def rotary_order(head_dim: int, num_rotated: int) -> list[int]:
 
 
 def _frequencies(config: TransformerConfig, rotary_dim: int) -> Tensor:
-    """Return radians a position, ``[rotary_dim // 2]``."""
+    """Return radians per position, ``[rotary_dim // 2]``."""
     exponents = torch.arange(0, rotary_dim, 2, dtype=torch.int64).float() / max(rotary_dim, 1)
     frequencies = 1.0 / config.rope_theta**exponents
     return scaled(frequencies, config.rope_scaling, config.rope_theta)
 
 
 def _axes(config: TransformerConfig) -> Tensor | None:
-    """Return with which axis each dimension of a head turns, ``[head_dim]``."""
+    """Return the axis with which each dimension of a head turns, ``[head_dim]``."""
     if not config.rope_sections:
         return None
     half = config.head_dim // 2
     axes = [
         index % _NUM_AXES for index, size in enumerate(config.rope_sections) for _ in range(size)
     ]
-    axes += [0] * (half - len(axes))  # those that are not rotated
+    axes += [0] * (half - len(axes))  # dimensions that are not rotated
     return torch.tensor([*axes, *axes])
 
 
@@ -208,7 +208,7 @@ class Snake:
 
     @classmethod
     def of(cls, weights: Weights, name: str) -> "Snake":
-        """Take ``name.alpha`` and ``name.beta``, which are logarithms."""
+        """Read ``name.alpha`` and ``name.beta``, which are logarithms."""
         frequency = weights[f"{name}.alpha"].exp()
         return cls(frequency, 1.0 / (weights[f"{name}.beta"].exp() + 1e-9))
 
@@ -218,7 +218,7 @@ class Snake:
 
 
 def rotary_angles(head_dim: int, theta: float, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines of any positions, f32 ``[..., head_dim]``, halves alike."""
+    """Return cosines and sines of positions, f32 ``[..., head_dim]``, with equal halves."""
     exponents = torch.arange(0, head_dim, 2, device=positions.device).float() / head_dim
     angles = positions[..., None].float() / theta**exponents
     angles = torch.cat((angles, angles), dim=-1)

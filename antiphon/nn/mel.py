@@ -1,4 +1,4 @@
-"""Log-mel spectrograms: the scale and area of slaney (librosa's), natural logarithm."""
+"""Log-mel spectrograms: Slaney scale and area (as in librosa), natural logarithm."""
 
 from functools import cache
 
@@ -33,9 +33,8 @@ def log_mel(
     Args:
         samples: float32 ``[num_samples]``, more than ``(fft_size - hop_samples) / 2``.
         num_mels: bands from 0 Hz to half the sample rate.
-        sample_rate_hz: of ``samples``.
         fft_size: samples of a window.
-        hop_samples: from one window to the next.
+        hop_samples: distance between windows.
 
     Returns:
         float32 ``[num_samples // hop_samples, num_mels]``.
@@ -47,16 +46,16 @@ def log_mel(
 
 
 def log_mel_rows(samples: Tensor, lengths: RowLengths, filters: Tensor) -> Tensor:
-    """Return the log-mel spectrograms of several recordings, each as `log_mel` makes it.
+    """Return the log-mel spectrograms of several recordings, each as `log_mel` computes it.
 
     Args:
-        samples: float32 ``[B, t]``; what is behind a row's own samples is finite.
-        lengths: of the rows in samples, each more than `log_mel` wants.
+        samples: float32 ``[B, t]``; samples after a row's own are finite.
+        lengths: rows' lengths in samples, each above the minimum of `log_mel`.
         filters: `mel_filters` on the device.
 
     Returns:
-        float32 ``[B, num_mels, t // HOP_SAMPLES]``; frames behind the first
-        ``length // HOP_SAMPLES`` of a row mean nothing.
+        float32 ``[B, num_mels, t // HOP_SAMPLES]``; frames after the first ``length //
+        HOP_SAMPLES`` of a row are undefined.
     """
     edge = (FFT_SIZE - HOP_SAMPLES) // 2
     padded = lengths.pad(samples[:, None], edge, edge, "reflect")[:, 0]
@@ -91,7 +90,7 @@ def mel_filters(
 
 
 def _hz_to_mel(hz: float) -> float:
-    """Return a frequency above `_FIRST_LOG_HZ` on the slaney scale."""
+    """Return a frequency above `_FIRST_LOG_HZ` on the Slaney scale."""
     assert hz >= _FIRST_LOG_HZ
     return float(_FIRST_LOG_MEL + np.log(hz / _FIRST_LOG_HZ) / _LOG_STEP)
 

@@ -1,4 +1,4 @@
-"""What the host changes on the device in a step, as one copy."""
+"""Host changes to device tensors, sent as one copy per step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,22 +14,22 @@ from antiphon.nn.row_writes import NUMPY_TYPES, Packing, RowWrite, packed_writes
 
 
 class PackedUpload:
-    """Numbers of many owners in one copy to the device, which come to their places there.
+    """Numbers for several tensors in one copy to the device, where they are scattered.
 
     A copy, and a kernel that writes a single number, take the host as long as others that do a
-    thousand times as much: so all that can be is written by one. It happens in the order in which
-    it was added.
+    thousand times as much: so one copy and one launch write all that they can, in the order of
+    addition.
     """
 
     def __init__(self, device: torch.device, writer: RowWriter | None = None) -> None:
-        """Begin without numbers; they are not sent before `send`, by ``writer`` if it can."""
+        """Start empty; `send` writes through ``writer`` if the numbers fit."""
         self._device = device
         self._writer = writer
         self._steps: list[_Call | _Writes] = []
         self._after: list[Callable[[], object]] = []
 
     def add(self, function: Callable[..., object], *arrays: NDArray[Any]) -> None:
-        """Have ``function`` called with ``arrays`` as tensors.
+        """Call ``function`` with ``arrays`` as tensors on `send`.
 
         Integers become int64, other numbers float64.
         """
@@ -39,8 +39,8 @@ class PackedUpload:
         """Write the first numbers of some rows.
 
         Args:
-            target: contiguous, of one of `antiphon.nn.row_writes.NUMPY_TYPES`.
-            rows: all different, ``[num_rows]``.
+            target: contiguous tensor of one of `antiphon.nn.row_writes.NUMPY_TYPES`.
+            rows: distinct rows, ``[num_rows]``.
             values: ``[num_rows]``, or ``[num_rows, num_values]``.
         """
         if not len(rows):
@@ -49,17 +49,17 @@ class PackedUpload:
         self._write(RowWrite(target, _int64(rows), source.shape[1], source))
 
     def write_first(self, target: Tensor, values: NDArray[Any]) -> None:
-        """Write the first numbers of a tensor of one axis."""
+        """Write the first numbers of a one-dimensional tensor."""
         self.write(target[None], np.zeros(1, np.int64), values[None])
 
     def copy(self, target: Tensor, rows: NDArray[Any], source: Tensor) -> None:
-        """Write one row into some rows, all different.
+        """Write one row into several distinct rows.
 
         Args:
-            target: contiguous, of any type.
+            target: contiguous tensor of any type.
             rows: ``[num_rows]``.
-            source: on the device, of the same type, and not changed by what is sent: ``[1]`` to
-                fill rows with a number, or ``[num_values]``.
+            source: tensor on the device, of the same type, that this upload does not change:
+                ``[1]`` to fill rows with a number, or ``[num_values]``.
         """
         if not len(rows):
             return
@@ -67,11 +67,11 @@ class PackedUpload:
         self._write(RowWrite(target, _int64(rows), num_values, source))
 
     def after(self, function: Callable[[], object]) -> None:
-        """Have ``function`` called once all that is sent is there; it reads some of that."""
+        """Call ``function`` once all numbers have been sent; it reads some of them."""
         self._after.append(function)
 
     def send(self) -> None:
-        """Copy on the current stream, and have all done that was added since the last time."""
+        """Copy on the current stream, and apply all that was added since the last call."""
         steps, self._steps = self._steps, []
         after, self._after = self._after, []
         if steps and not self._is_written(steps):
@@ -80,7 +80,7 @@ class PackedUpload:
             function()
 
     def _launch(self, steps: Sequence["_Call | _Writes"]) -> None:
-        """Do one after the other, each by launches of its own."""
+        """Apply steps one after the other, each by launches of its own."""
         packing = Packing()
         packed = [step.packed(packing) for step in steps]
         words = upload(packing.words(), self._device)
@@ -88,7 +88,7 @@ class PackedUpload:
             carry_out(words)
 
     def _is_written(self, steps: Sequence["_Call | _Writes"]) -> bool:
-        """Have the writer do all, if it can."""
+        """Apply all steps by the writer; return whether it can."""
         if self._writer is None:
             return False
         groups = [step.writes for step in steps if isinstance(step, _Writes)]
@@ -103,7 +103,7 @@ class PackedUpload:
 
 
 class _Call:
-    """A function that is called with numbers."""
+    """Deferred call of a function with numbers."""
 
     def __init__(self, function: Callable[..., object], arrays: tuple[NDArray[Any], ...]) -> None:
         self._function = function
@@ -127,7 +127,7 @@ class _Call:
 
 
 class _Writes:
-    """Writes that touch different numbers, so that all can be done at once."""
+    """Writes to disjoint numbers, which can be applied at once."""
 
     def __init__(self) -> None:
         self.writes: list[RowWrite] = []

@@ -1,9 +1,9 @@
-"""Recordings encoded several at a time, padded to a few lengths, on a GPU in CUDA graphs.
+"""Batched encoding of recordings, padded to a few lengths, on a GPU in CUDA graphs.
 
-On a GPU the order in which a kernel adds depends on the shape of a batch, and now and then an order
-turns a code. So all recordings up to the same length are encoded in one shape, one recording alone
-too: what is made of a recording does not depend on its company. A CPU gains nothing by this, and
-recordings longer than a batch's are rare: both are encoded one by one, unpadded.
+On a GPU the order in which a kernel adds depends on the shape of a batch, and occasionally an order
+changes a code. So all recordings up to the same length are encoded in one shape, a single recording
+too: the result does not depend on the batch. On a CPU batches gain nothing, and recordings longer
+    than a batch's are rare: both are encoded one by one, unpadded.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,23 +22,23 @@ from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.precision import exact_float32
 
 _LENGTHS_S = (2, 4, 6, 8, 12, 16, 24)
-BATCH_S = 24  # of audio in a batch, padding included: its activations take about 1 GB
+BATCH_S = 24  # seconds of audio in a batch, padding included: its activations take about 1 GB
 _MAX_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PaddedPass:
-    """Something that is made of recordings, in float32.
+    """Computation over recordings, in float32.
 
     Attributes:
-        encode: maps what was prepared, and the rows' lengths in samples, int64 ``[B]``, to
-            ``[B, ...]``. A row depends on the first samples of its own recording only, as many as
-            its length says.
-        encode_one: maps one recording, float32 ``[t]``, to what ``encode`` makes of its row.
-        prepare: maps samples, float32 ``[B, t]`` with zeros behind the rows' own, and the lengths
-            to what ``encode`` gets; it is not captured. ``None``: that gets the samples.
-        num_frames: maps a recording's number of samples to that of frames in its row; frames of
-            padding are cut off. ``None``: rows are returned whole.
+        encode: function of the prepared input, and the rows' lengths in samples, int64 ``[B]``, to
+            ``[B, ...]``. A row depends only on the first samples of its own recording, up to its
+            length.
+        encode_one: function of one recording, float32 ``[t]``, to the row of ``encode``.
+        prepare: function of samples, float32 ``[B, t]`` zero-padded, and the lengths to the input
+            of ``encode``; not captured. ``None``: ``encode`` gets the samples.
+        num_frames: function of a recording's number of samples to the number of frames in its row;
+            frames of padding are cut off. ``None``: rows are returned whole.
     """
 
     encode: Callable[[Tensor, Tensor], Tensor]
@@ -48,10 +48,10 @@ class PaddedPass:
 
 
 class RecordingBatches(Protocol):
-    """Passes over recordings in batches."""
+    """Batched passes over recordings."""
 
     def batch_of(self, num_samples: int) -> EncodingBatch:
-        """Return the batches that a recording of a length fits; keys are `encode`'s ``key``."""
+        """Return the batch for a recording of this length, with the ``key`` for `encode`."""
         ...
 
     def encode(
@@ -63,14 +63,14 @@ class RecordingBatches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The inputs of the batches of one length, which stay where they are.
+    """Inputs of the batches of one length, at fixed addresses.
 
     Attributes:
-        samples: float32 ``[num_rows, t]``, zeros behind the rows' own.
-        lengths: of the rows, int64 ``[num_rows]``.
-        host_samples: as ``samples``, where the device can copy from.
-        host_lengths: as ``lengths``.
-        prepared: what passes prepare, by their names.
+        samples: float32 ``[num_rows, t]``, zero-padded.
+        lengths: rows' lengths, int64 ``[num_rows]``.
+        host_samples: host buffer of ``samples``, pinned for copies to the device.
+        host_lengths: host buffer of ``lengths``.
+        prepared: prepared inputs by pass.
     """
 
     samples: Tensor
@@ -88,7 +88,7 @@ class _Shape:
         return cls(*inputs, samples, lengths, {})
 
     def upload(self, recordings: Sequence[Samples]) -> None:
-        """Fill the inputs; rows without a recording have silence of full length."""
+        """Copy inputs to the device; rows without a recording get silence of full length."""
         samples, lengths = self.host_samples.numpy(), self.host_lengths.numpy()
         samples[:], lengths[:] = 0.0, samples.shape[1]
         for row, recording in enumerate(recordings):
@@ -99,7 +99,7 @@ class _Shape:
 
 
 class PaddedBatches:
-    """Passes over recordings of about one length, on a stream of their own; for one thread."""
+    """Passes over recordings of similar length, on a stream of their own; for one thread."""
 
     def __init__(
         self,
@@ -113,18 +113,17 @@ class PaddedBatches:
         lengths_s: Sequence[int] = _LENGTHS_S,
         max_rows: int = _MAX_ROWS,
     ) -> None:
-        """Allocate inputs; on a GPU, run every pass once in each shape, or capture it.
+        """Allocate inputs; on a GPU, run or capture every pass once in each shape.
 
         Args:
-            passes: by name.
-            device: of the passes.
-            sample_rate_hz: of the recordings.
-            samples_per_frame: lengths are multiples of it.
+            passes: passes by name.
+            device: device of the passes.
+            samples_per_frame: unit of lengths.
             captures: whether passes become CUDA graphs on a GPU.
-            pads: whether there are batches; default: on a GPU. Otherwise every recording is encoded
+            pads: whether to form batches; default: on a GPU. Otherwise every recording is encoded
                 by itself.
-            lengths_s: that recordings are padded to, ascending.
-            max_rows: of a batch.
+            lengths_s: padded lengths in seconds, ascending.
+            max_rows: most recordings in a batch.
         """
         self._passes, self._device = passes, device
         self._graphs = Graphs(device, is_enabled=captures)
@@ -144,11 +143,11 @@ class PaddedBatches:
         return round_up(num_samples, tuple(self._shapes))
 
     def num_rows(self, length: int | None) -> int:
-        """Return how many recordings of a length are encoded at once."""
+        """Return the number of recordings of a length that are encoded at once."""
         return 1 if length is None else len(self._shapes[length].samples)
 
     def batch_of(self, num_samples: int) -> EncodingBatch:
-        """Return the batches that a recording fits: those of the length that it is padded to."""
+        """Return the batch for a recording: that of its padded length."""
         length = self.length_of(num_samples)
         return EncodingBatch(length, self.num_rows(length))
 
@@ -159,9 +158,9 @@ class PaddedBatches:
         """Run passes over recordings.
 
         Args:
-            names: of the passes.
-            recordings: at most `num_rows` of a length, float32.
-            key: the length that they are padded to, one of those of `length_of`.
+            names: names of the passes.
+            recordings: float32 recordings, at most `num_rows` of a length.
+            key: padded length, from `length_of`.
 
         Returns:
             Outputs of the passes for each recording, by name; see `PaddedPass.num_frames`.
@@ -174,7 +173,7 @@ class PaddedBatches:
     def begin(
         self, names: Sequence[str], recordings: Sequence[Samples], length: int
     ) -> dict[str, Tensor]:
-        """Begin what `encode` does, without waiting for a GPU; `finish` comes before the next."""
+        """Start `encode` without waiting for a GPU; `finish` must come before the next call."""
         with self._graphs.on_stream():
             self._shapes[length].upload(recordings)
             return {name: self._run(name, length) for name in names}
@@ -183,7 +182,7 @@ class PaddedBatches:
     def finish(
         self, running: Mapping[str, Tensor], lengths: Sequence[int]
     ) -> list[dict[str, NDArray[Any]]]:
-        """Wait for what `begin` returned, of recordings of these lengths; see `encode`."""
+        """Wait for the result of `begin` for recordings of these lengths; see `encode`."""
         with self._graphs.on_stream():
             made = {name: each.cpu().numpy() for name, each in running.items()}
         return [

@@ -1,9 +1,9 @@
-"""Recordings encoded several at a time, each in a row, and on streams, of its own.
+"""Parallel encoding of recordings, each in a row, and on streams, of its own.
 
-A GPU is not filled by the narrow layers of one recording, so that several go side by side: the
-passes of one, too. A recording alone does not wait for rows that hold none, as it would in a batch
-of `PaddedBatches`. All recordings of about one length are encoded in the same shape, so that
-company changes no bit of them. The launches of passes must be cheap, as those of CUDA graphs are.
+The narrow layers of one recording do not fill a GPU, so several recordings run side by side, and
+the passes of one recording too. A single recording does not compute empty rows, as in a batch of
+`PaddedBatches`. All recordings of about one length are encoded in the same shape, so that the batch
+does not change the result. Launches must be cheap, as those of CUDA graphs are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ _MAX_ROWS = 4
 class ParallelRows:
     """Passes over recordings, padded to a few lengths; for one thread.
 
-    What a row needs is its own: the more rows, the shorter what they take. All rows together have
-    twice the activations of a `PaddedBatches`.
+    Each row has buffers of its own: the more rows, the shorter their recordings. All rows together
+    have twice the activations of a `PaddedBatches`.
     """
 
     def __init__(
@@ -39,14 +39,13 @@ class ParallelRows:
         """Allocate inputs, and capture every pass in each shape of each row on a GPU.
 
         Args:
-            passes: by name.
-            device: of the passes.
-            sample_rate_hz: of the recordings.
-            samples_per_frame: lengths are multiples of it.
-            pads: whether recordings are padded; default: on a GPU. Otherwise every one is encoded
-                as it is.
+            passes: passes by name.
+            device: device of the passes.
+            samples_per_frame: unit of lengths.
+            pads: whether recordings are padded; default: on a GPU. Otherwise every recording is
+                encoded as it is.
         """
-        # Those that prepare nothing are one launch each, and begin before the others.
+        # A pass without preparation is one launch, and starts before the others.
         self._order = sorted(passes, key=lambda name: passes[name].prepare is not None)
         self._rows = [
             {
@@ -65,11 +64,11 @@ class ParallelRows:
         ]
 
     def num_rows(self, num_samples: int) -> int:
-        """Return how many recordings are encoded at once: those that are given the same number."""
+        """Return the number of recordings that are encoded at once with one of this length."""
         return max(1, sum(self._length_of(row, num_samples) is not None for row in self._rows))
 
     def batch_of(self, num_samples: int) -> EncodingBatch:
-        """Return the batches that a recording fits: those of the same number of rows."""
+        """Return the batch for a recording: that of its number of rows."""
         num_rows = self.num_rows(num_samples)
         return EncodingBatch(num_rows, num_rows)
 
@@ -79,8 +78,8 @@ class ParallelRows:
         """Run passes over recordings.
 
         Args:
-            names: of the passes.
-            recordings: float32, ``[num_samples]`` each; as many as `num_rows` is of each of them.
+            names: names of the passes.
+            recordings: float32 ``[num_samples]`` each; at most `num_rows` of them.
             key: unused; every row has a length of its own.
 
         Returns:

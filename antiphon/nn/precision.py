@@ -1,4 +1,4 @@
-"""Float32 that is float32: PyTorch lets a GPU's convolutions round to ten bits of fraction."""
+"""Float32 precision: PyTorch lets GPU convolutions round to ten bits of mantissa (TF32)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +13,8 @@ _LOCK = RLock()
 def exact_float32() -> Iterator[None]:
     """Compute convolutions and matrix products of float32 in float32 (IEEE), not in TF32.
 
-    PyTorch has one setting for the whole process: so a lock is held meanwhile, and the setting is
-    restored afterwards. Products of other types, and kernels that are in graphs already,
-    do not look at it.
+    PyTorch has one setting for the whole process: a lock is held meanwhile, and the setting is
+    restored afterwards. Products of other types, and kernels in captured graphs, ignore it.
     """
     with _LOCK:
         convolutions = torch.backends.cudnn.allow_tf32
@@ -31,10 +30,10 @@ def exact_float32() -> Iterator[None]:
 
 @contextmanager
 def tf32_products() -> Iterator[None]:
-    """Compute matrix products of float32 in TF32, on matrix instructions: ten bits of fraction.
+    """Compute matrix products of float32 in TF32, on tensor cores: ten bits of mantissa.
 
-    Sums of products of float16 are of float32, wherever their parts are added up. Convolutions are
-    left as they are. The settings are the process's, as in `exact_float32`, in which this may be.
+    Products of float16 accumulate in float32, across split parts too. Convolutions are unchanged.
+    The settings are global to the process, as in `exact_float32`, inside which this may be used.
     """
     with _LOCK:
         products = torch.get_float32_matmul_precision()

@@ -1,4 +1,4 @@
-"""How the product that makes queries, keys and values is cut into heads, normed and rotated."""
+"""Heads of a joined query, key and value product: split, norm and rotation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from antiphon.nn.layers import Linear, RMSNorm, Rotation
 
 @dataclass(frozen=True, slots=True)
 class HeadShape:
-    """How a layer's queries, keys and values are cut into heads."""
+    """Shape of a layer's query, key and value heads."""
 
     num_heads: int
     num_kv_heads: int
     head_dim: int
 
     def reordered(self, joined: Linear, order: Sequence[int]) -> Linear:
-        """Put the dimensions of the heads of queries and keys into an order."""
+        """Permute the dimensions of the query and key heads."""
         if [*order] == [*range(self.head_dim)]:
             return joined
         num_turned = self.num_heads + self.num_kv_heads
@@ -34,7 +34,7 @@ class HeadShape:
         return self.num_heads // self.num_kv_heads
 
     def split(self, joined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Cut ``[..., (num_heads + 2 * num_kv_heads) * head_dim]`` into queries, keys, values."""
+        """Split ``[..., (num_heads + 2 * num_kv_heads) * head_dim]`` into queries, keys, values."""
         heads = joined.view(*joined.shape[:-1], -1, self.head_dim)
         sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
         queries, keys, values = torch.split(heads, sizes, dim=-2)
@@ -43,7 +43,7 @@ class HeadShape:
 
 @dataclass(frozen=True, slots=True)
 class QKVHeads:
-    """Heads whose queries and keys are normed, each head by itself, if there are norms."""
+    """Heads with optional norms of queries and keys, per head."""
 
     shape: HeadShape
     query_norm: RMSNorm | None = None

@@ -1,8 +1,8 @@
-"""Writes safetensors files of random numbers: bit-identical anywhere, in little memory.
+"""Safetensors files of random numbers: bit-identical on any machine, in little memory.
 
-A value depends on the seed, the tensor's name and its place in it, and on nothing else: not on
-other tensors, on shards, or on the version of a library (raw PCG64 output is scaled here, since
-only that stream is promised to stay as it is).
+A value depends only on the seed, the tensor's name and the value's index: not on other tensors, on
+shards, or on the version of a library (raw PCG64 output is scaled here, since only that stream is
+guaranteed to be stable).
 """
 
 import json
@@ -22,7 +22,7 @@ from antiphon.errors import ModelLoadError
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
 Written: TypeAlias = Callable[[int], None]
-"""Called with the bytes that have just been written."""
+"""Callback with the number of bytes just written."""
 
 _BYTES = {"float32": 4, "bfloat16": 2}
 _NAMES = {"float32": "F32", "bfloat16": "BF16"}
@@ -31,10 +31,10 @@ _MOST_THREADS = 16
 
 
 def check_arguments(**given: tuple[str, Sequence[str]]) -> None:
-    """Refuse arguments of a maker of checkpoints; each comes with the values that are known.
+    """Refuse unknown arguments of a checkpoint maker; each comes with its known values.
 
     Raises:
-        ModelLoadError: one is none of them.
+        ModelLoadError: an argument is not among its known values.
     """
     for name, (value, known) in given.items():
         if value not in known:
@@ -56,14 +56,14 @@ def counted(progress: Callable[[int, int], None] | None, total: int) -> Written:
 
 @dataclass(frozen=True, slots=True)
 class RandomTensor:
-    """A tensor to be made: uniform values around a mean.
+    """Description of a tensor of uniform values around a mean.
 
     Attributes:
         shape: row-major.
         std: standard deviation; 0 makes every value the mean.
-        mean: of the values.
+        mean: mean of the values.
         row_gains: factors for single rows of the first axis.
-        row_means: added to single rows of the first axis, after their factors.
+        row_means: offsets of single rows of the first axis, added after their factors.
     """
 
     shape: tuple[int, ...]
@@ -88,8 +88,8 @@ def write_sharded(
 ) -> None:
     """Write model.safetensors, or shards of about equal size with their index.
 
-    What an earlier call wrote there is removed. ``written`` is called every few million values.
-    ``stem`` is what the names of the files begin with.
+    Remove files of an earlier call. ``written`` is called every few million values; ``stem`` is the
+    prefix of file names.
     """
     index_file = directory / f"{stem}.safetensors.index.json"
     for stale in (*directory.glob(f"{stem}*.safetensors"), index_file):
@@ -114,7 +114,7 @@ def write_safetensors(
     dtype: Dtype,
     written: Written | None = None,
 ) -> None:
-    """Write one file, a few million values at a time, on several cores."""
+    """Write one file on several cores, a few million values at a time."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, tensor in tensors.items():
@@ -133,7 +133,7 @@ def write_safetensors(
 
 
 def _contents(tensors: Mapping[str, RandomTensor], seed: int, dtype: Dtype) -> Iterator[bytes]:
-    """Yield what a file holds in order; threads make the next few pieces meanwhile."""
+    """Yield a file's contents in order; threads compute the next pieces meanwhile."""
     num_threads = min(_MOST_THREADS, os.cpu_count() or 1)
     pieces = (
         (name, tensor, start) for name, tensor in tensors.items() for start in _starts(tensor)
@@ -153,12 +153,12 @@ def _contents(tensors: Mapping[str, RandomTensor], seed: int, dtype: Dtype) -> I
 
 
 def num_bytes(tensors: Mapping[str, RandomTensor], dtype: Dtype) -> int:
-    """Return how much the tensors take."""
+    """Return the size of the tensors in a file."""
     return sum(tensor.num_values for tensor in tensors.values()) * _BYTES[dtype]
 
 
 def random_values(name: str, tensor: RandomTensor, seed: int) -> Iterator[NDArray[np.float32]]:
-    """Yield the values of a tensor in order, flat, a few million at a time."""
+    """Yield the values of a tensor in order, flattened, a few million at a time."""
     for start in _starts(tensor):
         yield _values(name, tensor, seed, start)
 
@@ -168,9 +168,9 @@ def _starts(tensor: RandomTensor) -> range:
 
 
 def _values(name: str, tensor: RandomTensor, seed: int, start: int) -> NDArray[np.float32]:
-    """Return the values from ``start`` on, which is even; nothing before them is drawn."""
+    """Return the values from ``start`` on, which is even, without drawing those before."""
     bits = np.random.PCG64(np.random.SeedSequence((seed, zlib.crc32(name.encode()))))
-    bits.advance(start // 2)  # a word of 64 bits is two values
+    bits.advance(start // 2)  # a 64-bit word is two values
     half_width = np.float32(tensor.std * 3**0.5)
     count = min(_VALUES_AT_ONCE, tensor.num_values - start)
     words = bits.random_raw((count + 1) // 2).astype("<u8", copy=False).view("<u4")[:count]
@@ -195,7 +195,7 @@ def _apply_rows(values: NDArray[np.float32], start: int, tensor: RandomTensor) -
 
 
 def encoded_values(values: NDArray[np.float32], dtype: Dtype) -> bytes:
-    """Return the bytes of values, as safetensors files have them."""
+    """Return values as the bytes of a safetensors file."""
     if dtype == "float32":
         return values.astype("<f4", copy=False).tobytes()
     words = values.view(np.uint32)
@@ -204,7 +204,7 @@ def encoded_values(values: NDArray[np.float32], dtype: Dtype) -> bytes:
 
 
 def _split(tensors: Mapping[str, RandomTensor], num_shards: int) -> Sequence[list[str]]:
-    """Deal names, in order, to shards of about equal size, none empty."""
+    """Assign names, in order, to shards of about equal size, none empty."""
     total = sum(tensor.num_values for tensor in tensors.values())
     shards: list[list[str]] = [[] for _ in range(num_shards)]
     done = 0

@@ -1,4 +1,4 @@
-"""How the wavelengths of a rotary embedding are stretched for contexts longer than trained for."""
+"""RoPE scaling for contexts longer than the trained length."""
 
 import math
 
@@ -15,12 +15,12 @@ from antiphon.nn.layer_configs import (
 
 
 def scaled(frequencies: Tensor, scaling: RopeScaling | None, theta: float) -> Tensor:
-    """Return radians a position, ``[rotary_dim // 2]``, of those before scaling.
+    """Return scaled radians per position, ``[rotary_dim // 2]``.
 
     Args:
-        frequencies: ``theta ** (-2 * index / rotary_dim)`` each.
+        frequencies: radians per position, ``theta ** (-2 * index / rotary_dim)``.
         scaling: ``None`` changes nothing.
-        theta: the base.
+        theta: base of the frequencies.
     """
     match scaling:
         case None:
@@ -37,7 +37,7 @@ def scaled(frequencies: Tensor, scaling: RopeScaling | None, theta: float) -> Te
 
 
 def amplitude_of(scaling: RopeScaling | None) -> float:
-    """Return what cosines and sines are multiplied by."""
+    """Return the amplitude of cosines and sines."""
     if isinstance(scaling, LongRopeScaling):
         return scaling.amplitude
     if not isinstance(scaling, YarnScaling):
@@ -48,18 +48,18 @@ def amplitude_of(scaling: RopeScaling | None) -> float:
 
 
 def _llama3_share(frequencies: Tensor, scaling: Llama3Scaling) -> Tensor:
-    """Return how much of each frequency stays: 1 for short wavelengths."""
+    """Return the unscaled share of each frequency: 1 for short wavelengths."""
     turns = scaling.original_positions * frequencies / (2 * math.pi)  # over the original length
     share = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
     return share.clamp(0.0, 1.0)
 
 
 def _yarn_share(frequencies: Tensor, scaling: YarnScaling, theta: float) -> Tensor:
-    """Return the same, linear in the index of a frequency between whole numbers."""
+    """Return the unscaled share of each frequency, linear in its index between whole numbers."""
     num_frequencies = len(frequencies)
 
     def index_of(num_turns: float) -> float:
-        """Return at which index a wavelength turns so often over the original length."""
+        """Return the index of the wavelength with this many turns over the original length."""
         wavelength = scaling.original_positions / num_turns
         return num_frequencies * math.log(wavelength / (2 * math.pi)) / math.log(theta)
 

@@ -1,4 +1,4 @@
-"""Recordings of several lengths in the rows of one padded batch, each as if it were alone."""
+"""Row lengths of a padded batch, whose rows are computed as if each were alone."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -12,10 +12,10 @@ _Padding: TypeAlias = tuple[int, int, int, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowLengths:
-    """How many columns of each row of a batch ``[B, C, t]`` are its own, all of them the first.
+    """Number of leading columns of each row of a batch ``[B, C, t]`` that are its own.
 
-    What is in the columns behind them is finite, and is never read. All is done on the device, so
-    that it can be part of a CUDA graph that serves any lengths.
+    The columns after them are finite, and never read. All work is done on the device, so that a
+    CUDA graph can serve any lengths.
 
     Attributes:
         columns: int64 ``[B]``, each from 1 to ``t``.
@@ -25,23 +25,22 @@ class RowLengths:
     _indices: dict[_Padding, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def downsampled(self, stride: int) -> "RowLengths":
-        """Return what is left after a stride, a last part of one included."""
+        """Return the lengths after a stride, rounded up."""
         return RowLengths((self.columns + (stride - 1)) // stride)
 
     def mask(self, num_columns: int) -> Tensor:
-        """Return which of ``num_columns`` columns are rows' own, bool ``[B, 1, num_columns]``."""
+        """Return a mask of the rows' own columns, bool ``[B, 1, num_columns]``."""
         numbers = torch.arange(num_columns, device=self.columns.device)
         return (numbers < self.columns[:, None])[:, None]
 
     def pad(self, x: Tensor, before: int, after: int, mode: str) -> Tensor:
-        """Pad ``[B, C, t]``, every row at its own end, as `torch.nn.functional.pad` does one row.
+        """Pad ``[B, C, t]``, every row at its own end, as `torch.nn.functional.pad` pads one row.
 
         Args:
-            x: the batch.
             before: columns before the first.
-            after: columns after a row's own last one, of which there may be more behind.
-            mode: "constant" (zeros), "reflect" or "replicate"; for "reflect" rows have more columns
-                of their own than are padded.
+            after: columns after a row's own last one; further columns may follow.
+            mode: "constant" (zeros), "reflect" or "replicate"; for "reflect" rows have more own
+                columns than padding.
 
         Returns:
             ``[B, C, before + t + after]``.
@@ -57,7 +56,7 @@ class RowLengths:
         return total / self.columns[:, None, None]
 
     def _index(self, padding: _Padding) -> Tensor:
-        """Return where the columns of a padded row come from, int64 ``[B, 1, t']``."""
+        """Return the source column of each padded column, int64 ``[B, 1, t']``."""
         if padding not in self._indices:
             before, after, num_columns, mode = padding
             device = self.columns.device

@@ -1,4 +1,4 @@
-"""Writes of rows by one copy and one graph, whatever is written: what a step of an engine sends."""
+"""Row writes by one copy and one CUDA graph: the updates of an engine step."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from antiphon.nn.host_device import Staging
 from antiphon.nn.row_writes import NUM_FIELDS, Packing, RowWrite, write_table
 
 _KEY = "writes of rows"
-_NUM_WORDS = 32768  # of a copy at most; of 64 KiB it takes 3 us
-_NUM_TABLES = 2  # writes of a table touch different numbers; a new request writes some twice
-_MAX_ROWS = 128  # of a table
-_TABLE_WORDS = 1 + _MAX_ROWS * NUM_FIELDS  # with the number of its rows before it
+_NUM_WORDS = 32768  # most words of a copy; one of 64 KiB takes 3 us
+_NUM_TABLES = 2  # writes of a table are disjoint; a new request writes some twice
+_MAX_ROWS = 128  # rows of a table
+_TABLE_WORDS = 1 + _MAX_ROWS * NUM_FIELDS  # preceded by its number of rows
 
 
 class RowWriter:
-    """A graph of kernels that write what the words say that were copied before them.
+    """CUDA graph of kernels that write rows as described by the words copied before them.
 
     Launched one by one, kernels take the host five times as long.
     """
@@ -29,14 +29,14 @@ class RowWriter:
         self._words = torch.zeros(_NUM_WORDS, dtype=torch.int64, device=device)
         self._staging = Staging(self._words)
         if self._words.is_cuda:
-            torch.cuda.synchronize(device)  # they are made on another stream
+            torch.cuda.synchronize(device)  # words and tables are made on another stream
         if graphs.is_enabled:
             graphs.capture(_KEY, self._write_all)
 
     def write(self, groups: Sequence[Sequence[RowWrite]]) -> bool:
-        """Write one group after the other, those of each at once; ``False``: they are too many."""
+        """Write the groups in order, each at once; return whether they fit."""
         if len(groups) > _NUM_TABLES or any(_num_rows(group) > _MAX_ROWS for group in groups):
-            return False  # before anything of them is packed
+            return False  # before anything is packed
         first = _NUM_TABLES * _TABLE_WORDS
         packing = Packing(first)
         tables = [write_table(group, packing) for group in groups]

@@ -1,4 +1,4 @@
-"""Rows of tensors that the host changes: what is written where, many of them in one launch."""
+"""Row writes: host changes to rows of tensors, many of them in one launch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,32 +21,32 @@ NUMPY_TYPES: dict[torch.dtype, type[np.generic]] = {
 """Types whose numbers can come from the host."""
 
 NUM_FIELDS = 5
-"""Of a table's row; see `antiphon.nn.kernels.row_writes.write_rows`."""
+"""Fields of a table row; see `antiphon.nn.kernels.row_writes.write_rows`."""
 
 _WORD_BYTES = 8
 _TORCH_TYPES = {np.dtype(each): dtype for dtype, each in NUMPY_TYPES.items()}
 
 
 class Packing:
-    """Arrays on their way to the device, in 64-bit words."""
+    """Arrays packed for the device, in 64-bit words."""
 
     def __init__(self, first: int = 0) -> None:
-        """Begin with the word number ``first``."""
+        """Start with the word number ``first``."""
         self._parts: list[NDArray[np.int64]] = []
         self._num_words = first
 
     @property
     def num_words(self) -> int:
-        """Words so far, those before the first one included."""
+        """Words so far, including those before the first."""
         return self._num_words
 
     @property
     def parts(self) -> Sequence[NDArray[np.int64]]:
-        """What was added, in order."""
+        """Added arrays, in order."""
         return self._parts
 
     def add(self, array: NDArray[Any]) -> slice:
-        """Add numbers of 64 bits each; return which words they will be."""
+        """Add 64-bit numbers; return their words."""
         part = np.ascontiguousarray(array).reshape(-1).view(np.int64)
         first, self._num_words = self._num_words, self._num_words + len(part)
         self._parts.append(part)
@@ -63,20 +63,20 @@ class Packing:
         return self.add(words)
 
     def words(self) -> NDArray[np.int64]:
-        """Return all of them, end to end."""
+        """Return all words, concatenated."""
         return np.concatenate(self._parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowWrite:
-    """Numbers for the beginning of some rows of one tensor.
+    """New numbers for the beginning of some rows of one tensor.
 
     Attributes:
-        target: ``[all rows, ...]``, its rows' numbers side by side.
-        rows: all different, int64 ``[num_rows]``.
-        num_values: of each row.
-        source: a row of numbers for each of ``rows``, of the host; or one row for all of them, on
-            the device, of one number if all are the same.
+        target: ``[all rows, ...]``, contiguous within a row.
+        rows: distinct rows, int64 ``[num_rows]``.
+        num_values: numbers per row.
+        source: one row of host numbers per row of ``rows``; or one row for all of them on the
+            device, of one number if all are the same.
     """
 
     target: Tensor
@@ -86,15 +86,15 @@ class RowWrite:
 
     @property
     def storage(self) -> int:
-        """Two writes that differ in it touch different numbers."""
+        """Storage address; writes with different addresses are disjoint."""
         return self.target.untyped_storage().data_ptr()
 
 
 def packed_writes(writes: Sequence[RowWrite], packing: Packing) -> Callable[[Tensor], object]:
-    """Pack writes that touch different numbers.
+    """Pack disjoint writes.
 
     Returns:
-        What writes them all, given the packing's words on the device.
+        A function that applies them, given the packing's words on the device.
     """
     if kernels.run_on(writes[0].target):
         return _launching(writes, packing)
@@ -117,15 +117,16 @@ def _launching(writes: Sequence[RowWrite], packing: Packing) -> Callable[[Tensor
 
 
 def write_table(writes: Sequence[RowWrite], packing: Packing) -> list[int]:
-    """Return the table of `antiphon.nn.kernels.row_writes.write_rows`; what is written is packed.
+    """Return the table of `antiphon.nn.kernels.row_writes.write_rows`, and pack the numbers.
 
-    Python's numbers: nearly all writes are of one row, for which arrays take ten times as long.
+    Plain Python integers: nearly all writes are of one row, for which arrays take ten times as
+    long.
     """
     return [*chain.from_iterable(_told(write, packing) for write in writes)]
 
 
 def _told(write: RowWrite, packing: Packing) -> list[int]:
-    """Return what the kernel's table says of each row."""
+    """Return the kernel's table entries for the rows of a write."""
     target, source = write.target, write.source
     size = target.element_size()
     first, row_bytes = target.data_ptr(), target.stride(0) * size
@@ -144,7 +145,7 @@ def _told(write: RowWrite, packing: Packing) -> list[int]:
 
 
 def _placed(write: RowWrite, packing: Packing) -> Callable[[Tensor], object]:
-    """Pack one write for lines of PyTorch."""
+    """Pack one write for PyTorch operations."""
     source = write.source
     rows = packing.add(write.rows)
     values = None if isinstance(source, Tensor) else packing.add_rows(source)
@@ -155,7 +156,7 @@ def _placed(write: RowWrite, packing: Packing) -> Callable[[Tensor], object]:
             new = source
         else:
             new = words[values].view(_TORCH_TYPES[source.dtype]).view(len(source), -1)
-            new = new[:, : source.shape[1]]  # without what fills up words
+            new = new[:, : source.shape[1]]  # without the padding of words
         flat[words[rows], : write.num_values] = new
 
     return write_it

@@ -1,4 +1,4 @@
-"""What safetensors files hold, by their headers: no tensor is read and no library needed."""
+"""Tensors of safetensors files, read from their headers without loading data."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from antiphon.errors import ModelLoadError
 
 STEM = "model"
-"""What the names of a model's files begin with, unless its library says otherwise."""
+"""Usual prefix of a model's file names."""
 Shape: TypeAlias = tuple[int, ...]
 
 _LENGTH_BYTES = 8
@@ -21,10 +21,10 @@ _COMPARED_BYTES = 2**22
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
-    """A tensor, as its file's header describes it.
+    """Header entry of a tensor.
 
     Attributes:
-        dtype: as the format spells it: ``F32``, ``BF16`` ...
+        dtype: type in the format's spelling: ``F32``, ``BF16`` ...
         start: offset of the first byte in the file.
     """
 
@@ -43,11 +43,11 @@ def tensor_files(directory: Path, stem: str = STEM) -> list[Path]:
     """Return model.safetensors, or the shards that its index lists, whether they exist or not.
 
     Args:
-        directory: with the files.
-        stem: what their names begin with.
+        directory: folder with the files.
+        stem: prefix of their names.
 
     Raises:
-        ModelLoadError: there is neither, or the index is broken.
+        ModelLoadError: neither exists, or the index is broken.
     """
     single = directory / f"{stem}.safetensors"
     index = directory / f"{stem}.safetensors.index.json"
@@ -66,11 +66,11 @@ def tensor_files(directory: Path, stem: str = STEM) -> list[Path]:
 
 
 def read_tensor_headers(file: Path) -> list[TensorHeader]:
-    """Return what a file holds, in the order of its header.
+    """Return the tensors of a file, in the order of its header.
 
     Raises:
-        ModelLoadError: it is missing, no such file, or shorter than its header says, as after a
-            download that was cut.
+        ModelLoadError: the file is missing, invalid, or shorter than its header requires, as after
+            an interrupted download.
     """
     try:
         with file.open("rb") as stream:
@@ -111,7 +111,7 @@ def _described(header: dict[str, Any], data_start: int) -> Iterator[TensorHeader
 
 
 def layout_problems(found: Mapping[str, Shape], layout: Mapping[str, Shape]) -> list[str]:
-    """Say how tensors differ from those that a checkpoint of their configuration has."""
+    """Return the differences between a checkpoint's tensors and its configuration's layout."""
     problems = []
     if missing := layout.keys() - found.keys():
         problems.append(f"missing: {some(missing)}")
@@ -129,12 +129,12 @@ def layout_problems(found: Mapping[str, Shape], layout: Mapping[str, Shape]) -> 
 def tied_problems(
     found: Mapping[str, tuple[Path, TensorHeader]], tied: Mapping[str, str]
 ) -> list[str]:
-    """Return which stored tensors differ from those that a configuration ties them to.
+    """Return the stored tensors that differ from those that a configuration ties them to.
 
     Args:
-        found: index that `read_directory` returned.
-        tied: tensors that are not read, each with the one that is used in its place. Either may
-            be absent from the files.
+        found: result of `read_directory`.
+        tied: unused tensors, each with the tensor used in its place. Either may be absent from the
+            files.
 
     Raises:
         ModelLoadError: a file cannot be read.
@@ -166,7 +166,7 @@ def _are_equal(one: tuple[Path, TensorHeader], other: tuple[Path, TensorHeader])
 
 
 def some(names: Iterable[str]) -> str:
-    """List names, not too many."""
+    """Format names as a shortened list."""
     ordered = sorted(names)
     more = len(ordered) - _MAX_NAMED
     return ", ".join(ordered[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,9 +1,9 @@
-"""Draws codes for a batch whose rows have parameters of their own, with counter-based randomness.
+"""Batched sampling of codes with parameters per row and counter-based randomness.
 
 The order is that of the reference implementations: penalties on f32 logits, then temperature,
 top-k, top-p, and one draw. The draw adds Gumbel noise and takes the maximum; a noise value is a
-function of (seed, frame, codebook, token) alone, so a request draws the same alone, in any batch,
-in any slot, and again after it has moved to another machine.
+function of (seed, frame, codebook, token) alone, so a request draws the same codes alone, in any
+batch or slot, and after a move to another machine.
 """
 
 import math
@@ -20,15 +20,15 @@ from antiphon.nn import kernels
 from antiphon.nn.packed_upload import PackedUpload
 
 _WORD = 0xFFFFFFFF
-_START = 0x9E3779B9  # anything but zero, which the mixing leaves as it is
+_START = 0x9E3779B9  # any value but zero, which the mixing leaves unchanged
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingReach:
-    """What the host must know of the parameters of some rows.
+    """Summary of some rows' parameters that the host needs.
 
     Attributes:
-        max_top_k: at least the largest top-k of them.
+        max_top_k: upper bound of the rows' top-k.
         uses_top_p: whether any row's ``top_p`` is below 1.
     """
 
@@ -41,8 +41,8 @@ class SamplingRows:
     """Parameters of a batch, one row each, shape ``[num_rows]``.
 
     Attributes:
-        temperature: 0 takes the likeliest token.
-        top_k: tokens kept, at least 1; ties with the last one are kept too.
+        temperature: 0 takes the most likely token.
+        top_k: number of tokens kept, at least 1; ties with the last one are kept too.
     """
 
     temperature: Tensor
@@ -52,7 +52,7 @@ class SamplingRows:
     reach: SamplingReach
 
     def unfiltered(self, vocab_size: int) -> "SamplingRows":
-        """Return the rows without top-k and top-p, for logits that a `LogitsFilter` has been at."""
+        """Return the rows without top-k and top-p, for logits after a `LogitsFilter`."""
         return replace(
             self,
             top_k=torch.full_like(self.top_k, vocab_size),
@@ -62,7 +62,7 @@ class SamplingRows:
 
 
 class SamplingTable:
-    """The parameters of every slot: written when a request starts, gathered in every step.
+    """Sampling parameters of every slot, written at a request's start and gathered every step.
 
     Attributes:
         parameters: temperature, top-k (exact in f32), top-p, repetition penalty; f32
@@ -89,9 +89,9 @@ class SamplingTable:
         uploads.write(self.parameters, np.array([*samplings]), rows)
 
     def reach(self, slots: Sequence[int]) -> SamplingReach:
-        """Return what of the slots' parameters the host must know to sample.
+        """Return the summary of the slots' parameters that the host needs to sample.
 
-        Kernels read each row's own parameters: one graph serves them all.
+        Kernels read each row's own parameters: one graph serves all rows.
         """
         if self._uses_kernels:
             return SamplingReach(self._vocab_size, uses_top_p=False)
@@ -124,7 +124,7 @@ def penalize_repetition(logits: Tensor, has_occurred: Tensor, penalty: Tensor) -
 
 
 class SamplerHook(Protocol):
-    """Looks at a draw, and may put another in its place."""
+    """Inspects a draw, and may replace it."""
 
     def __call__(
         self, logits: Tensor, rows: SamplingRows, drawn: tuple[Tensor, Tensor]
@@ -132,7 +132,7 @@ class SamplerHook(Protocol):
 
 
 class LogitsFilter(Protocol):
-    """Rules tokens out by ``-inf``, in an order of its own; ``[num_rows, vocab_size]``."""
+    """Masks tokens with ``-inf`` in place of top-k and top-p; ``[num_rows, vocab_size]``."""
 
     def __call__(self, logits: Tensor, rows: SamplingRows) -> Tensor: ...
 
@@ -146,7 +146,7 @@ class Draw(Protocol):
 
 
 def draw_from_all(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Draw from the whole distribution, without top-k and top-p; as `sample` otherwise."""
+    """Draw from the whole distribution, without top-k and top-p; otherwise as `sample`."""
     heat = torch.where(rows.temperature > 0, rows.temperature, 1.0)
     best = torch.max(logits.float() / heat[:, None] + noise, dim=-1)
     return best.indices, best.values
@@ -154,17 +154,17 @@ def draw_from_all(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Te
 
 @dataclass(frozen=True, slots=True)
 class RepetitionAware:
-    """Repetition-aware sampling (VALL-E 2, as in CosyVoice): draw anew what was said too often.
+    """Repetition-aware sampling (VALL-E 2, as in CosyVoice): redraw tokens that repeat too often.
 
-    Where the drawn token makes up too much of the latest ones, it is drawn again, from the whole
-    distribution unless ``redraw`` does otherwise. Greedy rows are left alone.
+    If the drawn token exceeds its share of the latest tokens, it is redrawn, from the whole
+    distribution unless ``redraw`` does otherwise. Greedy rows are unchanged.
 
     Attributes:
-        recent: latest tokens of each row, int64 ``[num_rows, window]``, -1 where there are none;
-            `antiphon.engine.model_runner.slot_state.SlotState.recent` has them.
-        noise: of `gumbel_noise` under another codebook number, shape of the logits.
-        max_share: of the window; a token with this share or more is drawn again.
-        redraw: how; Fish Speech is hotter then, and filters still.
+        recent: latest tokens of each row, int64 ``[num_rows, window]``, -1 if unset; see
+            `antiphon.engine.model_runner.slot_state.SlotState.recent`.
+        noise: `gumbel_noise` of another codebook number, shape of the logits.
+        max_share: share of the window from which on a token is redrawn.
+        redraw: draw function; Fish Speech uses a higher temperature and keeps the filters.
     """
 
     recent: Tensor
@@ -192,11 +192,11 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
     Args:
         logits: shape ``[num_rows, vocab_size]``, penalties applied, ``-inf`` where forbidden.
         rows: parameters.
-        noise: of `gumbel_noise`, shape of the logits.
+        noise: `gumbel_noise`, shape of the logits.
 
     Returns:
         Tokens, int64, and their scores, f32, both ``[num_rows]``. A score is finite unless the
-        row's logits held something that is not a number.
+        row's logits contained NaN.
     """
     is_greedy = rows.temperature == 0
     scores = logits.float() / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
@@ -214,7 +214,7 @@ def _keep_top_k(scores: Tensor, rows: SamplingRows) -> Tensor:
 
 
 def _keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
-    """Drop the unlikeliest tokens while those kept still have a probability of ``top_p``."""
+    """Drop the least likely tokens while the rest keeps a probability of ``top_p``."""
     ascending, order = scores.sort(dim=-1)
     cumulated = ascending.softmax(-1).cumsum(-1)
     drop = (cumulated <= 1 - top_p[:, None]) & (top_p[:, None] < 1)
@@ -225,12 +225,12 @@ def _keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
 def keep_nucleus(logits: Tensor, rows: SamplingRows) -> Tensor:
     """Filter by probabilities before temperature, as Fish Speech does; a `LogitsFilter`.
 
-    The likeliest token is kept, and further ones while all of them together have a probability of
-    at most ``top_p``, and up to ``top_k`` of them. (`sample` keeps one more, which makes it at
-    least ``top_p``, after temperature and among those of top-k.)
+    The most likely token is kept, and further ones while their cumulative probability is at most
+    ``top_p``, up to ``top_k``. (`sample` keeps one more, which makes it at least ``top_p``, after
+    temperature and among those of top-k.)
 
     Args:
-        logits: of any type, shape ``[num_rows, vocab_size]``.
+        logits: logits of any type, shape ``[num_rows, vocab_size]``.
         rows: parameters.
     """
     if kernels.run_on(logits):
@@ -277,8 +277,8 @@ def gaussian_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) ->
     Args:
         seeds: `seed_words` of each row, int64, shape ``[num_rows, 2]``.
         frames: frame number of each row, int64, shape ``[num_rows]``.
-        indices: for example of a diffusion step, int64, shape ``[num_indices]``.
-        size: numbers for each; the first ones do not depend on it.
+        indices: counter of each vector, such as a diffusion step, int64, shape ``[num_indices]``.
+        size: numbers per index; the first ones do not depend on it.
 
     Returns:
         f32, shape ``[num_rows, num_indices, size]``.
@@ -290,7 +290,7 @@ def gaussian_of(uniform: Tensor) -> Tensor:
     """Return numbers of the standard normal distribution.
 
     Args:
-        uniform: between 0 and 1 but neither, f32, an even number in the last dimension.
+        uniform: f32 numbers strictly between 0 and 1, an even number in the last dimension.
     """
     radius = uniform[..., ::2].log().mul_(-2).sqrt_()
     angle = uniform[..., 1::2] * (2 * math.pi)
@@ -299,12 +299,12 @@ def gaussian_of(uniform: Tensor) -> Tensor:
 
 
 def uniform_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) -> Tensor:
-    """Return numbers between 0 and 1; arguments and shape as of `gaussian_noise`."""
+    """Return numbers between 0 and 1; arguments and shape as for `gaussian_noise`."""
     return _uniform(seeds, frames, indices, size)
 
 
 def _uniform(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:
-    """Return multiples of 2**-24 between 0 and 1, neither of them, exact in f32."""
+    """Return multiples of 2**-24 strictly between 0 and 1, exact in f32."""
     low = _mixed(seeds[:, 0] ^ _START)
     high = _mixed(seeds[:, 1] ^ low)
     low = _mixed(low ^ frames)

@@ -1,7 +1,7 @@
-"""Convolutions of one stream: what later input needs of earlier input is in the stream's state.
+"""Streaming convolutions, with the input that later output depends on in the stream's state.
 
-Input may come in pieces of any length. In whatever pieces, the same columns come out; to the last
-bit too, if the pieces are the same.
+Input may come in pieces of any length and gives the same columns for any split; bit-identical for
+the same split.
 """
 
 from dataclasses import dataclass, field
@@ -15,25 +15,25 @@ from antiphon.nn.layers import Weights
 
 @dataclass(slots=True)
 class StreamState:
-    """The last columns of each convolution's input, by its name; what a layer keeps, by its own."""
+    """Last input columns of each convolution by its name, and other layers' state by theirs."""
 
     kept: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def num_bytes(self) -> int:
-        """What is kept takes."""
+        """Size of the state in bytes."""
         return sum(each.nbytes for each in self.kept.values())
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRows:
-    """States of many streams, a row each, that streams of equal length so far read as one batch.
+    """States of several streams, a row each; streams of equal length so far form one batch.
 
-    Tensors stay where they are once a first state has been put, so that graphs can read them.
+    Tensors keep their addresses after the first `put`, so that graphs can read them.
 
     Attributes:
-        num_rows: that there are.
-        kept: as of `StreamState`, ``[num_rows, ...]``; nothing before the first state is put.
+        num_rows: number of rows.
+        kept: state tensors as in `StreamState`, ``[num_rows, ...]``; empty before the first `put`.
     """
 
     num_rows: int
@@ -44,7 +44,7 @@ class StreamRows:
         return StreamState({name: each.index_select(0, rows) for name, each in self.kept.items()})
 
     def put(self, rows: Tensor, state: StreamState) -> None:
-        """Make ``state``, of ``n`` streams, that of as many rows, int64 ``[n]``."""
+        """Store ``state``, of ``n`` streams, in rows, int64 ``[n]``."""
         for name, each in state.kept.items():
             if name not in self.kept:
                 self.kept[name] = each.new_zeros((self.num_rows, *each.shape[1:]))
@@ -56,13 +56,13 @@ class StreamConv:
     """A convolution over columns ``[batch, channels, length]``.
 
     Without look-ahead an output depends on its input column and those before it. With it, an output
-    comes out when its look-ahead has come in, or at the stream's end, which zeros follow.
+    is returned once its look-ahead has arrived, or at the stream's end, which zeros follow.
 
     Attributes:
-        name: in a stream's state.
+        name: key in a stream's state.
         weight: ``[num_outputs, num_inputs / groups, kernel]``.
         padding: zeros before the first column.
-        look_ahead: columns after an output's own that it depends on.
+        look_ahead: number of columns after an output's own that it depends on.
     """
 
     name: str
@@ -85,7 +85,7 @@ class StreamConv:
         groups: int = 1,
         look_ahead: int = 0,
     ) -> "StreamConv":
-        """Take ``name.weight`` and, if there is one, ``name.bias``.
+        """Read ``name.weight`` and, if present, ``name.bias``.
 
         With a stride, output ``i`` reads up to input ``(i + 1) * stride``.
         """
@@ -97,7 +97,7 @@ class StreamConv:
         return cls(name, weight, bias, padding, stride, dilation, groups, look_ahead)
 
     def __call__(self, columns: Tensor, state: StreamState, *, is_end: bool = False) -> Tensor:
-        """Take in columns, and return what can be made by now."""
+        """Add columns, and return the outputs that are complete."""
         kept = state.kept.get(self.name)
         if kept is None:
             kept = columns.new_zeros((*columns.shape[:2], self.padding))
@@ -106,14 +106,14 @@ class StreamConv:
             joined = F.pad(joined, (0, self.look_ahead))
         reach = (self.weight.shape[2] - 1) * self.dilation
         num_made = max(0, (joined.shape[2] - reach - 1) // self.stride + 1)
-        # A copy: a view would keep all that was joined.
+        # A copy: a view would keep the whole joined tensor alive.
         state.kept[self.name] = joined[:, :, num_made * self.stride :].clone()
         if not num_made:
             return joined.new_zeros((len(joined), len(self.weight), 0))
         return self.convolve(joined)
 
     def convolve(self, joined: Tensor, *, has_bias: bool = True) -> Tensor:
-        """Convolve columns with those before them, whoever keeps what later ones need."""
+        """Convolve columns that include the preceding ones, for callers that hold the state."""
         is_grouped = self.groups > 1 and self.weight.shape[1] > 1
         is_slow = is_grouped or self.stride > 1 or joined.dtype == torch.float64  # in cuDNN
         convolve = grouped_conv1d if is_slow and joined.is_cuda else F.conv1d
@@ -136,20 +136,20 @@ def grouped_conv1d(
     dilation: int,
     groups: int,
 ) -> Tensor:
-    """Convolve as `torch.nn.functional.conv1d` does, by a matrix product of each group.
+    """Convolve as `torch.nn.functional.conv1d` does, by a matrix product per group.
 
-    Of wide groups of float32 with many taps cuDNN takes Fourier transforms, group by group: ten of
-    the fourteen milliseconds of a token of CosyVoice3 on an H200. Its kernel for float64 takes 180
+    For wide float32 groups with many taps cuDNN uses Fourier transforms, group by group: ten of the
+    fourteen milliseconds of a token of CosyVoice3 on an H200. Its kernel for float64 takes 180
     microseconds for three taps of 512 channels and 50 columns, which are 39 million products, and
-    the one for a stride 1.3 milliseconds of 16 streams.
+    the one for a stride 1.3 milliseconds for 16 streams.
 
     Args:
         columns: ``[batch, channels, length]``.
         weight: ``[num_outputs, channels / groups, kernel]``.
         bias: ``[num_outputs]`` or ``None``.
-        stride: between outputs.
-        dilation: between taps.
-        groups: that see nothing of each other.
+        stride: distance between outputs.
+        dilation: distance between taps.
+        groups: number of independent channel groups.
     """
     reach = (weight.shape[2] - 1) * dilation + 1
     windows = columns.unfold(2, reach, stride)[..., ::dilation]

@@ -1,8 +1,8 @@
-"""Draws tokens of text for a batch whose rows have parameters of their own, out of any vocabulary.
+"""Batched sampling of text tokens with parameters per row, for any vocabulary.
 
 Penalties and biases change the logits; then temperature, top-k, top-p, min-p, and one draw by the
-noise of `antiphon.nn.sampler`. What is kept is all that is at least as likely as a threshold of the
-row: equal logits are kept or dropped together.
+noise of `antiphon.nn.sampler`. All tokens at least as likely as the row's threshold are kept: equal
+logits are kept or dropped together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ from antiphon.nn import kernels
 from antiphon.nn.backends import backend_of
 from antiphon.nn.packed_upload import PackedUpload
 
-_MAX_TOP_K = 256  # up to which the likeliest tokens are found without sorting all
+_MAX_TOP_K = 256  # limit up to which top-k avoids a full sort
 _NUM_PARAMETERS = 8
 
 
 class Filtering(IntEnum):
-    """What rows need, each more than the one before."""
+    """Filtering that rows need, each level more than the one before."""
 
     GREEDY = 0  # no row draws
     DRAWN = 1  # neither top-k nor top-p
@@ -34,12 +34,12 @@ class Filtering(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TokenReach:
-    """What the host must know of the parameters of some rows.
+    """Summary of some rows' parameters that the host needs.
 
     Attributes:
-        filtering: of all rows.
+        filtering: highest level of all rows.
         is_adjusted: whether any row's logits are penalized or biased.
-        tells_logprobs: whether any row's logarithms of probabilities are told.
+        tells_logprobs: whether any row returns log-probabilities.
         holds_end: whether any row has a minimum of tokens before its end.
     """
 
@@ -49,7 +49,7 @@ class TokenReach:
     holds_end: bool = False
 
     def joined(self, other: "TokenReach") -> "TokenReach":
-        """Return what covers both."""
+        """Return the reach that covers both."""
         return TokenReach(
             max(self.filtering, other.filtering),
             self.is_adjusted or other.is_adjusted,
@@ -63,13 +63,14 @@ class TokenSampling:
     """Parameters of a request, complete.
 
     Attributes:
-        top_k: 0: all.
-        repetition_penalty: of tokens of prompt and answer.
-        presence_penalty: of tokens of the answer.
-        frequency_penalty: likewise, for each time.
-        logit_bias: by token.
-        num_logprobs: to be told beside the token's own; -1: not even that.
-        holds_end: whether its end is ruled out of its first logits.
+        top_k: number of tokens kept; 0: all.
+        repetition_penalty: penalty of tokens of prompt and answer.
+        presence_penalty: penalty of tokens of the answer.
+        frequency_penalty: penalty of tokens of the answer, per occurrence.
+        logit_bias: bias by token.
+        num_logprobs: number of alternatives returned beside the token itself; -1: no
+            log-probabilities.
+        holds_end: whether the end token is excluded from its first logits.
     """
 
     temperature: float = 1.0
@@ -91,7 +92,7 @@ class TokenSampling:
 
     @property
     def reach(self) -> TokenReach:
-        """What it needs of a step."""
+        """Summary of these parameters for a step."""
         filtering = Filtering.SORTED
         if self.temperature == 0:
             filtering = Filtering.GREEDY
@@ -106,14 +107,14 @@ class TokenSampling:
 
 @dataclass(frozen=True, slots=True)
 class TokenHistory:
-    """What a request has read and written when it starts."""
+    """Prompt and answer of a request at its start."""
 
     prompt: Sequence[int]
     answer: Sequence[int]
 
 
 class TokenSampler:
-    """Parameters and histories of every slot; the last one is for padding."""
+    """Sampling parameters and token histories of every slot; the last one is for padding."""
 
     def __init__(
         self,
@@ -125,20 +126,19 @@ class TokenSampler:
         max_logprobs: int,
         max_biases: int,
     ) -> None:
-        """Begin with idle slots.
+        """Start with idle slots.
 
         Args:
-            num_rows: slots, the one for padding included.
-            vocab_size: of the logits.
-            usual: parameters that most requests have: graphs are made for these first.
-            like: a tensor on the device.
-            max_logprobs: room for those told beside each token.
-            max_biases: tokens of a request whose logits can be biased.
+            num_rows: number of slots, including the one for padding.
+            usual: parameters of most requests, for which graphs are captured first.
+            like: tensor on the device.
+            max_logprobs: most alternatives returned beside each token.
+            max_biases: most biased tokens of a request.
         """
         device = like.device
         self._vocab_size, self._max_logprobs = vocab_size, max_logprobs
         self._backend = backend_of(like)
-        # One graph serves all that needs less; without graphs each step does what it must.
+        # One graph serves all that needs less; without graphs each step does only its own work.
         self._least = usual.reach if kernels.run_on(like) else TokenReach()
         self._reaches = [TokenReach()] * num_rows
         self._parameters = torch.zeros(num_rows, _NUM_PARAMETERS, device=device)
@@ -166,7 +166,7 @@ class TokenSampler:
             self._reaches[slot] = each.reach
         uploads.write(self._parameters, np.array([*starts]), rows)
         adjusted = {slot: each for slot, each in starts.items() if each[0].is_adjusted}
-        # Other rows' penalties have a step add biases to all of its rows.
+        # Other rows' penalties make a step add biases to all of its rows.
         forgetting = {*adjusted, *(self._biased_slots & starts.keys())}
         self._biased_slots -= starts.keys()
         self._biased_slots |= {slot for slot in adjusted if adjusted[slot][0].logit_bias}
@@ -192,7 +192,7 @@ class TokenSampler:
             uploads.add(self._bias, numbers, np.array(values, np.float64))
 
     def reach(self, slots: Sequence[int]) -> TokenReach:
-        """Return what of the slots' parameters the host must know to sample."""
+        """Return the summary of the slots' parameters that the host needs to sample."""
         reach = self._least
         for slot in slots:
             reach = reach.joined(self._reaches[slot])
@@ -201,17 +201,17 @@ class TokenSampler:
     def sample(
         self, logits: Tensor, slots: Tensor, draws: tuple[Tensor, Tensor], reach: TokenReach
     ) -> tuple[Tensor, Tensor]:
-        """Draw one token a row, and note it.
+        """Draw one token per row, and record it.
 
         Args:
             logits: ``[num_rows, vocab_size]``, of any type.
-            slots: of the rows, int64 ``[num_rows]``.
+            slots: slot of each row, int64 ``[num_rows]``.
             draws: `antiphon.nn.sampler.seed_words` of the rows, and numbers of their tokens.
-            reach: covers all of them.
+            reach: summary that covers all rows.
 
         Returns:
             Tokens, int64, and their scores, f32, both ``[num_rows]``. A score is NaN if the row's
-            logits held something that is not a number.
+            logits contained NaN.
         """
         if self._backend.has_kernels and reach.filtering is not Filtering.SORTED:
             from antiphon.nn.kernels import token_draw
@@ -248,16 +248,16 @@ class TokenSampler:
     def logprobs(
         self, logits: Tensor, slots: Tensor, tokens: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what is told of tokens, before penalties and temperature.
+        """Return log-probabilities of tokens, before penalties and temperature.
 
         Args:
-            logits: as they came from the model, f32 ``[num_rows, vocab_size]``.
-            slots: of the rows.
-            tokens: drawn.
+            logits: logits of the model, f32 ``[num_rows, vocab_size]``.
+            slots: slot of each row.
+            tokens: drawn tokens.
 
         Returns:
-            The tokens' own, f32 ``[num_rows]``, NaN where none are told; the likeliest tokens,
-            int64 ``[num_rows, max_logprobs]``, -1 where none is told; and theirs, f32, NaN there.
+            The tokens' own, f32 ``[num_rows]``, NaN if not requested; the most likely tokens, int64
+            ``[num_rows, max_logprobs]``, -1 if not requested; and theirs, f32, NaN there.
         """
         num_told = self._parameters[slots, 7]
         total = logits.logsumexp(dim=-1)
@@ -302,7 +302,7 @@ class TokenSampler:
         return torch.where((top_k == 0) & (top_p >= 1), everything, least)
 
     def _forget(self, index: Tensor) -> None:
-        """Begin histories anew."""
+        """Clear histories."""
         self._is_read.index_fill_(0, index, value=False)
         self._num_written.index_fill_(0, index, 0)
         self._biases.index_fill_(0, index, 0.0)

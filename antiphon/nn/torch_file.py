@@ -1,4 +1,4 @@
-"""Reads weights that were written by `torch.save`, as data: no code that a file brings is run."""
+"""Weights in `torch.save` files, read as data without running code of the file."""
 
 import pickle
 import re
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from antiphon.errors import ModelLoadError
 
-# Weights come as a direction and a length, in PyTorch's older or newer spelling.
+# Weight norm stores a direction and a length, in PyTorch's older or newer spelling.
 _LENGTHS = (
     (re.compile(r"(.*)\.weight_g"), ".weight_v"),
     (
@@ -26,15 +26,15 @@ _UNREADABLE = (
 
 
 def read_torch_file(file: Path, *, is_mapped: bool = False) -> Any:
-    """Return what a file holds: tensors on the CPU, in containers.
+    """Return the contents of a file: tensors on the CPU, in containers.
 
     Args:
-        file: of `torch.save`.
-        is_mapped: whether tensors stay in the file until they are used, which files of PyTorch
-            before 1.6 do not allow.
+        file: file written by `torch.save`.
+        is_mapped: whether tensors are memory-mapped until used, which files of PyTorch before 1.6
+            do not support.
 
     Raises:
-        ModelLoadError: it is missing, damaged, or holds more than data.
+        ModelLoadError: the file is missing, damaged, or contains more than data.
     """
     try:
         return torch.load(file, map_location="cpu", weights_only=True, mmap=is_mapped)
@@ -43,7 +43,7 @@ def read_torch_file(file: Path, *, is_mapped: bool = False) -> Any:
 
 
 def joined_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights that are normed (`torch.nn.utils.weight_norm`) as one tensor each."""
+    """Return weight-normed tensors (`torch.nn.utils.weight_norm`) as one tensor each."""
     joined = dict(tensors)
     for name in tensors:
         for pattern, direction in _LENGTHS:

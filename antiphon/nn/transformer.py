@@ -1,6 +1,6 @@
 """A stack of decoder layers: rotary attention and SwiGLU, with or without q/k norms and biases.
 
-Tensors are named as Hugging Face's Llama and Qwen checkpoints name them.
+Tensor names follow Hugging Face's Llama and Qwen checkpoints.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights, rotary_order
 from antiphon.nn.qkv import HeadShape, QKVHeads
 
-if TYPE_CHECKING:  # it needs Triton
+if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.kernels.fused_linear import PreNormState
 
 ALL = slice(None)
@@ -22,11 +22,11 @@ ALL = slice(None)
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
-    """Attention, then feed-forward, each normed before and added to what went in.
+    """Attention, then feed-forward, each pre-normed and added to its input.
 
     Attributes:
-        attention_output_norm: of what attention adds, as in GLM-4; ``None``: it is added as it is.
-        feed_forward_output_norm: likewise.
+        attention_output_norm: norm of the attention output, as in GLM-4; ``None``: no norm.
+        feed_forward_output_norm: norm of the feed-forward output; ``None``: no norm.
     """
 
     heads: QKVHeads
@@ -40,7 +40,7 @@ class DecoderLayer:
 
     @classmethod
     def of(cls, weights: Weights, name: str, config: TransformerConfig) -> "DecoderLayer":
-        """Take the layer ``name``; biases, and norms beside the usual two, if there are any."""
+        """Read the layer ``name``, with biases and additional norms if present."""
         attention = f"{name}.self_attn"
         order = rotary_order(config.head_dim, config.num_rotated)
 
@@ -69,7 +69,7 @@ class DecoderLayer:
 
     @property
     def has_output_norms(self) -> bool:
-        """Whether what is added is normed; fused products add at once."""
+        """Whether branch outputs are normed, which fused products do not support."""
         return self.attention_output_norm is not None or self.feed_forward_output_norm is not None
 
     def __call__(
@@ -81,9 +81,10 @@ class DecoderLayer:
         attend: Attend,
         wanted: slice = ALL,
     ) -> tuple[Tensor, Tensor]:
-        """Take the states and them normed; return the states, and what is to be added to them.
+        """Return the states after attention, and the feed-forward branch to be added to them.
 
-        Both of the ``wanted`` positions alone; the others are attended to.
+        Takes the states and their norm. Both results cover only the ``wanted`` positions; the
+        others are attended to.
         """
         joined = self.query_key_value(normed)
         attended = attend(index, joined, self.heads, rotation)
@@ -101,11 +102,11 @@ class DecoderLayer:
 class Transformer:
     """All layers and the final norm.
 
-    A GPU computes few rows by kernels of which each holds a product and what is around it.
+    On a GPU, few rows are computed by kernels that fuse a product with the operations around it.
 
     Attributes:
-        is_batch_invariant: see `Linear`; it has a price.
-        is_normed_last: whether a call ends with the final norm; else who calls it applies that.
+        is_batch_invariant: batch invariance as in `Linear`; it costs time.
+        is_normed_last: whether a call ends with the final norm; otherwise the caller applies it.
     """
 
     layers: tuple[DecoderLayer, ...]
@@ -124,14 +125,14 @@ class Transformer:
         *,
         is_batch_invariant: bool = False,
     ) -> "Transformer":
-        """Take the layers and the final norm below ``name``.
+        """Read the layers and the final norm under ``name``.
 
         Args:
-            weights: all of one type and on one device.
-            name: for example ``model``.
-            config: of this transformer.
-            max_positions: longest run that will be asked for.
-            is_batch_invariant: see above.
+            weights: tensors of one type and on one device.
+            name: prefix such as ``model``.
+            config: configuration of this transformer.
+            max_positions: longest run.
+            is_batch_invariant: as for the class.
         """
         norm = RMSNorm(weights[f"{name}.norm.weight"], config.norm_eps)
         return cls(
@@ -146,13 +147,13 @@ class Transformer:
 
     @property
     def kv_shape(self) -> KVShape:
-        """What its keys and values take."""
+        """Size of its keys and values."""
         heads = self.layers[0].heads.shape
         return KVShape(len(self.layers), heads.num_kv_heads, heads.head_dim)
 
     @property
     def has_biases(self) -> bool:
-        """Whether a product that is fused with what follows has a bias; they take none."""
+        """Whether a fused product has a bias, which fusion does not support."""
         linears = (
             (each.output, each.feed_forward.gate_up, each.feed_forward.down) for each in self.layers
         )
@@ -160,12 +161,12 @@ class Transformer:
 
     @property
     def has_output_norms(self) -> bool:
-        """See `DecoderLayer`."""
+        """Whether layers norm their outputs; see `DecoderLayer`."""
         return any(layer.has_output_norms for layer in self.layers)
 
     @property
     def first_norm(self) -> Tensor:
-        """The weight of the norm that states meet first."""
+        """Weight of the first layer's norm."""
         return self.layers[0].attention_norm.weight
 
     def __call__(
@@ -175,14 +176,14 @@ class Transformer:
         attend: Attend,
         wanted: slice = ALL,
     ) -> Tensor:
-        """Return states, normed or not, ``[rows, positions, hidden_size]``.
+        """Return the final states, normed or not, ``[rows, positions, hidden_size]``.
 
         Args:
-            states: of that shape; or scaled by `first_norm`, a row a position.
-            rotation: of the positions.
-            attend: keeps keys and values.
-            wanted: positions whose results are returned, for which alone the last layer computes
-                what follows attention.
+            states: input states of that shape, or pre-normed by `first_norm`, one row per position.
+            rotation: rotation of the positions.
+            attend: cache of keys and values.
+            wanted: positions to return; the last layer computes the operations after attention for
+                these alone.
         """
         if self._is_fused(states):
             final = self._run_fused(states, rotation, attend).states
@@ -206,7 +207,7 @@ class Transformer:
     ) -> Tensor:
         """Return ``head`` of the normed state of each row's last position, ``[rows, outputs]``.
 
-        Takes what a call takes, and a head without a bias.
+        The arguments are those of a call, and a head without a bias.
         """
         assert self.is_normed_last, "a head takes normed states"
         if not self._is_fused(states):
@@ -220,7 +221,7 @@ class Transformer:
     def _run_fused(
         self, states: "Tensor | PreNormState", rotation: Rotation, attend: Attend
     ) -> "PreNormState":
-        """Return the states after all layers, scaled by the final norm; a row a position."""
+        """Return the states after all layers, scaled by the final norm; one row per position."""
         from antiphon.nn.kernels import fused_linear
 
         product, num_positions = (
@@ -245,7 +246,7 @@ class Transformer:
         return states
 
     def _is_fused(self, states: "Tensor | PreNormState") -> bool:
-        """Return whether states are computed by fused products."""
+        """Return whether fused products compute these states."""
         if not self.norm.backend.has_kernels:
             return False
         some = states if isinstance(states, Tensor) else states.states

@@ -1,7 +1,7 @@
-"""Reads a checkpoint's tensors one by one, when they are asked for, and accounts for every one.
+"""Lazy reading of a checkpoint's tensors, with a check that each is used.
 
 Building a model from `LazyWeights` needs the memory of the model and of the few tensors that are
-being joined or folded, wherever it lives and whatever its number type.
+being joined or folded, on any device and for any number type.
 """
 
 import logging
@@ -28,7 +28,7 @@ from antiphon.nn.safetensors_index import (
 )
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the bytes read so far and the bytes in all."""
+"""Callback with the bytes read so far and the total."""
 
 _log = logging.getLogger(__name__)
 _DTYPES = ("F32", "BF16", "F16")
@@ -36,7 +36,7 @@ _NOTHING = r"(?!)"  # matches no name
 
 
 class LazyWeights(Mapping[str, Tensor]):
-    """Tensors by name, read anew at each access and converted on the way."""
+    """Tensors by name, read at each access and converted."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class LazyWeights(Mapping[str, Tensor]):
         like: Tensor,
         progress: Progress | None = None,
     ) -> None:
-        """Read nothing yet.
+        """Store the headers without reading tensors.
 
         Args:
-            directory: for messages.
-            tensors: headers and the open files that they are of, by name.
-            like: a tensor of the wanted type, on the wanted device.
-            progress: called after every tensor.
+            directory: folder named in messages.
+            tensors: header and open file of each tensor, by name.
+            like: tensor of the wanted type, on the wanted device.
+            progress: callback after every tensor.
         """
         self._directory = directory
         self._tensors = tensors
@@ -64,7 +64,7 @@ class LazyWeights(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         header, file = self._tensors[name]
-        # Moved first and converted there; copied, so that no tensor hangs on the open file.
+        # Moved first and converted there; copied, so that no tensor refers to the open file.
         moved: Tensor = file.get_tensor(name).to(self._like.device)
         tensor = moved.to(self._like.dtype, copy=self._like.device.type == "cpu")
         if name in self._unread:
@@ -84,10 +84,10 @@ class LazyWeights(Mapping[str, Tensor]):
         return len(self._tensors)
 
     def check_all_read(self) -> None:
-        """Refuse a model that left something out.
+        """Refuse a model that left tensors unread.
 
         Raises:
-            ModelLoadError: naming what was never read.
+            ModelLoadError: tensors were never read; the message names them.
         """
         if self._unread:
             raise ModelLoadError(f"{self._directory}: never read: {some(self._unread)}")
@@ -105,23 +105,23 @@ def open_weights(
     stem: str = STEM,
     progress: Progress | None = None,
 ) -> Iterator[Weights]:
-    """Check a directory against its layout, and give the tensors of one part of it to a builder.
+    """Check a directory against its layout, and yield the tensors of one part of it.
 
-    On leaving, every tensor of the part must have been read. In a block of
+    On leaving, every tensor of the part must have been read. Within
     `antiphon.nn.dummy_weights.drawn_weights`, tensors are drawn and no file is needed.
 
     Args:
-        directory: with model.safetensors, or shards and an index.
+        directory: folder with model.safetensors, or shards and an index.
         layout: names and shapes of all its tensors.
-        like: a tensor of the wanted type, on the wanted device.
-        part: what the names of the part begin with.
-        unused: a regular expression for whole names that the part does not need.
-        others: one for whole names beside the layout, which are read elsewhere.
-        stem: what the names of the files begin with.
-        progress: called after every tensor.
+        like: tensor of the wanted type, on the wanted device.
+        part: prefix of the part's tensor names.
+        unused: regular expression of whole names that the part does not need.
+        others: regular expression of whole names beside the layout, read elsewhere.
+        stem: prefix of the file names.
+        progress: callback after every tensor.
 
     Raises:
-        ModelLoadError: the files are not what the layout says, or a tensor was left out.
+        ModelLoadError: the files do not match the layout, or a tensor was left unread.
     """
     skip = re.compile(unused or _NOTHING)
     drawn = DrawnTensors(layout, like)
@@ -145,7 +145,7 @@ def open_weights(
 def _checked(
     directory: Path, layout: Mapping[str, Shape], others: str | None, stem: str
 ) -> dict[str, tuple[Path, TensorHeader]]:
-    """Return files and headers of a layout's tensors; arguments as of `open_weights`."""
+    """Return files and headers of a layout's tensors; arguments as for `open_weights`."""
     beside = re.compile(others or _NOTHING)
     every = read_directory(directory, stem)
     headers = {name: each for name, each in every.items() if not beside.fullmatch(name)}
@@ -165,14 +165,14 @@ def _checked(
 
 
 def check_tied(directory: Path, tied: Mapping[str, str]) -> None:
-    """Refuse a checkpoint with a head of its own whose configuration says that it has none.
+    """Refuse a checkpoint with a head that differs from the embedding it should be tied to.
 
     Args:
         directory: folder with safetensors files.
-        tied: pairs of names, see `tied_problems`.
+        tied: pairs of names as for `tied_problems`.
 
     Raises:
-        ModelLoadError: a stored tensor differs from the one that is used in its place.
+        ModelLoadError: a stored tensor differs from the one used in its place.
     """
     if is_drawing():
         return
