@@ -132,7 +132,7 @@ class Transformer:
             name: prefix such as ``model``.
             config: configuration of this transformer.
             max_positions: longest run.
-            is_batch_invariant: as for the class.
+            is_batch_invariant: batch invariance as for the class.
         """
         norm = RMSNorm(weights[f"{name}.norm.weight"], config.norm_eps)
         return cls(

@@ -1,7 +1,7 @@
-"""Convolutions of codecs: causal ones that stream, and padded ones over whole recordings.
+"""Codec convolutions: causal streaming ones, and padded ones over whole recordings.
 
-Streaming layers work on ``[B, t, channels]``: convolution kernels like it best, and linear layers
-need no transposing. Layers over whole recordings work on ``[B, channels, t]``.
+Streaming layers work on ``[B, t, channels]``, which convolution kernels prefer and linear layers
+read without a transpose. Layers over whole recordings work on ``[B, channels, t]``.
 """
 
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ from antiphon.nn.row_lengths import RowLengths
 
 @dataclass(frozen=True, slots=True)
 class LayerBuilder:
-    """What layers are built from.
+    """Source of a codec's layers: weights, state layout and type.
 
     Attributes:
-        weights: float32, by their names in the checkpoint.
-        layout: where layers reserve the fields that they need in a slot.
-        dtype: to compute in; what is folded is folded in float32 before.
+        weights: float32 tensors by their names in the checkpoint.
+        layout: state layout in which layers reserve their fields.
+        dtype: type of computation; folding is done in float32 before the conversion.
     """
 
     weights: Weights
@@ -33,28 +33,28 @@ class LayerBuilder:
         return self.weights[name].to(self.dtype)
 
     def linear(self, name: str) -> Linear:
-        """Take a layer with a bias."""
+        """Read a layer with a bias."""
         return Linear(self.tensor(f"{name}.weight"), self.tensor(f"{name}.bias"))
 
     def optional_linear(self, name: str) -> Linear | None:
-        """Take a layer with a bias, ``None`` if the checkpoint has none of this name."""
+        """Read a layer with a bias; ``None`` if the checkpoint has none of this name."""
         return self.linear(name) if f"{name}.weight" in self.weights else None
 
     def scaled(self, name: str, scale_name: str) -> Linear:
-        """Take a layer without a bias, the scale of its outputs multiplied in."""
+        """Read a layer without a bias, with the scale of its outputs folded in."""
         scale = self.weights[f"{scale_name}.scale"]
         return Linear((self.weights[f"{name}.weight"] * scale[:, None]).to(self.dtype))
 
 
 @dataclass(frozen=True, slots=True)
 class CausalConv:
-    """A convolution over the present and the past.
+    """Convolution over the current and past columns.
 
     Attributes:
-        weight: ``[num_out, num_in, 1, kernel_size]``, since only the kernels of images take
-            channels last.
+        weight: ``[num_out, num_in, 1, kernel_size]``, since only image kernels support channels
+            last.
         bias: ``[num_out]``.
-        before: the columns that came before, ``(k, num_in)``; ``None`` if the kernel is one wide.
+        before: state of the preceding columns, ``(k, num_in)``; ``None`` if the kernel has one tap.
     """
 
     weight: Tensor
@@ -67,7 +67,7 @@ class CausalConv:
     def of(
         cls, builder: LayerBuilder, name: str, *, dilation: int = 1, groups: int = 1
     ) -> "CausalConv":
-        """Take ``name.conv``."""
+        """Read ``name.conv``."""
         weight = builder.tensor(f"{name}.conv.weight")[:, :, None]
         num_before = (weight.shape[3] - 1) * dilation
         return cls(
@@ -90,14 +90,14 @@ class CausalConv:
 
 @dataclass(frozen=True, slots=True)
 class CausalTransposedConv:
-    """Upsamples by ``stride``.
+    """Upsampling by ``stride``.
 
-    A transposed convolution whose kernel is ``num_taps`` strides long makes, for every input, as
-    many outputs as the stride, from that input and ``num_taps - 1`` before it: a linear layer.
+    A transposed convolution whose kernel is ``num_taps`` strides long computes ``stride`` outputs
+    per input from that input and the ``num_taps - 1`` before it: a linear layer.
 
     Attributes:
-        linear: from the taps, oldest first, to the outputs, oldest first.
-        before: the inputs that came before, ``(num_taps - 1, num_in)``; ``None`` if there is none.
+        linear: product of the taps to the outputs, oldest first.
+        before: state of the preceding inputs, ``(num_taps - 1, num_in)``; ``None`` without any.
     """
 
     linear: Linear
@@ -107,7 +107,7 @@ class CausalTransposedConv:
 
     @classmethod
     def of(cls, builder: LayerBuilder, name: str, stride: int) -> "CausalTransposedConv":
-        """Take ``name.conv``, whose kernel is a multiple of the stride."""
+        """Read ``name.conv``, whose kernel is a multiple of the stride."""
         kernel = builder.tensor(f"{name}.conv.weight")  # [num_in, num_out, kernel_size]
         num_in, num_taps = kernel.shape[0], kernel.shape[2] // stride
         taps = torch.unflatten(kernel, 2, (num_taps, stride)).flip(2)  # oldest input first
@@ -127,13 +127,13 @@ class CausalTransposedConv:
 
 @dataclass(frozen=True, slots=True)
 class PaddedConv:
-    """A convolution over a whole recording.
+    """Convolution over a whole recording.
 
     Attributes:
         weight: ``[num_out, num_in / groups, kernel_size]``.
-        is_causal: pad before the first column, and after the last only to complete a stride;
-            else at both ends alike, which keeps the length.
-        pad_mode: as `torch.nn.functional.pad` names it.
+        is_causal: whether to pad before the first column, and after the last only to complete a
+            stride; otherwise both ends equally, which keeps the length.
+        pad_mode: mode of `torch.nn.functional.pad`.
     """
 
     weight: Tensor
@@ -156,19 +156,19 @@ class PaddedConv:
         pad_mode: str = "constant",
         groups: int = 1,
     ) -> "PaddedConv":
-        """Take ``name``, with its bias if there is one."""
+        """Read ``name``, with its bias if present."""
         weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
         return cls(weight, bias, stride, dilation, is_causal, pad_mode, groups)
 
     @property
     def num_padded(self) -> int:
-        """Columns that are added, but for those that complete a stride."""
+        """Columns of padding, except those that complete a stride."""
         return (self.weight.shape[2] - 1) * self.dilation + 1 - self.stride
 
     def __call__(self, x: Tensor, lengths: RowLengths | None = None) -> Tensor:
         """Map ``[B, num_in, t]`` to ``[B, num_out, ceil(t / stride)]``.
 
-        Rows are of different ``lengths``, or without these all of one.
+        ``lengths`` holds the rows' lengths, or ``None`` if no row is padded.
         """
         before, after = self.num_padded, -x.shape[2] % self.stride
         reads_on = self.stride > 1 or not self.is_causal  # columns after a row's last one

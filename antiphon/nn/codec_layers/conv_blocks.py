@@ -1,4 +1,4 @@
-"""Blocks of streaming codecs: ConvNeXt, and upsampling with residual units and snakes (as DAC)."""
+"""Blocks of streaming codecs: ConvNeXt, and upsampling with residual units and snakes (DAC)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ LAYER_NORM_EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ConvNeXtBlock:
-    """A depthwise convolution and a feed-forward layer, added to the input.
+    """Depthwise convolution and feed-forward layer, added to the input.
 
     Attributes:
-        norm: of the convolution's result; a LayerNorm's weight and bias.
+        norm: LayerNorm of the convolution's output: weight and bias.
     """
 
     depthwise: CausalConv
@@ -69,7 +69,7 @@ class ResidualUnit:
 
 @dataclass(frozen=True, slots=True)
 class UpsamplingBlock:
-    """Upsamples, then refines with residual units."""
+    """Upsampling followed by residual units."""
 
     snake: Snake
     upsample: CausalTransposedConv
@@ -79,7 +79,7 @@ class UpsamplingBlock:
     def of(
         cls, builder: LayerBuilder, name: str, rate: int, dilations: Sequence[int]
     ) -> "UpsamplingBlock":
-        """Take ``name.block``: a snake, an upsampling, and a unit for each dilation."""
+        """Read ``name.block``: a snake, an upsampling, and a unit for each dilation."""
         return cls(
             Snake.of(builder.weights, f"{name}.block.0"),
             CausalTransposedConv.of(builder, f"{name}.block.1", rate),

@@ -1,14 +1,12 @@
-"""Which stream each frame of a pass belongs to: a table that the host fills and kernels read.
+"""Frame table of a pass: the stream of each frame, filled by the host and read by kernels.
 
-A pass has rows: the next frames of one stream each, one after the other. A table has these fields,
-in this order; kernels fill in the last two.
+A pass has rows of consecutive frames of one stream each. A table has these fields, in this order;
+kernels fill in the last two.
 
-- slots: of each frame, the slot of its stream.
-- places: of each frame, its number in its row.
-- offsets: of each row its first frame; after the last row, the number of all frames.
-- the number of rows.
-- turns: of each frame, which of two copies of what came before its row is to read.
-- positions: of each frame, the frames that its stream has before it.
+- slots: slot of each frame's stream. - places: number of each frame in its row. - offsets: first
+frame of each row; after the last row, the number of all frames. - the number of rows. - turns:
+which of two copies of the preceding columns each frame's row reads. - positions: number of earlier
+frames of each frame's stream.
 """
 
 from collections.abc import Sequence
@@ -19,13 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 NUM_FIELDS = 6
-_ALIGNMENT = 32  # numbers; fields that begin so are loaded alike
+_ALIGNMENT = 32  # numbers; keeps every field aligned for vector loads
 
 
 def empty_table(max_frames: int, device: torch.device, *, num_more: int = 0) -> Tensor:
     """Return a table for passes of up to ``max_frames``: int32 ``[NUM_FIELDS, more]``.
 
-    ``num_more`` fields that are not of the table follow on it.
+    ``num_more`` fields outside the table follow it.
     """
     size = (max_frames // _ALIGNMENT + 1) * _ALIGNMENT
     return torch.zeros(NUM_FIELDS + num_more, size, dtype=torch.int32, device=device)
@@ -38,14 +36,14 @@ def fill(
     padding_slot: int,
     max_row_frames: int,
 ) -> None:
-    """Fill in a table what kernels do not; it comes to the device later.
+    """Fill in a table's fields, except those that kernels fill in; the caller uploads it.
 
     Args:
         table: ``[at least 4, more than size]``.
-        rows: slot and number of frames of each.
-        size: frames of the pass; what is missing belongs to more rows.
-        padding_slot: of these.
-        max_row_frames: that they have.
+        rows: slot and number of frames of each row.
+        size: frames of the pass; padding rows are added up to it.
+        padding_slot: slot of padding rows.
+        max_row_frames: most frames of a padding row.
     """
     slots, lengths = (list(each) for each in zip(*rows, strict=True)) if rows else ([], [])
     num_left = size - sum(lengths)

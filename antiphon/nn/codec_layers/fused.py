@@ -1,8 +1,9 @@
-"""Layers of a streaming codec as a GPU runs them: few kernels, state read in place.
+"""Streaming codec layers fused for a GPU: few kernels, state read in place.
 
-Each is made of the layer of the same name, which says what is computed; here it is laid out for
-the kernels. Factors are half precision and sums float32; what float16 cannot hold is clamped to
-its largest number. Where that is not enough, factors are float32, as two float16 each.
+Each is built from the layer of the same name, which defines the computation; here it is laid out
+for the kernels. Factors are half precision and sums float32; values beyond float16's range are
+clamped to its largest number. If that is not precise enough, factors are float32, as two float16
+each.
 """
 
 from collections.abc import Sequence
@@ -30,17 +31,17 @@ from antiphon.nn.kernels.stream_columns import Rows
 from antiphon.nn.kernels.window_attention import KVRing, attend_window
 from antiphon.nn.layers import Linear, RMSNorm, Snake, SwiGLU
 
-_HALVES = 2  # numbers of float16 in one of float32
+_HALVES = 2  # float16 numbers per float32 number
 
 
 class KernelLayout:
-    """Lays weights out for the kernels, and gives layers room in a slot's memory.
+    """Layout of weights for the kernels, with room for layers in a slot's memory.
 
     Args:
-        dtype: of activations and states. Factors are of it too, or if it is float32, two float16
-            each (see `antiphon.nn.kernels.split`).
-        before: lays out the layers before these ones, in float32 if it is given: a slot's memory
-            is theirs, and then that of float16.
+        dtype: type of activations, states and factors; a float32 factor is stored as two float16
+            (see `antiphon.nn.kernels.split`).
+        before: float32 layout of the preceding layers, whose memory in a slot comes first;
+            ``None``: no such layers.
     """
 
     def __init__(self, dtype: torch.dtype, before: "KernelLayout | None" = None) -> None:
@@ -53,7 +54,7 @@ class KernelLayout:
 
     @property
     def row_size(self) -> int:
-        """Numbers of a slot's memory, of float32 if there are any."""
+        """Numbers of a slot's memory, in float32 if any layer is float32."""
         return self.state.row_size // _HALVES if self._is_behind else self.state.row_size
 
     def weights(
@@ -78,7 +79,7 @@ class KernelLayout:
         return self.weights(kernel.flatten(0, 1), conv.bias, kernel.shape[0], conv.dilation)
 
     def exact_conv(self, conv: CausalConv) -> ConvWeights:
-        """Lay out a convolution whose factors stay float32."""
+        """Lay out a convolution with float32 factors."""
         laid = self.conv(conv)
         exact = conv.weight[:, :, 0].permute(2, 1, 0).flatten(0, 1).float().contiguous()
         return replace(laid, weight=exact, rest=None)
@@ -94,18 +95,18 @@ class KernelLayout:
         return rows.view(len(tables.first_rows), -1, rows.shape[1]).to(self.dtype)
 
     def transposed(self, conv: CausalTransposedConv, norm: Tensor | None = None) -> ConvWeights:
-        """Lay out an upsampling, and the weight of the norm before it within."""
+        """Lay out an upsampling, with the weight of the norm before it folded in."""
         assert norm is None or conv.num_taps == 1, "what came before would not be normed"
         weight = conv.linear.weight if norm is None else conv.linear.weight * norm
         return self.weights(weight.T, conv.linear.bias, conv.num_taps, 1)
 
     def linear(self, linear: Linear, norm: Tensor | None = None) -> ConvWeights:
-        """Lay out a layer, and the weight of the norm before it within."""
+        """Lay out a layer, with the weight of the norm before it folded in."""
         weight = linear.weight if norm is None else linear.weight * norm
         return self.weights(weight.T, linear.bias, 1, 1)
 
     def gate(self, linear: Linear, norm: Tensor) -> ConvWeights:
-        """Lay out a gate and what it gates, neighbours in pairs."""
+        """Lay out a gate and its up projection, interleaved in pairs."""
         gate, up = (linear.weight * norm).chunk(2)
         return self.weights(torch.stack((gate, up), dim=1).flatten(0, 1).T, None, 1, 1)
 
@@ -126,7 +127,7 @@ class KernelLayout:
 
 @dataclass(frozen=True, slots=True)
 class FusedAttentionLayer:
-    """A layer of the transformer: five kernels."""
+    """Transformer layer in five kernels."""
 
     query_key_value: ConvWeights
     ring: KVRing
@@ -170,10 +171,10 @@ class FusedAttentionLayer:
 
 @dataclass(frozen=True, slots=True)
 class FusedConvNeXtBlock:
-    """An upsampling and the block that refines it: four kernels.
+    """Upsampling and ConvNeXt block in four kernels.
 
     Attributes:
-        input_epsilon: of the norm of what comes in; ``None``: it is not normed.
+        input_epsilon: epsilon of the input norm; ``None``: no norm.
     """
 
     upsample: ConvWeights
@@ -192,7 +193,7 @@ class FusedConvNeXtBlock:
         layout: KernelLayout,
         input_norm: RMSNorm | None = None,
     ) -> "FusedConvNeXtBlock":
-        """Lay out both, and the norm before them within."""
+        """Lay out both, with the norm before them folded in."""
         assert refine.norm.bias is not None
         return cls(
             layout.transposed(upsample, None if input_norm is None else input_norm.weight),
@@ -214,11 +215,11 @@ class FusedConvNeXtBlock:
 
 @dataclass(frozen=True, slots=True)
 class FusedUpsamplingBlock:
-    """A block: an upsampling, then units, each ending with the snake of what comes next.
+    """Upsampling block whose units each end with the snake of the next layer.
 
     Attributes:
-        snakes: after the upsampling, for each of its outputs; then after each unit.
-        sum_dtype: of what units are added to; ``None``: of the activations.
+        snakes: snakes after the upsampling, for each of its outputs; then after each unit.
+        sum_dtype: type of the sums that units add to; ``None``: that of the activations.
     """
 
     upsample: ConvWeights
@@ -274,7 +275,7 @@ def fused_blocks(
     layout: KernelLayout,
     sum_dtype: torch.dtype | None = None,
 ) -> tuple[FusedUpsamplingBlock, ...]:
-    """Lay out blocks, each of which ends with the snake of what follows it."""
+    """Lay out blocks, each ending with the snake of the layer after it."""
     return tuple(
         FusedUpsamplingBlock.of(block.upsample, block.units, snake, layout, sum_dtype)
         for block, snake in zip(blocks, following, strict=True)
@@ -282,7 +283,7 @@ def fused_blocks(
 
 
 def _split_columns(x: Tensor, stride: int) -> Tensor:
-    """Turn ``[t, stride * channels]`` into ``[t * stride, channels]``."""
+    """Reshape ``[t, stride * channels]`` to ``[t * stride, channels]``."""
     return x.view(x.shape[0] * stride, -1)
 
 
@@ -320,11 +321,11 @@ def _residual_unit(
     snake: Snake,
     sum_dtype: torch.dtype | None,
 ) -> tuple[Tensor, Tensor]:
-    """Run a residual unit on ``x`` and its snake; ``None``: the sum itself is not wanted."""
+    """Run a residual unit on ``x`` and its snake; without ``sum_dtype`` the sum is not returned."""
     keeps_sum = sum_dtype is not None
     num_columns, width = x.shape
     config = unit_config(width, num_columns)
-    # A program that holds all channels of its columns has no room for parts of them.
+    # A program that holds all channels of its columns has no room for split factors.
     is_split = unit.dilated.rest is not None
     if is_fusible(width) and config is not None and not is_split:
         return residual_unit(

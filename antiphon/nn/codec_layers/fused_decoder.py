@@ -1,7 +1,7 @@
-"""A decoder of codes as a GPU runs it: a transformer over frames, doublings, blocks, samples.
+"""Fused GPU decoder of codes: a transformer over frames, doublings, blocks, samples.
 
-Codecs of this shape differ in what stands before and behind the transformer, and in how samples are
-kept in [-1, 1].
+Codecs of this shape differ in the layers before and after the transformer, and in how samples are
+bounded to [-1, 1].
 """
 
 from dataclasses import dataclass, replace
@@ -26,18 +26,18 @@ _LARGEST = torch.finfo(torch.float16).max
 
 @dataclass(frozen=True, slots=True)
 class FusedDecoder:
-    """Decodes frames of any slots, at most `max_frames` of each at a time.
+    """Decodes frames of any slots, at most `max_frames` per slot and pass.
 
     Attributes:
-        tables: a table per code of a frame, ``[num_quantizers, table_size, width]``.
-        radians: of the rotary embedding per position, float32 ``[head_dim / 2]``.
-        is_rotation_rounded: cosines and sines are rounded to bfloat16.
-        entry: before the transformer, one after the other.
-        output: behind it and its norm, which is within; ``None``: the norm is in the first
-            doubling.
-        norm_epsilon: of that norm.
-        num_exact: blocks that compute in the type of ``tables``; the others do in float16.
-        bound: of samples.
+        tables: code vectors, ``[num_quantizers, table_size, width]``.
+        radians: radians per position of the rotary embedding, float32 ``[head_dim / 2]``.
+        is_rotation_rounded: whether cosines and sines are rounded to bfloat16.
+        entry: layers before the transformer, in order.
+        output: layer after the transformer, with its final norm folded in; ``None``: the norm is
+            part of the first doubling.
+        norm_epsilon: epsilon of that norm.
+        num_exact: number of blocks that compute in the type of ``tables``; the others use float16.
+        bound: method that bounds samples.
         row_size: numbers that the state of one stream takes.
     """
 
@@ -74,10 +74,10 @@ class FusedDecoder:
         Args:
             codes: int64 ``[num_frames, num_quantizers]``; ids outside the codebooks are clamped
                 into them.
-            table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`; if a slot has
-                two rows, its audio and state mean nothing.
-            state: updated in place.
-            max_row_frames: that a row has, from 1 to `max_frames`.
+            table: frame table of the pass, see `antiphon.nn.codec_layers.frame_table`; if a slot
+                has two rows, its audio and state are undefined.
+            state: state updated in place.
+            max_row_frames: most frames of a row, from 1 to `max_frames`.
 
         Returns:
             float32 ``[num_frames, samples_per_frame]`` in [-1, 1].

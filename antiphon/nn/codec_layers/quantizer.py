@@ -20,11 +20,11 @@ def codebook(weights: Weights, name: str, sums: str) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class CodeTables:
-    """Codes to vectors: a table per code of a frame, its output projection multiplied in.
+    """Code tables of all quantizers, with the output projection folded in.
 
     Attributes:
-        rows: of all tables, end to end, ``[num_quantizers * codebook_size, dim]``.
-        first_rows: where each table begins, int64 ``[num_quantizers]``.
+        rows: concatenated tables, ``[num_quantizers * codebook_size, dim]``.
+        first_rows: first row of each table, int64 ``[num_quantizers]``.
     """
 
     rows: Tensor
@@ -32,7 +32,7 @@ class CodeTables:
 
     @classmethod
     def of(cls, tables: Sequence[Tensor], dtype: torch.dtype) -> "CodeTables":
-        """Join tables, ``[codebook_size, dim]`` each."""
+        """Concatenate tables, ``[codebook_size, dim]`` each."""
         rows = torch.cat(list(tables))
         first_rows = torch.arange(0, len(rows), len(tables[0]), device=rows.device)
         return cls(rows.to(dtype), first_rows)
@@ -40,7 +40,7 @@ class CodeTables:
     def __call__(self, codes: Tensor) -> Tensor:
         """Map ``[B, num_quantizers, n]`` to ``[B, n, dim]``: the sum over a frame.
 
-        Ids outside the tables are clamped into them.
+        Codes outside the tables are clamped.
         """
         codebook_size = len(self.rows) // len(self.first_rows)
         rows = codes.transpose(1, 2).clamp(0, codebook_size - 1) + self.first_rows
@@ -50,7 +50,7 @@ class CodeTables:
 
 @dataclass(frozen=True, slots=True)
 class ResidualQuantizer:
-    """Vectors to codes: each codebook quantizes what those before it leave over.
+    """Residual vector quantizer: each codebook quantizes the residual of those before it.
 
     Attributes:
         projection: ``[codebook_dim, hidden_size, 1]``.

@@ -1,4 +1,4 @@
-"""The encoder of SEANet, as Encodec and Mimi have it: samples to frames, ``[B, C, t]``."""
+"""SEANet encoder of Encodec and Mimi: samples to frames, ``[B, C, t]``."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Layer: TypeAlias = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class ResidualBlock:
-    """Two activated convolutions, narrow in the middle, added to the input."""
+    """Two activated convolutions with a bottleneck, added to the input."""
 
     first: PaddedConv
     second: PaddedConv
@@ -28,7 +28,7 @@ class ResidualBlock:
 
 @dataclass(frozen=True, slots=True)
 class SeanetEncoder:
-    """Convolutions from samples to frames, twice as wide after each of the strides."""
+    """Convolutions from samples to frames; each stride doubles the width."""
 
     layers: tuple[Layer, ...]
 
@@ -42,14 +42,14 @@ class SeanetEncoder:
         num_residual_layers: int,
         dilation_base: int,
     ) -> "SeanetEncoder":
-        """Take ``name.layers``; their numbers count the activations between them too.
+        """Read ``name.layers``, whose numbers count the activations in between too.
 
         Args:
-            weights: of one type and on one device.
-            name: of the encoder.
-            strides: of the downsampling layers, first to last.
-            num_residual_layers: before each of them.
-            dilation_base: of the residual layers: their dilations are its powers.
+            weights: tensors of one type and on one device.
+            name: prefix of the encoder.
+            strides: strides of the downsampling layers, first to last.
+            num_residual_layers: residual layers before each of them.
+            dilation_base: base of the residual layers' dilations, which are its powers.
         """
 
         def conv(index: int, stride: int = 1) -> PaddedConv:
@@ -70,18 +70,18 @@ class SeanetEncoder:
 
     @property
     def stride(self) -> int:
-        """Samples of a frame: the product of the strides."""
+        """Samples per frame: the product of the strides."""
         return math.prod(each.stride for each in self.layers if isinstance(each, PaddedConv))
 
     def __call__(self, x: Tensor, lengths: RowLengths | None = None) -> Tensor:
         """Map ``[B, 1, t]`` to ``[B, width, ceil(t / product of strides)]``.
 
-        Rows are of different ``lengths``, or without these all of one.
+        ``lengths`` holds the rows' lengths, or ``None`` if no row is padded.
         """
         for layer in self.layers:
             if isinstance(layer, PaddedConv):
                 x = layer(x, lengths)
                 lengths = None if lengths is None else lengths.downsampled(layer.stride)
-            else:  # residual blocks read no column after the one that they make
+            else:  # residual blocks read no column after the output column
                 x = layer(x)
         return x

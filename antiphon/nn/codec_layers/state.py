@@ -1,8 +1,8 @@
-"""What a streaming decoder keeps of each stream: one row of numbers and one position per slot.
+"""State of a streaming decoder: one row of numbers and one position per slot.
 
 Layers reserve fields of the row in a `StateLayout` when they are built, and read and update them
-through a `History` when they run. `SlotHistory` is that of the slots of a `DecoderState`;
-`EmptyHistory` belongs to a pass over whole streams, which nothing precedes.
+through a `History` when they run. `SlotHistory` serves the slots of a `DecoderState`;
+`EmptyHistory` serves a pass over whole streams.
 """
 
 import math
@@ -18,7 +18,7 @@ _ALIGNMENT = 64  # numbers; keeps every field of a row aligned for vector loads 
 
 @dataclass(frozen=True, slots=True)
 class StateField:
-    """Numbers of some shape in a slot's row, from ``offset`` on."""
+    """Field of a slot's row, starting at ``offset``."""
 
     offset: int
     shape: tuple[int, ...]
@@ -43,7 +43,7 @@ class StateLayout:
 
 @dataclass(frozen=True, slots=True)
 class DecoderState:
-    """The slots of a decoder; updated in place, never reallocated.
+    """Slots of a decoder, updated in place and never reallocated.
 
     Attributes:
         memory: ``[num_slots, row_size]`` in the decoder's dtype; zeros mean a fresh stream.
@@ -63,29 +63,29 @@ class DecoderState:
         return columns.view(self.num_slots, *field.shape)
 
     def reset(self, slot: int) -> None:
-        """Make a slot that of a fresh stream."""
+        """Clear a slot for a new stream."""
         self.memory[slot].zero_()
         self.position[slot].zero_()
 
     def gather(self, slots: Tensor) -> "DecoderState":
-        """Return a copy of some slots, int64 ``[k]``, as a smaller state."""
+        """Return a copy of slots, int64 ``[k]``, as a smaller state."""
         return DecoderState(self.memory[slots], self.position[slots])
 
     def scatter(self, slots: Tensor, rows: "DecoderState") -> None:
-        """Put back what `gather` returned."""
+        """Write back the result of `gather`."""
         self.memory.index_copy_(0, slots, rows.memory)
         self.position.index_copy_(0, slots, rows.position)
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleBufferedState:
-    """The slots of a decoder whose kernels write a second copy of what they read.
+    """Slots of a decoder whose kernels read one copy of columns and write the other.
 
-    Updated in place, never reallocated.
+    Updated in place and never reallocated.
 
     Attributes:
         memory: ``[num_slots, row_size]``, two copies of columns; zeros mean a fresh stream.
-        turns: which of two copies of columns is current, int32 ``[num_slots]``.
+        turns: current copy of the columns, int32 ``[num_slots]``.
         positions: int64 ``[num_slots]``, frames decoded so far.
     """
 
@@ -94,30 +94,30 @@ class DoubleBufferedState:
     positions: Tensor
 
     def reset(self, slot: int) -> None:
-        """Make a slot that of a fresh stream."""
+        """Clear a slot for a new stream."""
         for tensor in (self.memory, self.turns, self.positions):
             tensor[slot].zero_()
 
     def snapshot(self, slot: int) -> tuple[Tensor, ...]:
-        """Return a copy of what a slot holds."""
+        """Return a copy of a slot's state."""
         return tuple(each[slot].clone() for each in (self.memory, self.turns, self.positions))
 
     def restore(self, slot: int, snapshot: tuple[Tensor, ...]) -> None:
-        """Overwrite a slot by a snapshot."""
+        """Overwrite a slot with a snapshot."""
         for tensor, value in zip((self.memory, self.turns, self.positions), snapshot, strict=True):
             tensor[slot].copy_(value)
 
 
 class ColumnHistory(Protocol):
-    """What precedes the columns of one pass, for layers that do not attend."""
+    """Columns before a pass, for layers without attention."""
 
     def prepend(self, x: Tensor, field: StateField) -> Tensor:
-        """Put the columns before ``x``, ``[B, t, C]``, in front of it; ``field`` is ``(k, C)``."""
+        """Prepend the preceding columns to ``x``, ``[B, t, C]``; ``field`` is ``(k, C)``."""
         ...
 
 
 class History(ColumnHistory, Protocol):
-    """What precedes the frames of one pass."""
+    """State before the frames of a pass."""
 
     @property
     def positions(self) -> Tensor:
@@ -130,25 +130,25 @@ class History(ColumnHistory, Protocol):
         ...
 
     def append_keys_values(self, keys_values: Tensor, field: StateField | None) -> Tensor:
-        """Add a layer's keys and values to those before.
+        """Append a layer's keys and values to the preceding ones.
 
         Args:
             keys_values: ``[B, n, heads, head_dim]``.
             field: ``(num_keys, heads, head_dim)``; ``None`` if the layer never streams.
 
         Returns:
-            The keys and values that `mask` is of, ``[B, num_keys, heads, head_dim]``.
+            Keys and values in the order of `mask`, ``[B, num_keys, heads, head_dim]``.
         """
         ...
 
 
 class EmptyHistory:
-    """Of a pass over whole streams.
+    """History of a pass over whole streams.
 
     Args:
-        num_frames: of the pass.
-        window: keys that a frame attends to, itself included; ``None`` is all before it.
-        device: of the decoder.
+        num_frames: frames of the pass.
+        window: keys that a frame attends to, itself included; ``None``: all keys before it.
+        device: device of the decoder.
     """
 
     def __init__(self, num_frames: int, window: int | None, device: torch.device) -> None:
@@ -163,7 +163,7 @@ class EmptyHistory:
 
 
 class RowHistory:
-    """Of all slots of a state, which advance together and have no keys."""
+    """History of all slots of a state, which advance together and have no keys."""
 
     def __init__(self, state: DecoderState) -> None:
         self._state = state
@@ -176,7 +176,7 @@ class RowHistory:
 
 
 class SlotHistory:
-    """Of the slots of a state; inactive slots do not change."""
+    """History of a state's slots; inactive slots do not change."""
 
     def __init__(
         self, state: DecoderState, active: Tensor, num_frames: int, window: int, num_keys: int
@@ -184,9 +184,9 @@ class SlotHistory:
         """Read ``state`` before a pass over its slots.
 
         Args:
-            state: its slots are the pass's rows.
+            state: state whose slots are the pass's rows.
             active: bool ``[num_slots]``.
-            num_frames: of the pass, at most ``num_keys - window + 1``.
+            num_frames: frames of the pass, at most ``num_keys - window + 1``.
             window: keys that a frame attends to, itself included.
             num_keys: size of the rings of keys; position ``p`` is at ``p % num_keys``.
         """
@@ -216,7 +216,7 @@ class SlotHistory:
         return ring
 
     def advance(self) -> None:
-        """Advance the active slots; the last call of a pass."""
+        """Advance the active slots, as the last call of a pass."""
         self._state.position.add_(self._num_frames * self._active)
 
 

@@ -1,6 +1,6 @@
-"""Transformers of codecs: RMSNorm or LayerNorm, SwiGLU or GELU, a window or all that came before.
+"""Codec transformers: RMSNorm or LayerNorm, SwiGLU or GELU, windowed or full causal attention.
 
-Which norm and feed-forward layer there are is seen from the names of the tensors.
+The kinds of norm and feed-forward layer follow from the tensors' names.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from antiphon.nn.layers import Linear, RMSNorm, Rotation, SwiGLU
 
 @dataclass(frozen=True, slots=True)
 class LayerNorm:
-    """Division by the deviation from the mean, then weight and bias."""
+    """LayerNorm with weight and bias."""
 
     weight: Tensor
     bias: Tensor
@@ -42,7 +42,7 @@ class GeluFeedForward:
 class Frequencies:
     """Rotary embedding of any position: radians per position, float32 ``[head_dim]``.
 
-    Streams have no longest length to build tables for. The second half equals the first.
+    Streams are unbounded, so no tables can be built. The second half equals the first.
     """
 
     radians: Tensor
@@ -54,7 +54,7 @@ class Frequencies:
 
     @property
     def halves(self) -> Tensor:
-        """The radians of half a head, float32 ``[head_dim / 2]``."""
+        """Radians of half a head, float32 ``[head_dim / 2]``."""
         return self.radians[: len(self.radians) // 2].contiguous()
 
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
@@ -68,10 +68,10 @@ class WindowAttention:
     """Multi-head attention; keys are rotated by their absolute positions.
 
     Attributes:
-        query_key_value: to the heads of queries, then keys, then values.
-        output: scaled as the layer's branch is.
-        keys_values: the ring of a stream, ``(num_keys, 2 * num_kv_heads, head_dim)``; ``None`` if
-            the layer never streams.
+        query_key_value: joined product of queries, keys and values.
+        output: output product, with the layer scale folded in.
+        keys_values: ring of a stream, ``(num_keys, 2 * num_kv_heads, head_dim)``; ``None`` if the
+            layer never streams.
     """
 
     query_key_value: Linear
@@ -83,7 +83,7 @@ class WindowAttention:
     def of(
         cls, builder: LayerBuilder, name: str, config: TransformerConfig, num_keys: int
     ) -> "WindowAttention":
-        """Take ``name.self_attn`` and its layer scale."""
+        """Read ``name.self_attn`` and its layer scale."""
         names = (f"{name}.self_attn.{part}_proj" for part in "qkv")
         joined = Linear.joined(builder.weights, *names)
         shape = (num_keys, 2 * config.num_kv_heads, config.head_dim)
@@ -114,7 +114,7 @@ class WindowAttention:
 
 @dataclass(frozen=True, slots=True)
 class CodecTransformerLayer:
-    """Attention and feed-forward, each normalised, scaled per channel and added."""
+    """Attention and feed-forward, each normed, scaled per channel and added."""
 
     attention_norm: RMSNorm | LayerNorm
     attention: WindowAttention
@@ -150,7 +150,7 @@ class CodecTransformerLayer:
 
 @dataclass(frozen=True, slots=True)
 class CodecTransformer:
-    """Layers over frames, with the projections and the norm around them that a checkpoint has."""
+    """Layers over frames, with optional projections and norm around them."""
 
     input: Linear | None
     layers: tuple[CodecTransformerLayer, ...]
@@ -162,7 +162,7 @@ class CodecTransformer:
     def of(
         cls, builder: LayerBuilder, name: str, config: TransformerConfig, num_keys: int = 0
     ) -> "CodecTransformer":
-        """Take ``name``; layers get rings of ``num_keys`` keys and values if they are to stream."""
+        """Read ``name``; streaming layers get rings of ``num_keys`` keys and values."""
         layers = tuple(
             CodecTransformerLayer.of(builder, f"{name}.layers.{index}", config, num_keys)
             for index in range(config.num_layers)
@@ -187,7 +187,7 @@ class CodecTransformer:
 
 
 def norm_of(builder: LayerBuilder, name: str, config: TransformerConfig) -> RMSNorm | LayerNorm:
-    """Take a norm: a LayerNorm if it has a bias."""
+    """Read a norm: a LayerNorm if it has a bias."""
     weight, bias = builder.tensor(f"{name}.weight"), builder.weights.get(f"{name}.bias")
     if bias is None:
         return RMSNorm(weight, config.norm_eps)

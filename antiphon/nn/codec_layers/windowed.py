@@ -1,4 +1,4 @@
-"""A causal network with attention over a window, as a decoder of many streams."""
+"""Decoder of many streams by a causal network with windowed attention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from torch import Tensor
 from antiphon.nn.codec_layers.state import DecoderState, EmptyHistory, History, SlotHistory
 
 Network: TypeAlias = Callable[[Tensor, History], Tensor]
-"""Maps codes ``[B, num_quantizers, n]`` and what precedes them to f32 ``[B, num_samples]``."""
+"""Map of codes ``[B, num_quantizers, n]`` and their history to f32 ``[B, num_samples]``."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowedDecoder:
-    """An `antiphon.codec.grouped_decoder.BatchDecoder`.
+    """Windowed decoder; an `antiphon.codec.grouped_decoder.BatchDecoder`.
 
     Attributes:
-        network: built with one `StateLayout`.
-        window: keys that a frame sees, itself included.
-        num_keys: size of its rings of keys: a window before the frames of a pass, and they.
-        row_size: numbers that the state of one stream takes, of that layout.
-        like: a tensor of the network's type and device.
+        network: network built with one `StateLayout`.
+        window: keys visible to a frame, itself included.
+        num_keys: size of its rings of keys: a window before the frames of a pass, and these.
+        row_size: size of one stream's state in that layout, in numbers.
+        like: tensor of the network's type and device.
     """
 
     network: Network
@@ -39,7 +39,7 @@ class WindowedDecoder:
         )
 
     def reset(self, state: DecoderState, slot: int) -> None:
-        """Make a slot ready for another stream."""
+        """Clear a slot for a new stream."""
         state.reset(slot)
 
     @torch.no_grad()
@@ -48,7 +48,7 @@ class WindowedDecoder:
 
         Args:
             codes: int64 ``[num_slots, num_quantizers, n]``, ``n`` at least 1.
-            state: updated in place; inactive slots keep theirs, bit for bit.
+            state: state updated in place; inactive slots stay bit-identical.
             active: bool ``[num_slots]``.
 
         Returns:
@@ -60,7 +60,7 @@ class WindowedDecoder:
 
     @torch.no_grad()
     def decode_whole(self, codes: Tensor) -> Tensor:
-        """Decode whole streams, ``[B, num_quantizers, n]``, in one pass and without a state."""
+        """Decode whole streams, ``[B, num_quantizers, n]``, in one pass without a state."""
         return self.network(codes, EmptyHistory(codes.shape[2], self.window, codes.device))
 
     def _decode_pass(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class WindowedDecoder:
 
 @dataclass(frozen=True, slots=True)
 class FrameByFrame:
-    """The same as an `antiphon.codec.lockstep_decoder.FrameNetwork`."""
+    """Adapter of a windowed decoder to `antiphon.codec.lockstep_decoder.FrameNetwork`."""
 
     decoder: WindowedDecoder
 
@@ -82,6 +82,6 @@ class FrameByFrame:
 
     @torch.no_grad()
     def decode(self, frames: Tensor, rows: DecoderState) -> Tensor:
-        """Decode a frame of each row, int64 ``[num_rows, num_quantizers]``, and advance them."""
+        """Decode one frame per row, int64 ``[num_rows, num_quantizers]``, and advance the rows."""
         all_rows = torch.ones(len(frames), dtype=torch.bool, device=frames.device)
         return self.decoder.decode(frames[:, :, None], rows, all_rows)

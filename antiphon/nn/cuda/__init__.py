@@ -1,5 +1,5 @@
-"""Programs in CUDA C++ for what Triton cannot say: blocks that stay, and tell each other numbers.
+"""CUDA C++ programs with resident blocks that exchange data, which Triton does not support.
 
-They are compiled when a model is loaded, by the compiler that CUDA builds of PyTorch bring. Where
-it is missing, or the generation of GPU that they are written for, `antiphon.nn.kernels` run.
+They are compiled when a model is loaded, by the compiler that CUDA builds of PyTorch include.
+Without it, or on another GPU generation, `antiphon.nn.kernels` run instead.
 """

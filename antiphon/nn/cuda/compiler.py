@@ -1,4 +1,4 @@
-"""Compiles CUDA C++ in the process, without a toolkit, and launches it on PyTorch's stream."""
+"""In-process compilation of CUDA C++ without a toolkit, and launches on PyTorch's stream."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class CompilationError(Exception):
 
 @cache
 def runs_on(device: torch.device, num_blocks: int) -> bool:
-    """Return whether a program can be compiled here, and a device runs all its blocks at a time."""
+    """Return whether a program can be compiled, and all its blocks fit on the device at once."""
     if device.type != "cuda" or torch.version.cuda is None:
         return False
     properties = torch.cuda.get_device_properties(device)
@@ -32,17 +32,17 @@ def runs_on(device: torch.device, num_blocks: int) -> bool:
 
 @cache
 def has_compiler() -> bool:
-    """Return whether the package that compiles is here, and the library behind it."""
+    """Return whether the compiler package and its library are installed."""
     try:
         _checked(import_module("cuda.bindings.nvrtc").nvrtcVersion())
-    except (ImportError, RuntimeError):  # the package or its library is not found
+    except (ImportError, RuntimeError):  # package or library not found
         return False
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A kernel whose blocks are all on the device at a time."""
+    """Kernel whose blocks are all resident at once."""
 
     function: Any
     num_blocks: int
@@ -51,7 +51,7 @@ class Program:
     device: torch.device
 
     def launch(self, *structures: ctypes.Structure) -> None:
-        """Launch on its device's current stream, with structures as the kernel's arguments."""
+        """Launch on the device's current stream, with structures as the kernel's arguments."""
         driver = import_module("cuda.bindings.driver")
         addresses = (ctypes.c_void_p * len(structures))(*map(ctypes.addressof, structures))
         with torch.cuda.device(self.device):
@@ -77,14 +77,14 @@ def load_program(
     """Compile a kernel and load it on a device.
 
     Args:
-        source: of `source_of`.
-        name: of the kernel; ``name_shared_bytes`` is a constant beside it.
+        source: text from `source_of`.
+        name: name of the kernel; the source defines ``name_shared_bytes`` as a constant.
         definitions: macros; ``BLOCKS`` is the number of blocks.
-        num_threads: of a block.
-        device: where PyTorch has tensors already.
+        num_threads: threads per block.
+        device: device with an initialised PyTorch context.
 
     Raises:
-        CompilationError: the source is not accepted, or what was made of it.
+        CompilationError: the source or the compiled program is not accepted.
     """
     binary = compiled(source, definitions)
     try:
@@ -95,16 +95,16 @@ def load_program(
 
 
 def _loaded(binary: bytes, name: str, num_threads: int, device: torch.device) -> tuple[Any, int]:
-    """Return a kernel on a device, and the shared memory that a block of it has.
+    """Return a kernel on a device, and the shared memory of one of its blocks.
 
     Raises:
-        ImportError: there is no package for the driver.
-        RuntimeError: the driver does not take it, or a block has no room.
+        ImportError: the driver package is not installed.
+        RuntimeError: the driver rejects it, or a block needs too much memory.
     """
     driver = import_module("cuda.bindings.driver")
     constant = ctypes.c_int()
     with torch.cuda.device(device):
-        torch.cuda.current_stream().synchronize()  # has the device's context be this thread's
+        torch.cuda.current_stream().synchronize()  # makes the context current
         (module,) = _checked(driver.cuModuleLoadData(binary))
         (function,) = _checked(driver.cuModuleGetFunction(module, name.encode()))
         shared = f"{name}_shared_bytes".encode()
@@ -123,12 +123,12 @@ def _loaded(binary: bytes, name: str, num_threads: int, device: torch.device) ->
 
 
 def source_of(files: Sequence[str]) -> str:
-    """Return the text of files of this folder, one after the other."""
+    """Return the concatenated text of files of this folder."""
     return "\n".join((_FOLDER / file).read_text(encoding="utf-8") for file in files)
 
 
 def compiled(source: str, definitions: Mapping[str, int]) -> bytes:
-    """Compile for the generation that the programs are written for; needs no GPU.
+    """Compile for the programs' GPU generation; needs no GPU.
 
     Raises:
         CompilationError: the source is not accepted.
@@ -150,7 +150,7 @@ def compiled(source: str, definitions: Mapping[str, int]) -> bytes:
 
 
 def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what a call returned beside its status.
+    """Return the results of a driver call without its status.
 
     Raises:
         RuntimeError: the call failed.

@@ -1,9 +1,8 @@
-"""All inner codes of a frame in one launch, by blocks that stay on the device.
+"""All inner codes of a frame in one launch, by resident blocks.
 
-They are what `antiphon.nn.code_predictor.CodePredictor` makes in some four hundred launches. There
-a product reads its weight and does little else, and from one launch to the next nothing is read.
-Here weights stream without a pause, while blocks wait for each other's numbers and nothing else
-(`inner_codes.cu`).
+`antiphon.nn.code_predictor.CodePredictor` computes them in some four hundred launches. There a
+product mostly reads its weight, and nothing is read between one launch and the next. Here weights
+stream without a pause, while blocks wait only for each other's numbers (`inner_codes.cu`).
 """
 
 import ctypes
@@ -26,14 +25,14 @@ _NUM_THREADS = 32 * (_NUM_WARPS + 1)
 _HEAD_DIM = 128
 _MAX_POSITIONS = 16
 _MAX_LAYERS = 5
-"""Whose keys and values fit beside the rest."""
+"""Most layers whose keys and values fit in memory."""
 _HIDDEN, _INNER = 1024, 3072
 _NUM_HEADS, _NUM_KV_HEADS = 16, 8
 _VOCAB = 2048
 _KEPT_STAGES = 14
-"""Of the weights of a pass, two megabytes each, that are to stay in the device's cache."""
+"""Stages of a pass's weights, two megabytes each, that should stay in the L2 cache."""
 _COPIES = 1
-"""Of such stages that are under way: what the memory needs to be busy, and no more."""
+"""Such stages in flight: enough to keep the memory busy."""
 
 
 class _Model(ctypes.Structure):
@@ -60,7 +59,7 @@ class _Rows(ctypes.Structure):
 
 
 def is_served(transformer: Transformer, heads: Sequence[Linear], tables: Sequence[Tensor]) -> bool:
-    """Return whether a model has the sizes that the program is written for, on such a device."""
+    """Return whether the program supports a model's sizes and device."""
     weight, first = heads[0].weight, transformer.layers[0]
     shape, inner = first.heads.shape, len(first.feed_forward.gate_up.weight) // 2
     sizes = shape.num_heads, shape.num_kv_heads, shape.head_dim, inner
@@ -93,9 +92,9 @@ def _is_table(table: Tensor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InnerCodes:
-    """A model's weights as the program reads them, and the room in which its blocks talk.
+    """Packed weights of a model, and the buffers through which the program's blocks communicate.
 
-    Launches follow each other on one stream: they share that room.
+    Launches share the buffers, so they must follow each other on one stream.
     """
 
     program: Program
@@ -136,7 +135,7 @@ class InnerCodes:
     def complete(
         self, states: Tensor, frames: tuple[Tensor, Tensor], rows: SamplingRows, noise: Tensor
     ) -> None:
-        """Do what `CodePredictor.complete` does, of projected states, at most `MAX_ROWS`."""
+        """Complete frames as `CodePredictor.complete`, for at most `MAX_ROWS` projected states."""
         codes, scores = frames
         strided = (
             *(states, codes, scores, noise),
@@ -159,12 +158,12 @@ def _program(device: torch.device, num_layers: int, num_groups: int) -> Program:
 
 
 def source() -> str:
-    """Return the program's text."""
+    """Return the program's source text."""
     return source_of(_FILES)
 
 
 def definitions_of(num_layers: int, num_groups: int) -> dict[str, int]:
-    """Return the macros of the program for a model of so many layers and inner codes."""
+    """Return the program's macros for a number of layers and inner codes."""
     return {
         "BLOCKS": NUM_BLOCKS,
         "LAYERS": num_layers,
@@ -185,24 +184,24 @@ def packed_layers(transformer: Transformer) -> Tensor:
     for layer in transformer.layers:
         joining = _normed(layer.query_key_value, layer.attention_norm)
         pairs = _normed(layer.feed_forward.gate_up, layer.feed_forward_norm).view(2, -1, 2, _HIDDEN)
-        lifting = pairs.transpose(0, 1).flatten(0, 2)  # two gates, what they are for, and so on
+        lifting = pairs.transpose(0, 1).flatten(0, 2)  # gate pairs and up pairs in turn
         parts = (joining, layer.output.weight, lifting, layer.feed_forward.down.weight)
         layers.append(torch.cat([packed(each) for each in parts], dim=1))
     return torch.stack(layers, dim=1)
 
 
 def _normed(linear: Linear, norm: RMSNorm) -> Tensor:
-    """Fold the weight of the norm in front of a product into the product's own, rounded anew."""
+    """Fold a norm's weight into the product after it, and round again."""
     return (linear.weight.float() * norm.weight.float()).to(linear.weight.dtype)
 
 
 def packed(weight: Tensor) -> Tensor:
-    """Lay a weight out as the lanes of the program's matrix instructions read it.
+    """Lay out a weight as read by the lanes of the program's matrix instructions.
 
     Each block has outputs in turn, and each of its warps inputs in turn. The A operand of an
     instruction is ``[16 outputs, 16 inputs]``, of which lane ``4 g + q`` holds outputs g and g + 8,
-    inputs 2q, 2q + 1, 2q + 8 and 2q + 9 (PTX ISA, "mma.m16n8k16"). Blocks with eight outputs have
-    two such operands of half the rows in the place of one.
+    inputs 2q, 2q + 1, 2q + 8 and 2q + 9 (PTX ISA, "mma.m16n8k16"). For blocks with eight outputs,
+    two operands of half the rows replace one.
 
     Args:
         weight: ``[num_outputs, num_inputs]``.

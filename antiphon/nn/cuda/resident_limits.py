@@ -1,10 +1,10 @@
-"""Where the programs run, and what they serve; without torch, for estimates, too."""
+"""Limits of the CUDA programs, without torch, so that estimates can use them."""
 
 from typing import Final
 
 CAPABILITY: Final = (9, 0)
-"""Of the GPUs that the programs are written for; code for 9.0a does not run on others."""
+"""Compute capability of supported GPUs; code for 9.0a does not run on others."""
 NUM_BLOCKS: Final = 128
-"""Of a program; as many multiprocessors have to be there."""
+"""Blocks of a program; the device needs as many multiprocessors."""
 MAX_ROWS: Final = 8
-"""That a program serves: the columns of a matrix instruction."""
+"""Most rows of a program: the columns of a matrix instruction."""

@@ -1,6 +1,6 @@
-"""Fused GPU kernels: each does in one launch what lines of PyTorch beside its caller do in many.
+"""Fused GPU kernels, each of which replaces several PyTorch operations by one launch.
 
-The PyTorch lines are the reference, and what runs wherever Triton does not.
+The PyTorch operations in the calling modules are the reference, and the fallback without Triton.
 """
 
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ _HAS_TRITON = find_spec("triton") is not None
 
 
 def run_on(tensor: Tensor) -> bool:
-    """Return whether the kernels work where this tensor is."""
+    """Return whether the kernels run on the device of a tensor."""
     if not (_HAS_TRITON and tensor.is_cuda):
         return False
     ensure_fences()

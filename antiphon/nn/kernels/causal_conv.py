@@ -1,13 +1,13 @@
 """Causal convolutions of many streams as matrix products that read their state in place.
 
-Their columns are those of `antiphon.nn.kernels.stream_columns`.
+Columns are laid out as in `antiphon.nn.kernels.stream_columns`.
 
-However a product is cut into tiles, a sum runs over taps and channels in the same order in the
-same instructions: a row's result is the same, bit for bit, in any company and in any grouping.
-What is added to a sum is added at its end, but where all of it is one step, see `_inputs_of`.
+For any tiling of a product, a sum runs over taps and channels in the same order with the same
+instructions: a row's result is bit-identical in any batch and grouping. Addends are added at the
+    end of a sum, unless the whole sum is one step, see `_inputs_of`.
 
-Factors of columns in float32 are sums of two float16, and so are the columns when they have been
-read (see `antiphon.nn.kernels.split`).
+Float32 factors are stored as sums of two float16, and float32 columns are split when read (see
+`antiphon.nn.kernels.split`).
 """
 
 from dataclasses import dataclass
@@ -30,24 +30,24 @@ from antiphon.nn.kernels.stream_columns import (
 )
 from antiphon.nn.layers import Snake
 
-_MIN_WIDTH = 16  # of a matrix instruction
+_MIN_WIDTH = 16  # minimum width of a matrix instruction
 _SPLIT_INPUTS, _SPLIT_STAGES = 64, 5
-"""Of products of parts: as the parts of these inputs are multiplied in turn, their number decides
+"""Tile of split products: the parts of these inputs are multiplied in turn, so their number decides
 the order of sums, and is the same for all numbers of columns."""
-_WARP_COLUMNS = 16  # of products of parts, for which a warp needs more registers
+_WARP_COLUMNS = 16  # of split products, for which a warp needs more registers
 
 
 @dataclass(frozen=True, slots=True)
 class ConvWeights:
-    """A convolution over the present and the past.
+    """Convolution over the current and past columns.
 
     Attributes:
         weight: ``[num_taps * num_in, num_out]``, oldest tap first.
         bias: float32 ``[num_out]``.
-        num_taps: columns that an output is made of.
-        dilation: distance of two of them.
-        offset: of the two copies of what came before, in a slot's memory.
-        rest: what ``weight`` lacks to float32, in float16 as ``weight`` is, if columns are float32.
+        num_taps: columns per output.
+        dilation: distance of two taps.
+        offset: offset of the two copies of preceding columns in a slot's memory.
+        rest: rounding error of ``weight`` in float16, for float32 columns; ``None``: not split.
     """
 
     weight: Tensor
@@ -72,7 +72,7 @@ class ConvWeights:
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
-    """How a product is cut, and what a program of it gets."""
+    """Tiling of a product, and the resources of its programs."""
 
     columns: int
     outputs: int
@@ -94,24 +94,24 @@ def causal_conv(
     keeps_sum: bool = True,
     sum_dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Convolve, activate, add; and keep the last columns for the next call.
+    """Convolve, add and activate; store the last columns for the next call.
 
     Args:
         x: ``[num_frames * rate, num_in]``.
-        conv: the convolution.
-        rows: of ``x``.
-        config: how to cut it.
-        activation: of the result: "", "gelu", or "gate": of two neighbouring outputs the first,
-            through a SiLU, times the second.
-        norm_epsilon: divide each column by its root mean square first.
-        residual: added to the result, of its shape.
-        snake: activates the sum.
-        keeps_sum: whether the sum itself is wanted beside what ``snake`` makes of it.
-        sum_dtype: of a sum that is kept beside that; ``None``: of ``x``.
+        conv: weights of the convolution.
+        rows: rows of ``x``.
+        config: tiling.
+        activation: activation of the result: "", "gelu", or "gate": ``silu(first) * second`` of
+            neighbouring outputs.
+        norm_epsilon: epsilon of an RMS norm of each column before the product; ``None``: no norm.
+        residual: addend of the result's shape.
+        snake: activation of the sum.
+        keeps_sum: whether the sum itself is returned beside its activation.
+        sum_dtype: type of that sum; ``None``: the type of ``x``.
 
     Returns:
         The sum and the activated sum, ``[num_frames * rate, num_out]`` (half of that with "gate");
-        one that is not wanted is the other.
+        the other one replaces one that is not wanted.
     """
     num_columns, num_in = x.shape
     assert x.is_contiguous()
@@ -141,7 +141,7 @@ def causal_conv(
 
 
 def _fitted(config: KernelConfig, conv: ConvWeights, x: Tensor) -> KernelConfig:
-    """Return a config as fits the weights and the card."""
+    """Return a config adapted to the weights and the device."""
     inputs, num_warps, num_stages = config.inputs, config.num_warps, config.num_stages
     if conv.rest is not None:
         inputs, num_stages = _SPLIT_INPUTS, _SPLIT_STAGES
@@ -153,12 +153,12 @@ def _fitted(config: KernelConfig, conv: ConvWeights, x: Tensor) -> KernelConfig:
 
 
 def _inputs_of(wanted: int, num_in: int, num_taps: int) -> int:
-    """Return how many inputs are multiplied at a time: if possible, a divisor of all.
+    """Return the number of inputs multiplied at a time: if possible, a divisor of all.
 
-    But no more than half of them, so that no sum is of one step in one config and of several in
-    another: Triton lets a sum of one step begin with what is added to it, which rounds otherwise.
+    It is at most half of them, so that no sum has one step in one config and several in
+    another: Triton initialises a sum of one step with its addend, which rounds differently.
     """
-    largest_divisor = num_in & -num_in  # that is a power of two
+    largest_divisor = num_in & -num_in  # a power of two
     if largest_divisor >= _MIN_WIDTH:
         inputs = min(wanted, largest_divisor)
     else:
@@ -172,7 +172,7 @@ def _factors(
     places, inputs, outputs,
     NUM_IN: tl.constexpr, NUM_OUT: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """Load factors ``[INPUTS, OUTPUTS]``, zeros beyond the last."""
+    """Load factors ``[INPUTS, OUTPUTS]``, zero-padded."""
     if NUM_IN % INPUTS == 0:
         if NUM_OUT % OUTPUTS == 0:
             factor = tl.load(places)
@@ -192,7 +192,7 @@ def _multiply(
     HAS_NORM: tl.constexpr, COLUMNS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
     IS_SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Return the sums over taps and inputs, of normed columns if that is wanted."""
+    """Return the sums over taps and inputs, optionally of normed columns."""
     BEFORE: tl.constexpr = (NUM_TAPS - 1) * DILATION
     NUM_STEPS: tl.constexpr = (NUM_IN + INPUTS - 1) // INPUTS
     inputs = tl.arange(0, INPUTS)
@@ -200,7 +200,7 @@ def _multiply(
         x, memory, table, columns, rate, size, row_size, offset, NUM_IN, BEFORE
     )
     present, past = present[:, None] + inputs[None, :], past[:, None] + inputs[None, :]
-    place = place[:, None] + tl.zeros((1, INPUTS), tl.int32)  # a loop converts no layouts
+    place = place[:, None] + tl.zeros((1, INPUTS), tl.int32)  # no layout conversion in the loop
     total = tl.zeros((COLUMNS, OUTPUTS), tl.float32)
     squares = tl.zeros((COLUMNS,), tl.float32)
     factors = weight + inputs[:, None] * NUM_OUT + outputs[None, :]

@@ -1,8 +1,8 @@
-"""Attention of new frames to those that a stream keeps, and among each other chunk by chunk.
+"""Attention of new frames to a stream's cached frames, and chunk by chunk among each other.
 
-A stream keeps keys and values of its recording, which are never given up, and of its latest frames,
-in a ring. One kernel turns what comes out of a layer's product, and puts keys and values where the
-other one reads all that is seen. Frames see all of their own chunk and all before it.
+A stream caches keys and values of its reference recording, which stay, and of its latest frames, in
+a ring. One kernel rotates a layer's product and writes keys and values; the other one attends.
+Frames see all frames of their own chunk and before it.
 """
 
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import narrowed
 
 NUM_NUMBERS = 5
-_KEYS = 64  # at a time
+_KEYS = 64  # per iteration
 _FEW, _MANY = 16, 64
-"""Queries of a program: few where there would be hardly any programs."""
+"""Queries of a program; the smaller number where few programs would result."""
 _MANY_PROGRAMS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """Rows of a pass; of each stream, `num_passes` follow each other.
+    """Rows of a pass; `num_passes` consecutive rows per stream.
 
     Attributes:
-        numbers: of each stream, int64 ``[num_streams, NUM_NUMBERS]``: its slot, of which there is
-            none if it is the number of slots; number of the first new frame, below zero if the
-            first new frames are none; frames of its recording; where chunks end, modulo their size;
-            and the number of the frame after the last one.
-        cos: f32 ``[num_streams, num_frames, head_dim / 2]``: of the first head, whose neighbours
-            are turned as pairs. Other heads are not turned.
-        sin: likewise.
-        chunk_frames: of a chunk.
-        ring_frames: of the ring, which comes after a slot's recording.
+        numbers: state of each stream, int64 ``[num_streams, NUM_NUMBERS]``: its slot (the number of
+            slots for padding); number of the first new frame, negative for frames to skip; frames
+            of its recording; end of chunks modulo their size; and the number of the frame after the
+            last one.
+        cos: cosines, f32 ``[num_streams, num_frames, head_dim / 2]``, for the first head, whose
+            neighbours are rotated in pairs. Other heads are not rotated.
+        sin: sines, shaped like ``cos``.
+        chunk_frames: frames per chunk.
+        ring_frames: frames of the ring, which follows a slot's recording.
     """
 
     numbers: Tensor
@@ -45,17 +45,17 @@ class ChunkRows:
 
 
 def attend_chunks(joined: Tensor, context: Tensor, rows: ChunkRows) -> Tensor:
-    """Attend from new frames, and keep their keys and values.
+    """Attend from new frames, and cache their keys and values.
 
     Args:
         joined: queries, keys and values, ``[num_streams * num_passes * num_frames, 3 * num_heads *
             head_dim]``.
-        context: ``[num_slots, num_passes, capacity, 2, num_heads, head_dim]``; frames that are not
-            new and not seen are not touched.
-        rows: of ``joined``.
+        context: ``[num_slots, num_passes, capacity, 2, num_heads, head_dim]``; frames that are
+            neither new nor visible are not accessed.
+        rows: rows of ``joined``.
 
     Returns:
-        In the type of ``joined``, ``[len(joined), num_heads * head_dim]``.
+        ``[len(joined), num_heads * head_dim]`` in the type of ``joined``.
     """
     num_slots, num_passes, _, _, num_heads, head_dim = context.shape
     num_streams, num_frames = rows.cos.shape[:2]
@@ -87,7 +87,7 @@ def attend_chunks(joined: Tensor, context: Tensor, rows: ChunkRows) -> Tensor:
 
 @triton.jit
 def _turn(source, target, cosine, sine, half) -> None:
-    """Turn neighbours of a head as pairs; ``half``: numbers of the pairs."""
+    """Rotate neighbours of a head as pairs; ``half``: indices of the pairs."""
     even = tl.load(source + 2 * half).to(tl.float32)
     odd = tl.load(source + 2 * half + 1).to(tl.float32)
     first, second = even * cosine - odd * sine, odd * cosine + even * sine
@@ -153,7 +153,8 @@ def _attend_chunks(
 
     newest = start + num_frames - 1 - num_pinned
     num_places = num_pinned + tl.minimum(newest + 1, RING)
-    # Until the ring has come round, places are numbers, and no frame sees those after its end.
+    # Until the ring wraps around, places equal frame numbers, and no frame sees those after its
+    # end.
     num_places = tl.minimum(num_places, tl.where(newest < RING, tl.max(end, axis=0), num_places))
     num_places = tl.where(slot < num_slots, num_places, 0)
     memory = context + tl.minimum(slot, num_slots - 1) * slot_size
@@ -174,12 +175,12 @@ def _attend_chunks(
         scores = tl.where(is_visible, scores, -1e30)
         above = tl.maximum(highest, tl.max(scores, axis=1))
         weights = tl.exp(scores - above[:, None])
-        kept = tl.exp(highest - above)  # of the sums so far
+        kept = tl.exp(highest - above)  # scales the sums so far
         highest = above
         weight_sum = weight_sum * kept + tl.sum(weights, axis=1)
         attended = attended * kept[:, None]
         attended = tl.dot(weights.to(values.dtype), values, attended, input_precision="ieee")
-    # A row of padding has seen nothing.
+    # A padding row has no visible keys.
     made = attended / tl.where(weight_sum > 0, weight_sum, 1.0)[:, None]
     spots = result + token * WIDTH + head * HEAD_DIM + number
     tl.store(spots, narrowed(made, result.dtype.element_ty), mask=is_query)

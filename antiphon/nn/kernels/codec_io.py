@@ -23,10 +23,10 @@ from antiphon.nn.kernels.stream_columns import (
 )
 
 Bound: TypeAlias = Literal["clamp", "tanh"]
-"""How samples are kept in [-1, 1]."""
+"""Method that bounds samples to [-1, 1]."""
 
-_SAMPLES = 64  # of a program
-_SAMPLE_CHANNELS = 32  # that are multiplied at a time
+_SAMPLES = 64  # per program
+_SAMPLE_CHANNELS = 32  # per iteration
 
 
 def begin_frames(
@@ -39,20 +39,20 @@ def begin_frames(
     *,
     is_rotation_rounded: bool = False,
 ) -> tuple[Tensor, Rows]:
-    """Sum up the vectors of each frame's codes, and move the streams on by these frames.
+    """Sum the vectors of each frame's codes, and advance the streams by these frames.
 
     Args:
-        codes: int64 ``[num_frames, num_tables]``; ids outside the tables are clamped into them.
+        codes: int64 ``[num_frames, num_tables]``; codes outside the tables are clamped.
         tables: ``[num_tables, table_size, width]``.
-        radians: by which each position turns halves of a head on, float32 ``[head_dim // 2]``.
-        table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`; filled in.
+        radians: rotation per position, float32 ``[head_dim // 2]``.
+        table: frame table, see `antiphon.nn.codec_layers.frame_table`; completed in place.
         streams: memory ``[num_slots, row_size]``, turns int32 ``[num_slots]`` and positions int64
             ``[num_slots]``; the last two are updated.
-        max_row_frames: that a row has.
-        is_rotation_rounded: to bfloat16.
+        max_row_frames: most frames of a row.
+        is_rotation_rounded: whether the rotation is rounded to bfloat16.
 
     Returns:
-        The sums, ``[num_frames, width]``, and where the streams were before.
+        The sums, ``[num_frames, width]``, and the rows with the streams' previous positions.
     """
     memory, turns, positions = streams
     num_frames, num_tables = codes.shape
@@ -73,14 +73,14 @@ def begin_frames(
 def depthwise_norm(
     x: Tensor, conv: ConvWeights, rows: Rows, norm: tuple[Tensor, Tensor], epsilon: float
 ) -> Tensor:
-    """Convolve each channel with its own taps, then norm each column; keep the last columns.
+    """Convolve each channel with its own taps, then norm each column; store the last columns.
 
     Args:
         x: ``[num_frames * rate, channels]``.
-        conv: weight ``[num_taps, channels]`` (so ``num_out`` is the channels), undilated.
-        rows: of ``x``.
+        conv: undilated weight ``[num_taps, channels]`` (so ``num_out`` is the channels).
+        rows: rows of ``x``.
         norm: weight and bias of a LayerNorm, float32.
-        epsilon: of the norm.
+        epsilon: epsilon of the norm.
 
     Returns:
         Shape of ``x``.
@@ -102,13 +102,13 @@ def depthwise_norm(
 
 
 def samples(x: Tensor, conv: ConvWeights, rows: Rows, bound: Bound = "clamp") -> Tensor:
-    """Convolve to one channel, bounded to [-1, 1]; keep the last columns for the next call.
+    """Convolve to one channel, bounded to [-1, 1]; store the last columns for the next call.
 
     Args:
         x: ``[num_frames * rate, channels]``.
-        conv: weight float32 ``[num_taps * channels, 1]``, undilated.
-        rows: of ``x``.
-        bound: how samples are bounded.
+        conv: undilated weight, float32 ``[num_taps * channels, 1]``.
+        rows: rows of ``x``.
+        bound: method that bounds samples.
 
     Returns:
         float32 ``[num_frames * rate]``.
@@ -154,7 +154,7 @@ def _begin_frames(
         places = tables + (each * TABLE_SIZE + code) * WIDTH + channels
         total += tl.load(places, mask=inside, other=0.0).to(tl.float32)
     tl.store(sums + frame * WIDTH + channels, narrowed(total, sums.dtype.element_ty), mask=inside)
-    first = tl.load(offsets_of(table, size) + frame)  # of the row of the same number, if any
+    first = tl.load(offsets_of(table, size) + frame)  # of the row with this number, if any
     end = tl.load(offsets_of(table, size) + frame + 1)
     if first < end:
         slot = tl.load(slots_of(table, size) + first).to(tl.int64)

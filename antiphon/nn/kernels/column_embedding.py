@@ -1,4 +1,4 @@
-"""Inputs of a model that reads a text id beside a code, a whole frame or a vector: one launch."""
+"""Input embeddings of a text id plus a code, a whole frame or a vector, in one launch."""
 
 from dataclasses import dataclass
 
@@ -11,15 +11,15 @@ from antiphon.nn.id_columns import CODES_OF_WORD
 
 @dataclass(frozen=True, slots=True)
 class ColumnTables:
-    """What is looked up.
+    """Tables of `embed_columns`.
 
     Attributes:
-        text: ``[num_ids, width]``, contiguous, as the others of one type.
-        frames: the tables of all groups of codes, end to end, ``[num_codes, width]``.
-        offsets: where each group begins, int64 ``[num_groups]``.
+        text: ``[num_ids, width]``, contiguous; the other tables have the same type.
+        frames: concatenated tables of all code groups, ``[num_codes, width]``.
+        offsets: first row of each group, int64 ``[num_groups]``.
         vectors: float32, ``[num_rows, width]``.
-        frame: stands for a whole frame instead of a code.
-        vector: stands for a vector instead of a code.
+        frame: id that marks a whole frame instead of a code.
+        vector: id that marks a vector instead of a code.
     """
 
     text: Tensor
@@ -31,14 +31,14 @@ class ColumnTables:
 
 
 def embed_columns(columns: Tensor, tables: ColumnTables) -> Tensor:
-    """Look up and add.
+    """Look up and add embeddings.
 
     Args:
         columns: int64 ``[REST + words of a frame, num_positions]``; see `antiphon.nn.id_columns`.
-        tables: to look up in.
+        tables: embedding tables.
 
     Returns:
-        ``[num_positions, width]``; rounded after the id of a code, and after a frame or a vector.
+        ``[num_positions, width]``; rounded after adding a code, a frame or a vector.
     """
     num_positions, width = columns.shape[1], tables.text.shape[1]
     states = tables.text.new_empty(num_positions, width)
@@ -55,8 +55,8 @@ def put_frames(told: Tensor, table: tuple[Tensor, Tensor], target: Tensor) -> No
     """Write the embeddings of whole frames to rows.
 
     Args:
-        told: of each its row, and its codes, int64 ``[num_frames, 1 + num_groups]``.
-        table: of all groups of codes, end to end, and where each begins.
+        told: row and codes of each frame, int64 ``[num_frames, 1 + num_groups]``.
+        table: concatenated tables of all code groups, and the first row of each.
         target: contiguous, ``[num_rows, width]``.
     """
     rows, offsets = table
@@ -109,7 +109,7 @@ def _frame(
     words, stride, frames, offsets, width, places, is_one,
     NUM_GROUPS: tl.constexpr, CODES_OF_WORD: tl.constexpr,
 ):  # fmt: skip
-    """Add group by group in f32, as a step does when it has drawn a frame."""
+    """Add group by group in f32, as a decode step does for a drawn frame."""
     sum = tl.zeros_like(places).to(tl.float32)
     for group in range(NUM_GROUPS):
         word = tl.load(words + group // CODES_OF_WORD * stride)

@@ -1,9 +1,9 @@
-"""Attention of layers that look ahead, a pass at a time, to keys and values in rings of slots.
+"""Attention of layers with look-ahead to keys and values in rings of slots, pass by pass.
 
-A layer's states come as many positions late as it looks ahead. One program does a head of a row:
-it rotates what is new, puts keys, values, queries and states into the rings, and attends from the
-positions whose turn it is. Keys are always taken in the ring's order, then those of the pass; so a
-row depends on its own passes alone.
+A layer's output is delayed by its look-ahead. One program computes a head of a row: it rotates new
+positions, writes keys, values, queries and states into the rings, and attends from the positions
+that are due. Keys are always read in the ring's order, then those of the pass, so a row depends
+only on its own passes.
 """
 
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ from torch import Tensor
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.split import parts_of
 
-_KEYS = 64  # of the past, at a time
-_MIN_SIDE = 16  # that a matrix instruction wants
-_ROUNDS = tl.constexpr(4096)  # of a ring, more than any stream begins before position 0
+_KEYS = 64  # past keys per iteration
+_MIN_SIDE = 16  # minimum side of a matrix instruction
+_ROUNDS = tl.constexpr(4096)  # of a ring, more than any stream starts before position 0
 
 
 @dataclass(frozen=True, slots=True)
 class DelayedRows:
-    """What a pass computes, of each row ``num_positions`` positions, one below the other.
+    """Rows of a pass: ``num_positions`` positions per row, concatenated.
 
     Attributes:
-        places: slot, position of the first state, and positions of the stream as far as they are
-            known, int64 ``[num_rows, 3]``. Positions may be before 0 or after the end.
-        rotation: of all positions, float32 ``[num_rows * num_positions, head_dim]``: cosines of
-            half a head, then sines.
-        num_positions: of each row.
-        left: positions before its own that each sees.
-        right: likewise, after it.
+        places: slot, position of the first state, and number of known positions of the stream,
+            int64 ``[num_rows, 3]``. Positions may be before 0 or after the end.
+        rotation: rotation of all positions, float32 ``[num_rows * num_positions, head_dim]``:
+            cosines of half a head, then sines.
+        num_positions: positions of each row.
+        left: number of visible positions before a query's own.
+        right: number of visible positions after a query's own.
     """
 
     places: Tensor
@@ -45,21 +45,21 @@ class DelayedRows:
 def attend_delayed(
     joined: Tensor, states: Tensor, kept: tuple[Tensor, Tensor], rows: DelayedRows
 ) -> tuple[Tensor, Tensor]:
-    """Attend from positions that are earlier by ``right``, and keep what later passes need.
+    """Attend from positions that are earlier by ``right``, and store state for later passes.
 
     Args:
         joined: float32 ``[num_rows * num_positions, 3 * num_heads * head_dim]``: queries, keys,
             values, not rotated yet.
-        states: that these were made of, float32 ``[num_rows * num_positions, num_heads *
+        states: input states of that product, float32 ``[num_rows * num_positions, num_heads *
             head_dim]``.
-        kept: rings of keys and values, ``[num_slots, num_kept, 2, num_heads, head_dim]``, with
-            room for ``left + right + num_positions``, and of rotated queries and states,
-            ``[num_slots, right + num_positions, 2, num_heads * head_dim]``, of no positions if
-            ``right`` is 0; updated in place.
-        rows: whose they are.
+        kept: rings of keys and values, ``[num_slots, num_kept, 2, num_heads, head_dim]``, with room
+            for ``left + right + num_positions``, and of rotated queries and states, ``[num_slots,
+            right + num_positions, 2, num_heads * head_dim]``, of no positions if ``right`` is 0;
+            updated in place.
+        rows: rows of ``joined``.
 
     Returns:
-        What is attended to, and the states before it, of the shape of ``states``.
+        The attention output, and the states of its positions, both shaped like ``states``.
     """
     ring, waiting = kept
     num_kept, _, num_heads, head_dim = ring.shape[1:]
@@ -88,7 +88,7 @@ def _rotated(
     start, rotation, position, mask,
     HEAD_DIM: tl.constexpr, CHANNELS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """Load heads of positions, ``[N, CHANNELS]``, and rotate them; zeros where ``mask`` is not."""
+    """Load heads of positions, ``[N, CHANNELS]``, and rotate them; zeros outside ``mask``."""
     HALF: tl.constexpr = HEAD_DIM // 2
     number = tl.arange(0, CHANNELS)
     heads = start + position[:, None] * STEP
@@ -103,7 +103,7 @@ def _rotated(
 
 @triton.jit
 def _added(queries, keys, values, is_visible, scale, highest, weight_sum, attended):
-    """Add keys and values of half precision to what has been attended to so far."""
+    """Add half-precision keys and values to a running softmax."""
     high, low = parts_of(queries)
     zero = tl.zeros((queries.shape[0], keys.shape[0]), tl.float32)
     scores = tl.dot(high, tl.trans(keys), tl.dot(low, tl.trans(keys), zero)) * scale
@@ -123,7 +123,7 @@ def _past(
     NUM_KEPT: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, CHANNELS: tl.constexpr,
     HEAD_DIM: tl.constexpr, STEP: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Return what is attended to of the positions before a pass, and how to go on from there."""
+    """Return the running softmax over the positions before a pass."""
     channel = tl.arange(0, CHANNELS)[None, :]
     highest = tl.full((queries.shape[0],), -1e30, tl.float32)
     weight_sum = tl.zeros((queries.shape[0],), tl.float32)
@@ -132,11 +132,11 @@ def _past(
     for first_key in tl.range(0, NUM_KEPT, KEYS, num_stages=2):
         key = first_key + tl.arange(0, KEYS)
         held = start - 1 - (newest - key) % NUM_KEPT
-        # Older ones are perhaps being overwritten.
+        # Older positions may be being overwritten.
         is_key = (key < NUM_KEPT) & (held >= start - RIGHT - LEFT)
         is_visible = _is_visible(held, position, end, LEFT, RIGHT) & is_key[None, :]
         spots = ring + key[:, None] * STEP + channel
-        # What is not of the stream is anything: times a weight of 0 it might be no number.
+        # Memory outside the stream is undefined: times a weight of 0 it could give NaN.
         mask = (is_key & (held >= 0) & (held < end))[:, None] & (channel < HEAD_DIM)
         keys = tl.load(spots, mask=mask, other=0.0).to(tl.float16)
         values = tl.load(spots + STEP // 2, mask=mask, other=0.0).to(tl.float16)
@@ -148,7 +148,7 @@ def _past(
 
 @triton.jit
 def _is_visible(held, position, end, LEFT: tl.constexpr, RIGHT: tl.constexpr):
-    """Return which positions others see; one outside the stream sees itself, to be a number."""
+    """Return the positions visible to others; one outside the stream sees itself, to avoid NaN."""
     distance = held[None, :] - position[:, None]
     is_near = (distance >= -LEFT) & (distance <= RIGHT)
     return is_near & (((held >= 0) & (held < end))[None, :] | (distance == 0))
@@ -160,9 +160,9 @@ def _whose_turn_it_is(
     HEAD_DIM: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
     NUM_WAITING: tl.constexpr, RIGHT: tl.constexpr,
 ):  # fmt: skip
-    """Let what is new wait; return queries that waited, or are among the first of the pass.
+    """Enqueue new queries; return those that are due, from the ring or the start of the pass.
 
-    Their states become those that a layer adds to.
+    Their states become the residual input of the layer.
     """
     at = number[:, None] * WIDTH + tl.arange(0, CHANNELS)[None, :]
     spots = _spots(waiting, start + number, NUM_WAITING, WIDTH, CHANNELS)
@@ -181,7 +181,7 @@ def _whose_turn_it_is(
 
 @triton.jit
 def _spots(ring, positions, SIZE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
-    """Return where a ring has the first of two heads of positions, ``[N, CHANNELS]``."""
+    """Return pointers to the first of two heads of positions in a ring, ``[N, CHANNELS]``."""
     place = (positions + _ROUNDS * SIZE) % SIZE
     return ring + place[:, None] * 2 * WIDTH + tl.arange(0, CHANNELS)[None, :]
 
@@ -207,7 +207,7 @@ def _attend_delayed(
     here = first * WIDTH + head * HEAD_DIM
     ring += slot * ring_size + head * HEAD_DIM
 
-    # What is new is kept in half precision, and seen so in this pass too.
+    # New keys are stored in half precision, and used so in this pass too.
     keys = _rotated(joined + WIDTH, rotation, number, inside, HEAD_DIM, CHANNELS, 3 * WIDTH)
     keys = keys.to(tl.float16)
     values = joined + 2 * WIDTH + number[:, None] * 3 * WIDTH + channel

@@ -1,7 +1,7 @@
-"""Kernels of codecs whose wide convolutions see one channel: their beginning, taps, activations.
+"""Kernels of codecs with depthwise convolutions: latent input, taps, activations.
 
-Each number is made of its own column and a few before it, always in the same order: a row's result
-is the same, bit for bit, in any company and in any grouping.
+Each value depends on its own column and a few before it, always in the same order: a row's result
+is bit-identical in any batch and grouping.
 """
 
 import torch
@@ -25,7 +25,7 @@ from antiphon.nn.kernels.stream_columns import (
 )
 from antiphon.nn.layers import Snake
 
-_NUMBERS, _CHANNELS = 2048, 64  # that a program makes; channels at most
+_NUMBERS, _CHANNELS = 2048, 64  # per program; channels at most
 
 
 def begin_latents(
@@ -35,19 +35,20 @@ def begin_latents(
     streams: tuple[Tensor, Tensor, Tensor],
     max_row_frames: int,
 ) -> tuple[Tensor, Rows]:
-    """Take latents out of frames, and move the streams on by these frames.
+    """Unpack latents from frames, and advance the streams by these frames.
 
     Args:
-        frames: int64 ``[num_frames, 1 + n * latent_dim]``: a number that is not read, then the
-            bits of float32 numbers.
+        frames: int64 ``[num_frames, 1 + n * latent_dim]``: an unused number, then the bits of
+            float32 numbers.
         latent_dim: channels of a column.
-        table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`; filled in.
+        table: frame table, see `antiphon.nn.codec_layers.frame_table`; completed in place.
         streams: memory ``[num_slots, row_size]``, turns int32 ``[num_slots]`` and positions int64
             ``[num_slots]``; the last two are updated.
-        max_row_frames: that a row has.
+        max_row_frames: most frames of a row.
 
     Returns:
-        Columns in the memory's type, ``[num_frames * n, latent_dim]``, and where the streams were.
+        Columns in the memory's type, ``[num_frames * n, latent_dim]``, and the rows with the
+        streams' previous positions.
     """
     memory, turns, positions = streams
     num_frames, frame_size = frames.shape
@@ -65,13 +66,13 @@ def begin_latents(
 
 
 def depthwise(x: Tensor, conv: ConvWeights, rows: Rows, snake: Snake | None = None) -> Tensor:
-    """Convolve each channel with its own taps, activate; and keep the last columns.
+    """Convolve each channel with its own taps and activate; store the last columns.
 
     Args:
         x: ``[num_frames * rate, channels]``.
         conv: weight ``[num_taps, channels]``; so ``num_out`` is the channels.
-        rows: of ``x``.
-        snake: activates the result.
+        rows: rows of ``x``.
+        snake: activation of the result.
 
     Returns:
         Shape of ``x``.
@@ -98,10 +99,10 @@ def scaled_snake(x: Tensor, scale: Tensor, shift: Tensor, snake: Snake) -> Tenso
     """Return the snake of ``x * scale + shift``, ``[num_columns, channels]``.
 
     Args:
-        x: of the result's shape.
+        x: input of the result's shape.
         scale: float32 ``[channels]``.
-        shift: likewise.
-        snake: of the sum.
+        shift: float32 ``[channels]``.
+        snake: activation of the sum.
     """
     num_columns, width = x.shape
     assert x.is_contiguous()
@@ -117,7 +118,7 @@ def scaled_snake(x: Tensor, scale: Tensor, shift: Tensor, snake: Snake) -> Tenso
 
 
 def _tile(width: int) -> tuple[int, int]:
-    """Return how many columns and channels a program has."""
+    """Return the numbers of columns and channels of a program."""
     channels = min(_CHANNELS, int(triton.next_power_of_2(width)))
     return min(_NUMBERS // channels, 64), channels
 
@@ -135,7 +136,7 @@ def _begin_latents(
     value = bits.to(tl.int32).to(tl.float32, bitcast=True)
     places = latents + frame.to(tl.int64) * WIDTH + number
     tl.store(places, narrowed(value, latents.dtype.element_ty), mask=inside)
-    first = tl.load(offsets_of(table, size) + frame)  # of the row of the same number, if any
+    first = tl.load(offsets_of(table, size) + frame)  # of the row with this number, if any
     end = tl.load(offsets_of(table, size) + frame + 1)
     if first < end:
         slot = tl.load(slots_of(table, size) + first).to(tl.int64)

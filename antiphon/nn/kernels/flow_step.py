@@ -1,8 +1,8 @@
-"""A guided step of Euler's and the embedding of where it ends, for an estimator of velocities.
+"""Guided Euler step and the embedding of its end, for a velocity estimator.
 
-Between two passes of a network over a few positions stand a dozen lines of little arithmetic, each
-of which would be a launch. A program makes some of the embedding's outputs for a row, for which it
-takes the step again: that is less work than waiting for another kernel.
+Between two passes of a network over a few positions there are a dozen small operations, each of
+which would be a launch. A program computes some of the embedding's outputs for a row, and
+recomputes the step for them, which takes less time than another kernel.
 """
 
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from torch import Tensor
 from antiphon.nn.kernels.paged_common import MIN_DOT
 from antiphon.nn.kernels.pdl import await_others, overlaps
 
-_OUTPUTS = 128  # of a program
+_OUTPUTS = 128  # per program
 
 
 @dataclass(frozen=True, slots=True)
 class FlowTables:
-    """What steps of all rows have in common.
+    """Tables of steps that all rows share.
 
     Attributes:
-        times: embedded, ``[num_schedules, num_passes, width]``.
-        lengths: of the steps, f32 ``[num_schedules, num_passes]``; after 0 a schedule has ended.
-        weight: of the embedding, ``[width, num_features]``.
-        bias: likewise, ``[width]``.
+        times: time embeddings, ``[num_schedules, num_passes, width]``.
+        lengths: step lengths, f32 ``[num_schedules, num_passes]``; 0 after the end of a schedule.
+        weight: weight of the patch embedding, ``[width, num_features]``.
+        bias: bias of the patch embedding, ``[width]``.
     """
 
     times: Tensor
@@ -37,14 +37,14 @@ class FlowTables:
 
 @dataclass(frozen=True, slots=True)
 class FlowRows:
-    """The rows of a flow, and what the estimator reads of them.
+    """Rows of a flow, and the estimator's input for them.
 
     Attributes:
-        states: ``[2 * num_rows, num_positions, width]``: with what conditions a row, then
-            without. The current patch is embedded at the last positions.
-        time_position: where the time is embedded.
-        schedules: of each row, int64 ``[num_rows]``.
-        guidance: factor of what conditions change, f32 ``[num_rows]``.
+        states: ``[2 * num_rows, num_positions, width]``: conditional rows, then unconditional ones.
+            The current patch is embedded at the last positions.
+        time_position: position of the time embedding.
+        schedules: schedule of each row, int64 ``[num_rows]``.
+        guidance: guidance scale, f32 ``[num_rows]``.
     """
 
     states: Tensor
@@ -58,8 +58,8 @@ def embed_patch(patch: Tensor, rows: FlowRows, tables: FlowTables) -> None:
 
     Args:
         patch: f32 ``[num_rows, patch_size, num_features]``.
-        rows: of the flow.
-        tables: likewise.
+        rows: rows of the flow.
+        tables: tables of the flow.
     """
     _run(patch, None, patch, rows, tables, 0)
 
@@ -67,16 +67,17 @@ def embed_patch(patch: Tensor, rows: FlowRows, tables: FlowTables) -> None:
 def take_step(
     patch: Tensor, velocities: Tensor, rows: FlowRows, tables: FlowTables, number: int
 ) -> Tensor:
-    """Return the patch after pass ``number``; write what the next pass reads, if there is one.
+    """Return the patch after pass ``number``; write the input of the next pass, if any.
 
-    The velocity without conditions is scaled by how much of the other is in it (CFG-Zero*).
+    The unconditional velocity is scaled by the projection of the conditional one on it (CFG-Zero*).
 
     Args:
         patch: f32 ``[num_rows, patch_size, num_features]``.
-        velocities: with conditions, then without, ``[2 * num_rows, patch_size, num_features]``.
-        rows: of the flow.
-        tables: likewise.
-        number: of the pass.
+        velocities: conditional, then unconditional velocities, ``[2 * num_rows, patch_size,
+            num_features]``.
+        rows: rows of the flow.
+        tables: tables of the flow.
+        number: index of the pass.
     """
     result = torch.empty_like(patch)
     _run(patch, velocities.contiguous(), result, rows, tables, number)
@@ -137,7 +138,7 @@ def _flow_step(
         unasked = unasked * alike
         velocity = unasked + tl.load(guidance + row) * (asked - unasked)
         length = tl.load(lengths + schedule * num_passes + number)
-        # A row whose schedule has ended stays, whatever is computed for it.
+        # A row whose schedule has ended keeps its value.
         value = tl.where(length != 0.0, value - length * velocity, value)
         if tl.program_id(1) == 0:
             tl.store(result + row * PATCH_SIZE * FEATURES + places, value, mask=inside)

@@ -1,9 +1,8 @@
-"""The ends of a step, one launch each: what goes into a model's first layer, the draw of the code
-that decides whether speech goes on, and what a frame leaves behind in its slot.
+"""Start and end of a decode step, one launch each: input embedding, first code, frame commit.
 
-What they read and write is the state of slots, a row each; a row of the step names its slot. Slots
-are not guarded against each other: a step has each of them once, but for the last one, which is
-padding, and where nothing is moved on.
+They read and write the state of slots, a row each; a row of the step names its slot. Slots are not
+guarded against concurrent writes: a step has each slot once, except the last one, which is padding
+and does not advance.
 """
 
 from dataclasses import dataclass
@@ -20,14 +19,14 @@ from antiphon.nn.kernels.sampling import best_of
 
 @dataclass(frozen=True, slots=True)
 class SamplingRules:
-    """What decides how likely a code is, besides its logit.
+    """Rules that adjust the probability of a code, beside its logit.
 
     Attributes:
         parameters: temperature, top-k, top-p, repetition penalty; f32 ``[num_slots, 4]``.
         has_occurred: codes that a slot has drawn, bool ``[num_slots, vocab_size]``.
         is_forbidden: codes that are never drawn, bool ``[vocab_size]``.
-        frames: made so far, int64 ``[num_slots]``.
-        min_frames: frames of a slot in which the end is forbidden, int64 ``[num_slots]``.
+        frames: number of frames so far, int64 ``[num_slots]``.
+        min_frames: number of leading frames in which the end is forbidden, int64 ``[num_slots]``.
         end: the code that ends a request.
     """
 
@@ -46,7 +45,7 @@ def embed(
     counts: tuple[Tensor, Tensor],
     norm: Tensor,
 ) -> tuple[PreNormState, Tensor, Tensor]:
-    """Add the text beside a frame to what is pending in its slot.
+    """Add the text of a frame to the pending embedding of its slot.
 
     Args:
         index: slots, int64 ``[num_rows]``.
@@ -56,7 +55,7 @@ def embed(
         norm: weight of the first norm, ``[width]``.
 
     Returns:
-        The sums, scaled; positions and frames of the rows, within bounds.
+        The sums, pre-normed; positions and frames of the rows, within bounds.
     """
     num_rows, width = len(index), pending.shape[1]
     ids, table = text
@@ -74,12 +73,12 @@ def embed(
 
 
 def begin(states: Tensor, codes: Tensor, table: Tensor, norm: Tensor) -> PreNormState:
-    """Begin the run inside a frame: the state that its first code was drawn from, then that code.
+    """Start the code predictor's run: the state of the first code, then that code.
 
     Args:
         states: ``[num_rows, width]``.
         codes: int64 ``[num_rows]``, of any stride.
-        table: one embedding a code, ``[vocab_size, width]``.
+        table: code embeddings, ``[vocab_size, width]``.
         norm: weight of the norm that comes next, ``[width]``.
 
     Returns:
@@ -111,10 +110,10 @@ def sample(
     Args:
         logits: ``[num_rows, vocab_size]``.
         index: slots, int64 ``[num_rows]``.
-        rules: parameters and limits; a code that is drawn is added to its history.
+        rules: parameters and limits; a drawn code is added to its history.
         noise: f32 ``[num_rows, vocab_size]``, rows of any stride.
-        codes: where the codes go, int64 ``[num_rows]``, of any stride.
-        scores: where the scores go, f32 ``[num_rows]``, of any stride.
+        codes: output for the codes, int64 ``[num_rows]``, of any stride.
+        scores: output for the scores, f32 ``[num_rows]``, of any stride.
     """
     vocab_size = logits.shape[1]
     block = triton.next_power_of_2(vocab_size)
@@ -136,15 +135,15 @@ def commit(
     pending: Tensor,
     frame_store: Tensor,
 ) -> None:
-    """Keep frames: their embeddings are pending now, and their slots are one frame on.
+    """Commit frames: store them, make their embeddings pending, and advance their slots.
 
     Args:
         index: slots, int64 ``[num_rows]``.
-        frames: codes, int64 ``[num_rows, num_groups + 1]``, and their scores, f32
-            ``[num_rows, num_groups]``; in the last column of the codes it is written whether the
-            first code ends the speech (1), or a score is no number (2), or neither (0).
-        end: the first code that ends the speech.
-        table: embeddings of all groups, and where each group's begin, int64 ``[num_groups]``.
+        frames: codes, int64 ``[num_rows, num_groups + 1]``, and their scores, f32 ``[num_rows,
+            num_groups]``; the last column of the codes is set to 1 if the first code ends the
+            speech, 2 if a score is NaN, and 0 otherwise.
+        end: first code that ends the speech.
+        table: embeddings of all groups, and the first row of each, int64 ``[num_groups]``.
         counts: positions and frames so far, int64 ``[num_slots]``.
         pending: ``[num_slots, width]``.
         frame_store: int64 ``[num_slots, num_kept, num_groups]``, frame k at ``k % num_kept``.
@@ -231,7 +230,7 @@ def _sample(
     is_bad = tl.max(((logit != logit) & ~forbidden).to(tl.int32), axis=0) > 0
     divided = tl.div_rn(logit, tl.zeros_like(logit) + penalty)
     penalized = tl.where(logit < 0, logit * penalty, divided)
-    logit = tl.where(occurred, penalized, logit) + 0.0  # makes one of the two zeros
+    logit = tl.where(occurred, penalized, logit) + 0.0  # normalises negative zero
     allowed = inside & ~forbidden & ~((columns == end) & is_early)
     logit = tl.where(allowed, logit, -float("inf"))
     best, token = best_of(logit, inside, heat, num_kept, share, gumbel, 32)

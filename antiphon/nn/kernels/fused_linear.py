@@ -1,17 +1,16 @@
-"""Matrix products of few rows, with the norm before and the sum or gate after them in one launch.
+"""Matrix products of few rows, fused with the norm before and the sum or gate after them.
 
-At a few rows a product is the reading of its weight, and what costs besides is the wait between
-one kernel and the next. So a kernel asks for its weight before it waits for the kernel before it
-(programmatic dependent launch), and a norm is no kernel of its own: what makes states writes them
-twice, as they are and times the next norm's weight, with sums of squares by which the next
+At a few rows a product is bound by reading its weight, and the remaining cost is the wait between
+one kernel and the next. So a kernel loads its weight before it waits for the kernel before it
+(programmatic dependent launch), and a norm is not a separate kernel: the producer of states writes
+them twice, unchanged and times the next norm's weight, with sums of squares by which the next
 product divides.
 
 Three kernels share the work: one for a handful of rows, one on tensor cores
 (`antiphon.nn.kernels.wide_product`), and between them one on tensor cores whose programs hold their
-weights as the first one's do (`antiphon.nn.kernels.held_product`). How they are cut is in
-`antiphon.nn.kernels.product_tiles`. Each adds up a row's result in an order that depends on the
-shape of the weight and the tile alone, so that results of the second one, asked for with one
-tile at any number of rows, are the same in any company.
+weights like the first one (`antiphon.nn.kernels.held_product`). `antiphon.nn.kernels.product_tiles`
+has their tiling. Each adds up a row's result in an order that depends only on the shape of the
+weight and the tile, so that results of the second one with a fixed tile are batch-invariant.
 """
 
 from dataclasses import dataclass
@@ -38,18 +37,18 @@ from antiphon.nn.kernels.wide_product import arrivals_of, wide_product
 
 MAX_THIN_ROWS = 4
 MAX_ROWS = 64
-"""Beyond these many rows arithmetic decides, and PyTorch's own product is as good."""
+"""Limit above which products are compute-bound, and PyTorch's own product is as fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreNormState:
-    """States between two layers, ready for the norm that comes next.
+    """States between two layers, prepared for the next norm.
 
     Attributes:
         states: ``[num_rows, width]``, rows of any stride.
-        scaled: the same, times the weight of the norm.
-        squares: sums of squares of parts of each row, f32 ``[num_rows, num_parts]``, likewise.
-        num_positions: rows in turn that are positions of one run.
+        scaled: states times the weight of the norm.
+        squares: sums of squares of parts of each row, f32 ``[num_rows, num_parts]``, of any stride.
+        num_positions: number of consecutive rows that are positions of one run.
     """
 
     states: Tensor
@@ -66,7 +65,7 @@ class PreNormState:
 
 
 def scale(states: Tensor, norm: Tensor) -> PreNormState:
-    """Begin a chain of products with ``[num_rows, width]`` and the weight of the first norm."""
+    """Start a chain of products with ``[num_rows, width]`` and the weight of the first norm."""
     num_rows, width = states.shape
     scaled = torch.empty_like(states)
     squares = torch.empty(num_rows, 1, device=states.device)
@@ -80,10 +79,10 @@ def scale(states: Tensor, norm: Tensor) -> PreNormState:
 
 @dataclass(frozen=True, slots=True)
 class FusedLinear:
-    """How products are computed.
+    """Fused products of few rows.
 
     Attributes:
-        is_batch_invariant: whether a row's result must not depend on how many there are.
+        is_batch_invariant: whether a row's result must not depend on the number of rows.
     """
 
     is_batch_invariant: bool = False
@@ -100,11 +99,11 @@ class FusedLinear:
         """Return ``norm(states) @ weight.T + bias``.
 
         Args:
-            inputs: some rows.
+            inputs: pre-normed rows.
             weight: ``[num_outputs, width]``.
-            epsilon: of the norm.
+            epsilon: epsilon of the norm.
             bias: ``[num_outputs]``, not with gates.
-            is_gated: the weight's first half makes gates: return ``silu(gate) * up``.
+            is_gated: whether the weight's first half makes gates: return ``silu(gate) * up``.
         """
         assert bias is None or not is_gated, "gates have no bias"
         tile = self._tile(len(inputs.scaled), weight, 2 if is_gated else 1)
@@ -116,7 +115,7 @@ class FusedLinear:
         return result
 
     def plain(self, inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return ``inputs @ weight.T + bias`` of ``[num_rows, num_inputs]``."""
+        """Return ``inputs @ weight.T + bias`` for ``[num_rows, num_inputs]``."""
         result = inputs.new_empty(len(inputs), len(weight))
         tile = self._tile(len(inputs), weight, 1)
         nothing = torch.empty(1, 1, device=inputs.device)
@@ -126,7 +125,7 @@ class FusedLinear:
     def added(
         self, states: Tensor, inputs: Tensor, weight: Tensor, next_norm: Tensor
     ) -> PreNormState:
-        """Return ``states + inputs @ weight.T``, ready for the norm that comes next.
+        """Return ``states + inputs @ weight.T``, prepared for the next norm.
 
         Args:
             states: ``[num_rows, num_outputs]``.
@@ -244,7 +243,7 @@ def _thin_product(
     if bias is not None:
         shift = tl.load(bias + outputs).to(tl.float32)
     await_others(PDL)
-    # All reading first: no row may wait until the row before it has been written.
+    # All loads first: no row may wait until the row before it has been written.
     xs = ()
     divisors = ()
     befores = ()

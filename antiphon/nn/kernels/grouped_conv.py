@@ -1,4 +1,4 @@
-"""Convolutions of groups of channels over joined columns, activated by a Mish, in one launch."""
+"""Grouped convolutions over joined columns with Mish activation, in one launch."""
 
 import triton
 import triton.language as tl
@@ -8,7 +8,7 @@ from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import narrowed
 
 _FEW, _MANY = 32, 64
-"""Columns of a program: few where there would be hardly any programs."""
+"""Columns of a program; the smaller number where few programs would result."""
 _MANY_PROGRAMS = 128
 
 
@@ -19,8 +19,8 @@ def grouped_mish(
 
     Args:
         joined: ``[num_rows, num_taps - 1 + length, num_channels]``, half precision.
-        weight: ``[num_taps, num_groups, group_inputs, group_outputs]``, likewise; a group has a
-            power of two, 16 or more.
+        weight: ``[num_taps, num_groups, group_inputs, group_outputs]``, half precision; group sizes
+            are powers of two from 16 on.
         bias: f32 ``[num_channels]``.
         residual: f32 ``[num_rows, length, num_channels]``.
 
@@ -66,7 +66,7 @@ def _grouped_mish(
         factor = tl.load(factors + tap * (NUM_GROUPS * WIDTH * WIDTH))
         total = tl.dot(value, factor, total, input_precision="ieee")
     total += tl.load(bias + group * WIDTH + number)[None, :]
-    # tanh(log(1 + exp(x))) is a fraction of polynomials of exp(x), which is 1 from 20 on.
+    # tanh(log(1 + exp(x))) is a rational function of exp(x), which is 1 from 20 on.
     power = tl.exp(tl.minimum(total, 20.0))
     power = power * (power + 2.0)
     total = total * (power / (power + 2.0))

@@ -1,8 +1,8 @@
-"""A product of up to 32 rows on tensor cores, whose weight is there before its inputs are.
+"""Product of up to 32 rows on tensor cores, which loads its weight before its inputs are ready.
 
-A program loads all of the weight that it needs before it waits for the kernel before it, as the
-product of a handful of rows does. Its warps share the inputs: each multiplies a part of them for
-all outputs of the program, and the parts are added in a fixed order.
+A program loads its whole weight before it waits for the kernel before it, like the product of a
+handful of rows. Its warps share the inputs: each multiplies a part of them for all outputs of the
+program, and the parts are added in a fixed order.
 """
 
 import triton

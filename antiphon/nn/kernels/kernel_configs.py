@@ -1,7 +1,7 @@
 """Configs of the codec's convolution kernels, by shape, measured on an H200.
 
 A config changes the speed of a product, never its result: all of these run the same instructions
-over a sum in the same order (see `antiphon.nn.kernels.causal_conv`). Products that norm their
+over a sum in the same order (see `antiphon.nn.kernels.causal_conv`). Products with a norm of their
 inputs are the exception, and have one config for all numbers of columns.
 """
 
@@ -9,11 +9,11 @@ from antiphon.nn.kernels.causal_conv import ConvWeights
 from antiphon.nn.kernels.causal_conv import KernelConfig as Config
 
 NORM_CONFIG = Config(64, 128, 64, 4, 4)
-_DEEP_INPUTS = 2048  # of all taps: so long a sum that few programs take it up
+_DEEP_INPUTS = 2048  # of all taps: sums so long that few programs result
 
 
 def config_of(conv: ConvWeights, num_columns: int) -> Config:
-    """Return the config of a product with so many columns."""
+    """Return the config of a product with this number of columns."""
     depth, width = conv.weight.shape
     if num_columns <= 256:
         return _few_columns(depth, width, num_columns)

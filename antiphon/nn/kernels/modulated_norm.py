@@ -1,4 +1,4 @@
-"""Norm of a transformer that is told the time (adaptive layer norm of DiT, arXiv 2212.09748).
+"""AdaLN conditioned on the diffusion timestep (DiT, arXiv 2212.09748).
 
 A branch is gated and added, then the sum normed, scaled and shifted, in one launch between two
 matrix products.
@@ -17,11 +17,11 @@ from antiphon.nn.kernels.snake import narrowed
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What is added to the states before they are normed.
+    """Branch added to the states before the norm.
 
     Attributes:
         values: ``[num_rows, width]``, in the type of the products.
-        gate: its factors, f32 ``[width]``.
+        gate: factors of the values, f32 ``[width]``.
     """
 
     values: Tensor
@@ -36,15 +36,15 @@ def add_modulated_norm(
     epsilon: float,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Add a branch to the states, in place, and return them normed: ``norm * (1 + scale) + shift``.
+    """Add a branch to the states, in place, and return ``norm(states) * (1 + scale) + shift``.
 
     Args:
         states: f32 ``[num_rows, width]``.
-        branch: that is added to them.
+        branch: branch added to the states; ``None``: only the norm is computed.
         scale: f32 ``[width]``.
-        shift: likewise.
-        epsilon: added to the variance.
-        dtype: of the result, ``[num_rows, width]``; float16 is bounded by its largest number.
+        shift: f32 ``[width]``.
+        epsilon: addend of the variance.
+        dtype: type of the result, ``[num_rows, width]``; float16 is clamped to its largest number.
     """
     num_rows, width = states.shape
     assert states.is_contiguous()

@@ -10,7 +10,7 @@ from antiphon.nn.kernels.sampling import order_of_kth
 
 
 def nucleus(logits: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
-    """Do what `antiphon.nn.sampler.keep_nucleus` does.
+    """Filter logits as `antiphon.nn.sampler.keep_nucleus`.
 
     Args:
         logits: ``[num_rows, vocab_size]``, bfloat16 or f32.
@@ -18,7 +18,7 @@ def nucleus(logits: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
         top_p: f32 ``[num_rows]``, of any stride.
 
     Returns:
-        Logits of the same type, ``-inf`` where they are ruled out.
+        Logits of the same type, ``-inf`` where excluded.
     """
     logits = logits.contiguous()
     num_rows, vocab_size = logits.shape
@@ -42,13 +42,13 @@ def _nucleus(
     columns = tl.arange(0, BLOCK)
     inside = columns < vocab_size
     value = tl.load(logits + row * vocab_size + columns, mask=inside, other=-float("inf"))
-    logit = value.to(tl.float32) + 0.0  # makes one of the two zeros
+    logit = value.to(tl.float32) + 0.0  # normalises negative zero
     num_kept = tl.load(top_k + row * count_stride).to(tl.int32)
     share = tl.load(top_p + row * share_stride)
     smallest, order = order_of_kth(logit, inside, num_kept, BITS)
     if share < 1.0:
         smallest = tl.maximum(smallest, _order_of_nucleus(logit, order, inside, share, BITS))
-    is_kept = (order >= smallest) | (logit != logit)  # what is no number is seen by the draw
+    is_kept = (order >= smallest) | (logit != logit)  # the draw detects NaN
     kept = tl.where(is_kept, logit, -float("inf")).to(value.dtype)
     tl.store(result + row * vocab_size + columns, kept, mask=inside)
 
@@ -57,7 +57,7 @@ def _nucleus(
 def _order_of_nucleus(logit, order, inside, share, BITS: tl.constexpr):
     """Find the order of the last token, in falling order, up to which all have this share or less.
 
-    That of the likeliest token, if it has more. Of several equals all are kept if one of them is.
+    It is that of the most likely token, if its share is larger. Equal logits are kept together.
     """
     weight = tl.exp(logit - tl.max(logit, axis=0))
     weight = tl.where(inside, weight, 0.0)

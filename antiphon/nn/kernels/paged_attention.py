@@ -1,7 +1,7 @@
-"""A step of decoding over paged keys and values, in one kernel.
+"""Decode attention over paged keys and values, in one kernel.
 
-Queries and new keys are normed and rotated, keys and values kept, and what is new is attended to
-before it has reached memory. Beyond a split of positions, several programs share a row and a
+Queries and new keys are normed and rotated, keys and values written, and new positions attended to
+before they have reached memory. Beyond one split of positions, several programs share a row and a
 second kernel joins them.
 """
 
@@ -33,18 +33,18 @@ def decode(
     num_visible: int,
     result: Tensor | None = None,
 ) -> Tensor:
-    """Keep the newest positions of some rows and attend with them.
+    """Write the newest positions of some rows and attend from them.
 
     Args:
-        projected: of the tokens, row by row, as many of each row.
+        projected: product of the tokens, row by row, with equally many per row.
         kept: a layer's keys and values,
             ``[2, num_blocks, block_positions, num_kv_heads, head_dim]``.
         table: blocks of each slot, int32 ``[num_slots, max_blocks]``.
-        places: slot and first new position of each row, int64 ``[num_rows]``. New positions of
-            a row do not reach across a split. Both, and the table, were there before any kernel
-            that may still be running when this one begins.
-        num_visible: at least the largest position plus one.
-        result: where to write, if it is there already; contiguous.
+        places: slot and first new position of each row, int64 ``[num_rows]``. New positions of a
+            row do not cross a split. Both, and the table, must be written before any kernel that
+            may still be running when this one starts.
+        num_visible: upper bound of the rows' positions, plus one.
+        result: contiguous output tensor; ``None``: allocate one.
 
     Returns:
         ``[num_tokens, num_heads * head_dim]``.
@@ -90,9 +90,9 @@ def decode(
 def _join(
     parts: Tensor, weights: Tensor, positions: Tensor, max_splits: int, result: Tensor
 ) -> None:
-    """Join the splits of each row; ``max_splits`` is that of the longest row that can be.
+    """Join the splits of each row; ``max_splits`` is that of the longest possible row.
 
-    A sum over as many splits as this step has would round by the length of the longest row.
+    A sum over only this step's splits would round depending on the longest row.
     """
     num_tokens, num_heads, num_splits, head_dim = parts.shape
     _join_splits[(num_tokens, num_heads)](
@@ -111,7 +111,7 @@ def _is_power_of_2(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-@triton.jit(do_not_specialize=["num_rotations", "num_splits"])  # or rounding follows company
+@triton.jit(do_not_specialize=["num_rotations", "num_splits"])  # or rounding depends on the batch
 def _decode(
     joined, query_weight, key_weight, epsilon, cosines, sines, num_rotations, kept, kind_stride,
     table, table_stride, slots, positions, parts, weights, num_splits,
@@ -126,7 +126,7 @@ def _decode(
     first, start = tl.load(positions + row).to(tl.int32), split * SPLIT
     blocks, keys = table + tl.load(slots + row) * table_stride, kept + kv_head * HEAD_DIM
     if PDL:
-        # Nothing is read yet, so that it does not matter whether all of it has been written.
+        # Nothing is read yet, so earlier writes need not be complete.
         past = start + tl.arange(0, SPLIT)
         ahead = offsets(blocks, past, past < first, NUM_KV_HEADS, HEAD_DIM, BLOCK_POSITIONS)
         ahead = keys + tl.where(past < first, ahead, 0)[:, None]

@@ -1,9 +1,9 @@
-"""What kernels of attention over paged keys and values share.
+"""Shared parts of the attention kernels over paged keys and values.
 
-Position p of a slot is at offset ``p % block_positions`` of the block that the slot's table names
-at ``p // block_positions``. Positions are attended to in runs of a fixed size, and nothing beyond
-a token's own position is read into its result, so that a result depends on its own slot alone: how
-much is launched follows from the longest one and changes nothing.
+Position p of a slot is at offset ``p % block_positions`` of the block in the slot's table at ``p //
+block_positions``. Positions are attended to in runs of a fixed size, and nothing after a token's
+own position contributes to its result, so that a result depends only on its own slot: the launch
+size follows from the longest one and changes nothing.
 """
 
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from torch import Tensor
 from antiphon.nn.qkv import HeadShape
 
 MIN_DOT = 16
-"""Rows that a matrix instruction wants."""
+"""Minimum rows of a matrix instruction."""
 
 _RUN_POSITIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """A layer's product, and what makes heads of it.
+    """Joined query, key and value product of a layer, with its norms and rotation.
 
     Attributes:
         joined: ``[num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]``, contiguous.
-        shape: of the heads.
-        norms: weights of the norms of queries and keys, ``None`` without, and their epsilon.
+        shape: shape of the heads.
+        norms: weights of the query and key norms, ``None`` without, and their epsilon.
         rotation: cosines and sines, ``[num_rotations, head_dim]``; token ``t`` takes row
             ``t % num_rotations``.
     """
@@ -39,27 +39,27 @@ class Projected:
 
     @property
     def arguments(self) -> tuple[Tensor | float | None, ...]:
-        """What every kernel is given first."""
+        """Leading arguments of every kernel."""
         return self.joined, *self.norms, *self.rotation, len(self.rotation[0])
 
 
 def run_positions(table: Tensor, block_positions: int) -> int:
-    """Return how many positions are looked at together; the same for all passes over a cache."""
+    """Return the number of positions per run, the same for all passes over a cache."""
     capacity: int = table.shape[1] * block_positions
     return min(_RUN_POSITIONS, max(MIN_DOT, 1 << (capacity - 1).bit_length()))
 
 
 @triton.jit
 def rounded(value, kind):
-    """Round to a type and go on in f32, as PyTorch does between its operations."""
+    """Round to a type and return f32, as PyTorch does between its operations."""
     return value.to(kind).to(tl.float32)
 
 
 @triton.jit
 def normed_and_rotated(heads, weight, cosines, sines, turns, there, epsilon, HALF: tl.constexpr):
-    """Norm and rotate heads; no ``weight``, no norm.
+    """Norm and rotate heads; without ``weight`` there is no norm.
 
-    ``heads`` are pointers to them, ``turns`` rows of the rotation; zeros where not ``there``.
+    ``heads`` are pointers to them, ``turns`` rows of the rotation; zeros where ``there`` is false.
     """
     columns = tl.arange(0, 2 * HALF)[None, :]
     partners = tl.where(columns < HALF, columns + HALF, columns - HALF)
@@ -85,14 +85,14 @@ def offsets(
     blocks, positions, there,
     NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
 ):  # fmt: skip
-    """Return where the keys of a slot's positions begin, given where its blocks are named."""
+    """Return offsets of the keys of a slot's positions, given its table row."""
     block = tl.load(blocks + positions // BLOCK_POSITIONS, mask=there, other=0).to(tl.int64)
     return (block * BLOCK_POSITIONS + positions % BLOCK_POSITIONS) * NUM_KV_HEADS * HEAD_DIM
 
 
 @triton.jit
 def take_in(query, key, value, visible, largest, total, sums):
-    """Go on with a softmax: largest score, sum of weights and weighted sum of values so far."""
+    """Update a softmax: largest score, sum of weights and weighted sum of values so far."""
     scale: tl.constexpr = query.shape[1] ** -0.5
     score = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
     score = tl.where(visible, score, -float("inf"))
@@ -110,7 +110,7 @@ def attend_kept(
     query, limits, keys, kind_stride, blocks, start, end,
     NUM_KV_HEADS: tl.constexpr, RUN: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
 ):  # fmt: skip
-    """Begin a softmax with positions ``start`` to ``end - 1``, each row's up to its limit."""
+    """Start a softmax with positions ``start`` to ``end - 1``, up to each row's limit."""
     ROWS: tl.constexpr = query.shape[0]
     HEAD_DIM: tl.constexpr = query.shape[1]
     largest = tl.full([ROWS], -float("inf"), tl.float32)

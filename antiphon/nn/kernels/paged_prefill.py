@@ -1,4 +1,4 @@
-"""Prompts over paged keys and values: one kernel keeps them, one attends tile by tile."""
+"""Prefill attention over paged keys and values: one kernel writes them, one attends by tiles."""
 
 import torch
 import triton
@@ -15,18 +15,18 @@ from antiphon.nn.kernels.paged_common import (
 )
 
 _MAX_ROWS = 128
-"""Query heads that a program takes of a tile: more of them do not fit into its registers."""
+"""Most query heads of a tile per program, limited by registers."""
 
 
 def keep(
     projected: Projected, kept: Tensor, table: Tensor, places: tuple[Tensor, Tensor]
 ) -> Tensor:
-    """Norm and rotate new queries and keys; put keys and values into their blocks.
+    """Norm and rotate new queries and keys; write keys and values into their blocks.
 
     Args:
-        projected: of the tokens.
-        kept: see `antiphon.nn.kernels.paged_attention.decode`.
-        table: see `antiphon.nn.kernels.paged_attention.decode`.
+        projected: product of the tokens.
+        kept: keys and values as for `antiphon.nn.kernels.paged_attention.decode`.
+        table: blocks as for `antiphon.nn.kernels.paged_attention.decode`.
         places: slot and position of each token, int64 ``[num_tokens]``.
 
     Returns:
@@ -51,18 +51,18 @@ def keep(
 def attend_tiles(
     queries: Tensor, kept: Tensor, table: Tensor, tiles: Tensor, result: Tensor | None = None
 ) -> Tensor:
-    """Attend from tokens to the kept positions of their slots, each up to its own.
+    """Attend from tokens to the cached positions of their slots, each up to its own.
 
     Args:
         queries: ``[num_tokens, num_heads, head_dim]``.
-        kept: see `keep`; what these tokens add is there already.
-        table: see `keep`.
+        kept: keys and values as for `keep`, which has written those of the tokens.
+        table: blocks as for `keep`.
         tiles: int64 ``[num_tiles, 4]``: slot, first token, its position, and number of tokens, at
-            most `TILE_POSITIONS`, whose positions follow on each other.
-        result: where to write, shape of the queries.
+            most `TILE_POSITIONS`, with consecutive positions.
+        result: output tensor, shape of the queries; ``None``: allocate one.
 
     Returns:
-        Shape of the queries; tokens that no tile names are left as they are, or undefined.
+        Shape of the queries; tokens outside all tiles are unchanged, or undefined.
     """
     _, num_heads, head_dim = queries.shape
     num_kv_heads = kept.shape[3]

@@ -1,7 +1,6 @@
-"""A step of decoding over a single block a row, with one new position: for the smallest caches.
+"""Decode attention over a single block per row, with one new position: for the smallest caches.
 
-There is too little work in it for matrix instructions: one warp a head does it without waiting for
-others.
+There is too little work for matrix instructions: one warp per head does it without synchronisation.
 """
 
 import triton
@@ -31,7 +30,7 @@ def _halves(source, weight, cosine, sine, epsilon, HALF: tl.constexpr):
 
 @triton.jit
 def _scores(query, query_2, key, key_2, HALF: tl.constexpr):
-    """Return ``[GROUP, RUN]`` of queries ``[GROUP, HALF]`` and keys ``[RUN, HALF]``, in halves."""
+    """Return ``[GROUP, RUN]`` scores of queries ``[GROUP, HALF]`` and keys ``[RUN, HALF]``."""
     total = query.to(tl.float32)[:, None, :] * key.to(tl.float32)[None, :, :]
     total += query_2.to(tl.float32)[:, None, :] * key_2.to(tl.float32)[None, :, :]
     return tl.sum(total, axis=2) * ((2 * HALF) ** -0.5)
@@ -44,7 +43,7 @@ def decode_short(
     NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, HALF: tl.constexpr, RUN: tl.constexpr,
     SPLIT: tl.constexpr, BLOCK_POSITIONS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Keep the newest position of each row and attend with it; see `paged_attention.decode`."""
+    """Write the newest position of each row and attend from it; see `paged_attention.decode`."""
     HEAD_DIM: tl.constexpr = 2 * HALF
     NUM_HEADS: tl.constexpr = NUM_KV_HEADS * GROUP
     WIDTH: tl.constexpr = (NUM_HEADS + 2 * NUM_KV_HEADS) * HEAD_DIM

@@ -1,13 +1,13 @@
-"""Kernels that begin before the one before them has ended (programmatic dependent launch).
+"""Kernels that start before the previous one has ended (programmatic dependent launch).
 
-Such a kernel waits for the kernel before it to end before it reads or writes anything that other
-kernels write or read. The time between the end of one kernel and the start of the next is saved.
+Such a kernel waits for the previous kernel to end before it accesses memory that other kernels
+write or read. This saves the time between the end of one kernel and the start of the next.
 
-A kernel lets its successor begin only after that wait, so that at most two are on the device at the
-same time. A chain of waiting kernels is not safe: one that begins while a buffer's earlier content
-is still being read can find that content in its multiprocessor's first cache after the buffer has
-been written anew, and waiting does not clear that cache (seen on an H200: one wrong frame of a
-codec in 9,000).
+A kernel lets its successor start only after that wait, so that at most two are on the device at the
+same time. A chain of waiting kernels is not safe: one that starts while a buffer's earlier content
+is still being read can find that content in its multiprocessor's L1 cache after the buffer has been
+rewritten, and waiting does not clear that cache (seen on an H200: one wrong frame of a codec in
+9,000).
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ _MIN_CAPABILITY = (9, 0)
 
 
 def overlaps(tensor: Tensor) -> bool:
-    """Return whether the device of a tensor can begin a kernel early."""
+    """Return whether the device of a tensor can start a kernel early."""
     return tensor.is_cuda and _overlaps(tensor.device)
 
 
@@ -34,7 +34,7 @@ def _overlaps(device: torch.device) -> bool:
 
 @triton.jit
 def await_others(OVERLAPS: tl.constexpr) -> None:
-    """Wait for the kernel before, then let the next one begin; after loads of constants alone."""
+    """Wait for the previous kernel, then release the next one; constants may be loaded before."""
     if OVERLAPS:
         cuda.gdc_wait()
         cuda.gdc_launch_dependents()
@@ -42,9 +42,9 @@ def await_others(OVERLAPS: tl.constexpr) -> None:
 
 @triton.jit
 def prefetch_rows(rows, WIDTH: tl.constexpr) -> None:
-    """Have rows of memory, pointers ``[num_rows, 1]``, brought into the cache of all programs.
+    """Prefetch rows of memory, pointers ``[num_rows, 1]``, into the L2 cache.
 
-    It is where their writes meet, so that this may be done before what is there has been written.
+    All writes meet in that cache, so the rows may be prefetched before they have been written.
     """
     NUM_LINES: tl.constexpr = (WIDTH * rows.dtype.element_ty.primitive_bitwidth + 1023) // 1024
     lines = rows + tl.arange(0, NUM_LINES)[None, :] * (WIDTH // NUM_LINES)

@@ -1,4 +1,4 @@
-"""Norm and gate: what stands between a layer's matrix products, rounded where PyTorch rounds."""
+"""Norm and gate between a layer's matrix products, rounded like PyTorch."""
 
 import torch
 import triton
@@ -18,12 +18,12 @@ def rms_norm(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 def add_rms_norm(
     states: Tensor, branch: Tensor, weight: Tensor, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """Return ``states + branch``, and that normed."""
+    """Return ``states + branch``, and the normed sum."""
     return _norm(states, branch.contiguous(), weight, epsilon)
 
 
 def silu_product(gate_up: Tensor) -> Tensor:
-    """Return ``silu(gate) * up`` of ``[..., 2 * width]``, gate first."""
+    """Return ``silu(gate) * up`` for ``[..., 2 * width]``, gate first."""
     gate_up = gate_up.contiguous()
     width = gate_up.shape[-1] // 2
     result = gate_up.new_empty((*gate_up.shape[:-1], width))

@@ -1,11 +1,11 @@
-"""How a product of few rows is cut into programs, by its shape and by what a device has.
+"""Tiles of products of few rows, by shape and device.
 
-On tensor cores a program makes some outputs of a block of rows. Most products are fastest in blocks
-of 64 rows, of which Hopper's instructions make 64 at once, however few of them there are; the gated
+On tensor cores a program computes some outputs of a block of rows. Most products are fastest in
+blocks of 64 rows, which Hopper's instructions compute at once for any smaller number too; the gated
 product of a wide layer, which has the most programs, in blocks as small as the rows allow: measured
-on an H200, one product after the other as in a frame. Products of few outputs and many inputs are
-split among programs by their inputs (`antiphon.nn.kernels.wide_product`). How many loads are under
-way at a time follows from the shared memory that a program may have, and changes no result.
+on an H200, with the products in the order of a frame. Products of few outputs and many inputs are
+split among programs by their inputs (`antiphon.nn.kernels.wide_product`). The number of loads in
+flight follows from the shared memory of a program, and changes no result.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ _MIN_INPUTS = 32
 
 @dataclass(frozen=True, slots=True)
 class ThinTile:
-    """A program of a product of a handful of rows, all of which it makes.
+    """Tile of a product of a handful of rows, all computed by one program.
 
     Attributes:
-        outputs: that it makes.
-        inputs: that are multiplied at a time.
-        num_warps: of a program.
+        outputs: outputs per program.
+        inputs: inputs multiplied at a time.
+        num_warps: warps per program.
     """
 
     outputs: int
@@ -34,13 +34,13 @@ class ThinTile:
 
 @dataclass(frozen=True, slots=True)
 class HeldTile:
-    """A program of a product of up to `rows` rows, which holds all of the weight that it needs.
+    """Tile of a product of up to `rows` rows, whose programs hold their whole weight.
 
     Attributes:
-        rows: 16 or 32, of matrix instructions.
-        outputs: that it makes.
-        inputs: that are multiplied at a time, an equal part by each warp.
-        num_warps: of a program.
+        rows: rows of matrix instructions, 16 or 32.
+        outputs: outputs per program.
+        inputs: inputs multiplied at a time, an equal part by each warp.
+        num_warps: warps per program.
     """
 
     rows: int
@@ -51,15 +51,15 @@ class HeldTile:
 
 @dataclass(frozen=True, slots=True)
 class WideTile:
-    """A program of a product on tensor cores.
+    """Tile of a product on tensor cores.
 
     Attributes:
-        rows: at least 16, which a matrix instruction wants.
-        outputs: that it makes of each of them; of both halves if the product is gated.
-        inputs: that are multiplied at a time.
-        num_warps: of a program.
-        num_stages: blocks of inputs that are loaded ahead, and the one in use.
-        splits: programs that share the inputs; the last one of them joins their sums.
+        rows: rows per program, at least 16, the minimum of a matrix instruction.
+        outputs: outputs per program; of each half if the product is gated.
+        inputs: inputs multiplied at a time.
+        num_warps: warps per program.
+        num_stages: blocks of inputs in shared memory: those loaded ahead, and the one in use.
+        splits: programs that share the inputs; the last one to finish joins their sums.
     """
 
     rows: int
@@ -70,11 +70,11 @@ class WideTile:
     splits: int = 1
 
     def shared_bytes(self, num_halves: int, itemsize: int) -> int:
-        """Return the most shared memory that a program takes."""
+        """Return the maximum shared memory of a program."""
         return self.num_stages * self.inputs * (self.rows + self.outputs * num_halves) * itemsize
 
     def within(self, num_bytes: int, num_halves: int, itemsize: int) -> "WideTile":
-        """Return a tile that takes so much shared memory at most, with fewer loads ahead."""
+        """Return a tile with fewer loads ahead that fits into this shared memory."""
         tile = self
         while tile.shared_bytes(num_halves, itemsize) > num_bytes:
             if tile.num_stages > _MIN_STAGES:
@@ -88,13 +88,13 @@ class WideTile:
 
 @dataclass(frozen=True, slots=True)
 class ProductShape:
-    """What is multiplied.
+    """Shape of a product.
 
     Attributes:
-        num_outputs: of one half, if the product is gated.
-        num_inputs: of each output.
-        num_halves: 2 if it is gated.
-        itemsize: bytes of a number of the weight.
+        num_outputs: number of outputs, of one half if the product is gated.
+        num_inputs: number of inputs.
+        num_halves: 2 if the product is gated, otherwise 1.
+        itemsize: bytes per number of the weight.
     """
 
     num_outputs: int
@@ -103,27 +103,27 @@ class ProductShape:
     itemsize: int
 
 
-_INVARIANT_ROWS = 64  # of a tile, whatever the number of rows is
-_THIN_NUMBERS = 8192  # of the weight, held by a program
+_INVARIANT_ROWS = 64  # per tile, for any number of rows
+_THIN_NUMBERS = 8192  # of the weight, per program
 _THIN_WARPS = 4
 _THIN_INPUTS = 2048
-_THIN_WEIGHT_NUMBERS = 2**25  # of the whole weight, for more than one row
-_THIN_MOST_INPUTS = 8192  # likewise
+_THIN_WEIGHT_NUMBERS = 2**25  # limit of the whole weight for more than one row
+_THIN_MOST_INPUTS = 8192  # limit of inputs for more than one row
 _NARROW = 2048  # outputs or inputs of a narrow layer
-_WIDE_LAYER_NUMBERS = 40960  # as `_THIN_NUMBERS`, of half precision, in wider ones
+_WIDE_LAYER_NUMBERS = 40960  # as `_THIN_NUMBERS`, in half precision, in wider layers
 _HELD_OUTPUTS = 16
 _HELD_MOST_OUTPUTS = 1024
 _HELD_INPUTS_PER_WARP = 256
-_FEW_OUTPUTS = 2048  # so few need small tiles, or many multiprocessors have none
-_MANY_OUTPUTS = 4096  # so many are made by more than one program for each multiprocessor
-_MOST_OUTPUTS = 8192  # and so many by several
+_FEW_OUTPUTS = 2048  # these need small tiles, or many multiprocessors idle
+_MANY_OUTPUTS = 4096  # these give more than one program per multiprocessor
+_MOST_OUTPUTS = 8192  # and these several
 _PROGRAMS_AT_ONCE = 132  # multiprocessors of an H200
-_MOST_SPLITS = 8  # whose sums one program reads
-_LEAST_SPLIT_INPUTS = 512  # of each of them
+_MOST_SPLITS = 8  # most sums read by one program
+_LEAST_SPLIT_INPUTS = 512  # inputs of a split at least
 _LONG_OF_64 = WideTile(64, 32, 128, 4, 4)
 _SHORT_OF_64 = WideTile(64, 32, 64, 4, 4)
 _MEASURED_TILES: Mapping[tuple[int, int, int], tuple[tuple[int, WideTile | None], ...]] = {
-    # Outputs, inputs and halves: rows at most and the tile, `None` for that of the rules below.
+    # Outputs, inputs and halves: highest number of rows and the tile, `None` for the rules below.
     (6144, 2048, 2): (
         (16, WideTile(16, 32, 128, 4, 4)),
         (32, WideTile(32, 64, 128, 4, 4)),
@@ -145,23 +145,23 @@ _MEASURED_TILES: Mapping[tuple[int, int, int], tuple[tuple[int, WideTile | None]
     (1024, 4096, 1): ((16, None), (64, replace(_LONG_OF_64, splits=8))),
     (1024, 3072, 1): ((16, None), (64, replace(_LONG_OF_64, splits=8))),
 }
-"""Of half precision, found by trying many on an H200, one product after the other as in a frame."""
+"""Tiles for half precision, measured on an H200, with the products in the order of a frame."""
 _SPLIT_INPUTS = 4096
-"""So many inputs are split where programs would leave multiprocessors without work, with two
-programs for each. In us on an H200, split and not: 17.2 and 26.9 for 8 rows of 2560 outputs and
-9728 inputs, 19.8 and 27.3 for 64, 10.2 and 15.5 for 8 rows of 2048 outputs and 6144 inputs."""
+"""Inputs from which on a product is split if multiprocessors would idle, with two programs for
+each. In us on an H200, split and not: 17.2 and 26.9 for 8 rows of 2560 outputs and 9728 inputs,
+19.8 and 27.3 for 64, 10.2 and 15.5 for 8 rows of 2048 outputs and 6144 inputs."""
 
 
 def thin_tile(shape: ProductShape, num_rows: int) -> ThinTile | None:
     """Return the tile of a product of a handful of rows, ``None`` for tensor cores.
 
-    A weight that takes long to read leaves time for few multiplications of each of its numbers
+    While a large weight is read, there is time for few multiplications of each of its numbers
     without tensor cores: in us on an H200, 61 for a row of 2 x 18944 outputs of 3584 inputs, 114
-    for four, where the reading takes 65; 33 and 57 for 3584 outputs of 18944 inputs. Tensor cores
-    take 41 for the latter, and 17 instead of 20 for 2560 outputs of 9728 inputs.
+    for four, where reading takes 65; 33 and 57 for 3584 outputs of 18944 inputs. Tensor cores take
+    41 for the latter, and 17 instead of 20 for 2560 outputs of 9728 inputs.
 
-    Wide layers have programs of more outputs than narrow ones: each reads a sum of squares of every
-    program of the product before it, and at one row the time hardly depends on the tile.
+    Wide layers have programs of more outputs than narrow ones: each reads a sum of squares from
+    every program of the previous product, and at one row the tile hardly affects the time.
     """
     num_numbers = shape.num_outputs * shape.num_halves * shape.num_inputs
     is_long = num_numbers > _THIN_WEIGHT_NUMBERS or shape.num_inputs > _THIN_MOST_INPUTS
@@ -183,10 +183,10 @@ def thin_tile(shape: ProductShape, num_rows: int) -> ThinTile | None:
 def held_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> HeldTile | None:
     """Return the tile of a product whose programs hold their weights, ``None`` if none should.
 
-    Where a product has few outputs there is no program for half of the multiprocessors in tiles of
-    64 rows, and its time is the wait for the weight. In us on an H200, held and not, with 1024
+    Products of few outputs would leave half of the multiprocessors idle in tiles of 64 rows, and
+    their time is the wait for the weight. In us on an H200, held and not, with 1024
     outputs: 4.6 and 6.2 for 8 rows of 2048 inputs, 4.4 and 8.5 for 3072, 5.7 and 10.6 for 4096; for
-    24 rows 5.2 and 6.3, 6.1 and 8.5, 7.6 and 10.7. More rows or outputs gain nothing.
+        24 rows 5.2 and 6.3, 6.1 and 8.5, 7.6 and 10.7. More rows or outputs gain nothing.
     """
     if _measured_tile(shape, num_rows) is not None:
         return None
@@ -204,7 +204,7 @@ def held_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> Held
 
 
 def wide_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> WideTile:
-    """Return the tile of a product of some rows, as a device has room for it."""
+    """Return the tile of a product that fits the device's shared memory."""
     if shape.itemsize > 2:
         tile = _tile_of_64(shape, num_stages=2)
     elif (measured := _measured_tile(shape, num_rows)) is not None:
@@ -223,9 +223,9 @@ def wide_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> Wide
 
 
 def invariant_tile(shape: ProductShape, max_shared_bytes: int) -> WideTile:
-    """Return the tile of a product whose rows come out the same in any company.
+    """Return the tile of a batch-invariant product.
 
-    All numbers of rows get the same instructions over a sum in the same order.
+    All numbers of rows use the same instructions over a sum in the same order.
     """
     num_stages = 6 if shape.itemsize == 2 else 2
     return _fitting(_tile_of_64(shape, num_stages=num_stages), shape, max_shared_bytes)
@@ -240,14 +240,14 @@ def _tile_of_64(shape: ProductShape, num_stages: int = 6) -> WideTile:
 
 
 def _measured_tile(shape: ProductShape, num_rows: int) -> WideTile | None:
-    """Return the tile that was found to be the fastest, if one was."""
+    """Return the tile that was measured to be the fastest, if any."""
     key = shape.num_outputs, shape.num_inputs, shape.num_halves
     entries = _MEASURED_TILES.get(key, ()) if shape.itemsize == 2 else ()
     return next((tile for most_rows, tile in entries if num_rows <= most_rows), None)
 
 
 def _split_tile(shape: ProductShape, num_rows: int) -> WideTile | None:
-    """Return a tile of which there are two programs for each multiprocessor, if one is split."""
+    """Return a split tile with two programs per multiprocessor, if the product should be split."""
     if shape.num_halves > 1 or shape.num_outputs >= _tile_of_64(shape).outputs * _PROGRAMS_AT_ONCE:
         return None
     if shape.num_inputs < _SPLIT_INPUTS or num_rows > _LONG_OF_64.rows:
@@ -263,5 +263,5 @@ def _fitting(tile: WideTile, shape: ProductShape, max_shared_bytes: int) -> Wide
 
 
 def largest_power(number: int, most: int) -> int:
-    """Return the largest power of two that divides ``number`` and is not above ``most``."""
+    """Return the largest power of two that divides ``number`` and is at most ``most``."""
     return min(number & -number, 1 << (most.bit_length() - 1))

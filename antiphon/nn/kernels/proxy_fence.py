@@ -1,9 +1,9 @@
-"""A memory fence that Triton before 3.7 leaves out of matrix products on Hopper GPUs.
+"""Memory fence that Triton before 3.7 omits in matrix products on Hopper GPUs.
 
-Tiles come into shared memory by asynchronous copies (`cp.async`), and `wgmma` reads them through
-another path of the memory system, the async proxy. Without a fence between the two it can read what
-was there before: in one codec frame of 9,000 on an H200, with Triton 3.6. Triton 3.7 has the fence,
-at the place where it is put here. See "Async proxy" in the PTX ISA's chapter on memory consistency.
+Tiles are copied into shared memory asynchronously (`cp.async`), and `wgmma` reads them through
+another path of the memory system, the async proxy. Without a fence between the two it can read
+stale data: in one codec frame of 9,000 on an H200, with Triton 3.6. Triton 3.7 emits the fence at
+the same place. See "Async proxy" in the PTX ISA's chapter on memory consistency.
 """
 
 import re
@@ -23,7 +23,7 @@ def with_fences(ptx: str) -> str:
 
 @cache
 def ensure_fences() -> None:
-    """Have Triton's compiler put the fence into all kernels of this process, if it does not."""
+    """Make Triton's compiler emit the fence in all kernels of this process, if it does not."""
     if _triton_version() >= _FIRST_WITH_FENCE:
         return
     from triton.backends.nvidia.compiler import CUDABackend

@@ -1,7 +1,7 @@
-"""A residual unit in one kernel: a dilated convolution, a snake, a narrow one, the sum, a snake.
+"""Residual unit in one kernel: dilated convolution, snake, pointwise convolution, sum, snake.
 
 The activated result of the first convolution never leaves the multiprocessor: a program has all
-channels of its columns. They are held in two parts, since 96 and 192 are sums of two powers of two.
+channels of its columns, in two parts, since 96 and 192 are sums of two powers of two.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from antiphon.nn.kernels.stream_columns import (
 )
 from antiphon.nn.layers import Snake
 
-_MIN_PART = 16  # channels that a matrix instruction wants
+_MIN_PART = 16  # minimum channels of a matrix instruction
 _MAX_PART = 128
 _MIN_ROW_PART = 64
 
@@ -38,7 +38,7 @@ class UnitWeights:
 
 
 def is_fusible(num_channels: int) -> bool:
-    """Return whether so many channels are two powers of two, and fit into a program."""
+    """Return whether this many channels are two powers of two that fit into a program."""
     large = triton.next_power_of_2(num_channels) // 2
     small = num_channels - large
     is_power = small & (small - 1) == 0
@@ -46,10 +46,10 @@ def is_fusible(num_channels: int) -> bool:
 
 
 def unit_layout(pointwise: ConvWeights) -> ConvWeights:
-    """Lay out the weight of a unit's second convolution as the kernel has to have it.
+    """Lay out the weight of a unit's second convolution for the kernel.
 
-    From rows of less than 64 numbers, Triton 3.6 stages a factor wrongly if it does so outside a
-    loop: numbers are then laid out by columns, where rows are inputs.
+    For rows of less than 64 numbers, Triton 3.6 stages a factor wrongly outside a
+    loop: such weights are stored column-major, where rows are inputs.
     """
     width = pointwise.num_out
     if not is_fusible(width) or width - triton.next_power_of_2(width) // 2 >= _MIN_ROW_PART:
@@ -68,20 +68,21 @@ def residual_unit(
     keeps_sum: bool = True,
     sum_dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Convolve twice, add, activate; and keep the last columns for the next call.
+    """Convolve twice, add and activate; store the last columns for the next call.
 
     Args:
-        active: what goes into the unit's first convolution, ``[num_frames * rate, channels]``.
-        residual: what it is a snake of, of the same shape, in its type or ``sum_dtype``.
-        unit: the weights.
-        rows: of ``active``.
-        config: how to cut it; its ``outputs`` mean nothing.
-        snake: of the sum.
-        keeps_sum: whether the sum itself is wanted too.
-        sum_dtype: of that; ``None``: of ``active``.
+        active: input of the unit's first convolution, ``[num_frames * rate, channels]``.
+        residual: input of the snake that made ``active``, of the same shape, in its type or
+            ``sum_dtype``.
+        unit: weights of the unit.
+        rows: rows of ``active``.
+        config: tiling; its ``outputs`` are ignored.
+        snake: activation of the sum.
+        keeps_sum: whether the sum itself is returned too.
+        sum_dtype: type of that sum; ``None``: the type of ``active``.
 
     Returns:
-        The sum and the activated sum; a sum that is not wanted is the other.
+        The sum and the activated sum; the latter twice if the sum is not wanted.
     """
     num_columns, width = active.shape
     assert active.is_contiguous()
@@ -148,7 +149,7 @@ def _multiply(
         active, memory, table, columns, rate, size, row_size, offset, WIDTH, BEFORE
     )
     present, past = present[:, None] + inputs[None, :], past[:, None] + inputs[None, :]
-    place = place[:, None] + tl.zeros((1, INPUTS), tl.int32)  # a loop converts no layouts
+    place = place[:, None] + tl.zeros((1, INPUTS), tl.int32)  # no layout conversion in the loop
     lower = tl.zeros((COLUMNS, LARGE), tl.float32)
     upper = tl.zeros((COLUMNS, SMALL), tl.float32)
     factors = dilated + inputs[:, None] * WIDTH

@@ -1,4 +1,4 @@
-"""Numbers out of one buffer, or of elsewhere, into rows of any tensors: one launch."""
+"""Writes of numbers, from one buffer or other tensors, into rows of any tensors: one launch."""
 
 import triton
 import triton.language as tl
@@ -10,25 +10,25 @@ _BLOCK = 512
 
 
 def write_rows(table: Tensor, words: Tensor) -> None:
-    """Write rows, which touch different numbers.
+    """Write disjoint rows.
 
     Args:
-        table: what each row is, int64 ``[num_rows * FIELDS]``: the address of its first number;
-            where what is written begins, as an address, or as ``-1 - offset`` in bytes of
-            ``words``; how many numbers are written; bytes of one, 1, 2, 4 or 8; and whether they
-            are all the first one (0) or follow on each other (1).
+        table: description of each row, int64 ``[num_rows * FIELDS]``: address of its first number;
+            start of the source, as an address, or as ``-1 - offset`` in bytes of ``words``; count
+            of numbers; bytes per number, 1, 2, 4 or 8; and stride of the source: 0 repeats the
+            first number, 1 is contiguous.
         words: int64.
     """
     _write_rows[(len(table) // FIELDS,)](table, words, NUM_FIELDS=FIELDS, BLOCK=_BLOCK, num_warps=4)
 
 
 def write_counted_rows(words: Tensor, first: int, max_rows: int) -> None:
-    """Write as many rows as a word says, so that a graph serves any number of them.
+    """Write a number of rows stored in a word, so that a graph serves any number.
 
     Args:
-        words: as of `write_rows`.
-        first: the word that says how many; their table follows on it.
-        max_rows: that there can be.
+        words: words as for `write_rows`.
+        first: index of the word that holds the number of rows; their table follows.
+        max_rows: most rows.
     """
     _write_counted_rows[(max_rows,)](words, first, NUM_FIELDS=FIELDS, BLOCK=_BLOCK, num_warps=4)
 
@@ -39,7 +39,7 @@ def _write_counted_rows(words, first, NUM_FIELDS: tl.constexpr, BLOCK: tl.conste
         _write_row(words + first + 1 + tl.program_id(0) * NUM_FIELDS, words, BLOCK)
 
 
-@triton.jit(do_not_specialize_on_alignment=["table"])  # it begins at any word
+@triton.jit(do_not_specialize_on_alignment=["table"])  # it starts at any word
 def _write_rows(table, words, NUM_FIELDS: tl.constexpr, BLOCK: tl.constexpr):
     _write_row(table + tl.program_id(0) * NUM_FIELDS, words, BLOCK)
 

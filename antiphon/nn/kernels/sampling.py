@@ -20,7 +20,7 @@ def uniform(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -
 
 
 def gumbel(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:
-    """Do what `antiphon.nn.sampler.gumbel_noise` does."""
+    """Return the noise of `antiphon.nn.sampler.gumbel_noise`."""
     return _launch_noise(seeds, frames, codebooks, vocab_size, True)
 
 
@@ -47,7 +47,7 @@ def draw(logits: Tensor, parameters: Parameters, noise: Tensor) -> tuple[Tensor,
 
     Args:
         logits: ``[num_rows, vocab_size]``, of any type.
-        parameters: see there.
+        parameters: parameters of each row, see `Parameters`.
         noise: f32 ``[num_rows, vocab_size]``, rows of any stride.
     """
     tokens = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
@@ -64,18 +64,18 @@ def draw_and_embed(
     table: Tensor,
     norm: Tensor,
 ) -> PreNormState:
-    """Draw as `draw` does, and embed what was drawn.
+    """Draw as `draw` does, and embed the drawn tokens.
 
     Args:
         logits: ``[num_rows, vocab_size]``.
-        parameters: see there.
-        noise: as in `draw`.
-        drawn: where tokens and scores go, ``[num_rows]`` of any stride.
-        table: one embedding a token, ``[vocab_size, width]``.
-        norm: weight of the norm that comes next, ``[width]``.
+        parameters: parameters of each row, see `Parameters`.
+        noise: f32 ``[num_rows, vocab_size]``, rows of any stride.
+        drawn: output for tokens and scores, ``[num_rows]`` of any stride.
+        table: token embeddings, ``[vocab_size, width]``.
+        norm: weight of the next norm, ``[width]``.
 
     Returns:
-        The embeddings, ready for the norm.
+        The embeddings, pre-normed.
     """
     num_rows, width = len(logits), table.shape[1]
     states = table.new_empty(num_rows, width)
@@ -121,7 +121,7 @@ def _mixed(words):
 
 @triton.jit
 def noise_key(seed, frame, codebook):
-    """Return what the noise of all tokens is made of; ``seed`` points to two words."""
+    """Return the key of the noise of all tokens; ``seed`` points to two words."""
     low = _mixed(tl.load(seed).to(tl.uint32) ^ 0x9E3779B9)
     high = _mixed(tl.load(seed + 1).to(tl.uint32) ^ low)
     low = _mixed(low ^ frame.to(tl.uint32))
@@ -183,14 +183,14 @@ def _draw(
     columns = tl.arange(0, BLOCK)
     inside = columns < vocab_size
     logit = tl.load(logits + row * vocab_size + columns, mask=inside, other=-float("inf"))
-    logit = logit.to(tl.float32) + 0.0  # makes one of the two zeros
+    logit = logit.to(tl.float32) + 0.0  # normalises negative zero
     gumbel = tl.load(noise + row * noise_stride + columns, mask=inside, other=0.0)
     heat = tl.load(temperature + row * heat_stride)
     num_kept = tl.load(top_k + row * count_stride).to(tl.int32)
     share = tl.load(top_p + row * share_stride)
     is_bad = tl.max((logit != logit).to(tl.int32), axis=0) > 0
     best, token = best_of(logit, inside, heat, num_kept, share, gumbel, BITS)
-    token = tl.minimum(token, vocab_size - 1)  # of NaN the place may be anywhere
+    token = tl.minimum(token, vocab_size - 1)  # for NaN the index is arbitrary
     tl.store(tokens + row * token_stride, token.to(tl.int64))
     tl.store(scores + row * score_stride, tl.where(is_bad, float("nan"), best))
     if IS_EMBEDDING:
@@ -203,7 +203,7 @@ def _draw(
 
 @triton.jit
 def best_of(logit, inside, heat, num_kept, share, gumbel, BITS: tl.constexpr):
-    """Return the highest score with its noise, and its token, among those that are kept."""
+    """Return the highest score with its noise, and its token, among the kept tokens."""
     smallest, order = order_of_kth(logit, inside, num_kept, BITS)
     is_greedy = heat == 0
     score = tl.div_rn(logit, tl.zeros_like(logit) + tl.where(is_greedy, 1.0, heat))
@@ -216,14 +216,14 @@ def best_of(logit, inside, heat, num_kept, share, gumbel, BITS: tl.constexpr):
 
 @triton.jit
 def order_of(number):
-    """Return integers ordered as f32 numbers are."""
+    """Return integers ordered like f32 numbers."""
     bits = number.to(tl.uint32, bitcast=True)
     return tl.where(bits >> 31 != 0, bits ^ 0xFFFFFFFF, bits | 0x80000000)
 
 
 @triton.jit
 def order_of_kth(logit, inside, num_kept, BITS: tl.constexpr):
-    """Find the num_kept-th largest, two bits at a time, among integers ordered as the logits."""
+    """Find the num_kept-th largest, two bits at a time, among integers ordered like the logits."""
     order = tl.where(inside, order_of(logit) >> (32 - BITS), 0)
     smallest = tl.zeros([], tl.uint32)
     for step in tl.static_range(BITS // 2):
@@ -242,9 +242,9 @@ def order_of_kth(logit, inside, num_kept, BITS: tl.constexpr):
 
 @triton.jit
 def order_of_share(score, order, kept, share, BITS: tl.constexpr):
-    """Find the order from which on tokens hold a share of the probability of those that are kept.
+    """Find the order from which on tokens hold a share of the probability of the kept tokens.
 
-    The likeliest of them is always among those.
+    The most likely of them is always included.
     """
     score = tl.where(kept, score, -float("inf"))
     weight = tl.exp(score - tl.max(score, axis=0))

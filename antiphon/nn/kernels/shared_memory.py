@@ -1,18 +1,18 @@
-"""How much a program may keep on its multiprocessor, and how far ahead it can load with that."""
+"""Shared memory of programs, and the number of loads in flight that fit into it."""
 
 from functools import cache
 
 from torch import Tensor
 
 SPARE_BYTES = 2048
-"""Left over for sums across the warps of a program."""
+"""Reserved for sums across the warps of a program."""
 
 _HOPPER_BYTES = 227 * 1024
 _MIN_STAGES = 2
 
 
 def max_shared_bytes(tensor: Tensor) -> int:
-    """Return the shared memory that a program may have where a tensor is."""
+    """Return the shared memory available to a program on the device of a tensor."""
     return _max_shared_bytes(tensor.device.index or 0) if tensor.is_cuda else _HOPPER_BYTES
 
 
@@ -26,12 +26,12 @@ def _max_shared_bytes(index: int) -> int:
 
 
 def stages_within(wanted: int, block_bytes: int, num_bytes: int) -> int:
-    """Return how many blocks a loop may have under way, at most as many as are wanted.
+    """Return the number of blocks that a loop may have in flight.
 
     Args:
-        wanted: where there is room for all.
-        block_bytes: of both factors of one turn of the loop.
-        num_bytes: of shared memory.
+        wanted: number of blocks if memory suffices.
+        block_bytes: size of both factors of one iteration.
+        num_bytes: size of the shared memory.
     """
     # Before Hopper, whose instructions read shared memory, the block in use is in registers.
     num_in_registers = 0 if num_bytes >= _HOPPER_BYTES else 1

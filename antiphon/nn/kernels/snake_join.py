@@ -1,6 +1,6 @@
-"""What stands between two convolutions of streams, in one launch.
+"""Bias, sum, snake and join between two streaming convolutions, in one launch.
 
-Biases and branches are added, the sum goes through a snake, and what came before is put before it.
+Biases and branches are added, the sum is activated, and the preceding columns are prepended.
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import snake_of
 from antiphon.nn.layers import Snake
 
-_MAX_BLOCK = 1024  # columns of a program
+_MAX_BLOCK = 1024  # columns per program
 
 
 @dataclass(frozen=True, slots=True)
 class SnakeInput:
-    """Parts of what a snake is made of: ``columns + (branch + bias)``.
+    """Input of a snake: ``columns + (branch + bias)``.
 
     Attributes:
         columns: f32 ``[num_rows, num_channels, length]``.
-        branch: likewise, or ``None``.
+        branch: f32, shaped like ``columns``, or ``None``.
         bias: f32 ``[num_channels]``, or ``None``.
     """
 
@@ -35,17 +35,17 @@ class SnakeInput:
 def snake_join(
     given: SnakeInput, before: Tensor | None, num_before: int, snake: Snake
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Activate columns, put them after those before, and return the last ones apart too.
+    """Activate columns, append them to the preceding ones, and return the last ones separately.
 
     Args:
         given: parts of the columns.
         before: activated columns, ``[num_rows, num_channels, num_before]``; ``None``: zeros.
-        num_before: of a row.
-        snake: of the sum.
+        num_before: number of preceding columns of a row.
+        snake: activation of the sum.
 
     Returns:
-        The sum, if there is a branch, or its columns; activated columns, ``[num_rows,
-        num_channels, num_before + length]``; and their last ``num_before``.
+        The sum, or the columns without a branch; activated columns, ``[num_rows, num_channels,
+        num_before + length]``; and their last ``num_before``.
     """
     columns, branch, bias = given.columns.contiguous(), given.branch, given.bias
     num_rows, num_channels, length = columns.shape

@@ -1,9 +1,9 @@
-"""Float32 as a sum of two float16, whose products are those of matrix instructions.
+"""Float32 as a sum of two float16, multiplied by matrix instructions.
 
-Of float32's 24 bits 22 are left, fewer of numbers below 0.06, whose rest has no more than what
-float16 has close to zero. Of the four products of two such sums three are summed up. That is three
-times the arithmetic of float16, and a small part of what float32 takes without matrix instructions.
-Larger numbers than float16 holds become its largest.
+Of float32's 24 bits 22 remain, fewer for numbers below 0.06, whose remainder is limited by
+float16's precision near zero. Of the four products of two such sums three are added. That is three
+times the arithmetic of float16, and a small part of the time of float32 without matrix
+instructions. Numbers beyond float16's range are clamped.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def split(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a tensor rounded to float16, and what it lacks, so too."""
+    """Return a tensor rounded to float16, and the remainder in float16."""
     largest = torch.finfo(torch.float16).max
     bounded = tensor.float().clamp(-largest, largest)
     high = bounded.half()
@@ -22,7 +22,7 @@ def split(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
 @triton.jit
 def parts_of(x) -> tuple[tl.tensor, tl.tensor]:
-    """Return ``x``, float32, rounded to float16, and what it lacks, so too."""
+    """Return ``x``, float32, rounded to float16, and the remainder in float16."""
     bounded = tl.minimum(tl.maximum(x, -65504.0), 65504.0)
     high = bounded.to(tl.float16)
     return high, (bounded - high.to(tl.float32)).to(tl.float16)
@@ -30,7 +30,7 @@ def parts_of(x) -> tuple[tl.tensor, tl.tensor]:
 
 @triton.jit
 def dot(first, second, total) -> tl.tensor:
-    """Return ``total + first @ second``, factors in half precision or float32, both alike."""
+    """Return ``total + first @ second``, both factors in half precision or both in float32."""
     if first.dtype == tl.float32:
         high, low = parts_of(first)
         other, rest = parts_of(second)

@@ -1,7 +1,7 @@
-"""Convolutions of joined columns, whose products are sums of two float16: see `kernels.split`.
+"""Convolutions of joined columns by split products, see `antiphon.nn.kernels.split`.
 
-A program makes some outputs of some columns of a row. Sums run over taps, then inputs, in the same
-order however many rows there are.
+A program computes some outputs of some columns of a row. Sums run over taps, then inputs, in the
+same order for any number of rows.
 """
 
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from torch import Tensor
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.split import parts_of, split
 
-_INPUTS = 32  # at a time
+_INPUTS = 32  # per iteration
 _MANY_NUMBERS = 128 * 64 * 128
-"""Of a result: with fewer, large tiles would leave multiprocessors without a program."""
+"""Results below which large tiles would leave multiprocessors idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitWeight:
-    """Factors of a convolution, ``[num_taps, num_outputs, num_inputs]`` in float16.
+    """Split factors of a convolution, ``[num_taps, num_outputs, num_inputs]`` in float16.
 
     Attributes:
-        high: rounded.
-        low: what is missing to float32.
+        high: rounded factors.
+        low: remainders.
         dilation: distance of two taps.
     """
 
@@ -34,7 +34,7 @@ class SplitWeight:
 
     @classmethod
     def of(cls, weight: Tensor, dilation: int) -> "SplitWeight":
-        """Take factors, f32 ``[num_outputs, num_inputs, num_taps]``."""
+        """Split factors, f32 ``[num_outputs, num_inputs, num_taps]``."""
         high, low = (each.permute(2, 0, 1).contiguous() for each in split(weight))
         return cls(high, low, dilation)
 
@@ -48,8 +48,8 @@ def split_conv(joined: Tensor, weight: SplitWeight) -> Tensor:
     """Convolve columns.
 
     Args:
-        joined: f32 ``[num_rows, num_inputs, length]``, those included that come before.
-        weight: of the convolution.
+        joined: f32 ``[num_rows, num_inputs, length]``, including preceding columns.
+        weight: factors of the convolution.
 
     Returns:
         f32 ``[num_rows, num_outputs, length - (num_taps - 1) * dilation]``.
@@ -71,7 +71,7 @@ def split_conv(joined: Tensor, weight: SplitWeight) -> Tensor:
 
 
 def _tile(num_columns: int, num_outputs: int) -> tuple[int, int, int]:
-    """Return outputs and columns of a program, and its warps."""
+    """Return the outputs and columns of a program, and its warps."""
     if num_columns * num_outputs < _MANY_NUMBERS:
         return 32, 32, 4
     return (64 if num_outputs % 64 == 0 else 32), 128, 4

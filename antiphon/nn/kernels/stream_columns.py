@@ -1,9 +1,9 @@
-"""Columns of many streams in one pass: whose they are, what came before them, what is kept.
+"""Columns of many streams in one pass, with the preceding columns in their slots.
 
-Columns of all rows stand one below the other, of each row as many as it has frames times the rate
-of the layer. A table says of each frame whose it is; what a tap reads before a row's first column
-comes out of the row's slot. A slot keeps two copies of the columns that came before: all programs
-read the one whose turn it is, and some write the other. Nothing is joined, gathered or put back.
+Columns of all rows are concatenated, for each row its number of frames times the rate of the layer.
+A table assigns each frame to a row; taps before a row's first column read the row's slot. A slot
+keeps two copies of the preceding columns: all programs read the current one, and some write the
+other. Nothing is joined, gathered or scattered.
 """
 
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ import triton.language as tl
 from torch import Tensor
 
 KEPT_CHANNELS = 64
-"""Of a program that keeps columns."""
+"""Channels per program that stores columns."""
 _KEPT_ROWS = (4, 32)
-"""Rows that are kept at a time, at least and at most: a pass may have as many rows as frames, but
-has few, and a program that finds no row takes a multiprocessor's time all the same."""
-_ROW_FRAMES = 4  # that a row has, or more, unless many streams begin at once
+"""Rows stored at a time, at least and at most: a pass may have as many rows as frames, but usually
+has few, and a program without rows takes a multiprocessor's time all the same."""
+_ROW_FRAMES = 4  # of a row at least, unless many streams start at once
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The frames of a pass: those of one stream after those of another, any number of each.
+    """Frames of a pass: any number per stream, concatenated.
 
     Attributes:
-        memory: what streams keep of what came before, ``[num_slots, row_size]``.
-        table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`.
-        rotation: of the frames, float32 ``[num_frames, head_dim]``: cosines of half a head, then
-            sines.
-        max_row_frames: that a row has.
+        memory: state of streams, ``[num_slots, row_size]``.
+        table: frame table, see `antiphon.nn.codec_layers.frame_table`.
+        rotation: rotation of the frames, float32 ``[num_frames, head_dim]``: cosines of half a
+            head, then sines.
+        max_row_frames: most frames of a row.
     """
 
     memory: Tensor
@@ -42,7 +42,7 @@ class Rows:
         return self.rotation.shape[0]
 
     def num_keepers(self, num_channels: int) -> int:
-        """Return how many programs keep columns of so many channels."""
+        """Return the number of programs that store this many channels."""
         least, most = _KEPT_ROWS
         num_rows = min(max(self.num_frames // _ROW_FRAMES, least), most, self.num_frames)
         return num_rows * -(-num_channels // KEPT_CHANNELS)
@@ -50,19 +50,19 @@ class Rows:
 
 @triton.jit
 def slots_of(table, size) -> tl.tensor:
-    """Return where the frames' slots are in a table."""
+    """Return a pointer to the frames' slots in a table."""
     return table
 
 
 @triton.jit
 def places_of(table, size) -> tl.tensor:
-    """Return where the frames' places in their rows are."""
+    """Return a pointer to the frames' places in their rows."""
     return table + size
 
 
 @triton.jit
 def offsets_of(table, size) -> tl.tensor:
-    """Return where the rows' first frames are."""
+    """Return a pointer to the rows' first frames."""
     return table + 2 * size
 
 
@@ -74,13 +74,13 @@ def num_rows_of(table, size) -> tl.tensor:
 
 @triton.jit
 def turns_of(table, size) -> tl.tensor:
-    """Return where it is which of two copies a frame's row is to read."""
+    """Return a pointer to the copy that each frame's row reads."""
     return table + 4 * size
 
 
 @triton.jit
 def positions_of(table, size) -> tl.tensor:
-    """Return where the frames' positions in their streams are."""
+    """Return a pointer to the frames' positions in their streams."""
     return table + 5 * size
 
 
@@ -89,10 +89,10 @@ def keep_columns(
     x, memory, table, keeper, num_keepers, rate, size, row_size, offset,
     WIDTH: tl.constexpr, BEFORE: tl.constexpr, KEPT: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Put the last columns of the past and ``x`` into the copy that is not read in this call.
+    """Write the last columns of the past and ``x`` into the copy that this call does not read.
 
-    One of ``ceil(WIDTH / KEPT)`` keepers of a row keeps some of its channels. If there are fewer
-    keepers than that for all rows, they go on to others.
+    One of ``ceil(WIDTH / KEPT)`` keepers of a row stores some of its channels. If there are fewer
+    keepers than that for all rows, they loop over rows.
     """
     NUM_PARTS: tl.constexpr = (WIDTH + KEPT - 1) // KEPT
     column = tl.arange(0, triton.next_power_of_2(BEFORE))
@@ -115,7 +115,7 @@ def keep_columns(
 
 @triton.jit
 def columns_of(tile, num_columns, COLUMNS: tl.constexpr) -> tuple[tl.tensor, ...]:
-    """Return the columns of a tile, and which of them there are; others are the last one again."""
+    """Return the columns of a tile, and a mask; missing columns repeat the last one."""
     columns = tile * COLUMNS + tl.arange(0, COLUMNS)
     return tl.minimum(columns, num_columns - 1), columns < num_columns
 
@@ -125,9 +125,9 @@ def column_sources(
     x, memory, table, columns, rate, size, row_size, offset,
     NUM_IN: tl.constexpr, BEFORE: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:  # fmt: skip
-    """Return where columns are, where they would be in the past, and their places in a row.
+    """Return pointers to columns, pointers to the past, and places in a row.
 
-    The latter two mean nothing if nothing is read of the past.
+    The latter two are undefined without preceding columns.
     """
     present = x + columns.to(tl.int64) * NUM_IN
     if BEFORE == 0:

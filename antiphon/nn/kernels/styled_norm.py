@@ -1,7 +1,7 @@
-"""Instance norm that a style bends (AdaIN, arXiv 1703.06868), of padded rows, and an activation.
+"""Instance norm with style modulation (AdaIN, arXiv 1703.06868) of padded rows, activated.
 
-Between two convolutions of a vocoder this is one launch. A program norms one channel of one row:
-its columns are read three times, but only once from far away.
+This is one launch between two convolutions of a vocoder. A program norms one channel of one row:
+its columns are read three times, but only once from device memory.
 """
 
 import torch
@@ -24,16 +24,16 @@ def styled_norm(
     epsilon: float,
     slope: float,
 ) -> Tensor:
-    """Return ``act((1 + gain) * (norm(x) * weight + bias) + shift)``, zeros behind own columns.
+    """Return ``act((1 + gain) * (norm(x) * weight + bias) + shift)``, zero-padded.
 
     Args:
         x: f32 ``[B, num_channels, t]``.
         styled: gains, then shifts, f32 ``[B, 2 * num_channels]``.
         affine: weight and bias of the norm, f32 ``[num_channels]``.
-        columns: how many of a row's are its own, the first ones, int64 ``[B]``.
-        alpha: of Snake, f32, one for each channel; ``None``: the activation is a leaky ReLU.
-        epsilon: added to the variance.
-        slope: of the leaky ReLU.
+        columns: number of a row's own columns, the first ones, int64 ``[B]``.
+        alpha: factor of Snake per channel, f32; ``None``: the activation is a leaky ReLU.
+        epsilon: addend of the variance.
+        slope: slope of the leaky ReLU.
     """
     x, styled = x.contiguous(), styled.contiguous()
     num_rows, num_channels, width = x.shape

@@ -1,8 +1,8 @@
-"""Draws of tokens out of a large vocabulary, in three launches: no program looks at all of it.
+"""Draws of tokens from a large vocabulary, in three launches of partial programs.
 
-The vocabulary is cut into groups of tokens that lie far apart, and groups into parts of a program
+The vocabulary is cut into groups of tokens that lie far apart, and groups into parts of one program
 each. The k-th largest of the groups' maxima is a bound that at least k tokens reach and few others
-do; what reaches it is all that the last launch looks at, a program a row.
+do; the last launch, one program per row, reads only the tokens that reach it.
 """
 
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ from antiphon.nn.kernels.sampling import gumbel_of, noise_key, order_of
 MAX_TOP_K = 256
 _NUM_GROUPS = 1024  # or up to twice as many
 _PART_TOKENS = 4096
-_FEW = 32  # of a part's candidates, as nearly all parts have
+_FEW = 32  # candidates of a part, as nearly all parts have
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What decides how likely tokens are, besides their logits.
+    """Rules that adjust the probability of tokens, beside their logits.
 
     Attributes:
         parameters: temperature, top-p, top-k (0: all), min-p, repetition, presence and frequency
-            penalty, and one that is not used here; f32 ``[num_slots, 8]``. A row with a top-p below
-            1 has a top-k, and none is above `MAX_TOP_K`.
-        history: tokens that a slot has read, bool ``[num_slots, vocab_size]``, and how often it has
-            written each, int32 likewise, to which what is drawn is added.
-        biases: tokens, int64 ``[num_slots, num_biases]``, and what is added to their logits, f32.
+            penalty, and an unused one; f32 ``[num_slots, 8]``. A row with a top-p below 1 has a
+            top-k, and none is above `MAX_TOP_K`.
+        history: mask of tokens that a slot has read, bool ``[num_slots, vocab_size]``, and counts
+            of those it has written, int32 of the same shape, which draws increment.
+        biases: tokens, int64 ``[num_slots, num_biases]``, and their logit biases, f32.
     """
 
     parameters: Tensor
@@ -47,24 +47,25 @@ def draw_tokens(
     *,
     is_adjusted: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Do what `antiphon.nn.token_sampler.TokenSampler.sample` does.
+    """Draw tokens as `antiphon.nn.token_sampler.TokenSampler.sample`.
 
-    Of more than `MAX_TOP_K` equals in a part of the vocabulary the first ones may be drawn.
+    Among more than `MAX_TOP_K` equal logits in a part of the vocabulary only the first may be
+    drawn.
 
     Args:
         logits: ``[num_rows, vocab_size]``, of any type.
-        slots: of the rows, int64 ``[num_rows]``.
-        rules: of the slots.
+        slots: slot of each row, int64 ``[num_rows]``.
+        rules: rules of the slots.
         draws: seeds and numbers of the tokens, see `antiphon.nn.sampler.gumbel_noise`.
-        is_adjusted: whether any row has penalties or biases; else no history is kept.
+        is_adjusted: whether any row has penalties or biases; otherwise no history is kept.
 
     Returns:
         Tokens, int64, and their scores, f32, both ``[num_rows]``; a score is NaN if one of the
         row's logits is.
     """
     num_rows, vocab_size = logits.shape
-    depth = 1 << (max(1, vocab_size // _NUM_GROUPS).bit_length() - 1)  # tokens of a group
-    width = max(1, min(_PART_TOKENS // depth, _NUM_GROUPS))  # groups of a part
+    depth = 1 << (max(1, vocab_size // _NUM_GROUPS).bit_length() - 1)  # tokens per group
+    width = max(1, min(_PART_TOKENS // depth, _NUM_GROUPS))  # groups per part
     num_parts = triton.cdiv(triton.cdiv(vocab_size, depth), width)
     num_groups = num_parts * width
     scores = torch.empty(num_rows, vocab_size, device=logits.device)
@@ -113,7 +114,7 @@ def _score_tokens(
     NUM_PARTS: tl.constexpr, DEPTH: tl.constexpr, WIDTH: tl.constexpr, BIASES: tl.constexpr,
     IS_ADJUSTED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Write what tokens weigh after penalties and temperature, and the largest of each group."""
+    """Write scores after penalties and temperature, and the largest of each group."""
     await_others(PDL)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     tokens = _tokens_of(part, NUM_PARTS, DEPTH, WIDTH)
@@ -138,7 +139,7 @@ def _score_tokens(
             score += tl.where(tokens == token, tl.load(biases + slot * num_biases + place), 0.0)
     heat = tl.load(own)
     score = tl.div_rn(score, tl.zeros_like(score) + tl.where(heat == 0, 1.0, heat))
-    score = score + 0.0  # makes one of the two zeros
+    score = score + 0.0  # normalises negative zero
     tl.store(scores + row * vocab_size + tokens, score, mask=inside)
     is_bad = inside & (score != score)
     score = tl.where(inside & (score == score), score, -float("inf"))
@@ -154,9 +155,9 @@ def _find_candidates(
     NUM_PARTS: tl.constexpr, DEPTH: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr,
     KEPT: tl.constexpr, IS_CUDA: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Write which tokens of a part may be among the k likeliest; without top-k, draw of the part.
+    """Write the tokens of a part that may be among the top k; without top-k, draw from the part.
 
-    Of a greedy row the likeliest one is drawn.
+    For a greedy row the most likely token is drawn.
     """
     await_others(PDL)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -186,7 +187,7 @@ def _find_candidates(
             bound = _order_with(is_near, order, KEPT * 1.0)
         is_above = inside & (order > bound)
         is_equal = inside & (order == bound)
-        # Two counts in one sum: each is below 2**16. What is above stands before what is equal.
+        # Two counts in one sum, each below 2**16. Larger scores precede equal ones.
         numbers = tl.cumsum(is_above.to(tl.int32) + (is_equal.to(tl.int32) << 16), axis=0)
         num_above = tl.sum(is_above.to(tl.int32), axis=0)
         num_equal = tl.sum(is_equal.to(tl.int32), axis=0)
@@ -269,7 +270,7 @@ def _drawn(
 
 @triton.jit
 def _order_with(weight, order, wanted):
-    """Return the largest order from which on weights add up to what is wanted, 0 if none do."""
+    """Return the largest order from which on weights reach the wanted sum, 0 if none do."""
     found = tl.zeros([], tl.uint32)
     unit = tl.full([], 1 << 30, tl.uint32)
     for _ in range(16):  # two bits at a time
@@ -296,7 +297,7 @@ def _noise_of(seeds, frames, row, tokens, IS_CUDA: tl.constexpr):
 
 @triton.jit
 def _best(score, token, is_kept, vocab_size):
-    """Return the highest of some scores and its token, of equals the first in the vocabulary."""
+    """Return the highest score and its token; for equal scores the first in the vocabulary."""
     score = tl.where(is_kept, score, -float("inf"))
     best = tl.max(score, axis=0)
     token = tl.min(tl.where(is_kept & (score == best), token, vocab_size - 1), axis=0)

@@ -1,4 +1,4 @@
-"""The end of a step whose frames are tokens, in one launch: what it leaves behind in its slots."""
+"""End of a step whose frames are tokens, in one launch: commit frames and advance slots."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from antiphon.nn.kernels.pdl import await_others, overlaps
 
 @dataclass(frozen=True, slots=True)
 class TokenSlots:
-    """State of slots, a row each; the last one is for padding, which is not moved on.
+    """State of slots, a row each; the last one is for padding and does not advance.
 
     Attributes:
-        next_ids: that are read next, int64 ``[num_slots]``.
-        positions: of the next input, likewise.
-        frames: made so far, likewise.
+        next_ids: next input ids, int64 ``[num_slots]``.
+        positions: positions of the next input, int64 ``[num_slots]``.
+        frames: numbers of frames so far, int64 ``[num_slots]``.
         frame_store: int64 ``[num_slots, num_kept, frame_size]``, frame k at ``k % num_kept``.
     """
 
@@ -36,18 +36,18 @@ def end_step(
     *,
     is_replay: bool,
 ) -> None:
-    """Keep frames, let their tokens be read next, and move their slots one position on.
+    """Store frames, make their tokens the next input, and advance their slots by one position.
 
     Args:
-        slots: of the rows, int64 ``[num_rows]``.
+        slots: slot of each row, int64 ``[num_rows]``.
         counts: positions and numbers of their frames, int64 ``[num_rows]``.
-        made: codes, int64 ``[num_rows, frame_size + 1]``, the token first, and scores, of which the
-            first one tells whether it was made of numbers, f32 ``[num_rows, frame_size]``.
-        is_end: whether a token is the last one, bool ``[vocab_size]``.
-        state: of all slots.
-        outcomes: written into the last column of the codes: of a token, of the last one, and of
-            what is no number.
-        is_replay: whether the frames are kept already.
+        made: codes, int64 ``[num_rows, frame_size + 1]``, the token first, and scores, f32
+            ``[num_rows, frame_size]``, whose first column is NaN if the row's logits had NaN.
+        is_end: mask of tokens that end the answer, bool ``[vocab_size]``.
+        state: state of all slots.
+        outcomes: values of the last column of the codes: for a token, for the last one, and for
+            NaN.
+        is_replay: whether the frames are already stored.
     """
     codes, scores = made
     num_slots, num_kept, frame_size = state.frame_store.shape

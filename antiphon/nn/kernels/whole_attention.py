@@ -1,7 +1,7 @@
-"""Attention among a few positions of a row that all see each other; nothing is kept.
+"""Bidirectional attention among a few positions of a row, without a cache.
 
-A program does a head of a row: it norms and rotates what comes out of the layer's product, and
-attends. So a row's result does not depend on how many there are.
+A program computes a head of a row: it norms and rotates a layer's product, and attends. So a row's
+result does not depend on the number of rows.
 """
 
 import torch
@@ -14,15 +14,15 @@ from antiphon.nn.kernels.pdl import await_others, overlaps
 
 MIN_HEAD_DIM = MIN_DOT
 MAX_POSITIONS = 64
-"""Of a row, that a program has room for."""
+"""Most positions of a row that fit into a program."""
 
 
 def attend_whole(new: Projected, num_positions: int) -> Tensor:
     """Attend from each position to all of its row.
 
     Args:
-        new: rows of ``num_positions`` tokens, one below the other.
-        num_positions: at most `MAX_POSITIONS`.
+        new: rows of ``num_positions`` tokens, concatenated.
+        num_positions: positions per row, at most `MAX_POSITIONS`.
 
     Returns:
         ``[num_tokens, num_heads * head_dim]``.

@@ -1,9 +1,9 @@
-"""A product of some rows on tensor cores, whose inputs several programs may share.
+"""Product on tensor cores, whose inputs several programs may share.
 
-Where the outputs of a layer are too few for all multiprocessors, the inputs of a tile are split
-among programs (split-K). Each writes the sums of its part; the one that is done last reads all
-parts, adds them in their order, and goes on as a program without company does. A result therefore
-depends on the tile, and not on which program was the last.
+If the outputs of a layer are too few for all multiprocessors, the inputs of a tile are split among
+programs (split-K). Each writes the sums of its part; the last one to finish reads all parts, adds
+them in order, and continues like an unsplit program. A result therefore depends on the tile, and
+not on which program was the last.
 """
 
 import torch
@@ -14,11 +14,11 @@ from torch import Tensor
 from antiphon.nn.kernels.pdl import await_others
 
 MAX_SPLIT_TILES = 4096
-"""Of a product, in all blocks of rows, if its inputs are split."""
+"""Most tiles of a product, in all blocks of rows, if its inputs are split."""
 
 
 def arrivals_of(inputs: Tensor, num_tiles: int) -> Tensor:
-    """Return how many programs are done with each tile of a product, i32: none, between kernels.
+    """Return the count of finished programs of each tile of a product, i32, 0 between kernels.
 
     Kernels of one stream run one after the other and share the counters; those of other streams may
     run at the same time. A graph has the counters of the stream that it is captured on.
@@ -29,7 +29,7 @@ def arrivals_of(inputs: Tensor, num_tiles: int) -> Tensor:
     found = _ARRIVALS.get((device, stream))
     if found is None:
         found = torch.zeros(MAX_SPLIT_TILES, dtype=torch.int32, device=device)
-        # Of what is captured, zeros are made when that graph runs, which others cannot rely on.
+        # Zeros allocated in a capture are written when that graph runs, so others cannot use them.
         if not (inputs.is_cuda and torch.cuda.is_current_stream_capturing()):
             _ARRIVALS[device, stream] = found
     return found
@@ -83,11 +83,11 @@ def wide_product(
         tl.store(own, total, mask=is_row[:, None])
         if IS_GATED:
             tl.store(own + SPLITS * split_size, gated, mask=is_row[:, None])
-        # All threads have written before one of them says so.
+        # All threads must have written before one of them counts the program.
         tl.debug_barrier()
         arrival = arrivals + tl.program_id(1) * (NUM_OUTPUTS // BLOCK_OUTPUTS) + tile
         if tl.atomic_add(arrival, 1, sem="acq_rel") == SPLITS - 1:
-            tl.store(arrival, 0)  # for the kernel after this one
+            tl.store(arrival, 0)  # for the next kernel
             total = _join(place, is_row, split_size, SPLITS, BLOCK_ROWS, BLOCK_OUTPUTS)
             if IS_GATED:
                 place += SPLITS * split_size
@@ -106,7 +106,7 @@ def _join(
 ):  # fmt: skip
     total = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
     for split in tl.static_range(SPLITS):
-        # Past the first cache, which is not shared with the programs that wrote.
+        # Bypass the L1 cache, which is not shared with the programs that wrote.
         total += tl.load(
             place + split * split_size, mask=is_row[:, None], other=0.0, cache_modifier=".cg"
         )

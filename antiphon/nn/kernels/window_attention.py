@@ -1,7 +1,7 @@
-"""Attention of a few new frames to a window of frames before them, kept in rings of slots.
+"""Attention of a few new frames to a window of frames before them, in rings of slots.
 
-One program does a head of a row: it rotates what is new, attends, and puts keys and values into
-the ring. Keys are always taken in the ring's order, so that grouping frames changes nothing.
+One program computes a head of a row: it rotates the new frames, attends, and writes keys and values
+into the ring. Keys are always read in the ring's order, so the grouping of frames changes nothing.
 """
 
 from dataclasses import dataclass
@@ -16,19 +16,20 @@ from antiphon.nn.kernels.stream_columns import Rows, offsets_of, positions_of, s
 
 _MAX_KEYS_AT_ONCE = 128
 _KEYS_OF_MANY = 64
-"""Keys at a time where there are more than can be held at once."""
-_MIN_QUERIES = 16  # rows that a matrix instruction wants
+"""Keys per iteration if not all fit into registers."""
+_MIN_QUERIES = 16  # minimum rows of a matrix instruction
 
 
 @dataclass(frozen=True, slots=True)
 class KVRing:
-    """The keys and values that a layer keeps of each stream.
+    """Ring of a layer's keys and values per stream.
 
     Attributes:
-        offset: in a slot's memory, of ``[num_keys, 2 * num_kv_heads, head_dim]``: keys, values.
-        num_keys: what position ``p`` leaves is at ``p % num_keys``; at least a window and the
-            frames of a call, less one.
-        window: keys that a frame sees, itself included.
+        offset: offset in a slot's memory of ``[num_keys, 2 * num_kv_heads, head_dim]``: keys,
+            values.
+        num_keys: size of the ring, with position ``p`` at ``p % num_keys``; at least a window plus
+            the frames of a call, minus one.
+        window: keys visible to a frame, itself included.
     """
 
     offset: int
@@ -40,13 +41,13 @@ class KVRing:
 
 
 def attend_window(joined: Tensor, ring: KVRing, rows: Rows) -> Tensor:
-    """Attend from new frames, and keep their keys and values.
+    """Attend from new frames, and cache their keys and values.
 
     Args:
         joined: ``[num_frames, (num_heads + 2 * num_kv_heads) * head_dim]``: queries, keys, values,
             not rotated yet.
-        ring: of the layer.
-        rows: of ``joined``.
+        ring: ring of the layer.
+        rows: rows of ``joined``.
 
     Returns:
         ``[num_frames, num_heads * head_dim]``.
@@ -68,14 +69,14 @@ def attend_window(joined: Tensor, ring: KVRing, rows: Rows) -> Tensor:
 
 
 def _num_keys_at_once(ring: KVRing) -> int:
-    """Return how many keys a program takes at a time: all, if registers hold them."""
+    """Return the number of keys per iteration: all, if they fit into registers."""
     whole: int = triton.next_power_of_2(ring.num_keys)
     return whole if whole <= _MAX_KEYS_AT_ONCE else _KEYS_OF_MANY
 
 
 @triton.jit
 def _rotated(start, rotation, frame, is_new, mask, HEAD_DIM: tl.constexpr):
-    """Load heads, ``[N, HEAD_DIM]``, and rotate those that are new by what their frame says."""
+    """Load heads, ``[N, HEAD_DIM]``, and rotate the new ones by their frame's rotation."""
     HALF: tl.constexpr = HEAD_DIM // 2
     number = tl.arange(0, HEAD_DIM)
     partner = (number + HALF) % HEAD_DIM
@@ -140,7 +141,8 @@ def _attend_window(
         scores = tl.where(is_visible, scores, -1e30)
         above = tl.maximum(highest, tl.max(scores, axis=1))
         weights = tl.exp(scores - above[:, None])
-        kept = tl.exp(highest - above)  # of the sums so far
+        kept = tl.exp(highest - above)  # scales the sums so far
+
         highest = above
         weight_sum = weight_sum * kept + tl.sum(weights, axis=1)
         attended = dot(weights.to(values.dtype), values, attended * kept[:, None])
