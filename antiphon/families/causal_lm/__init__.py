@@ -1,4 +1,4 @@
-"""Language models that write: checkpoints in the layouts of Llama, Qwen2 and Qwen3."""
+"""Causal language models: checkpoints in the layouts of Llama, Qwen2 and Qwen3."""
 
 from antiphon.contracts.chat import CHAT_VOICE, AnswerVoiceRequest
 from antiphon.contracts.chat_types import ChatRequest

@@ -1,7 +1,7 @@
-"""Conversations to text by the template that a checkpoint brings, in a sandbox.
+"""Sandboxed rendering of conversations with a checkpoint's chat template.
 
-A template is a program of strangers: it may neither reach into Python's objects nor change what it
-is given. Its surroundings are those of transformers, which checkpoints are written for.
+A template is untrusted code: it may neither access Python's internals nor change its arguments.
+Its environment matches that of transformers, which checkpoints are written for.
 """
 
 import json
@@ -21,17 +21,17 @@ from antiphon.errors import InvalidRequestError, ModelLoadError
 
 _SPECIALS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 _FAULTS = (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
-"""What a template's lines can raise, as lines of Python would."""
+"""Exceptions that an expression in a template can raise."""
 
 
 class _RefusedError(TemplateError):
-    """What a template raises by ``raise_exception``."""
+    """Error raised by a template through ``raise_exception``."""
 
 
 class _GenerationBlocks(Extension):
-    """Renders ``{% generation %}``, by which trainers find answers, as if it were not there."""
+    """Renders the contents of ``{% generation %}``, which marks answers for training, unchanged."""
 
-    tags = {"generation"}  # noqa: RUF012 (the base class says its type)
+    tags = {"generation"}  # noqa: RUF012 (the base class declares the type)
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -39,22 +39,22 @@ class _GenerationBlocks(Extension):
 
 
 class ChatMarkup:
-    """A compiled template; may be used from any thread.
+    """A compiled template; thread-safe.
 
     Attributes:
-        thinks: it knows of thoughts before an answer.
+        thinks: whether the template supports thoughts before an answer.
     """
 
     def __init__(self, source: str, specials: Mapping[str, str], file: Path) -> None:
-        """Compile, and try it.
+        """Compile the template and render a test conversation.
 
         Args:
-            source: of the template.
-            specials: what it may name, such as ``bos_token``.
-            file: that it stands in, for messages.
+            source: source of the template.
+            specials: special tokens that the template may name, such as ``bos_token``.
+            file: file of the template, for error messages.
 
         Raises:
-            ModelLoadError: it cannot be compiled, or refuses a greeting.
+            ModelLoadError: the template cannot be compiled, or refuses the test conversation.
         """
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True,
@@ -77,12 +77,12 @@ class ChatMarkup:
         """Return the conversation as text, up to where the answer begins.
 
         Args:
-            messages: of it.
-            variables: further ones that the template may ask for, such as ``enable_thinking``;
-                what it is given anyway wins.
+            messages: messages of the conversation.
+            variables: further variables of the template, such as ``enable_thinking``; they do not
+                override the standard ones.
 
         Raises:
-            InvalidRequestError: the template takes no such conversation.
+            InvalidRequestError: the template does not support the conversation.
         """
         try:
             return self._rendered(messages, variables or {})
@@ -108,7 +108,7 @@ def load_chat_markup(path: Path) -> ChatMarkup:
     """Read the template of a checkpoint's directory.
 
     Raises:
-        ModelLoadError: there is none, or it cannot be used.
+        ModelLoadError: the template is missing or cannot be used.
     """
     file = path / "tokenizer_config.json"
     section = ConfigSection.read(file) if file.is_file() else ConfigSection(file, "", {})
@@ -127,7 +127,7 @@ def load_chat_markup(path: Path) -> ChatMarkup:
 
 
 def _source(path: Path, tokenizer: ConfigSection) -> tuple[Path, str | None]:
-    """Return the template and its file: a file of its own comes first."""
+    """Return the template and its file; a separate file takes precedence."""
     own = path / "chat_template.jinja"
     if own.is_file():
         try:
@@ -140,7 +140,7 @@ def _source(path: Path, tokenizer: ConfigSection) -> tuple[Path, str | None]:
         sections.append(ConfigSection.read(processor))
     for section in sections:
         value = section.values.get("chat_template")
-        if isinstance(value, list):  # several, by name
+        if isinstance(value, list):  # several named templates
             value = next((each["template"] for each in value if each["name"] == "default"), None)
         if isinstance(value, str):
             return section.file, value

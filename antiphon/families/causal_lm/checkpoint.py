@@ -28,7 +28,7 @@ from antiphon.nn.safetensors_index import TensorHeader, read_directory, tied_pro
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
     found = Findings()
     tensors = found.attempt(lambda: read_directory(path)) or {}
     headers = {name: header for name, (_, header) in tensors.items()}
@@ -71,7 +71,7 @@ def _facts(config: CausalLMConfig) -> Facts:
 
 
 def _check_text(found: Findings, path: Path, config: CausalLMConfig) -> None:
-    """Check the files that turn conversations into ids."""
+    """Check the files of tokenizer and chat template."""
     from antiphon.families.causal_lm.chat_template import load_chat_markup
     from antiphon.families.causal_lm.tokenizer import load_tokenizer
 
@@ -82,7 +82,7 @@ def _check_text(found: Findings, path: Path, config: CausalLMConfig) -> None:
 def _components(
     config: CausalLMConfig | None, headers: Mapping[str, TensorHeader], *, has_voice: bool
 ) -> Table:
-    """Add up the language model and the parts beside it."""
+    """Add up the sizes of the language model and of the other parts."""
     beside = re.compile(others(config) if config else r"(?!)")
 
     def part_of(name: str) -> str:
@@ -97,7 +97,7 @@ def _components(
 def others(config: CausalLMConfig) -> str:
     """Return a regular expression for names of tensors that are not read.
 
-    Old files repeat what a configuration says of positions, and some repeat a head that is tied.
+    Old files repeat rotary frequencies of the configuration, and some repeat a tied head.
     """
     names = [r".*\.rotary_emb\.inv_freq"]
     if config.is_tied:
@@ -108,13 +108,13 @@ def others(config: CausalLMConfig) -> str:
 
 
 def tied(config: CausalLMConfig) -> dict[str, str]:
-    """Return the head and the embedding that is used in its place, if the head is tied."""
+    """Return the head and the embedding that replaces it, if the head is tied."""
     head, embedding = f"{config.prefix}lm_head.weight", f"{config.prefix}model.embed_tokens.weight"
     return {head: embedding} if config.is_tied else {}
 
 
 def layout_of(config: CausalLMConfig) -> Layout:
-    """Return what the files hold, without `others`."""
+    """Return the layout of the checkpoint's files, without `others`."""
     sizes, prefix = config.transformer, config.prefix
     width = sizes.hidden_size
     layout: Layout = {
@@ -133,7 +133,7 @@ def layout_of(config: CausalLMConfig) -> Layout:
 def frame_products(path: Path) -> list[Product]:
     """Return the matrix products of one token, in order; products that share an input are one.
 
-    Of the embedding a token reads one row, unless it is the head, too.
+    A token reads one row of the embedding, unless the head is tied to it.
     """
     config = load_config(path)
     head = Product("head", config.vocab_size, config.transformer.hidden_size)

@@ -1,4 +1,4 @@
-"""What a checkpoint says of its language model: sizes, layout, ids that end an answer, defaults."""
+"""Configuration of a checkpoint's language model: sizes, layout, stop ids, sampling defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,23 +17,23 @@ from antiphon.nn.layer_configs import (
     YarnScaling,
 )
 
-_CACHE_BYTES = 8 * 2**30  # for one request's keys and values at most, unless a setting says more
+_CACHE_BYTES = 8 * 2**30  # limit of one request's keys and values without a setting
 _NUMBER_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What the code of an architecture fixes, where its configuration has no key.
+    """Properties fixed by the code of an architecture, without a key in its configuration.
 
     Attributes:
         sections: keys that lead to the language model's section.
-        prefix: of its tensors.
-        others: names of tensors beside it, a regular expression.
-        biased: parts of attention that always have a bias.
-        may_be_biased: those that have if ``attention_bias`` is set.
-        has_head_norms: whether queries and keys are normed.
-        is_windowed: whether its class reads ``use_sliding_window``.
-        default_theta: base of the rotary embedding where no key states it.
+        prefix: prefix of the language model's tensors.
+        others: regular expression of tensor names that belong to other parts.
+        biased: attention projections that always have a bias, of "q", "k", "v" and "o".
+        may_be_biased: attention projections with a bias if ``attention_bias`` is set.
+        has_head_norms: whether queries and keys are normalised.
+        is_windowed: whether the architecture reads ``use_sliding_window``.
+        default_theta: base of the rotary embedding if no key states it.
     """
 
     sections: tuple[str, ...] = ()
@@ -75,19 +75,19 @@ _ROPE_KINDS: Final = ("default", "linear", "llama3", "yarn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausalLMConfig:
-    """A language model, and how it answers.
+    """Configuration of a language model and its sampling defaults.
 
     Attributes:
-        architecture: as config.json names it.
+        architecture: name in config.json.
         vocab_size: rows of the embedding.
-        prefix: of its tensors' names.
-        others: names of tensors that are not its own, a regular expression.
-        biased: parts of attention with a bias, of "q", "k", "v" and "o".
-        has_mlp_bias: whether the feed-forward layers have.
-        has_head_norms: whether queries and keys are normed.
+        prefix: prefix of the language model's tensors.
+        others: regular expression of tensor names that belong to other parts.
+        biased: attention projections with a bias, of "q", "k", "v" and "o".
+        has_mlp_bias: whether the feed-forward layers have a bias.
+        has_head_norms: whether queries and keys are normalised.
         is_tied: whether the head is the embedding.
-        eos_ids: that end an answer; the tokenizer may know one more.
-        sampling: the checkpoint's defaults, every field set.
+        eos_ids: ids that end an answer; the tokenizer may add one more.
+        sampling: defaults of the checkpoint, every field set.
     """
 
     architecture: str
@@ -104,13 +104,13 @@ class CausalLMConfig:
 
     @property
     def position_size(self) -> int:
-        """Numbers that keys and values of a position take."""
+        """Numbers in the keys and values of a position."""
         return self.transformer.position_size
 
     def max_positions(self, context: LoadContext) -> int:
-        """Return how long prompt and answer can be together.
+        """Return the maximum length of prompt and answer together.
 
-        That is what the model was made for, if keys and values of one request fit into the cache.
+        That is the model's own limit, reduced so that one request fits into the cache.
         """
         room = (context.cache_bytes or _CACHE_BYTES) // (self.position_size * _NUMBER_BYTES)
         return max(1, min(self.transformer.max_positions, room))
@@ -120,7 +120,7 @@ def load_config(path: Path) -> CausalLMConfig:
     """Read config.json and generation_config.json of a checkpoint's directory.
 
     Raises:
-        ModelLoadError: a file or key is missing, has the wrong type, or asks for something that
+        ModelLoadError: a file or key is missing, has the wrong type, or requires something that
             is not implemented; the message names file and key.
     """
     top = ConfigSection.read(path / "config.json")
@@ -154,7 +154,7 @@ def load_config(path: Path) -> CausalLMConfig:
 
 
 def _refuse_windows(text: ConfigSection, layout: _Layout) -> None:
-    """Refuse layers that see a part of the context only."""
+    """Refuse layers with sliding-window attention."""
     if layout.is_windowed and text.boolean("use_sliding_window", False):
         raise text.error("use_sliding_window", "is true; sliding windows are not supported")
     if layout.is_windowed and "sliding_attention" in (text.values.get("layer_types") or ()):
@@ -186,7 +186,7 @@ def transformer_config(text: ConfigSection, default_theta: float = 10000.0) -> T
 
 
 def _rope_scaling(rope: ConfigSection, max_positions: int) -> RopeScaling | None:
-    """Read how the rotary embedding is stretched."""
+    """Read the scaling of the rotary embedding."""
     kind = rope.text("rope_type")
     rope.expect("partial_rotary_factor", 1, 1.0, default=1.0)
     original = rope.integer("original_max_position_embeddings", max_positions)
@@ -219,7 +219,7 @@ def _rope_scaling(rope: ConfigSection, max_positions: int) -> RopeScaling | None
 
 
 def _eos_ids(*sections: ConfigSection) -> tuple[int, ...]:
-    """Return the ids of the first section that has some."""
+    """Return the ids of the first section that has any."""
     for section in sections:
         value: Any = section.values.get("eos_token_id")
         if isinstance(value, list):
@@ -230,7 +230,7 @@ def _eos_ids(*sections: ConfigSection) -> tuple[int, ...]:
 
 
 def _sampling(generation: ConfigSection) -> ChatSampling:
-    """Return what generation_config.json says; what it does not is off."""
+    """Return the sampling of generation_config.json; what it omits is disabled."""
     return replace(
         NEUTRAL_SAMPLING,
         temperature=generation.number("temperature", 1.0),

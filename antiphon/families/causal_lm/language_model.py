@@ -1,4 +1,4 @@
-"""A language model over text: a frame is one token, with what else was likely in its place."""
+"""The causal language model; a frame is one token with its logprobs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -44,7 +44,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
         is_batch_invariant: bool = False,
         tells_states: bool = False,
     ) -> None:
-        """Take the model out of a checkpoint's tensors, all of one type and on one device."""
+        """Build the model from a checkpoint's tensors, all of one type and on one device."""
         name = f"{config.prefix}model"
         transformer = Transformer.of(
             weights,
@@ -74,13 +74,13 @@ class CausalLM(TokenModel[CausalLMRequest]):
         )
         self._is_eos = torch.zeros(config.vocab_size, dtype=torch.bool, device=device)
         self._is_eos[[each for each in eos_ids if each < config.vocab_size]] = True
-        # Sums of what a position reads and what comes of it: of the last pass over prompts, and
-        # each slot's last one. Those of a prompt are kept with its request until they are exported.
+        # Sums of embeddings and hidden states: of the last prefill pass, and of each slot's last
+        # position. Those of a prompt are kept with its request until they are exported.
         self._pass_states: Tensor | None = None
         if tells_states:
             self._pass_states = self.like.new_zeros(token_buckets(num_slots)[-1], self.width)
             self._last_states = self.like.new_zeros(num_slots + 1, 1, self.width)
-        # What follows a token in its frame where no logprobs are wanted.
+        # The rest of a frame after its token, if no logprobs are requested.
         bits = _bits(torch.full((1 + MAX_LOGPROBS,), torch.nan, device=device))
         self._nothing_told = torch.full((FRAME_SIZE - 1,), -1, device=device)
         self._nothing_told[0] = bits[0]
@@ -94,7 +94,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
     def observe(
         self, requests: Sequence[CausalLMRequest], frames: Codes, numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        return np.zeros(len(requests), np.bool_)  # the scheduler knows their limits
+        return np.zeros(len(requests), np.bool_)  # the scheduler enforces the limits
 
     def start(self, starts: Sequence[SlotStart[CausalLMRequest]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
@@ -114,7 +114,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:
         hidden = self._transformer(states, self._transformer.rope.at(positions), attends[0])
-        if self._pass_states is not None and len(hidden) == 1:  # a pass is one row of positions
+        if self._pass_states is not None and len(hidden) == 1:  # prefill has one row of positions
             self._pass_states[: hidden.shape[1]] = hidden[0] + states[0]
         return hidden
 
@@ -141,7 +141,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
         self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_eos)
 
     def keep_states(self, spans: Sequence[PromptSpan[CausalLMRequest]], first: int) -> None:
-        """See `antiphon.engine.model_runner.ar_model.SupportsHiddenStates`."""
+        """Store hidden states; see `antiphon.engine.model_runner.ar_model.SupportsHiddenStates`."""
         if self._pass_states is None:
             return
         for each in spans:
@@ -154,7 +154,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
     def hidden_states(
         self, slots: Sequence[int], requests: Sequence[CausalLMRequest], numbers: NDArray[np.int64]
     ) -> Mapping[int, tuple[int, Tensor]]:
-        """See `antiphon.engine.model_runner.ar_model.SupportsHiddenStates`."""
+        """Export states; see `antiphon.engine.model_runner.ar_model.SupportsHiddenStates`."""
         if self._pass_states is None:
             return {}
         exported = {}
@@ -169,19 +169,19 @@ class CausalLM(TokenModel[CausalLMRequest]):
         return exported
 
     def _prompt_states(self, request: CausalLMRequest) -> Tensor:
-        """Return room for the states of a prompt, ``[num_positions, width]``."""
+        """Return the buffer of a prompt's hidden states, ``[num_positions, width]``."""
         if request.states is None:
             request.states = self.like.new_empty(len(request.prompt.ids), self.width)
         return request.states
 
 
 def token_sampling(sampling: ChatSampling, num_logprobs: int | None) -> TokenSampling:
-    """Return complete parameters in the form that the device is given."""
+    """Return complete sampling parameters for the device."""
     values = asdict(sampling)
     assert None not in values.values(), "the prompter fills defaults in"
     return TokenSampling(**values, num_logprobs=-1 if num_logprobs is None else num_logprobs)
 
 
 def _bits(numbers: Tensor) -> Tensor:
-    """Return the bits of f32 numbers as whole numbers."""
+    """Return the bits of f32 numbers as integers."""
     return numbers.view(torch.int32).long()

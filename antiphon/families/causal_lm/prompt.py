@@ -1,4 +1,4 @@
-"""Conversations to prompts: the checkpoint's template, its tokenizer, its defaults."""
+"""Prompts from conversations, by the checkpoint's template, tokenizer and defaults."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ class CausalLMPrompter:
         """Load a checkpoint's configuration, tokenizer and template.
 
         Raises:
-            ModelLoadError: a file is missing or wrong, or the checkpoint is not made for chats.
+            ModelLoadError: a file is missing or invalid, or the checkpoint has no chat template.
         """
         config = load_config(context.checkpoint)
         self._tokenizer = load_tokenizer(context.checkpoint)
@@ -61,7 +61,7 @@ class CausalLMPrompter:
         limits = answer_limits(request, num_tokens, max_positions)
         ids = tuple(found)
         if max(ids) >= self._capabilities.vocab_size:
-            # A tokenizer that was given tokens for which the checkpoint has no embedding.
+            # The tokenizer has tokens without a row in the checkpoint's embedding.
             raise InvalidRequestError(
                 f"The messages have a token {max(ids)} in this model's tokenizer, which the model"
                 f" lacks. Allowed: 0 to {self._capabilities.vocab_size - 1}.",
@@ -87,19 +87,19 @@ class CausalLMPrompter:
             seed=seed,
             sampling=limits,
             num_positions=len(ids) - 1,
-            # What is told must have been computed for this request.
+            # Exported hidden states cannot come from a cached prefix.
             position_keys=() if request.is_spoken else ids[:-1],
         )
 
     def in_thought(self, prompt: Prompt) -> bool:
-        """Return whether the template has begun the answer's thoughts."""
+        """Return whether the prompt ends within thoughts begun by the template."""
         assert isinstance(prompt.data, CausalLMPrompt)
         return prompt.data.in_thought
 
     def detokenizer(self) -> TokenDecoder:
-        """Return a fresh one."""
+        """Return a new decoder of token ids."""
         return self._tokenizer.decoder()
 
     def token_bytes(self, token: int) -> bytes:
-        """Return what a token stands for."""
+        """Return the bytes of a token."""
         return self._tokenizer.token_bytes(token)

@@ -1,4 +1,4 @@
-"""Makes checkpoints of random weights in published layouts, for tests and measurements."""
+"""Writer of checkpoints with random weights in published layouts, for tests and benchmarks."""
 
 import math
 from pathlib import Path
@@ -29,8 +29,8 @@ TASKS = get_args(configs.Layout)
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write a checkpoint; the task is its layout.
 
-    ``"omni"`` is the thinker of a whole Qwen2.5-Omni without its other parts, ``"omni_voice"`` with
-    its voice, ``"thinker"`` saved by itself.
+    ``"omni"`` is the thinker in the layout of a whole Qwen2.5-Omni, ``"omni_voice"`` also has the
+    talker, and ``"thinker"`` is the thinker saved by itself.
     """
     write_json(path / "config.json", configs.main_config(making.size, making.task, making.dtype))
     write_json(path / "generation_config.json", configs.GENERATION)
@@ -56,7 +56,7 @@ def make_checkpoint(path: Path, making: Making) -> None:
 
 
 def _tensor(name: str, shape: Shape) -> RandomTensor:
-    """Return a tensor that keeps its inputs' size, so that answers differ from token to token."""
+    """Return a tensor that preserves the scale of its inputs, so that answers vary."""
     if "norm" in name:
         return RandomTensor(shape, 0.1, 1.0)
     if name.endswith(".bias"):

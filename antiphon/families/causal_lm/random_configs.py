@@ -1,4 +1,4 @@
-"""Configurations of made-up checkpoints: tiny ones of each layout, and some of published sizes."""
+"""Configurations of random checkpoints: tiny ones of each layout, and some published sizes."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -24,8 +24,8 @@ _ARCHITECTURES = {
     "omni_voice": "Qwen2_5OmniModel",
     "thinker": "Qwen2_5OmniThinkerForConditionalGeneration",
 }
-# Width, feed-forward width, layers, heads, heads of keys, size of a head, ids, whether the head is
-# the embedding, positions, base of the rotary embedding.
+# Width, feed-forward width, layers, heads, key-value heads, head size, vocabulary size, whether the
+# head is tied, positions, base of the rotary embedding.
 _SIZES: dict[Size, tuple[int, int, int, int, int, int, int, bool, int, float]] = {
     "tiny": (48, 80, 2, 6, 2, 16, 264, False, 4096, 10000.0),
     "135m": (576, 1536, 30, 9, 3, 64, 49152, True, 8192, 100000.0),  # SmolLM2
@@ -36,7 +36,7 @@ _SIZES: dict[Size, tuple[int, int, int, int, int, int, int, bool, int, float]] =
 
 
 def main_config(size: Size, layout: Layout, dtype: str) -> Json:
-    """Return what config.json holds."""
+    """Return the contents of config.json."""
     text, architecture = _text_config(size, layout), _ARCHITECTURES[layout]
     top: Json = {"architectures": [architecture], "dtype": dtype}
     if layout in ("omni", "omni_voice"):
@@ -73,7 +73,7 @@ def _text_config(size: Size, layout: Layout) -> Json:
     elif head_dim * heads != width:
         text |= {"hidden_size": head_dim * heads}
     if layout in ("omni", "omni_voice", "thinker"):
-        eighth = head_dim // 16  # of the pairs: 2, 3 and 3 eighths turn with time, height, width
+        eighth = head_dim // 16  # of the pairs: 2, 3 and 3 eighths for time, height and width
         sections = [2 * eighth, 3 * eighth, 3 * eighth]
         text["rope_scaling"] = {"mrope_section": sections, "rope_type": "default"}
         text["model_type"] = "qwen2_5_omni_text"

@@ -1,4 +1,4 @@
-"""What the model reads of a prompt, and what the host keeps of a request in a slot."""
+"""Prompt of the language model, and host-side state of a request in a slot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MAX_TOLD_POSITIONS = 4096
-"""Of the prompt of an answer whose states are told."""
+"""Maximum prompt length of an answer whose hidden states are exported."""
 
 
 @dataclass(frozen=True, slots=True)
 class CausalLMPrompt:
-    """What the model reads.
+    """Input of the language model.
 
     Attributes:
-        ids: of the conversation; the answer begins after the last one.
-        sampling: complete.
-        num_logprobs: see `antiphon.contracts.chat_types.ChatRequest`.
-        is_spoken: likewise.
-        in_thought: see `antiphon.contracts.chat.ChatPrompter.in_thought`.
+        ids: ids of the conversation; the answer begins after the last one.
+        sampling: complete sampling parameters.
+        num_logprobs: number of logprobs, see `antiphon.contracts.chat_types.ChatRequest`.
+        is_spoken: whether the answer is spoken; hidden states are then exported.
+        in_thought: state from `antiphon.contracts.chat.ChatPrompter.in_thought`.
     """
 
     ids: tuple[int, ...]
@@ -37,11 +37,11 @@ class CausalLMPrompt:
 
 @dataclass(slots=True, eq=False)
 class CausalLMRequest:
-    """A request in a slot.
+    """Host-side state of a request in a slot.
 
     Attributes:
-        ids: of the prompt, and the tokens that were drawn before the slot was taken.
-        states: of the prompt, as far as they are computed, until they are told.
+        ids: ids of the prompt, followed by the tokens drawn before the slot was assigned.
+        states: hidden states of the prompt, as far as computed; ``None`` once exported.
     """
 
     prompt: CausalLMPrompt
@@ -50,10 +50,10 @@ class CausalLMRequest:
 
     @property
     def is_told(self) -> bool:
-        """Whether states of its prompt will be told: with its first token."""
+        """Whether the prompt's hidden states are still to be exported, with its first token."""
         return self.prompt.is_spoken and len(self.ids) == len(self.prompt.ids)
 
     @classmethod
     def of(cls, prompt: CausalLMPrompt, answer: Sequence[int]) -> "CausalLMRequest":
-        """Begin a request, or go on after the tokens that it has drawn."""
+        """Start a request, or resume it after the tokens that it has drawn."""
         return cls(prompt, np.array((*prompt.ids, *answer), np.int64))

@@ -1,4 +1,4 @@
-"""Loads the language model of a checkpoint, and the runner that drives it."""
+"""Loader of a checkpoint's language model and of the runner that drives it."""
 
 from typing import TypeAlias, Unpack
 
@@ -19,8 +19,8 @@ from antiphon.nn.weights import check_tied, open_weights
 
 CausalLMRunner: TypeAlias = ModelRunner[CausalLMRequest]
 
-_USUAL_POSITIONS = 2048  # of a conversation
-_MOST_GPU_BYTES, _MOST_BYTES = 8 * 2**30, 2**30  # unless a setting says more
+_USUAL_POSITIONS = 2048  # per conversation
+_MOST_GPU_BYTES, _MOST_BYTES = 8 * 2**30, 2**30  # without a setting
 
 
 def load_runner(
@@ -28,7 +28,7 @@ def load_runner(
 ) -> CausalLMRunner:
     """Load a checkpoint's language model and its runner; see `runner_of`.
 
-    The longest request is by default the longest that fits.
+    ``max_positions`` defaults to the longest request that fits.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
@@ -64,7 +64,7 @@ def load_runner(
 def _budget(
     context: LoadContext, config: CausalLMConfig, max_positions: int, like: torch.Tensor
 ) -> KVBudget:
-    """Return what the cache shall hold: as much as settings say, or usual conversations."""
+    """Return the cache budget: the configured size, or that of typical conversations."""
     cache_bytes, utilization = context.cache_bytes, context.memory_utilization
     if cache_bytes is None and not (like.is_cuda and utilization is not None):
         usual = context.max_slots * min(_USUAL_POSITIONS, max_positions)

@@ -1,4 +1,4 @@
-"""Text to ids and back, by a checkpoint's tokenizer.json."""
+"""Tokenizer of chats, from a checkpoint's tokenizer.json."""
 
 import json
 import re
@@ -20,23 +20,23 @@ from antiphon.families.causal_lm.vocabulary_files import (
 from antiphon.families.kit.token_decoder import TokenDecoder, bytes_of_name
 from antiphon.families.kit.token_ids import encoding_of
 
-_GUARD = "\ufdd0"  # a noncharacter: no text needs it
+_GUARD = "\ufdd0"  # a noncharacter, which no text needs
 _SPACE = "\u2581"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class ChatTokenizer:
-    """A tokenizer; may be used from any thread."""
+    """A thread-safe tokenizer."""
 
     def __init__(self, file: Path, eos_token: str | None) -> None:
-        """Read it.
+        """Load the tokenizer.
 
         Args:
-            file: tokenizer.json.
-            eos_token: that ends an answer, if the checkpoint's files name it.
+            file: path of tokenizer.json.
+            eos_token: token that ends an answer; ``None``: the checkpoint's files name none.
 
         Raises:
-            ModelLoadError: it is missing or broken, or of a kind that is not known.
+            ModelLoadError: the file is missing or broken, or its kind is not supported.
         """
         if not file.is_file() and not has_vocabulary_files(file.parent):
             raise ModelLoadError(
@@ -53,19 +53,19 @@ class ChatTokenizer:
         self._special = re.compile("|".join(map(re.escape, names)) or "(?!)")
 
     def guarded(self, text: str) -> str:
-        """Return a user's text so that `encode` reads no special token out of it."""
+        """Return a user's text, escaped so that `encode` finds no special tokens in it."""
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         plain = text.replace(_GUARD, "")
         return self._special.sub(lambda found: f"{_GUARD}{found[0]}{_GUARD}", plain)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, in which special tokens stand for themselves."""
+        """Return the ids of a text, including special tokens that it contains."""
         return self.encode_within(text, sys.maxsize)[0]
 
     def encode_within(self, text: str, max_tokens: int) -> tuple[list[int], int]:
-        """Return the ids of a text as `encode` does, none if they are too many, and their number.
+        """Return the ids of a text like `encode`, none if they are too many, and their number.
 
-        A list of millions is not made: that holds the interpreter's lock.
+        A list of millions of ids is never built, because that would hold the GIL.
         """
         ids: list[int] = []
         num_tokens = 0
@@ -79,10 +79,10 @@ class ChatTokenizer:
         return ids if num_tokens <= max_tokens else [], num_tokens
 
     def eos_ids(self, declared: Sequence[int]) -> tuple[int, ...]:
-        """Return ids that end an answer: those of a configuration, and the tokenizer's own.
+        """Return the ids that end an answer: those of the configuration, and the tokenizer's own.
 
         Raises:
-            ModelLoadError: there is none.
+            ModelLoadError: no id is known.
         """
         own = None if self._eos_token is None else self._tokenizer.token_to_id(self._eos_token)
         ids = {*declared, *(() if own is None else (own,))}
@@ -94,11 +94,11 @@ class ChatTokenizer:
         return tuple(sorted(ids))
 
     def is_special(self, token: int) -> bool:
-        """Whether a token is no text."""
+        """Return whether a token is a special token."""
         return token in self._specials
 
     def token_bytes(self, token: int) -> bytes:
-        """Return what a token stands for; nothing, if there is no such token."""
+        """Return the bytes of a token; empty if there is no such token."""
         if token in self._added:
             return self._added[token]
         name = self._tokenizer.id_to_token(token)
@@ -111,12 +111,12 @@ class ChatTokenizer:
         return bytes_of_name(name)
 
     def decoder(self) -> TokenDecoder:
-        """Return what reads the tokens of one answer."""
+        """Return a streaming decoder of the tokens of one answer."""
         return TokenDecoder(self, strips_space=self._has_spaces)
 
     @cached_property
     def _letters(self) -> Tokenizer:
-        """A tokenizer that knows no special token."""
+        """A tokenizer without special tokens."""
         tokenizer = _read(self._file)
         tokenizer.encode_special_tokens = True
         return tokenizer
@@ -126,7 +126,7 @@ def load_tokenizer(path: Path) -> ChatTokenizer:
     """Read the tokenizer of a checkpoint's directory.
 
     Raises:
-        ModelLoadError: it is missing or broken, or of a kind that is not known.
+        ModelLoadError: a file is missing or broken, or its kind is not supported.
     """
     file, eos_token = path / "tokenizer_config.json", None
     if file.is_file():
@@ -155,7 +155,7 @@ def _read(file: Path) -> Tokenizer:
 
 
 def _has_space_marks(file: Path, tokenizer: Tokenizer) -> bool:
-    """Return whether tokens are text with marks for spaces; else they are bytes, as letters."""
+    """Return whether tokens are text with marks for spaces, rather than byte-level."""
     state: dict[str, Any] = {}
     if tokenizer.decoder is not None:
         state = json.loads(tokenizer.decoder.__getstate__())

@@ -1,4 +1,4 @@
-"""Tokenizers of checkpoints with vocab.json and merges.txt, without a tokenizer.json."""
+"""Tokenizers of checkpoints with vocab.json and merges.txt instead of tokenizer.json."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -18,15 +18,15 @@ _NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 def has_vocabulary_files(folder: Path) -> bool:
-    """Return whether a folder holds the vocabulary and the merges of a byte-level BPE."""
+    """Return whether a folder holds vocabulary and merges of a byte-level BPE."""
     return all((folder / name).is_file() for name in (_VOCABULARY, _MERGES))
 
 
 def read_vocabulary_files(folder: Path) -> Tokenizer:
-    """Return the tokenizer that transformers builds of these files.
+    """Return the same tokenizer that transformers builds from these files.
 
     Raises:
-        ModelLoadError: the class of the tokenizer is not known, or an added token has no place.
+        ModelLoadError: the tokenizer's class is not supported, or an added token has no id.
     """
     file = folder / "tokenizer_config.json"
     config = ConfigSection.read(file)
@@ -59,7 +59,7 @@ def read_vocabulary_files(folder: Path) -> Tokenizer:
 
 
 def _added(folder: Path, config: ConfigSection) -> dict[int, AddedToken]:
-    """Return the tokens beside the vocabulary, by their ids."""
+    """Return the added tokens by id."""
     added: dict[int, AddedToken] = {}
     if (folder / "added_tokens.json").is_file():
         told = ConfigSection.read(folder / "added_tokens.json")
@@ -69,7 +69,7 @@ def _added(folder: Path, config: ConfigSection) -> dict[int, AddedToken]:
 
 
 def _token(told: Any, more: dict[str, bool]) -> AddedToken:
-    """Return a token that a file describes, or only spells."""
+    """Return a token from its description or its text."""
     if isinstance(told, str):
         return AddedToken(told, normalized=False, **more)
     keys = ("single_word", "lstrip", "rstrip", "normalized", "special")

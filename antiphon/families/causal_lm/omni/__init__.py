@@ -1,1 +1,1 @@
-"""The voice of Qwen2.5-Omni: its talker, and what makes audio of the talker's codes."""
+"""The voice of Qwen2.5-Omni: the talker, and the decoder from its codes to audio."""

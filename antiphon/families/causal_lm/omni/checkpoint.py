@@ -1,4 +1,4 @@
-"""Layout of the tensors that speak by their configuration, and their inspection."""
+"""Layout and inspection of the tensors of talker and token2wav."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -30,17 +30,17 @@ from antiphon.nn.safetensors_index import TensorHeader
 FLOW = "token2wav.code2wav_dit_model"
 VOCODER = "token2wav.code2wav_bigvgan_model"
 NOT_OF_TALKER = r"token2wav\..*|thinker\.(?!model\.embed_tokens\.).*|.*\.inv_freq"
-"""Names of tensors that the talker does not read, a regular expression."""
+"""Regular expression of tensor names that the talker does not read."""
 NOT_OF_TOKEN2WAV = r"talker\..*|thinker\..*|.*\.inv_freq|.*\.filter"
-"""The same of what makes audio; filters follow from the configuration."""
+"""Regular expression of names unused by token2wav; filters follow from the configuration."""
 TIME_SIZE = 256
-"""Numbers that a time of the flow is embedded by."""
+"""Size of the flow's sinusoidal time embedding."""
 PARTS = ("talker", "token2wav")
-"""Components, which the names of their tensors begin with."""
+"""Components, which are the prefixes of their tensors."""
 
 
 def inspect_voice(path: Path, headers: Mapping[str, TensorHeader], found: Findings) -> Facts | None:
-    """Return facts of the voice, and add its problems; ``None`` without a voice."""
+    """Return facts of the voice, and report its problems to ``found``; ``None`` without a voice."""
     try:
         if not has_voice(path):
             return None
@@ -66,7 +66,7 @@ def _names(path: Path, config: OmniConfig) -> tuple[str, ...]:
 
 
 def talker_layout(config: OmniConfig) -> Layout:
-    """Return what the talker reads."""
+    """Return the layout of the talker's tensors."""
     talker = config.talker
     sizes, width = talker.transformer, talker.embedding_size
     hidden = sizes.hidden_size
@@ -82,7 +82,7 @@ def talker_layout(config: OmniConfig) -> Layout:
 
 
 def token2wav_layout(config: OmniConfig) -> Layout:
-    """Return what makes audio of codes."""
+    """Return the layout of token2wav's tensors."""
     return _flow_layout(config.flow) | _vocoder_layout(config.vocoder)
 
 

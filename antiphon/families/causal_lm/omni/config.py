@@ -1,4 +1,4 @@
-"""What a checkpoint of Qwen2.5-Omni says of its talker and of what makes audio of codes."""
+"""Configuration of the talker and of token2wav in a Qwen2.5-Omni checkpoint."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,21 +9,21 @@ from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 
 SAMPLE_RATE_HZ = 24000
 SPEAKERS = "spk_dict.pt"
-_TALKER_THETA = 1e6  # base of the rotary embedding where no key states it
+_TALKER_THETA = 1e6  # base of the rotary embedding if no key states it
 _TALKER, _TOKEN2WAV = "talker_config", "token2wav_config"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TalkerTokens:
-    """Ids with a meaning, defaults as published.
+    """Special ids; defaults are the published ones.
 
     Attributes:
-        text_end: in the thinker's vocabulary, after the last token of an answer.
-        text_pad: likewise, after that.
-        codec_start: among the codes, before the first one; never said.
-        codec_end: ends speech.
-        codec_pad: likewise.
-        codec_mask: stands for the prompt in the repetition penalty.
+        text_end: thinker id after the last token of an answer.
+        text_pad: thinker id of the padding after ``text_end``.
+        codec_start: codec id before the first code; never generated.
+        codec_end: codec id that ends speech.
+        codec_pad: codec id of padding, which also ends speech.
+        codec_mask: codec id that replaces the prompt in the repetition penalty.
     """
 
     text_end: int = 151861
@@ -36,11 +36,11 @@ class TalkerTokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OmniTalkerConfig:
-    """The model that says codes.
+    """Configuration of the talker, which generates codes.
 
     Attributes:
-        vocab_size: codes, and ids with a meaning.
-        embedding_size: width of the thinker, and of the codes' embedding.
+        vocab_size: codes and special ids.
+        embedding_size: width of the thinker and of the code embedding.
     """
 
     transformer: TransformerConfig
@@ -51,17 +51,17 @@ class OmniTalkerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowConfig:
-    """The transformer that makes a mel spectrogram by flow matching.
+    """Configuration of the flow matching transformer, which generates mel spectrograms.
 
     Attributes:
-        ff_mult: width of the feed-forward layers, as a multiple.
-        emb_dim: width of the codes' embedding.
-        block_size: frames of the spectrogram that see each other.
-        look_ahead_layers: those that see the next block too.
-        look_backward_layers: those that see the block before.
-        repeats: frames of the spectrogram for each code.
-        num_embeds: codes that have an embedding, less one.
-        enc_emb_dim: numbers of a voice's vector.
+        ff_mult: width of the feed-forward layers as a multiple of ``hidden_size``.
+        emb_dim: width of the code embedding.
+        block_size: mel frames per attention block.
+        look_ahead_layers: indices of layers that also attend to the next block.
+        look_backward_layers: indices of layers that also attend to the previous block.
+        repeats: mel frames per code.
+        num_embeds: rows of the code embedding minus one.
+        enc_emb_dim: size of a speaker vector.
     """
 
     hidden_size: int = 1024
@@ -82,19 +82,19 @@ class FlowConfig:
 
     @property
     def block_codes(self) -> int:
-        """Codes that a block of the spectrogram is made of."""
+        """Codes per block."""
         return self.block_size // self.repeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BigVGANConfig:
-    """The vocoder, a BigVGAN.
+    """Configuration of the BigVGAN vocoder.
 
     Attributes:
-        kernel_sizes: of the blocks after each upsampling.
-        dilations: of the convolutions of each such block.
-        rates: by which each layer upsamples.
-        up_kernel_sizes: of these layers.
+        kernel_sizes: kernel sizes of the blocks after each upsampling.
+        dilations: dilations of the convolutions in each such block.
+        rates: upsampling factor of each layer.
+        up_kernel_sizes: kernel size of each upsampling layer.
     """
 
     mel_dim: int = 80
@@ -106,7 +106,7 @@ class BigVGANConfig:
 
     @property
     def hop(self) -> int:
-        """Samples of a frame of the spectrogram."""
+        """Samples per mel frame."""
         hop = 1
         for rate in self.rates:
             hop *= rate
@@ -115,11 +115,11 @@ class BigVGANConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OmniConfig:
-    """All that speaks in a checkpoint.
+    """Configuration of the speaking parts of a checkpoint.
 
     Attributes:
-        thinker: what names of the thinker's tensors begin with.
-        thinker_vocab: ids of the thinker.
+        thinker: prefix of the thinker's tensors.
+        thinker_vocab: vocabulary size of the thinker.
     """
 
     thinker: str
@@ -130,12 +130,12 @@ class OmniConfig:
 
     @property
     def samples_per_code(self) -> int:
-        """Samples that a code becomes."""
+        """Samples per code."""
         return self.flow.repeats * self.vocoder.hop
 
 
 def has_voice(path: Path) -> bool:
-    """Whether a checkpoint's directory holds a talker that is to be used, and its voices.
+    """Return whether a checkpoint's directory holds an enabled talker and its voices.
 
     Raises:
         ModelLoadError: config.json cannot be read.
@@ -149,7 +149,7 @@ def load_omni_config(path: Path) -> OmniConfig:
     """Read config.json of a checkpoint of which `has_voice` is true.
 
     Raises:
-        ModelLoadError: a key is missing, has the wrong type, or asks for something that is not
+        ModelLoadError: a key is missing, has the wrong type, or requires something that is not
             implemented; the message names file and key.
     """
     top = ConfigSection.read(path / "config.json")

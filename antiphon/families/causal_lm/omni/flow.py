@@ -1,9 +1,9 @@
-"""Codes to a mel spectrogram by flow matching, in blocks that see their neighbours only.
+"""Block-wise flow matching from codes to a mel spectrogram.
 
-A frame of the spectrogram sees its own block, and in some layers the block before or after. So a
-window of blocks is computed by itself, if keys and values of the block before it are kept from each
-evaluation. The equation is solved by the 3/8 rule of Runge and Kutta; the times of all evaluations
-are known, and what follows from them alone is computed when the model is loaded.
+A mel frame attends to its own block, and in some layers to the previous or next one. A window of
+blocks can therefore be computed alone, if keys and values of the block before it are kept from
+every evaluation. The solver uses the 3/8 rule of Runge and Kutta. The times of all evaluations are
+known, and everything that depends only on them is computed when the model is loaded.
 """
 
 import math
@@ -22,7 +22,7 @@ from antiphon.families.causal_lm.omni.voices import OmniVoice
 from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.layers import Linear, Weights, rotary_angles
 
-_NUM_TIMES = 10  # points of time, as published; a step lies between two
+_NUM_TIMES = 10  # points of time, as published; steps lie between them
 _SWAY = -1.0
 _GUIDANCE = 0.5
 _TIME_SCALE, _MAX_PERIOD = 1000.0, 10000.0
@@ -34,13 +34,13 @@ class FlowWindow:
     """Blocks of several streams that are computed together, ``R`` rows of ``T`` frames.
 
     Attributes:
-        noise: that the spectrogram is made from, f32 ``[R, T, mel_dim]``.
-        codes: int64 ``[R, T / repeats]``; whatever where there is none.
+        noise: initial state of the solver, f32 ``[R, T, mel_dim]``.
+        codes: int64 ``[R, T / repeats]``; padding may have any value.
         starts: numbers of the first frames, int64 ``[R]``.
-        lengths: frames that exist, int64 ``[R]``.
-        voices: of the rows, see `FlowModel.voice`, int64 ``[R]``.
-        before: keys and values of the blocks before, see `FlowModel.memory`, which are replaced by
-            those of the first blocks; ``None``: there are none before any row, and none are kept.
+        lengths: numbers of valid frames, int64 ``[R]``.
+        voices: numbers of the rows' voices, see `FlowModel.voice`, int64 ``[R]``.
+        before: keys and values of the previous blocks, see `FlowModel.memory`, replaced by those
+            of the first blocks; ``None``: rows have no previous block, and nothing is kept.
     """
 
     noise: Tensor
@@ -51,7 +51,7 @@ class FlowWindow:
     before: Tensor | None = None
 
     def first(self, num_rows: int) -> "FlowWindow":
-        """Return the first rows, where they are."""
+        """Return a view of the first rows."""
         return FlowWindow(
             self.noise[:num_rows],
             self.codes[:num_rows],
@@ -62,7 +62,7 @@ class FlowWindow:
         )
 
     def copy_(self, other: "FlowWindow") -> None:
-        """Write what another one of the same shape holds."""
+        """Copy the contents of another window of the same shape."""
         self.noise.copy_(other.noise)
         self.codes.copy_(other.codes)
         self.starts.copy_(other.starts)
@@ -74,12 +74,12 @@ class FlowWindow:
 
 @dataclass(frozen=True, slots=True)
 class FlowLayer:
-    """Attention and feed-forward, both scaled, shifted and weighted by the time.
+    """Attention and feed-forward with AdaLN conditioned on the time.
 
     Attributes:
-        modulations: of every evaluation, ``[num_evaluations, 6, hidden_size]``.
-        sees_before: whether a block sees the one before.
-        sees_after: whether it sees the one after.
+        modulations: modulation of every evaluation, ``[num_evaluations, 6, hidden_size]``.
+        sees_before: whether a block attends to the previous one.
+        sees_after: whether a block attends to the next one.
     """
 
     query_key_value: Linear
@@ -92,12 +92,12 @@ class FlowLayer:
 
 
 class FlowModel:
-    """The network, and the solver around it."""
+    """The velocity estimator and its solver."""
 
     def __init__(
         self, config: FlowConfig, weights: Weights, voices: Mapping[str, OmniVoice]
     ) -> None:
-        """Take the model out of a checkpoint's tensors, in float32 and on one device."""
+        """Build the model from a checkpoint's tensors, in float32 and on one device."""
         self.config = config
         self._times = _evaluation_times()
         embedded = _embed_times(weights, self._times)
@@ -126,7 +126,7 @@ class FlowModel:
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """Device of the weights."""
         return self._codes.device
 
     def voice(self, name: str) -> int:
@@ -134,7 +134,7 @@ class FlowModel:
         return self._voice_names.index(name)
 
     def empty_window(self, num_rows: int, num_blocks: int) -> FlowWindow:
-        """Return room for a window of streams that go on."""
+        """Allocate a window of continuing streams."""
         config, device = self.config, self.device
         num_frames = num_blocks * config.block_size
 
@@ -151,10 +151,10 @@ class FlowModel:
         )
 
     def memory(self) -> Tensor:
-        """Return room for keys and values of a stream's block.
+        """Allocate the keys and values of a stream's block.
 
-        ``[num_evaluations, layers that see it, 2, 2, block_size, heads * head_dim]``: keys and
-        values, with and without guidance.
+        The shape is ``[num_evaluations, layers that attend to it, 2, 2, block_size, heads *
+        head_dim]``: keys and values, with and without guidance.
         """
         config = self.config
         num_layers = sum(each.sees_before for each in self._layers)
@@ -179,7 +179,7 @@ class FlowModel:
         return x
 
     def _known(self, window: FlowWindow) -> Tensor:
-        """Return the part of the first layer's input that is not the spectrogram's."""
+        """Return the part of the first layer's input that does not depend on the spectrogram."""
         codes = self._code_input(F.embedding(window.codes, self._codes))
         nothing = self._code_input(self._codes[:1]).expand_as(codes)
         voices = self._voices[window.voices]
@@ -191,7 +191,7 @@ class FlowModel:
         return window.starts[:, None] + torch.arange(window.noise.shape[1], device=self.device)
 
     def _mask(self, window: FlowWindow, before: int, after: int) -> Tensor:
-        """Return which frames see which, bool ``[2 R, 1, T, T]``; or with a block more in front."""
+        """Return the attention mask, bool ``[2 R, 1, T, T]``, or with one more block in front."""
         size, num_frames = self.config.block_size, window.noise.shape[1]
         frames = torch.arange(num_frames, device=self.device)
         first = -size if before and window.before is not None else 0
@@ -200,7 +200,7 @@ class FlowModel:
         is_near = (apart >= -before) & (apart <= after)
         starts, lengths = window.starts[:, None], window.lengths[:, None]
         exists = (seen < lengths) & (seen + starts >= 0)
-        # A frame that does not exist sees itself: its result is a number, and not used.
+        # An invalid frame attends to itself, so that its unused result is finite.
         mask = (is_near & exists[:, None]) | (seen == frames[:, None])
         return torch.cat((mask, mask))[:, None]  # with and without guidance
 
@@ -214,7 +214,7 @@ class FlowModel:
         turns: tuple[Tensor, Tensor],
         window: FlowWindow,
     ) -> Tensor:
-        """Return how the spectrogram changes at the time of an evaluation, ``[R, T, mel_dim]``."""
+        """Return the velocity of the spectrogram in an evaluation, ``[R, T, mel_dim]``."""
         states = known + self._mel_input(x)
         seen = 0
         for layer in self._layers:
@@ -244,7 +244,7 @@ class FlowModel:
         turns: tuple[Tensor, Tensor],
         memory: Tensor | None,
     ) -> Tensor:
-        """Return what frames see; ``memory``, ``[R, 2, 2, block_size, size]``, is replaced."""
+        """Return the attention output; ``memory``, ``[R, 2, 2, block_size, size]``, is replaced."""
         config = self.config
         query, key, value = layer.query_key_value(normed).chunk(3, dim=-1)
         query, key = _turned(query, turns, config.head_dim), _turned(key, turns, config.head_dim)
@@ -264,7 +264,7 @@ class FlowModel:
 
 
 def _layer(weights: Weights, config: FlowConfig, index: int, embedded: Tensor) -> FlowLayer:
-    """Take a layer; heads are turned in pairs of neighbours, which are put into two halves."""
+    """Load a layer; heads, rotated as adjacent pairs, are permuted into two halves."""
     name = f"{FLOW}.transformer_blocks.{index}"
     joined = Linear.joined(weights, *(f"{name}.attn.to_{part}" for part in "qkv"))
     size, turned = config.num_attention_heads * config.head_dim, config.head_dim
@@ -284,7 +284,7 @@ def _layer(weights: Weights, config: FlowConfig, index: int, embedded: Tensor) -
 
 
 def _evaluation_times() -> list[float]:
-    """Return the times at which the network is evaluated, four for each step."""
+    """Return the times at which the network is evaluated, four per step."""
     points = torch.linspace(0, 1, _NUM_TIMES)
     points = points + _SWAY * (torch.cos(torch.pi / 2 * points) - 1 + points)
     times = []
@@ -295,7 +295,7 @@ def _evaluation_times() -> list[float]:
 
 
 def _embed_times(weights: Weights, times: Sequence[float]) -> Tensor:
-    """Return the times as the layers read them, ``[num_times, hidden_size]``."""
+    """Return the time embeddings, ``[num_times, hidden_size]``."""
     first = Linear.of(weights, f"{FLOW}.time_embed.time_mlp.0")
     second = Linear.of(weights, f"{FLOW}.time_embed.time_mlp.2")
     half = TIME_SIZE // 2
@@ -310,7 +310,7 @@ def _norm(states: Tensor) -> Tensor:
 
 
 def _turned(states: Tensor, turns: tuple[Tensor, Tensor], size: int) -> Tensor:
-    """Rotate the first head alone, as the checkpoint was trained."""
+    """Rotate only the first head, as in training."""
     cosines, sines = turns
     head, others = states[..., :size], states[..., size:]
     first, second = head.chunk(2, dim=-1)

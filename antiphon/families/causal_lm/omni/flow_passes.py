@@ -1,4 +1,4 @@
-"""Passes of the flow over windows of several streams: on a GPU each is one CUDA graph."""
+"""Passes of the flow over windows of several streams; on a GPU each pass is a CUDA graph."""
 
 from functools import partial
 
@@ -10,26 +10,26 @@ from antiphon.nn.graphs import Graphs, buckets, round_up
 from antiphon.nn.weights import Progress
 
 _MAX_ROWS = 8
-"""Of a pass on a GPU, each of which takes 28 MB beside its stream; elsewhere it is one."""
+"""Maximum rows of a pass on a GPU; each row takes 28 MB. On the CPU a pass has one row."""
 
 
 class FlowPasses:
     """Solves windows of two blocks.
 
-    A pass makes tens of thousands of small kernels, in the same order always: it is captured once
-    for each number of rows. Rows that fill a pass up are of no stream, and have no frames.
+    A pass launches tens of thousands of small kernels, always in the same order. It is captured
+    once for each number of rows. Padding rows belong to no stream and have no valid frames.
 
     Attributes:
-        max_rows: of a pass.
+        max_rows: maximum rows of a pass.
     """
 
     def __init__(self, flow: FlowModel, num_streams: int, progress: Progress | None = None) -> None:
-        """Allocate what passes read and write, and capture them.
+        """Allocate inputs and outputs of the passes, and capture them.
 
         Args:
-            flow: of the checkpoint.
-            num_streams: that are decoded side by side.
-            progress: called for every graph that has been captured.
+            flow: flow model of the checkpoint.
+            num_streams: number of concurrent streams.
+            progress: callback run for every captured graph.
         """
         self._flow = flow
         self._graphs = Graphs(flow.device)
@@ -38,17 +38,17 @@ class FlowPasses:
         self._buffer = flow.empty_window(self.max_rows, num_blocks=2)
         if not self._graphs.is_enabled:
             return
-        torch.cuda.synchronize(flow.device)  # what loading has put on other streams
-        for number, size in enumerate(reversed(self._sizes), start=1):  # others fit in its memory
+        torch.cuda.synchronize(flow.device)  # waits for loading on other streams
+        for number, size in enumerate(reversed(self._sizes), start=1):  # smaller ones reuse memory
             self._graphs.capture(size, partial(self._solve, size))
             if progress is not None:
                 progress(number, len(self._sizes))
         self._graphs.settle()
 
     def solve(self, window: FlowWindow) -> Tensor:
-        """Return the spectrograms of up to `max_rows` windows; what they keep is replaced.
+        """Return the spectrograms of up to `max_rows` windows; their ``before`` is replaced.
 
-        The result holds until the next pass.
+        The result is valid until the next pass.
         """
         num_rows = len(window.noise)
         size = round_up(num_rows, self._sizes)

@@ -1,4 +1,4 @@
-"""What the thinker tells to prompts of the talker."""
+"""Talker prompts from hidden states of the thinker."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ INSTRUCTIONS = (
     "You are Qwen, a virtual human developed by the Qwen Team, Alibaba Group, capable of"
     " perceiving auditory and visual inputs, as well as generating text and speech."
 )
-"""Of the model's authors, word for word: it was trained to speak after this."""
+"""System prompt of the model's authors, verbatim: the talker was trained with it."""
 
 
 class OmniVoicePrompter:
@@ -26,7 +26,7 @@ class OmniVoicePrompter:
         """Read a checkpoint's configuration and its speakers.
 
         Raises:
-            ModelLoadError: a file is missing or wrong.
+            ModelLoadError: a file is missing or invalid.
         """
         config = load_omni_config(context.checkpoint)
         names = [*load_voices(context.checkpoint, config)]

@@ -1,4 +1,4 @@
-"""Configurations of what speaks in made-up checkpoints: a tiny one, and the published one."""
+"""Voice configurations of random checkpoints: a tiny one and the published one."""
 
 from typing import Any, TypeAlias
 
@@ -6,7 +6,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 def voice_configs(*, is_tiny: bool, thinker_width: int) -> Json:
-    """Return what config.json holds beside the thinker's section."""
+    """Return the contents of config.json without the thinker's section."""
     talker = _TINY_TALKER if is_tiny else _TALKER
     token2wav = _TINY_TOKEN2WAV if is_tiny else {}
     return {
@@ -30,7 +30,7 @@ def voice_configs(*, is_tiny: bool, thinker_width: int) -> Json:
 
 
 def bos_tokens(*, is_tiny: bool) -> dict[str, int]:
-    """Return the voices, and after which of the thinker's ids they begin."""
+    """Return the thinker id after which each voice begins."""
     return {"Chelsie": 261, "Ethan": 262} if is_tiny else {"Chelsie": 151857, "Ethan": 151858}
 
 

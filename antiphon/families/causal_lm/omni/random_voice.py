@@ -1,4 +1,4 @@
-"""Random tensors of what speaks in made-up checkpoints, and a file of speakers."""
+"""Random voice tensors of random checkpoints, and a file of speakers."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _REF_FRAMES = 30
 
 
 def make_voice(path: Path, seed: int) -> Mapping[str, RandomTensor]:
-    """Write the file of speakers beside config.json; return the tensors beside the thinker's."""
+    """Write the file of speakers beside config.json; return the tensors of the voice."""
     (path / SPEAKERS).touch()
     config = load_omni_config(path)
     is_tiny = config.thinker_vocab < _TINY_IDS
@@ -30,7 +30,7 @@ def make_voice(path: Path, seed: int) -> Mapping[str, RandomTensor]:
     }
     torch.save(speakers, path / SPEAKERS)
     layout = talker_layout(config) | token2wav_layout(config)
-    del layout[f"{config.thinker}model.embed_tokens.weight"]  # the thinker's own
+    del layout[f"{config.thinker}model.embed_tokens.weight"]  # part of the thinker
     return {name: _tensor(name, shape, config) for name, shape in layout.items()}
 
 
@@ -48,7 +48,7 @@ def _speaker(name: str, token: int, config: OmniConfig, seed: int) -> dict[str, 
 
 
 def _tensor(name: str, shape: Shape, config: OmniConfig) -> RandomTensor:
-    """Return a tensor that keeps its inputs' size; ids that are no codes are never said."""
+    """Return a tensor that preserves the scale of its inputs; special ids are never likely."""
     if name.endswith("norm.weight"):
         return RandomTensor(shape, 0.1, 1.0)
     if name.endswith((".alpha", ".beta")):

@@ -1,7 +1,7 @@
-"""The talker as an autoregressive model: a frame is one code, said beside a state of the thinker.
+"""The talker as an autoregressive model; a frame is one code, read with a state of the thinker.
 
-The projection of what it reads is linear: that of the codes' embedding is folded into a table when
-the model is loaded, and that of the thinker's states is added when they arrive.
+The input projection is linear. Its part for codes is folded into a table when the model is loaded,
+and its part for the thinker's states is added when they arrive.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ from antiphon.nn.transformer import Transformer
 SAMPLING = Sampling(
     temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05, max_frames=MAX_CODES
 )
-"""Defaults, as published."""
+"""Published defaults."""
 
 
 class OmniTalker(TokenModel[TalkerRequest]):
@@ -52,7 +52,7 @@ class OmniTalker(TokenModel[TalkerRequest]):
         max_positions: int,
         is_batch_invariant: bool = False,
     ) -> None:
-        """Take the talker out of a checkpoint's tensors, all of one type and on one device."""
+        """Build the talker from a checkpoint's tensors, all of one type and on one device."""
         talker = config.talker
         tokens = talker.tokens
         projection = Linear.of(weights, "talker.thinker_to_talker_proj")
@@ -78,7 +78,7 @@ class OmniTalker(TokenModel[TalkerRequest]):
         self._tokens, device = tokens, self._device
         self._begins = {name: _host(text[voice.bos_token][None]) for name, voice in voices.items()}
         self._after = _host(text[[tokens.text_end, tokens.text_pad]])
-        # What each slot reads beside its codes, and the number of the last such state, if known.
+        # The thinker's states of each slot, and the number of the last one, once it is available.
         self._replies = self.like.new_zeros(num_slots + 1, MAX_CODES, self.width)
         self._last_replies = torch.full((num_slots + 1,), MAX_CODES - 1, device=device)
         ids = torch.arange(talker.vocab_size, device=device)
@@ -105,7 +105,7 @@ class OmniTalker(TokenModel[TalkerRequest]):
 
     def start(self, starts: Sequence[SlotStart[TalkerRequest]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
-        slots = np.array([each.slot for each in starts])  # which read states as they arrive
+        slots = np.array([each.slot for each in starts])  # these read states as they arrive
         uploads.write(self._last_replies, slots, np.full(len(slots), MAX_CODES - 1))
         samplings = {}
         for each in starts:
@@ -129,11 +129,11 @@ class OmniTalker(TokenModel[TalkerRequest]):
                 uploads.write(self._last_replies, np.array([slot]), np.array([last]))
 
     def _put(self, places: Tensor, states: Tensor) -> None:
-        """Write states by slot and number."""
+        """Write states at slots and numbers."""
         self._replies[places[0], places[1]] = self._projection(states.to(self.like.dtype))
 
     def embed_prompts(self, spans: Sequence[PromptSpan[TalkerRequest]]) -> Tensor:
-        """Return what is read: states of the thinker, with the codes beside them, projected."""
+        """Return the projected inputs: states of the thinker plus code embeddings."""
         states, codes = zip(*(self._read(each) for each in spans), strict=True)
         read = upload(np.concatenate(states), self._device).to(self.like.dtype)
         ids = upload(np.concatenate(codes), self._device)
@@ -144,7 +144,7 @@ class OmniTalker(TokenModel[TalkerRequest]):
     def _read(
         self, span: PromptSpan[TalkerRequest]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return states and codes at the positions of a span."""
+        """Return states and codes in a span of positions."""
         request = span.request
         known, num_known = request.prompt.states, len(request.prompt.states)
         begin = self._begins[request.prompt.voice]
@@ -183,7 +183,7 @@ class OmniTalker(TokenModel[TalkerRequest]):
 
 
 def _token_sampling(sampling: Sampling) -> TokenSampling:
-    """Return parameters in the form that the device is given; what is not set is off."""
+    """Return sampling parameters for the device; unset ones are disabled."""
     return TokenSampling(
         temperature=1.0 if sampling.temperature is None else sampling.temperature,
         top_p=1.0 if sampling.top_p is None else sampling.top_p,

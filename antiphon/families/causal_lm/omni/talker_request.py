@@ -1,4 +1,4 @@
-"""What the talker reads of an answer, and what the host keeps of one in a slot."""
+"""Prompt of the talker, and host-side state of an answer in a slot."""
 
 from dataclasses import dataclass, field
 
@@ -9,16 +9,16 @@ from antiphon.contracts.prompt import Piece
 from antiphon.families.causal_lm.omni.config import TalkerTokens
 
 MAX_CODES = 4096
-"""Of one answer, as published."""
+"""Published maximum number of codes in an answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TalkerPrompt:
-    """An answer's beginning.
+    """Prompt of an answer.
 
     Attributes:
-        states: that the thinker tells of its prompt, f32 ``[num_positions, embedding_size]``.
-        voice: by name.
+        states: hidden states of the thinker's prompt, f32 ``[num_positions, embedding_size]``.
+        voice: name of the voice.
     """
 
     states: NDArray[np.float32]
@@ -27,15 +27,15 @@ class TalkerPrompt:
 
 @dataclass(slots=True, eq=False)
 class TalkerRequest:
-    """A request in a slot.
+    """Host-side state of a request in a slot.
 
     Attributes:
-        ids: of the codes that it reads, one a position: a mask where there is none, two that begin
-            speech, and codes that it had made when it was opened.
-        num_codes: that it had made then.
-        num_replies: states of the answer that have arrived; the n-th code is made beside the n-th.
-        replies: the first of them, as far as codes were made beside them before.
-        is_closed: whether no more arrive.
+        ids: codec ids read by the talker, one per position: masks in the prompt, two ids that
+            begin speech, and the codes made before the request was opened.
+        num_codes: number of codes made before the request was opened.
+        num_replies: number of answer states received; the n-th code is read with the n-th state.
+        replies: first answer states, up to ``num_codes``, of a resumed request.
+        is_closed: whether all answer states have been received.
     """
 
     prompt: TalkerPrompt
@@ -49,17 +49,17 @@ class TalkerRequest:
     def of(
         cls, prompt: TalkerPrompt, codes: NDArray[np.int64], tokens: TalkerTokens
     ) -> "TalkerRequest":
-        """Begin an answer, or go on after the codes that were made."""
+        """Start an answer, or resume it after the codes made before."""
         masks = np.full(len(prompt.states), tokens.codec_mask)
         begins = (tokens.codec_pad, tokens.codec_start)
         return cls(prompt, np.concatenate((masks, begins, codes)), len(codes))
 
     def append(self, piece: Piece, after: NDArray[np.float32]) -> tuple[int, NDArray[np.float32]]:
-        """Take in a piece; return the number of its first state, and the states.
+        """Add a piece; return the number of its first state, and the states.
 
         Args:
-            piece: with states, f32 ``[num_states, embedding_size]``, or ``None`` at the end.
-            after: what is read after the last one, likewise.
+            piece: states, f32 ``[num_states, embedding_size]``, or ``None`` at the end.
+            after: states read after the last one, of the same shape.
         """
         assert not self.is_closed, "states came after the end"
         self.is_closed = piece.num_frames_allowed is None
@@ -70,7 +70,7 @@ class TalkerRequest:
         return first, states
 
     def reply(self, number: int) -> NDArray[np.float32]:
-        """Return the state beside a code that was made before."""
+        """Return the state read with an earlier code."""
         replies = np.concatenate(self.replies)
         row: NDArray[np.float32] = replies[min(number, len(replies) - 1)]
         return row

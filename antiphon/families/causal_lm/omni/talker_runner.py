@@ -1,4 +1,4 @@
-"""Loads the talker of a checkpoint, and the runner that drives it."""
+"""Loader of a checkpoint's talker and of the runner that drives it."""
 
 from typing import TypeAlias, Unpack
 
@@ -18,7 +18,7 @@ from antiphon.nn.weights import open_weights
 
 TalkerRunner: TypeAlias = ModelRunner[TalkerRequest]
 
-_USUAL_POSITIONS = 2048  # of a conversation and its answer's codes
+_USUAL_POSITIONS = 2048  # per conversation with the codes of its answer
 
 
 def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRunner:

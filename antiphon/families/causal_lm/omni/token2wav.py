@@ -1,9 +1,10 @@
-"""The talker's codes to audio, block by block: a streaming decoder.
+"""Streaming decoder from the talker's codes to audio, in blocks.
 
-A block of the spectrogram is made together with the block after it, from the codes of both and from
-what was kept of the block before; then the next one is made again, with the one after it. That
-differs from the whole only in that the second block does not see a third. The vocoder is given as
-much of the past as it can reach, and the second block of the window as the future.
+A spectrogram block is computed together with the block after it, from the codes of both and from
+the state of the block before. Then the second block is computed again together with a third. The
+only difference from a computation of the whole is that the second block does not attend to a third.
+The vocoder reads as much of the past as its receptive field covers, and the second block of the
+window as the future.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,15 +38,15 @@ _SEED_BITS = 64
 
 @dataclass(slots=True, eq=False)
 class OmniStream:
-    """What is known of a stream.
+    """State of a stream.
 
     Attributes:
-        voice: by name.
-        seed: of the noise.
-        block: number of the next one.
-        past: the latest frames of the spectrogram, as many as the vocoder reaches,
+        voice: name of the voice.
+        seed: seed of the noise.
+        block: number of the next block.
+        past: latest mel frames, as many as the vocoder's receptive field covers,
             ``[num_frames, mel_dim]``.
-        before: what was kept of the block before.
+        before: keys and values of the previous block.
     """
 
     voice: str
@@ -60,15 +61,15 @@ class OmniStreams:
     """The streams of one batch.
 
     Attributes:
-        passes: that make their spectrograms.
-        rows: by slot; ``None``: not begun.
+        passes: flow passes, which compute the spectrograms.
+        rows: stream of each slot; ``None`` in unused slots.
     """
 
     passes: FlowPasses
     rows: list[OmniStream | None]
 
     def row(self, slot: int) -> OmniStream:
-        """Return a stream that was begun."""
+        """Return the stream of a slot; it must have been reset."""
         stream = self.rows[slot]
         assert stream is not None, "a row is reset before it is used"
         return stream
@@ -76,7 +77,7 @@ class OmniStreams:
 
 @dataclass(frozen=True, slots=True)
 class OmniAudio:
-    """A `antiphon.codec.protocol.PendingAudio`: copies to the host under way, by slot."""
+    """A `antiphon.codec.protocol.PendingAudio`: asynchronous copies to the host, by slot."""
 
     downloads: Mapping[int, Download]
 
@@ -95,7 +96,7 @@ class OmniAudio:
 class Token2Wav:
     """An `antiphon.codec.protocol.StreamingDecoder`; a frame is a code, ``[1]``.
 
-    On a CPU rows are computed one by one, so that a stream does not depend on others even by
+    On a CPU rows are computed one by one, so that other streams do not affect a stream even by
     rounding.
     """
 
@@ -104,7 +105,7 @@ class Token2Wav:
     def __init__(
         self, flow: FlowModel, vocoder: OmniVocoder, progress: Progress | None = None
     ) -> None:
-        """Join both networks; ``progress`` is called for every captured graph."""
+        """Combine both networks; ``progress`` is called for every captured graph."""
         self._progress = progress
         self._flow = flow
         self._vocoder = vocoder
@@ -125,7 +126,7 @@ class Token2Wav:
 
     @torch.inference_mode()
     def reset(self, state: OmniStreams, slot: int, conditioning: Mapping[str, Any]) -> None:
-        """Begin a stream of ``conditioning``: its ``voice``, and the ``seed`` of the noise."""
+        """Reset a slot with ``conditioning``: its ``voice``, and the ``seed`` of the noise."""
         past = torch.zeros(0, self._flow.config.mel_dim, device=self._flow.device)
         voice, seed = conditioning["voice"], conditioning["seed"]
         state.rows[slot] = OmniStream(voice, seed, 0, past, self._flow.memory())
@@ -161,19 +162,19 @@ class Token2Wav:
         return OmniAudio({each.slot: Download(samples) for each, samples in pairs})
 
     def close(self) -> None:
-        """Nothing to free that does not go with it."""
+        """Do nothing: all memory is freed with the object."""
 
     def _decode(
         self, state: OmniStreams, rows: Sequence[tuple[OmniStream, Tensor]]
     ) -> list[Tensor]:
-        """Decode a block of each of some streams, and advance them.
+        """Decode the next block of each stream, and advance the streams.
 
         Args:
-            state: of the streams.
-            rows: streams, and codes of the block and of the one after it, as many as there are.
+            state: streams of the batch.
+            rows: streams, with the available codes of the block and of the one after it.
 
         Returns:
-            Samples of each block, all that a whole one has.
+            Samples of each block, always those of a whole one.
         """
         size, window = self._block_size, self._window(rows)
         mels = state.passes.solve(window)
@@ -193,7 +194,7 @@ class Token2Wav:
         return audio
 
     def _window(self, rows: Sequence[tuple[OmniStream, Tensor]]) -> FlowWindow:
-        """Return a block and the one after it of each stream; what is missing is padded."""
+        """Return the next block and the one after it of each stream, padded."""
         size, device = self._block_size, self._flow.device
         streams = [stream for stream, _ in rows]
         codes = torch.zeros(len(rows), 2 * self.group_frames, dtype=torch.int64, device=device)
@@ -215,7 +216,7 @@ class Token2Wav:
         )
 
     def noise(self, stream: OmniStream, block: int) -> NDArray[np.float32]:
-        """Return what a block is made from: a function of the seed and its number alone."""
+        """Return the noise of a block, which depends only on the seed and the block's number."""
         seed = stream.seed % (1 << _SEED_BITS)
         bits = np.random.Philox(key=seed, counter=block << _SEED_BITS)
         shape = (self._block_size, self._flow.config.mel_dim)
@@ -223,7 +224,7 @@ class Token2Wav:
 
 
 def load_token2wav(context: LoadContext) -> Token2Wav:
-    """Load what turns codes into 24 kHz audio; it computes in float32.
+    """Load the decoder from codes to 24 kHz audio, which computes in float32.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
@@ -239,7 +240,7 @@ def load_networks(
     """Load both networks of a checkpoint's directory, in the type and on the device of ``like``.
 
     Raises:
-        ModelLoadError: tensors are missing, or of the wrong shape.
+        ModelLoadError: tensors are missing or have the wrong shape.
     """
     config = load_omni_config(path)
     opened = open_weights(

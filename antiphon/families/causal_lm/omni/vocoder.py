@@ -1,4 +1,4 @@
-"""A mel spectrogram to audio: BigVGAN, convolutions that see both sides of a frame."""
+"""BigVGAN vocoder: non-causal convolutions from a mel spectrogram to audio."""
 
 import math
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from antiphon.nn.layers import Snake, Weights
 _MIN_DB, _REFERENCE_DB = -115.0, 20.0
 _RATIO, _TAPS = 2, 12
 _END_WIDTH = 7
-"""Of the first convolution, and of the last one."""
-_ACTIVATION_REACH = 6  # samples on each side: half of the taps, upsampling and downsampling
+"""Kernel size of the first and last convolution."""
+_ACTIVATION_REACH = 6  # samples on each side: half of the taps of upsampling and downsampling
 
 
 @dataclass(frozen=True, slots=True)
 class SmoothSnake:
-    """A `Snake` at twice the rate, so that what it adds above half the rate is filtered out.
+    """A `Snake` at twice the sample rate, with a low-pass filter against aliasing.
 
     Attributes:
-        taps: of the filter, ``[channels, 1, 12]``.
+        taps: taps of the filter, ``[channels, 1, 12]``.
     """
 
     snake: Snake
@@ -31,7 +31,7 @@ class SmoothSnake:
 
     @classmethod
     def of(cls, weights: Weights, name: str) -> "SmoothSnake":
-        """Take ``name.act``."""
+        """Load the activation ``name.act``."""
         snake = Snake.of(weights, f"{name}.act")
         taps = sinc_filter(0.5 / _RATIO, 0.6 / _RATIO, _TAPS).to(snake.frequency)
         size = len(snake.frequency)
@@ -51,7 +51,7 @@ class SmoothSnake:
 
 @dataclass(frozen=True, slots=True)
 class SmoothBlock:
-    """Pairs of convolutions, each after an activation, whose results are added."""
+    """Residual pairs of convolutions with preceding activations."""
 
     convs: tuple[tuple[Tensor, Tensor], ...]
     activations: tuple[SmoothSnake, ...]
@@ -81,10 +81,10 @@ class SmoothBlock:
 
 
 class OmniVocoder:
-    """The network; computes in float32."""
+    """The vocoder, which computes in float32."""
 
     def __init__(self, config: BigVGANConfig, weights: Weights) -> None:
-        """Take it out of a checkpoint's tensors."""
+        """Build the network from a checkpoint's tensors."""
         self.config = config
         name = f"{VOCODER}.conv_pre"
         self._first = weights[f"{name}.weight"], weights[f"{name}.bias"]
@@ -117,7 +117,7 @@ class OmniVocoder:
 
 
 def reach_frames(config: BigVGANConfig) -> int:
-    """Return how many frames before and after a frame its samples depend on."""
+    """Return the receptive field of a frame's samples, in frames on each side."""
     reach = _END_WIDTH // 2 + _ACTIVATION_REACH
     for rate, width in zip(config.rates[::-1], config.up_kernel_sizes[::-1], strict=True):
         reach += max(
@@ -129,12 +129,12 @@ def reach_frames(config: BigVGANConfig) -> int:
 
 
 def sinc_filter(cutoff: float, half_width: float, num_taps: int) -> Tensor:
-    """Return a low-pass filter, a sinc in a Kaiser window, f32 ``[num_taps]``; the sum is 1.
+    """Return a low-pass filter, a Kaiser-windowed sinc of sum 1, f32 ``[num_taps]``.
 
     Args:
-        cutoff: as a share of the rate.
-        half_width: of the transition, likewise.
-        num_taps: an even number.
+        cutoff: cutoff frequency as a fraction of the sample rate.
+        half_width: half the width of the transition band as a fraction of the sample rate.
+        num_taps: even number of taps.
     """
     half = num_taps // 2
     attenuation_db = 2.285 * (half - 1) * math.pi * 4 * half_width + 7.95
@@ -149,7 +149,7 @@ def sinc_filter(cutoff: float, half_width: float, num_taps: int) -> Tensor:
 
 
 def _levels(mel: Tensor) -> Tensor:
-    """Return a spectrogram of logarithms in decibels, from the quietest, -1, to the loudest, 1."""
+    """Convert a log spectrogram to decibels, scaled to the range from -1 to 1."""
     quietest = math.exp(_MIN_DB / 20.0 * math.log(10.0))
     decibels = 20 * torch.log10(mel.exp().clamp(min=quietest)) - _REFERENCE_DB
     return (2 * ((decibels - _MIN_DB) / -_MIN_DB) - 1).clamp(-1.0, 1.0)

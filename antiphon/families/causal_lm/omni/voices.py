@@ -1,4 +1,4 @@
-"""The voices of a checkpoint, from its file of speakers."""
+"""Voices from a checkpoint's file of speakers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from antiphon.families.causal_lm.omni.config import SPEAKERS, OmniConfig
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OmniVoice:
-    """A speaker.
+    """A voice.
 
     Attributes:
-        bos_token: in the thinker's vocabulary, after which the talker begins.
-        vector: of the voice, f32 ``[enc_emb_dim]``.
-        ref_mel: of a recording of it, f32 ``[num_frames, mel_dim]``.
+        bos_token: thinker id after which the talker begins.
+        vector: speaker vector, f32 ``[enc_emb_dim]``.
+        ref_mel: reference mel spectrogram, f32 ``[num_frames, mel_dim]``.
     """
 
     bos_token: int
@@ -31,10 +31,10 @@ class OmniVoice:
 def load_voices(path: Path, config: OmniConfig) -> Mapping[str, OmniVoice]:
     """Read the speakers in a checkpoint's directory, the default one first.
 
-    The file is a pickle, of which nothing but tensors and plain types is read.
+    The file is a pickle, of which only tensors and plain types are read.
 
     Raises:
-        ModelLoadError: it is missing or broken, or does not fit the configuration.
+        ModelLoadError: the file is missing or broken, or does not match the configuration.
     """
     file = path / SPEAKERS
     try:
