@@ -1,7 +1,7 @@
-"""MiMo-Audio 7B in native PyTorch: a language model over groups of 160 ms, and its tokenizer.
+"""MiMo-Audio 7B in native PyTorch: a language model over 160 ms groups, and an audio tokenizer.
 
 The weights are under the MIT licence, the official code under Apache-2.0. The audio tokenizer is a
-repository of its own, see `antiphon.families.mimo_audio.tokenizer_path`.
+separate repository, see `antiphon.families.mimo_audio.tokenizer_path`.
 """
 
 from antiphon.contracts.chat_types import ChatRequest
@@ -13,7 +13,7 @@ from antiphon.families.mimo_audio.options import FAMILY_NAME, MiMoAudioOptions
 _HERE = Folder(__name__)
 
 _LANGUAGE_MODEL = _HERE.autoregressive("language model", weights=("*.safetensors",))
-"""Of both tasks, and in memory once: what it writes is the first number of its frames."""
+"""Stage of both tasks, loaded once; the first number of its frames is the text id."""
 
 FAMILY = Family(
     name=FAMILY_NAME,
@@ -37,7 +37,7 @@ FAMILY = Family(
                 _LANGUAGE_MODEL,
                 _HERE.decoder("codec", weights=("MiMo-Audio-Tokenizer/*.safetensors",)),
             ),
-            # Those of the official program.
+            # Defaults of the official program.
             sampling=Sampling(
                 temperature=0.6, top_k=0, top_p=1.0, repetition_penalty=1.0, max_frames=1500
             ),

@@ -1,4 +1,4 @@
-"""The tokenizer's encoder: recordings to codes, all of each at once."""
+"""The tokenizer's encoder from whole recordings to codes."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,7 +20,7 @@ _LOWEST_MAGNITUDE = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class AudioEncoder:
-    """Mel spectrogram, two convolutions, layers, and the quantizers that the model speaks."""
+    """Mel spectrogram, two convolutions, transformer layers, and the quantizers that are used."""
 
     config: AudioTokenizerConfig
     filters: Tensor
@@ -34,7 +34,7 @@ class AudioEncoder:
 
     @classmethod
     def of(cls, weights: Weights, config: AudioTokenizerConfig) -> "AudioEncoder":
-        """Take the encoder out of a tokenizer's tensors, float32 and on one device."""
+        """Build the encoder from a tokenizer's tensors, in float32 and on one device."""
         convolutions = tuple(
             (weights[f"encoder.{name}.weight"], weights[f"encoder.{name}.bias"])
             for name in ("conv1", "conv2")
@@ -58,18 +58,18 @@ class AudioEncoder:
 
     @property
     def frame_samples(self) -> int:
-        """Samples of a frame of codes."""
+        """Samples per frame of codes."""
         return self.config.hop_samples * self.config.stride * self.config.pooling
 
     def num_frames(self, num_samples: int) -> int:
-        """Return how many frames of codes a recording has."""
+        """Return the number of code frames of a recording."""
         num_positions = -(-self._num_mels(num_samples) // self.config.stride)
         return -(-num_positions // self.config.pooling)
 
     def encode(self, samples: Tensor) -> Tensor:
         """Return codes, int64 ``[num_frames, num_codes_used]``, of samples, f32 ``[num_samples]``.
 
-        There are more samples than half of a window.
+        ``num_samples`` must exceed half of a window.
         """
         lengths = torch.tensor([len(samples)], device=samples.device)
         return self.encode_rows(self.mels(samples[None], lengths), lengths)[0]
@@ -78,17 +78,18 @@ class AudioEncoder:
         """Return codes, int64 ``[B, num_frames, num_codes_used]``.
 
         Args:
-            mels: of several recordings; see `mels`.
-            lengths: of these in samples, int64 ``[B]``; codes behind a row's own mean nothing.
+            mels: mel spectrograms of several recordings; see `mels`.
+            lengths: lengths of the recordings in samples, int64 ``[B]``; codes after a row's own
+                are undefined.
         """
         return self.encode_mels(mels, RowLengths(self._num_mels(lengths)))
 
     def mels(self, samples: Tensor, lengths: Tensor) -> Tensor:
-        """Return logarithms of magnitudes on the mel scale, ``[B, num_mels, num_frames]``.
+        """Return log-mel magnitudes, ``[B, num_mels, num_frames]``.
 
         Args:
-            samples: of several recordings, f32 ``[B, t]``.
-            lengths: of these, int64 ``[B]``, each more than half of a window.
+            samples: samples of several recordings, f32 ``[B, t]``.
+            lengths: numbers of samples, int64 ``[B]``, each more than half of a window.
         """
         size, hop = self.config.fft_size, self.config.hop_samples
         half = size // 2
@@ -111,7 +112,7 @@ class AudioEncoder:
             states = self.pooled_norm(pooled.transpose(1, 2))
         codes = []
         for codebook in self.codebooks:
-            # The nearest vector: its square less twice the product is all that differs.
+            # Squared distance to each vector, without the term that is the same for all vectors.
             distances = codebook.square().sum(1) - 2 * (states @ codebook.T)
             codes.append(distances.argmin(dim=2))
             states = states - F.embedding(codes[-1], codebook)
@@ -129,7 +130,7 @@ class AudioEncoder:
         if net.left is not None or net.right is not None:
             is_near = distance >= (-count if net.left is None else -net.left)
             is_near &= distance <= (count if net.right is None else net.right)
-            mask = mask & is_near | (distance == 0)  # what is behind a row sees itself
+            mask = mask & is_near | (distance == 0)  # padding attends to itself
         skipped = torch.zeros_like(states)
         for number, layer in enumerate(self.layers, start=1):
             heads = layer.project(states, rotation)

@@ -1,4 +1,4 @@
-"""Random weights whose speech is audio throughout, for measurements of speed."""
+"""Random weights whose output is all audio, for benchmarks."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 
 
 def make_all_audio(path: Path) -> None:
-    """Change a checkpoint of random weights so that every group is one of audio.
+    """Change a random checkpoint so that every group contains audio.
 
-    The id of such a group scores above all text.
+    The text id of audio groups then scores above all others.
     """
     config = load_config(path)
     sizes = config.transformer

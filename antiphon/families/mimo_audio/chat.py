@@ -1,4 +1,4 @@
-"""Conversations to prompts: turns as in official prompts, of which the last is to be written."""
+"""Chat prompts in the official format, whose last turn is to be generated."""
 
 from dataclasses import replace
 
@@ -21,17 +21,17 @@ from antiphon.families.mimo_audio.text_tokenizer import IM_END, IM_START, load_t
 _THOUGHT_BEGIN, _NO_THOUGHTS = "<think>\n", "<think>\n\n</think>\n"
 _SAMPLE = ChatRequest((Message("user", "Hello"),), max_tokens=8)
 _SAMPLING = replace(NEUTRAL_SAMPLING, temperature=0.4, top_p=0.95)
-"""As the official program draws text that answers text."""
+"""Sampling of text answers to text in the official program."""
 
 
 class MiMoChatPrompter:
-    """An `antiphon.contracts.chat.ChatPrompter`; what it builds is not decoded."""
+    """An `antiphon.contracts.chat.ChatPrompter`; its answers are not decoded to audio."""
 
     def __init__(self, context: LoadContext) -> None:
         """Load a checkpoint's configuration and tokenizer.
 
         Raises:
-            ModelLoadError: a file is missing or wrong.
+            ModelLoadError: a file is missing or invalid.
         """
         self._config = load_config(context.checkpoint)
         self._tokenizer = load_text_tokenizer(context.checkpoint, self._config.vocab_size)
@@ -51,10 +51,10 @@ class MiMoChatPrompter:
     def build(self, request: ChatRequest, seed: int) -> Prompt:
         """Build the prompt of an answer.
 
-        ``enable_thinking`` of ``chat_template_kwargs`` has the model think first.
+        ``enable_thinking`` of ``chat_template_kwargs`` enables thoughts before the answer.
 
         Raises:
-            InvalidRequestError: the conversation does not fit, or a bias cannot be.
+            InvalidRequestError: the conversation is too long, or a bias is not supported.
         """
         encode, text = self._tokenizer.encode, self._tokenizer.encode_text
         ids: list[int] = []
@@ -83,9 +83,9 @@ class MiMoChatPrompter:
         return ids == begun
 
     def detokenizer(self) -> TokenDecoder:
-        """Return a fresh one."""
+        """Return a new decoder of token ids."""
         return TokenDecoder(self._tokenizer)
 
     def token_bytes(self, token: int) -> bytes:
-        """Return what a token stands for."""
+        """Return the bytes of a token."""
         return self._tokenizer.token_bytes(token)

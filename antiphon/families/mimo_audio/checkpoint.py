@@ -1,4 +1,4 @@
-"""Layout of a checkpoint's tensors and of its audio tokenizer's, and their inspection."""
+"""Layout and inspection of the tensors of a checkpoint and its audio tokenizer."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,9 +26,9 @@ from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import TensorHeader
 
 UNUSED_IN_TOKENIZER = r"encoder\.quantizer\..*\.(inited|cluster_size|embed_avg)"
-"""What only training needs, a regular expression."""
+"""Regular expression of tensor names that only training uses."""
 ENCODER_ONLY = r"encoder\.(?!quantizer).*"
-"""What only recordings need."""
+"""Regular expression of tensor names that only the encoder uses."""
 _PARTS = {
     "local_transformer": "patch decoder",
     "hidden_states_downcast": "patch decoder",
@@ -42,7 +42,7 @@ _PARTS = {
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
     found = Findings()
     headers: dict[str, TensorHeader] = {}
     audio: AudioTokenizerConfig | None = None
@@ -101,14 +101,14 @@ def _audio_facts(config: AudioTokenizerConfig) -> dict[str, str]:
 
 
 def spare_codebooks(config: AudioTokenizerConfig) -> str:
-    """Return what names quantizers that the model does not speak, a regular expression."""
+    """Return a regular expression of quantizer tensors that the model does not use."""
     spare = range(config.num_codes_used, len(config.code_sizes))
     names = [rf"encoder\.quantizer\.vq\.layers\.{index}\..*" for index in spare]
     return "|".join(names) or r"(?!)"
 
 
 def layout_of(config: MiMoAudioConfig) -> Layout:
-    """Return what a checkpoint's files hold."""
+    """Return the layout of a checkpoint's files."""
     width, group = config.transformer.hidden_size, config.group_frames
     local, read = config.decoder.hidden_size, config.encoder.hidden_size
     layout: Layout = {
@@ -129,7 +129,7 @@ def layout_of(config: MiMoAudioConfig) -> Layout:
 
 
 def tokenizer_layout_of(config: AudioTokenizerConfig) -> Layout:
-    """Return what the audio tokenizer's files hold, the encoder's half included."""
+    """Return the layout of the audio tokenizer's files, including the encoder."""
     width, mels = config.decoder.hidden_size, config.num_mels
     vocoder, bins = config.vocoder.hidden_size, config.fft_size + 2
     layout: Layout = {

@@ -1,8 +1,9 @@
-"""The tokenizer's decoder as a stream: groups of codes in, as much audio out, a while later.
+"""Streaming decoder of the audio tokenizer: groups of codes in, delayed audio out.
 
-Codes are summed up, stretched to 50 Hz, and go through causal layers; a transposed convolution
-makes a mel spectrogram of 100 Hz, layers that look ahead make spectra of it, and windows of
-samples are added up. See `antiphon.families.mimo_audio.codec_layers` for how a stream goes through.
+Code embeddings are summed, upsampled to 50 Hz and passed through causal layers. A transposed
+convolution produces a mel spectrogram at 100 Hz, layers with look-ahead turn it into spectra, and
+windows of samples are overlapped and added. See `antiphon.families.mimo_audio.codec_layers` for the
+state of a stream.
 """
 
 import math
@@ -22,12 +23,13 @@ _MAX_MAGNITUDE = 1e2
 
 @dataclass(frozen=True, slots=True)
 class CodecState:
-    """What all slots keep; updated in place.
+    """State of all slots; updated in place.
 
     Attributes:
-        ticks: groups of audio of each slot, and those past its end, int64 ``[num_slots]``.
-        num_groups: the former alone, likewise.
-        sums: of both norms; zeros mean a fresh stream, as in the fields above.
+        ticks: number of groups of audio and groups past the end in each slot, int64
+            ``[num_slots]``.
+        num_groups: number of groups of audio alone, of the same shape.
+        sums: statistics of both norms; zeros here and in the fields above mean a fresh stream.
     """
 
     ticks: Tensor
@@ -40,18 +42,18 @@ class CodecState:
     windows: Tensor
 
     def reset(self, slot: int) -> None:
-        """Make a slot that of a fresh stream: what else it holds is out of sight then."""
+        """Reset a slot to a fresh stream; its other states are then ignored."""
         for tensor in (self.ticks, self.num_groups, *self.sums):
             tensor[slot].zero_()
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Spectra to samples: windows that overlap, divided by the sum of their squares.
+    """Overlap-add from spectra to samples, normalised by the sum of squared windows.
 
     Attributes:
-        basis: spectrum (real parts, then imaginary ones) to windowed samples.
-        squares: of the window, ``[num_hops, hop]``.
+        basis: matrix from a spectrum (real parts, then imaginary ones) to windowed samples.
+        squares: squared window, ``[num_hops, hop]``.
     """
 
     basis: Tensor
@@ -60,7 +62,7 @@ class Overlap:
 
     @classmethod
     def of(cls, window: Tensor, hop: int) -> "Overlap":
-        """Take the window, ``[fft_size]``."""
+        """Build the transform from a window, ``[fft_size]``."""
         size = len(window)
         number = torch.arange(size // 2 + 1, dtype=torch.float64)[:, None]
         angles = 2 * math.pi / size * (number * torch.arange(size, dtype=torch.float64) % size)
@@ -72,26 +74,26 @@ class Overlap:
 
     @property
     def num_hops(self) -> int:
-        """Hops of a window."""
+        """Hops per window."""
         return len(self.squares)
 
     @property
     def padding(self) -> int:
-        """Samples before the first one that is heard."""
+        """Samples before the first one that is returned."""
         return (self.num_hops - 1) * self.hop // 2
 
     def windows(self, logits: Tensor) -> Tensor:
-        """Return windowed samples, ``[..., fft_size]``, of ``[..., fft_size + 2]``."""
+        """Return windowed samples, ``[..., fft_size]``, from logits ``[..., fft_size + 2]``."""
         magnitude, phase = logits.chunk(2, dim=-1)
         magnitude = magnitude.exp().clamp(max=_MAX_MAGNITUDE)
         return torch.cat((magnitude * phase.cos(), magnitude * phase.sin()), dim=-1) @ self.basis
 
     def added(self, windows: Tensor, is_valid: Tensor) -> Tensor:
-        """Return samples of the hops that all windows are there of.
+        """Return the samples of hops for which all windows are available.
 
         Args:
             windows: ``[num_rows, num_hops - 1 + n, fft_size]``.
-            is_valid: of each, bool; others are not of the stream.
+            is_valid: mask of windows that belong to the stream, bool.
 
         Returns:
             ``[num_rows, n * hop]``.
@@ -109,7 +111,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class AudioDecoder:
-    """All that turns codes into samples."""
+    """The decoder from codes to samples."""
 
     config: AudioTokenizerConfig
     table: Tensor
@@ -132,12 +134,12 @@ class AudioDecoder:
     def of(
         cls, weights: Weights, config: AudioTokenizerConfig, *, is_exact: bool = False
     ) -> "AudioDecoder":
-        """Take the decoder out of a tokenizer's tensors, float32 and on one device.
+        """Build the decoder from a tokenizer's tensors, in float32 and on one device.
 
         Args:
-            weights: by name.
-            config: of the tokenizer.
-            is_exact: see `StreamingStack.of`.
+            weights: tensors by name.
+            config: configuration of the tokenizer.
+            is_exact: whether to compute in float32 throughout; see `StreamingStack.of`.
         """
         sizes = torch.tensor(config.code_sizes[: config.num_codes_used])
         tables = [
@@ -184,7 +186,7 @@ class AudioDecoder:
 
     @property
     def num_late_ticks(self) -> int:
-        """Groups past a stream's last one until all of it has been heard."""
+        """Groups past a stream's last one until all its audio has been returned."""
         groups = self.mel_norm.num_ahead
         groups += 0 if self.stretch_norm is None else self.stretch_norm.num_ahead
         num_mels = self.vocoder.delay + -(-self.overlap.padding // self.config.hop_samples)
@@ -211,19 +213,19 @@ class AudioDecoder:
         )
 
     def tick(self, codes: Tensor, state: CodecState, slots: Tensor, flags: Tensor) -> Tensor:
-        """Take in groups in each row, and return what of the audio that makes certain.
+        """Decode groups of each row, and return the audio that no later group can change.
 
         Args:
-            codes: int64 ``[num_rows, PASS_GROUPS, group_frames, num_codes_used]``; any numbers,
-                where there is no group.
-            state: updated in place.
-            slots: of the rows, int64 ``[num_rows]``.
-            flags: bool ``[num_rows, PASS_GROUPS, 2]``: whether there is a group; whether this is
+            codes: int64 ``[num_rows, PASS_GROUPS, group_frames, num_codes_used]``; padding may
+                have any value.
+            state: state of all slots; updated in place.
+            slots: slots of the rows, int64 ``[num_rows]``.
+            flags: bool ``[num_rows, PASS_GROUPS, 2]``: whether there is a group, and whether it is
                 past the end of the stream.
 
         Returns:
-            float32 ``[num_rows, PASS_GROUPS * samples_per_group + 2]``: samples, the last two
-            numbers being the first of them that is heard and the one after the last.
+            float32 ``[num_rows, PASS_GROUPS * samples_per_group + 2]``: samples, then the start and
+            end of those to return.
         """
         codes, is_group, is_end = _in_front(codes, flags)
         rows, counts = slots[:, None], is_group | is_end
@@ -249,12 +251,12 @@ class AudioDecoder:
 
     @property
     def _num_before(self) -> int:
-        """Positions before a group that its mel spectrogram depends on."""
+        """Positions before a group on which its mel spectrogram depends."""
         stride = self.config.decoder_stride
         return max(0, -(-(self.config.decoder_kernel_size - stride) // stride))
 
     def _embedded(self, codes: Tensor) -> Tensor:
-        known = torch.minimum(codes, self.sizes - 1)  # text has the empty code, which has no vector
+        known = torch.minimum(codes, self.sizes - 1)  # the empty code of text has no vector
         return F.embedding(known + self.offsets, self.table).sum(-2)
 
     def _mels(
@@ -264,19 +266,19 @@ class AudioDecoder:
         flags: tuple[Tensor, Tensor],
         state: CodecState,
     ) -> Tensor:
-        """Return the mel spectrogram of earlier groups of each row, normed.
+        """Return the normalised mel spectrogram of earlier groups of each row.
 
         Args:
-            states: of groups, ``[num_rows, n, hidden_size]``.
-            place: slots, groups, and how many groups there are.
-            flags: whether each group of the pass counts, and whether it is past the end.
-            state: updated in place.
+            states: states of the groups, ``[num_rows, n, hidden_size]``.
+            place: slots, group numbers, and number of groups.
+            flags: whether each group of the pass is valid, and whether it is past the end.
+            state: state of all slots; updated in place.
         """
         (slots, groups, num_groups), (counts, is_end) = place, flags
         count, num_before = self.config.group_positions, self._num_before
         span = _span(slots, groups, num_groups, count)
         states = self.norm(self.decoder(states, span, state.decoder))
-        # Around a stream is nothing: the last mel frames reach beyond its last group.
+        # Zeros surround a stream: the last mel frames reach beyond its last group.
         positions = span.positions(states.shape[1])
         is_inside = (positions >= 0) & (positions < span.end)
         states = torch.where(is_inside[:, :, None], states, 0.0)
@@ -289,7 +291,7 @@ class AudioDecoder:
             states = torch.cat((before, states), dim=1)
         stride = self.config.decoder_stride
         made = F.conv_transpose1d(states.transpose(1, 2), self.mel_weight, self.mel_bias, stride)
-        # Groups side by side, each with the frames beyond it: [num_rows, groups, n, channels].
+        # Groups side by side with the frames beyond them: [num_rows, groups, n, channels].
         num_beyond = self.config.decoder_kernel_size - stride
         num_mels = self.config.group_mels
         made = made[:, :, num_before * stride :].unfold(2, num_mels + num_beyond, num_mels)
@@ -300,7 +302,7 @@ class AudioDecoder:
         return self.mel_norm(made, (slots, groups), kept, (is_valid, is_last))
 
     def _samples(self, states: Tensor, span: Span, kept: Tensor, num_counted: Tensor) -> Tensor:
-        """Return samples, and the bounds of what is heard of them; see `tick`."""
+        """Return samples, and the bounds of those to return; see `tick`."""
         overlap, count = self.overlap, states.shape[1]
         num_kept, num_before = kept.shape[1], overlap.num_hops - 1
         windows = overlap.windows(self.head(self.vocoder_norm(states)))
@@ -315,10 +317,10 @@ class AudioDecoder:
 
 
 def _in_front(codes: Tensor, flags: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return groups, then what is past the end, then what does not count; see `AudioDecoder.tick`.
+    """Sort groups first, then those past the end, then invalid ones; see `AudioDecoder.tick`.
 
     Returns:
-        Codes, and the flags.
+        Codes, and both flags.
     """
     is_group, is_end = flags.unbind(2)
     kinds = torch.where(is_group, 0, torch.where(is_end, 1, 2))
@@ -328,5 +330,5 @@ def _in_front(codes: Tensor, flags: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _span(slots: Tensor, groups: Tensor, num_groups: Tensor, count: int) -> Span:
-    """Return what groups of ``count`` positions are, of streams of ``num_groups``."""
+    """Return the span of groups of ``count`` positions, in streams of ``num_groups``."""
     return Span(slots, groups[:, :1] * count, num_groups * count)

@@ -1,7 +1,7 @@
-"""Layers of the tokenizer's decoder as a GPU runs them: seven kernels each.
+"""Fused GPU kernels of the tokenizer's decoder layers: seven launches per layer.
 
-Factors of products are float32 as two float16 each (see `antiphon.nn.kernels.split`), so that a
-row's result is the same, bit for bit, in any company.
+Factors of products are float32, split into two float16 numbers (see `antiphon.nn.kernels.split`),
+so that a row's result does not depend on its batch, bit for bit.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from antiphon.nn.layers import Linear
 
 @dataclass(frozen=True, slots=True)
 class ShiftedNorm:
-    """A LayerNorm whose weight is 1 more than what is held."""
+    """A LayerNorm that stores its weight minus 1."""
 
     weight: Tensor
     bias: Tensor
@@ -39,7 +39,7 @@ class ShiftedNorm:
 
 @dataclass(frozen=True, slots=True)
 class FusedNetLayer:
-    """A `NetLayer` laid out for kernels."""
+    """A `NetLayer` with weights laid out for kernels."""
 
     attention_norm: ShiftedNorm
     query_key_value: ConvWeights
@@ -60,12 +60,12 @@ class FusedNetLayer:
         )
 
     def __call__(self, states: Tensor, kept: tuple[Tensor, Tensor], rows: DelayedRows) -> Tensor:
-        """Map states of a pass to those that are earlier by what the layer looks ahead.
+        """Return the states of a pass, delayed by the layer's look-ahead.
 
         Args:
             states: ``[num_rows * num_positions, hidden_size]``.
-            kept: of the layer; see `attend_delayed`.
-            rows: whose they are.
+            kept: ring buffers of the layer; see `attend_delayed`.
+            rows: slots and positions of the rows.
         """
         joined = _product(self.attention_norm(states), self.query_key_value)
         attended, states = attend_delayed(joined, states, kept, rows)
@@ -76,12 +76,12 @@ class FusedNetLayer:
 
 @dataclass(frozen=True, slots=True)
 class FusedStack:
-    """Layers that see a bounded number of positions before and after each of theirs.
+    """Layers with a bounded attention window on both sides.
 
     Attributes:
-        radians: per position, of half a head.
-        left: positions before its own that each sees.
-        right: likewise, after it.
+        radians: rotary angles per position, for half of a head.
+        left: attention window before a position.
+        right: attention window after a position.
     """
 
     layers: tuple[FusedNetLayer, ...]
@@ -99,7 +99,7 @@ class FusedStack:
         Args:
             states: ``[num_rows, num_positions, hidden_size]``.
             places: slot, position and end of each row, int64 ``[num_rows, 3]``.
-            kept: of all layers; updated in place.
+            kept: ring buffers of all layers; updated in place.
         """
         num_rows, num_positions, width = states.shape
         num_shifts = len(self.layers) if self.right else 1
@@ -116,7 +116,7 @@ class FusedStack:
     def _shifted(
         self, places: Tensor, num_positions: int, num_shifts: int
     ) -> tuple[Tensor, Tensor]:
-        """Return rotations and places of layers, each later by what the one before looks ahead.
+        """Return rotations and places of the layers, each shifted by the previous look-ahead.
 
         Returns:
             ``[num_shifts, num_rows * num_positions, head_dim]``, and ``[num_shifts, num_rows, 3]``.
@@ -138,7 +138,7 @@ def _laid_out(linear: Linear) -> ConvWeights:
 def _product(
     inputs: Tensor, weights: ConvWeights, *, activation: str = "", residual: Tensor | None = None
 ) -> Tensor:
-    # A product of one tap reads nothing of streams.
+    # A product with one tap reads no stream state.
     rows = Rows(inputs.new_empty(1, 1), inputs.new_empty(1, 1, dtype=torch.int32), inputs, 1)
     return causal_conv(
         inputs,

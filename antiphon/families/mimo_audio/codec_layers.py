@@ -1,10 +1,9 @@
-"""Layers of the tokenizer's decoder, a few groups of frames at a time, in rows of several slots.
+"""Streaming layers of the tokenizer's decoder, over a few groups of frames in rows of slots.
 
-All that a slot keeps stands in rings, at places that follow from positions: what is computed for
-the same position again is put into the same place. So groups that do not count, since they are
-text, may be computed like any others after those that do; the next ones overwrite all of it. Which
-slots, which groups and where streams end are tensors: nothing asks the device, and a graph can hold
-all of it.
+All state of a slot is in ring buffers, indexed by position: computing a position again overwrites
+its entry. Invalid groups, which are text, may therefore be computed after the valid ones; the next
+groups overwrite them. Slots, groups and ends of streams are tensors, so that a pass needs no
+synchronisation with the device and fits into a CUDA graph.
 """
 
 from dataclasses import dataclass
@@ -22,23 +21,23 @@ from antiphon.nn.layers import Linear, Rotation, Weights
 if TYPE_CHECKING:
     from antiphon.families.mimo_audio.codec_fused import FusedStack
 
-_EPSILON = 1e-5  # PyTorch's own, of LayerNorm and GroupNorm
+_EPSILON = 1e-5  # PyTorch's default for LayerNorm and GroupNorm
 
 
 def layer_norm(weights: Weights, name: str) -> LayerNorm:
-    """Take the norm ``name``."""
+    """Load the norm ``name``."""
     return LayerNorm(weights[f"{name}.weight"], weights[f"{name}.bias"], _EPSILON)
 
 
 def frequencies(config: NetConfig, device: torch.device) -> Frequencies:
-    """Return the rotary embedding of a stack of layers."""
+    """Return the rotary frequencies of a stack of layers."""
     exponents = torch.arange(0, config.head_dim, 2, device=device).float() / config.head_dim
     return Frequencies((1.0 / config.rope_theta**exponents).repeat(2))
 
 
 @dataclass(frozen=True, slots=True)
 class NetLayer:
-    """Attention, then GELU feed-forward, each normed before and added to what went in."""
+    """Pre-norm residual attention and GELU feed-forward."""
 
     config: NetConfig
     attention_norm: LayerNorm
@@ -50,7 +49,7 @@ class NetLayer:
 
     @classmethod
     def of(cls, weights: Weights, name: str, config: NetConfig) -> "NetLayer":
-        """Take the layer ``name``."""
+        """Load the layer ``name``."""
         attention = f"{name}.self_attn"
         return cls(
             config=config,
@@ -63,20 +62,20 @@ class NetLayer:
         )
 
     def project(self, states: Tensor, rotation: Rotation) -> Tensor:
-        """Return queries, keys and values, ``[num_rows, n, 3, num_heads, head_dim]``, rotated."""
+        """Return rotated queries, keys and values, ``[num_rows, n, 3, num_heads, head_dim]``."""
         joined = self.query_key_value(self.attention_norm(states))
         heads = torch.unflatten(joined, 2, (3, self.config.num_heads, -1))
         rotated = rotation(heads[:, :, :2].flatten(2, 3)).view_as(heads[:, :, :2])
         return torch.cat((rotated, heads[:, :, 2:]), dim=2)
 
     def attend(self, states: Tensor, queries: Tensor, kept: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the states after the layer.
+        """Return the output states of the layer.
 
         Args:
-            states: before it, ``[num_rows, n, hidden_size]``.
-            queries: of them, ``[num_rows, n, num_heads, head_dim]``.
+            states: input states, ``[num_rows, n, hidden_size]``.
+            queries: queries of the states, ``[num_rows, n, num_heads, head_dim]``.
             kept: keys and values, ``[num_rows, num_keys, 2, num_heads, head_dim]``.
-            mask: keys that each sees, bool ``[num_rows, n, num_keys]``; ``None``: all.
+            mask: attention mask, bool ``[num_rows, n, num_keys]``; ``None``: all keys.
         """
         keys, values = kept.to(queries.dtype).transpose(1, 3).unbind(2)
         seen = F.scaled_dot_product_attention(
@@ -91,12 +90,13 @@ class NetLayer:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is computed in one pass, of each row.
+    """Positions computed in one pass over each row.
 
     Attributes:
-        slots: whose it is, int64 ``[num_rows, 1]``.
-        start: position of the first state, likewise; may be before 0 or after the end.
-        end: positions of the stream, as far as they are known, likewise.
+        slots: slots of the rows, int64 ``[num_rows, 1]``.
+        start: positions of the first states, int64 ``[num_rows, 1]``; may be negative or after the
+            end.
+        end: positions of the streams, as far as known, int64 ``[num_rows, 1]``.
     """
 
     slots: Tensor
@@ -104,28 +104,29 @@ class Span:
     end: Tensor
 
     def moved(self, num_positions: int) -> "Span":
-        """Return the span of states that come later by so many positions."""
+        """Return the span delayed by ``num_positions``."""
         return Span(self.slots, self.start - num_positions, self.end)
 
     def positions(self, count: int) -> Tensor:
-        """Return the first positions, int64 ``[num_rows, count]``."""
+        """Return the first ``count`` positions, int64 ``[num_rows, count]``."""
         return self.start + torch.arange(count, device=self.start.device)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingStack:
-    """Layers that see a bounded number of positions before and after each of theirs.
+    """Layers with a bounded attention window on both sides.
 
-    A layer's states come as many positions late as it looks ahead: then all is there that they see.
+    Outputs of a layer are delayed by its look-ahead, so that all attended positions are available.
 
     Attributes:
-        config: of the layers.
-        layers: in PyTorch lines; none if there are kernels.
-        frequencies: of their rotary embedding.
-        left: positions before its own that each sees.
-        right: likewise, after it.
-        num_positions: of a pass.
-        fused: the layers, where kernels run; they keep keys and values in half precision.
+        config: configuration of the layers.
+        layers: PyTorch layers; empty if ``fused`` replaces them.
+        frequencies: frequencies of the rotary embedding.
+        left: attention window before a position.
+        right: attention window after a position.
+        num_positions: positions per pass.
+        fused: layers as kernels, with keys and values in half precision; ``None``: PyTorch layers
+            are used.
     """
 
     config: NetConfig
@@ -146,14 +147,14 @@ class StreamingStack:
         *,
         is_exact: bool = False,
     ) -> "StreamingStack":
-        """Take the layers below ``name``, for passes of ``num_positions``.
+        """Load the layers below ``name``, for passes of ``num_positions``.
 
         Args:
-            weights: float32, on one device.
-            name: of what holds the layers.
-            config: of the layers.
-            num_positions: of a pass.
-            is_exact: whether all is float32 on a GPU too: then there are no kernels.
+            weights: tensors in float32 on one device.
+            name: prefix of the layers.
+            config: configuration of the layers.
+            num_positions: positions per pass.
+            is_exact: whether to compute in float32 on a GPU too, without kernels.
         """
         assert config.left is not None, "its window is bounded"
         assert config.right is not None, "its window is bounded"
@@ -167,21 +168,21 @@ class StreamingStack:
             from antiphon.families.mimo_audio.codec_fused import FusedStack
 
             fused = FusedStack.of(layers, turned.halves, config.left, config.right)
-        # What was laid out for kernels is not kept twice.
+        # Weights laid out for kernels are not stored twice.
         plain = () if fused is not None else tuple(layers)
         return cls(config, plain, turned, config.left, config.right, num_positions, fused)
 
     @property
     def delay(self) -> int:
-        """Positions by which its states are late."""
+        """Positions by which outputs are delayed."""
         return self.right * self.config.num_layers
 
     def open(self, num_slots: int) -> tuple[Tensor, ...]:
-        """Return rings of keys and values, and of queries and states that wait for them."""
+        """Return ring buffers of keys and values, and of pending queries and states."""
         like, config = self.frequencies.radians, self.config
         num_kept, num_waiting = self.left + self.right + self.num_positions, self.right
         num_waiting = num_waiting + self.num_positions if num_waiting else 0
-        # Kernels read halves: half of the memory. What is computed stays in float32.
+        # Kernels read half precision, which halves the memory. Computation stays in float32.
         dtype = like.dtype if self.fused is None else torch.float16
         return (
             like.new_zeros(
@@ -192,12 +193,12 @@ class StreamingStack:
         )
 
     def __call__(self, states: Tensor, span: Span, kept: tuple[Tensor, ...]) -> Tensor:
-        """Return states, of positions that are earlier by `delay`.
+        """Return output states, delayed by `delay` positions.
 
         Args:
             states: ``[num_rows, num_positions, hidden_size]``.
-            span: their place.
-            kept: of `open`; updated in place.
+            span: positions of the states.
+            kept: ring buffers from `open`; updated in place.
         """
         if self.fused is not None:
             places = torch.cat((span.slots, span.start, span.end), dim=1)
@@ -226,17 +227,17 @@ class StreamingStack:
         distance = held[:, None] - positions[:, :, None]
         mask = (distance >= -self.left) & (distance <= self.right)
         mask &= ((held >= 0) & (held < span.end))[:, None]
-        mask |= distance == 0  # a position outside the stream sees itself, so that it is a number
+        mask |= distance == 0  # a position outside the stream attends to itself to stay finite
         return layer.attend(states, queries, ring[span.slots[:, 0]], mask)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeNorm:
-    """GroupNorm of one group, whose mean and deviation are those of all channels and all time.
+    """GroupNorm of one group, with statistics over all channels and all time.
 
-    No stream can know them before its end. A group of frames is normed by those of the stream up
-    to ``num_ahead`` groups after it, and comes that much later; speech which is no longer is normed
-    as a whole.
+    A stream's statistics are complete only at its end. A group of frames is normalised by those of
+    the stream up to ``num_ahead`` groups after it, and is delayed by as many groups. Speech that is
+    no longer than that is normalised as a whole.
     """
 
     weight: Tensor
@@ -245,16 +246,16 @@ class TimeNorm:
 
     @classmethod
     def of(cls, weights: Weights, name: str, num_ahead: int) -> "TimeNorm":
-        """Take the norm ``name``."""
+        """Load the norm ``name``."""
         return cls(weights[f"{name}.weight"], weights[f"{name}.bias"], num_ahead)
 
     def open(self, num_slots: int, num_groups: int, num_positions: int) -> tuple[Tensor, Tensor]:
-        """Return sums of each slot (values, squares, number), and groups that wait.
+        """Return sums per slot (values, squares, count), and pending groups.
 
         Args:
-            num_slots: that there are.
-            num_groups: of a pass.
-            num_positions: of a group.
+            num_slots: number of slots.
+            num_groups: groups per pass.
+            num_positions: positions per group.
         """
         sums = self.weight.new_zeros(num_slots, 3, dtype=torch.float64)
         size = (num_slots, self.num_ahead + num_groups, num_positions, len(self.weight))
@@ -267,15 +268,14 @@ class TimeNorm:
         kept: tuple[Tensor, Tensor],
         counted: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """Return the groups that came ``num_ahead`` groups before, normed.
+        """Return the normalised groups of ``num_ahead`` groups before.
 
         Args:
-            states: of groups of each row, ``[num_rows, num_groups, n, channels]``, and perhaps more
-                positions of each, which only count.
-            place: slots and numbers of the groups, int64 ``[num_rows, 1]`` and
-                ``[num_rows, num_groups]``.
-            kept: of `open`; updated in place.
-            counted: whether each group counts, and whether what is beyond it does, bool
+            states: groups of each row, ``[num_rows, num_groups, n, channels]``, possibly with more
+                positions, which only enter the statistics.
+            place: slots and group numbers, int64 ``[num_rows, 1]`` and ``[num_rows, num_groups]``.
+            kept: buffers from `open`; updated in place.
+            counted: whether each group and the positions beyond it enter the statistics, bool
                 ``[num_rows, num_groups]``.
 
         Returns:

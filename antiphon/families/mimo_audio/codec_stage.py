@@ -1,9 +1,9 @@
-"""The decoder of the audio tokenizer as a stage: it reads groups where the model has put them.
+"""Decoder stage of the audio tokenizer, which reads groups from the language model's buffers.
 
-Groups go through four at a time, counted from the first frame. A pass is the same for text, speech
-and the end of a stream, which takes as many steps as its passes: on a GPU the next groups of all
-rows are one pass, which a CUDA graph holds; a row differs by its company by rounding at most. On
-the host rows go through one by one.
+Groups are decoded four at a time, counted from the first frame. A pass is the same for text, speech
+and the end of a stream, which takes as many steps as its passes. On a GPU the next groups of all
+rows form one pass in a CUDA graph; the batch changes a row by rounding at most. On the CPU rows are
+decoded one by one.
 """
 
 from collections.abc import Sequence
@@ -39,22 +39,22 @@ from antiphon.nn.precision import exact_float32
 from antiphon.nn.weights import Progress, open_weights
 
 _NOTHING, _GROUP, _LATE = range(3)
-"""What a place of a pass has: nothing, a group of the stream, or one past its end."""
+"""Contents of a place in a pass: nothing, a group of the stream, or one past its end."""
 _MAX_ROWS = 32
-"""Of a pass; on a GPU without kernels each row's keys and values are copied in it, 10 MB."""
+"""Maximum rows of a pass; on a GPU without kernels a pass copies each row's KV cache, 10 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageState:
-    """The streams of one batch, and the buffers that a pass reads.
+    """The streams of one batch, and the input buffers of a pass.
 
     Attributes:
-        codec: of all slots, and of one more, which pads passes.
-        frames: text id and codes of each row's groups, int64 ``[n, PASS_GROUPS, frame_size]``, as
-            many rows as the largest pass has.
-        rows: slot of each, and what its places have, int64 ``[n, 1 + PASS_GROUPS]``.
-        graphs: by number of rows.
-        sizes: these numbers, ascending.
+        codec: state of all slots, and of one more for padding.
+        frames: text id and codes of each row's groups, int64 ``[n, PASS_GROUPS, frame_size]``,
+            with rows for the largest pass.
+        rows: slot and place contents of each row, int64 ``[n, 1 + PASS_GROUPS]``.
+        graphs: CUDA graphs by number of rows.
+        sizes: captured numbers of rows, ascending.
     """
 
     codec: CodecState
@@ -65,17 +65,18 @@ class StageState:
 
     @property
     def padding(self) -> int:
-        """The slot that fills up a pass."""
+        """The slot that pads a pass."""
         return len(self.codec.ticks) - 1
 
 
 @dataclass(slots=True, eq=False)
 class GroupPasses:
-    """What becomes of a row in a launch.
+    """Passes of a row in a launch.
 
     Attributes:
-        passes: over its groups.
-        heard: where what is heard of each pass is, among all of the launch.
+        slot: slot of the row.
+        passes: passes over the row's groups.
+        heard: indices of audible passes among all passes of the launch.
     """
 
     slot: int
@@ -84,12 +85,12 @@ class GroupPasses:
 
     @classmethod
     def of(cls, slot: int, places: Sequence[int], num_late: int = 0) -> "GroupPasses":
-        """Part groups, and those past the end, into passes.
+        """Split groups, and those past the end, into passes.
 
         Args:
-            slot: whose they are.
-            places: of the groups, among all of the launch.
-            num_late: groups past the end.
+            slot: slot of the row.
+            places: indices of the groups in the launch.
+            num_late: number of groups past the end.
         """
         total = len(places) + num_late
         passes = [
@@ -101,18 +102,18 @@ class GroupPasses:
 
 @dataclass(frozen=True, slots=True)
 class GroupPass:
-    """One pass of a row.
+    """One pass over a row.
 
     Attributes:
-        places: of its groups, among all of a launch.
-        num_groups: of the pass, those past the end included.
+        places: indices of the groups in the launch.
+        num_groups: number of groups, including those past the end.
     """
 
     places: Sequence[int]
     num_groups: int
 
     def told(self) -> list[int]:
-        """Return what each place has, then where among all groups of a launch that is."""
+        """Return the contents of each place, then the group indices in the launch."""
         num_late = self.num_groups - len(self.places)
         kinds = [_GROUP] * len(self.places) + [_LATE] * num_late
         rest = PASS_GROUPS - len(kinds)
@@ -121,11 +122,11 @@ class GroupPass:
 
 @dataclass(frozen=True, slots=True)
 class PendingGroups:
-    """A `antiphon.codec.protocol.PendingAudio`: a copy to the host under way.
+    """A `antiphon.codec.protocol.PendingAudio`: an asynchronous copy to the host.
 
     Attributes:
-        rows: of the launch.
-        download: all passes of all rows; ``None``: there was none.
+        rows: rows of the launch.
+        download: results of all passes; ``None``: there was no pass.
     """
 
     rows: Sequence[GroupPasses]
@@ -167,12 +168,12 @@ class MiMoAudioCodec:
         """Wrap a decoder.
 
         Args:
-            decoder: loaded.
-            config: of the tokenizer.
-            empty_id: text id of groups that are speech.
-            is_batched: whether a pass may have several rows; ``None``: on a GPU.
-            uses_graphs: on a GPU.
-            progress: called for every captured graph.
+            decoder: loaded decoder.
+            config: configuration of the tokenizer.
+            empty_id: text id of groups with speech.
+            is_batched: whether a pass may have several rows; ``None``: only on a GPU.
+            uses_graphs: whether passes are CUDA graphs on a GPU.
+            progress: callback run for every captured graph.
         """
         self._uses_graphs = uses_graphs
         self._progress = progress
@@ -188,7 +189,7 @@ class MiMoAudioCodec:
 
     @torch.inference_mode()
     def open(self, num_slots: int) -> StageState:
-        """Return fresh streams, their graphs captured."""
+        """Return fresh streams, with captured graphs."""
         device = self._device
         sizes = row_buckets(min(num_slots, _MAX_ROWS)) if self._is_batched else (1,)
         state = StageState(
@@ -219,7 +220,7 @@ class MiMoAudioCodec:
         state.codec.reset(slot)
 
     def prime(self, state: StageState, slot: int, frames: NDArray[Any]) -> None:
-        """Take frames in whose audio is not used."""
+        """Decode frames without returning their audio."""
         self.replay(state, slot, frames)
 
     @torch.inference_mode()
@@ -237,14 +238,14 @@ class MiMoAudioCodec:
         frame_store: Tensor | NDArray[np.integer[Any]],
         state: StageState,
     ) -> PendingGroups:
-        """Begin to decode chunks; see the protocol."""
+        """Start to decode chunks; see the protocol."""
         num_kept = frame_store.shape[1]
         rows, places = [], list[int]()
         for each in chunks:
             stop = each.start + each.num_frames
             end = stop if each.end is None else min(stop, max(each.start, each.end))
             own = [each.slot * num_kept + number % num_kept for number in range(each.start, end)]
-            if isinstance(frame_store, np.ndarray):  # of which only what is read is sent
+            if isinstance(frame_store, np.ndarray):  # only the groups that are read are uploaded
                 own, sent = [*range(len(places), len(places) + len(own))], own
                 places += sent
             rows.append(GroupPasses.of(each.slot, own, stop - end))
@@ -258,14 +259,14 @@ class MiMoAudioCodec:
         return PendingGroups(rows, Download(torch.cat(made)) if made else None)
 
     def close(self) -> None:
-        """Nothing to free that does not go with it."""
+        """Do nothing: all memory is freed with the object."""
 
     def _run(self, rows: Sequence[GroupPasses], frames: Tensor, state: StageState) -> list[Tensor]:
-        """Run all passes, the first ones of all rows first; see `AudioDecoder.tick` for results.
+        """Run the first pass of every row, then the second, and so on; see `AudioDecoder.tick`.
 
-        The last result holds until the next pass.
+        The last result is valid until the next pass.
         """
-        if not frames.is_cuda:  # on the host it costs nothing to look, and a pass over text does
+        if not frames.is_cuda:  # on the CPU a check is cheap, while a pass over text is not
             for each in rows:
                 each.passes = [part for part in each.passes if self._counts(part, frames)]
         due: list[list[tuple[GroupPasses, GroupPass]]] = []
@@ -277,7 +278,7 @@ class MiMoAudioCodec:
         num_made = 0
         for part in due:
             if made:
-                made[-1] = made[-1].clone()  # where it stands comes the next one
+                made[-1] = made[-1].clone()  # the next pass overwrites it
             with exact_float32():
                 made.append(self._pass([(each.slot, one) for each, one in part], frames, state))
             for place, (each, _) in enumerate(part, start=num_made):
@@ -286,7 +287,7 @@ class MiMoAudioCodec:
         return made
 
     def _counts(self, part: GroupPass, frames: Tensor) -> bool:
-        """Whether a pass over frames of the host is more than text."""
+        """Return whether a pass over frames on the host has any audio."""
         is_late = part.num_groups > len(part.places)
         ids = frames[:, 0].numpy()
         return is_late or any(ids[each] == self._empty_id for each in part.places)
@@ -294,7 +295,7 @@ class MiMoAudioCodec:
     def _pass(
         self, passes: Sequence[tuple[int, GroupPass]], frames: Tensor, state: StageState
     ) -> Tensor:
-        """Run a pass of each slot."""
+        """Run one pass over several slots."""
         size = round_up(len(passes), state.sizes)
         told = np.zeros((size, 1 + 2 * PASS_GROUPS), np.int64)
         told[:, 0] = state.padding
@@ -318,18 +319,18 @@ class MiMoAudioCodec:
 def load_codec(
     context: LoadContext, *, is_batched: bool | None = None, uses_graphs: bool = True
 ) -> MiMoAudioCodec:
-    """Load what turns groups of codes into audio.
+    """Load the decoder from groups of codes to audio.
 
-    It computes in float32; but on a GPU, unless ``context.dtype`` asks for float32, its layers do
-    so by kernels: their keys and values are float16, and factors of their products have 22 bits.
+    Computation is in float32. On a GPU the layers are kernels, unless ``context.dtype`` is float32:
+    their keys and values are float16, and factors of their products have 22 bits.
 
     Args:
-        context: where and how.
-        is_batched: see `MiMoAudioCodec`.
-        uses_graphs: likewise.
+        context: checkpoint, device and settings of the stage.
+        is_batched: whether a pass may have several rows; see `MiMoAudioCodec`.
+        uses_graphs: whether passes are CUDA graphs on a GPU.
 
     Raises:
-        ModelLoadError: the audio tokenizer is not there, or cannot be served.
+        ModelLoadError: the audio tokenizer is missing or cannot be served.
     """
     model = load_config(context.checkpoint)
     path = tokenizer_path(context.checkpoint)
@@ -355,7 +356,7 @@ def load_codec(
 
 
 def _heard(passes: Samples, places: Sequence[int]) -> Samples:
-    """Cut out of each of a row's passes what is heard."""
+    """Return the audible samples of a row's passes."""
     parts = [np.zeros(0, np.float32)]
     parts += [passes[each, int(passes[each, -2]) : int(passes[each, -1])] for each in places]
     return np.concatenate(parts)

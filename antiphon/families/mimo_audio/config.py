@@ -6,26 +6,26 @@ from typing import Final
 from antiphon.nn.layer_configs import TransformerConfig
 
 MAX_POSITIONS: Final = 8192
-"""Groups of a request, prompt and speech together; a group is 160 ms, or a token of text."""
+"""Groups per request, prompt and speech together; a group is 160 ms or a text token."""
 
 PASS_GROUPS: Final = 4
-"""Groups that the tokenizer's decoder takes at once, in hardly more time than one."""
+"""Groups per pass of the tokenizer's decoder, which takes hardly longer than one group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiMoAudioConfig:
-    """The language model over groups, with the local transformers around it.
+    """Configuration of the language model over groups, and of its local transformers.
 
     Attributes:
-        transformer: the language model.
-        decoder: the patch decoder, which makes the codes of a group.
-        encoder: the patch encoder, which reads them.
-        vocab_size: ids of text.
-        group_frames: frames of codes in a group.
-        code_sizes: codes of each channel, the empty one included.
-        empty_codes: of each channel, where there is no audio.
-        delays: of each channel, in steps of the patch decoder.
-        is_encoder_causal: whether a frame of a group sees those before it alone.
+        transformer: language model.
+        decoder: patch decoder, which generates the codes of a group.
+        encoder: patch encoder, which embeds them.
+        vocab_size: text ids.
+        group_frames: code frames per group.
+        code_sizes: codes of each channel, including the empty one.
+        empty_codes: code of each channel without audio.
+        delays: delay of each channel in steps of the patch decoder.
+        is_encoder_causal: whether frames in a group attend only to earlier ones.
     """
 
     transformer: TransformerConfig
@@ -40,12 +40,12 @@ class MiMoAudioConfig:
 
     @property
     def num_channels(self) -> int:
-        """Codes of a frame."""
+        """Codes per frame."""
         return len(self.code_sizes)
 
     @property
     def frame_size(self) -> int:
-        """Numbers of a step: the id of text, then all codes of a group, frame by frame."""
+        """Numbers per step: the text id, then all codes of a group, frame by frame."""
         return 1 + self.group_frames * self.num_channels
 
     @property
@@ -56,11 +56,11 @@ class MiMoAudioConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetConfig:
-    """A stack of layers of the tokenizer: LayerNorm, rotary attention, GELU.
+    """Configuration of a stack of tokenizer layers: LayerNorm, rotary attention, GELU.
 
     Attributes:
-        left: positions before a query that it sees; ``None``: all.
-        right: likewise, after it.
+        left: attention window before a position; ``None``: unlimited.
+        right: attention window after a position; ``None``: unlimited.
     """
 
     hidden_size: int
@@ -78,24 +78,25 @@ class NetConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioTokenizerConfig:
-    """MiMo-Audio-Tokenizer: audio to codes, and back.
+    """Configuration of MiMo-Audio-Tokenizer, which converts audio to codes and back.
 
     Attributes:
         encoder: layers between mel spectrogram and codes.
         decoder: layers after the codes.
         vocoder: layers between mel spectrogram and waveform.
-        encoder_skip: layer whose result is added to the last one's; ``None``: none.
-        kernel_size: of the encoder's convolutions.
-        stride: of the second of them.
-        pooling: positions of a frame, before and after the layers.
-        decoder_kernel_size: of what makes the mel spectrogram.
-        decoder_stride: mel frames of a position.
-        code_sizes: of all quantizers.
-        num_codes_used: quantizers that the language model speaks.
-        fft_size: also the window's length.
+        encoder_skip: layer whose output is added to the last one's; ``None``: none.
+        kernel_size: kernel size of the encoder's convolutions.
+        stride: stride of the encoder's second convolution.
+        pooling: positions per frame, before and after the layers.
+        decoder_kernel_size: kernel size of the transposed convolution to mel frames.
+        decoder_stride: mel frames per position.
+        code_sizes: codes of each quantizer.
+        num_codes_used: number of quantizers used by the language model.
+        fft_size: size of FFT and window.
         min_hz: lowest frequency of the encoder's mel spectrogram.
-        max_hz: highest.
-        norm_groups: see `num_ahead` of `antiphon.families.mimo_audio.codec_layers.TimeNorm`.
+        max_hz: highest frequency of the encoder's mel spectrogram.
+        norm_groups: look-ahead of norms, see `num_ahead` of
+            `antiphon.families.mimo_audio.codec_layers.TimeNorm`.
     """
 
     encoder: NetConfig
@@ -120,15 +121,15 @@ class AudioTokenizerConfig:
 
     @property
     def group_positions(self) -> int:
-        """Positions of the decoder's layers in a group."""
+        """Positions of the decoder's layers per group."""
         return self.group_frames * self.pooling
 
     @property
     def group_mels(self) -> int:
-        """Frames of mel spectrogram in a group."""
+        """Mel frames per group."""
         return self.group_positions * self.decoder_stride
 
     @property
     def samples_per_group(self) -> int:
-        """Samples that a group becomes."""
+        """Samples per group."""
         return self.group_mels * self.hop_samples

@@ -1,4 +1,4 @@
-"""Reads config.json of a checkpoint and of its audio tokenizer: sizes, codes, windows."""
+"""Reader of config.json of a checkpoint and of its audio tokenizer."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +12,8 @@ from antiphon.families.mimo_audio.config import (
 )
 from antiphon.nn.layer_configs import TransformerConfig
 
-_STREAMED_S = 10.0  # that the tokenizer's decoder looks back; official streaming keeps as much
-_NORM_GROUPS = 6  # that a norm over time looks ahead
+_STREAMED_S = 10.0  # look-back of the tokenizer's decoder, as in official streaming
+_NORM_GROUPS = 6  # look-ahead of a norm over time
 _LOCAL_HEADS = "local_attn_heads"
 
 
@@ -21,7 +21,8 @@ def load_config(path: Path) -> MiMoAudioConfig:
     """Read config.json of a checkpoint's directory.
 
     Raises:
-        ModelLoadError: a key is missing, has the wrong type, or asks for what is not implemented.
+        ModelLoadError: a key is missing, has the wrong type, or requires something that is not
+            implemented.
     """
     top = ConfigSection.read(path / "config.json")
     top.expect("hidden_act", "silu", default="silu")
@@ -68,11 +69,11 @@ def load_tokenizer_config(path: Path, model: MiMoAudioConfig) -> AudioTokenizerC
     """Read config.json of an audio tokenizer's directory.
 
     Args:
-        path: of the directory.
-        model: that speaks its codes.
+        path: path of the directory.
+        model: configuration of the model that uses the codes.
 
     Raises:
-        ModelLoadError: as `load_config`; or it is not the tokenizer of this model.
+        ModelLoadError: see `load_config`; or the tokenizer does not match the model.
     """
     top = ConfigSection.read(path / "config.json")
     _expect_known(top)
@@ -132,7 +133,7 @@ def _main_stack(top: ConfigSection) -> TransformerConfig:
 def _local_stack(
     top: ConfigSection, key: str, width: int, inner: int, num_layers: int, num_positions: int
 ) -> TransformerConfig:
-    """Return the sizes of a local transformer; all but its widths it has of the language model."""
+    """Return the sizes of a local transformer; all but its widths are the language model's."""
     num_heads = _bounded(top, _LOCAL_HEADS, 64)
     if width % (2 * num_heads):
         raise top.error(key, f"must be a multiple of twice '{_LOCAL_HEADS}', {num_heads}")
@@ -150,7 +151,7 @@ def _local_stack(
 
 
 def _expect_known(top: ConfigSection) -> None:
-    """Refuse an audio tokenizer of another kind."""
+    """Refuse an unsupported kind of audio tokenizer."""
     for key, value in (
         ("activation_function", "gelu"),
         ("position_embedding_type", "rope"),
@@ -174,7 +175,7 @@ def _expect_known(top: ConfigSection) -> None:
 
 
 def _code_sizes(top: ConfigSection, model: MiMoAudioConfig) -> tuple[int, ...]:
-    """Read the codes of all quantizers; the last size stands for those that are not listed."""
+    """Read the code counts of all quantizers; the last listed size also applies to the rest."""
     sizes = top.integers("codebook_size", (1024,))
     num_quantizers = _bounded(top, "num_quantizers", 12)
     sizes = (*sizes, *sizes[-1:] * num_quantizers)[:num_quantizers]
@@ -188,7 +189,7 @@ def _code_sizes(top: ConfigSection, model: MiMoAudioConfig) -> tuple[int, ...]:
 def _net(
     top: ConfigSection, part: str, width: str, layers: str, inner: str, window: tuple[int, int]
 ) -> NetConfig:
-    """Read a stack of layers; of a causal one nothing is seen that comes later."""
+    """Read a stack of layers; causal ones have no look-ahead."""
     num_heads = _bounded(top, f"{part}attention_heads")
     hidden_size = top.integer(width)
     if hidden_size % (2 * num_heads):
@@ -211,7 +212,7 @@ def _net(
 
 
 def _listed(top: ConfigSection, key: str, default: str, length: int) -> tuple[int, ...]:
-    """Read whole numbers that are written as "0-1-2", or one number for all."""
+    """Read integers in the form "0-1-2", or one integer for all."""
     value = top.values.get(key, default)
     parts = str(value).split("-")
     if not all(part.isdecimal() for part in parts):
@@ -226,7 +227,7 @@ def _listed(top: ConfigSection, key: str, default: str, length: int) -> tuple[in
 def _bounded(
     top: ConfigSection, key: str, default: int | None = None, most: int | None = None
 ) -> int:
-    """Read a number of at least 1."""
+    """Read an integer of at least 1."""
     number = top.integer(key, default)
     if number < 1 or (most is not None and number > most):
         bound = "at least 1" if most is None else f"1 to {most}"

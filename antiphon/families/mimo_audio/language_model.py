@@ -1,8 +1,8 @@
-"""The language model over groups: a step writes a token of text, or makes 160 ms of speech.
+"""The language model over groups: a step generates a text token or 160 ms of speech.
 
-Its frame is a token and the codes of a group. The token ``<|empty|>`` says that the codes are
-speech; after any other they are the empty ones. Codes are drawn in every step, as a step is the
-same whatever the token turns out to be, and nothing waits for the device to tell.
+A frame is a token and the codes of a group. The codes are speech after the token ``<|empty|>``, and
+empty codes after any other. Codes are drawn in every step: a step is the same for any token, so
+that it needs no synchronisation with the device.
 """
 
 from collections.abc import Hashable, Sequence
@@ -36,12 +36,12 @@ from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
 from antiphon.nn.transformer import Transformer
 
-_FIRST_CODEBOOK = 1  # of random numbers; 0 is the text's
+_FIRST_CODEBOOK = 1  # key of random numbers; 0 is the text's
 
 
 @dataclass(frozen=True, slots=True)
 class Reaches:
-    """What the host must know of a step's sampling: of text, and of codes."""
+    """Host-side sampling ranges of a step, for text and for codes."""
 
     text: TokenReach
     codes: SamplingReach
@@ -51,7 +51,7 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
     """An `antiphon.engine.model_runner.ar_model.ARModel`.
 
     Attributes:
-        like: the embedding of text, ``[vocab_size, hidden_size]``.
+        like: text embedding, ``[vocab_size, hidden_size]``.
     """
 
     def __init__(
@@ -66,17 +66,18 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         max_positions: int,
         is_batch_invariant: bool = False,
     ) -> None:
-        """Take the model out of a checkpoint's tensors, all of one type and on one device.
+        """Build the model from a checkpoint's tensors, all of one type and on one device.
 
         Args:
-            config: of the checkpoint.
-            weights: its tensors.
+            config: configuration of the checkpoint.
+            weights: tensors of the checkpoint.
             empty_id: text id of a group of speech.
             stop_ids: text ids that end a request.
-            usual: parameters of text that most requests have.
-            num_slots: requests that can run at once.
-            max_positions: of a request.
-            is_batch_invariant: see `antiphon.nn.layers.Linear`.
+            usual: sampling parameters of text in most requests.
+            num_slots: maximum number of concurrent requests.
+            max_positions: maximum number of positions per request.
+            is_batch_invariant: whether rows must not depend on the batch, see
+                `antiphon.nn.layers.Linear`.
         """
         table, size = weights["model.embed_tokens.weight"], config.frame_size
         rows = {"num_slots": num_slots, "frame_size": size, "max_positions": max_positions}
@@ -94,7 +95,7 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         self.decoder = GroupDecoder.of(weights, config, is_batch_invariant=is_batch_invariant)
         self._empty_id = empty_id
         num_rows, device = num_slots + 1, self._device
-        # The group that each slot reads next, and whether its answer is text alone.
+        # The next input group of each slot, and whether its answer is text only.
         self._writes = torch.zeros(num_rows, dtype=torch.bool, device=device)
         self._next = torch.zeros(num_rows, size, dtype=torch.int64, device=device)
         self._text_sampler = TokenSampler(
@@ -123,7 +124,7 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
     def observe(
         self, requests: Sequence[MiMoAudioRequest], frames: Codes, numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        return np.zeros(len(requests), np.bool_)  # the scheduler knows their limits
+        return np.zeros(len(requests), np.bool_)  # the scheduler enforces the limits
 
     def start(self, starts: Sequence[SlotStart[MiMoAudioRequest]], uploads: PackedUpload) -> None:
         slots = np.array([each.slot for each in starts], np.int64)
@@ -142,7 +143,7 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         return self.embed_groups(upload(groups, self._device))
 
     def embed_groups(self, groups: Tensor) -> Tensor:
-        """Return inputs, ``[n, width]``, of groups, int64 ``[n, frame_size]``."""
+        """Return the inputs ``[n, width]`` of groups, int64 ``[n, frame_size]``."""
         is_speech = (groups[:, 0] == self._empty_id)[:, None]
         text = F.embedding(groups[:, 0], self.like)
         return torch.where(is_speech, self.encoder(groups[:, 1:]), text)
@@ -184,12 +185,12 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
 
 
 def _among(ids: Sequence[int], size: int, device: torch.device) -> Tensor:
-    """Return whether each number below a size is one of some, bool ``[size]``."""
+    """Return a mask of the ids below ``size``, bool ``[size]``."""
     return torch.isin(torch.arange(size, device=device), torch.tensor([*ids], device=device))
 
 
 def _text_sampling(start: SlotStart[MiMoAudioRequest]) -> tuple[TokenSampling, TokenHistory]:
-    """Return how text is drawn for a request, and what penalties are for."""
+    """Return the text sampling of a request, and the token history for penalties."""
     prompt, holds_end = start.request.prompt, start.prompt.sampling.first_end > 0
     if prompt.writing is None:
         sampling = _token_sampling(start.prompt.sampling)
@@ -199,7 +200,7 @@ def _text_sampling(start: SlotStart[MiMoAudioRequest]) -> tuple[TokenSampling, T
 
 
 def _token_sampling(sampling: Sampling) -> TokenSampling:
-    """Return the parameters of text in the form that the device is given."""
+    """Return the text sampling parameters for the device."""
     temperature = sampling.temperature
     assert temperature is not None, "the prompter fills defaults in"
     return TokenSampling(

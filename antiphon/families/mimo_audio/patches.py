@@ -1,8 +1,8 @@
-"""What turns a group of codes into one input of the language model, and its state into a group.
+"""Patch encoder and decoder: groups of codes to inputs of the language model, and states to groups.
 
-Both are small transformers over a group. The encoder sees all of its frames at once. The decoder
-runs one step for each frame and as many more as the last channel is delayed: a step makes the code
-of every channel that is due, and reads them, added up, in the next.
+Both are small transformers over a group. The encoder reads all frames at once. The decoder runs one
+step per frame plus the delay of the last channel: a step draws the code of every due channel, and
+the next step reads their summed embeddings.
 """
 
 from dataclasses import dataclass, replace
@@ -18,11 +18,11 @@ from antiphon.nn.qkv import QKVHeads
 from antiphon.nn.sampler import SamplingRows
 from antiphon.nn.transformer import Transformer
 
-_HEADS_ARE_A_MULTIPLE_OF = 64  # of outputs, as kernels like it
+_HEADS_ARE_A_MULTIPLE_OF = 64  # outputs, for fast kernels
 
 
 class CausalGroupAttention:
-    """An `antiphon.nn.attention.Attend`: a group's frames see those before them, none is kept."""
+    """An `antiphon.nn.attention.Attend`: causal attention within a group, without a cache."""
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         queries, keys, values = (each.transpose(1, 2) for each in heads(joined, rotation))
@@ -32,25 +32,25 @@ class CausalGroupAttention:
 
 @dataclass(frozen=True, slots=True)
 class ChannelTables:
-    """Embeddings of codes, those of all channels end to end.
+    """Concatenated code embeddings of all channels.
 
     Attributes:
-        rows: ``[sum of code_sizes, width]``; those of empty codes are zero.
-        offsets: where each channel begins, int64 ``[num_channels]``.
+        rows: ``[sum of code_sizes, width]``; rows of empty codes are zero.
+        offsets: first row of each channel, int64 ``[num_channels]``.
     """
 
     rows: Tensor
     offsets: Tensor
 
     def frames(self, codes: Tensor) -> Tensor:
-        """Embed frames, ``[..., num_channels]``: the sum over their channels."""
+        """Embed frames, ``[..., num_channels]``, as the sum over their channels."""
         parts = F.embedding(codes + self.offsets, self.rows)
         return parts.sum(-2)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEncoder:
-    """Groups of codes to inputs of the language model."""
+    """Patch encoder from groups of codes to inputs of the language model."""
 
     config: MiMoAudioConfig
     tables: ChannelTables
@@ -61,7 +61,7 @@ class GroupEncoder:
     def of(
         cls, weights: Weights, config: MiMoAudioConfig, *, is_batch_invariant: bool = False
     ) -> "GroupEncoder":
-        """Take the encoder out of a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
+        """Build the encoder from a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
         tables = []
         for channel, empty in enumerate(config.empty_codes):
             table = weights[f"speech_embeddings.{channel}.weight"].clone()
@@ -84,7 +84,7 @@ class GroupEncoder:
         )
 
     def __call__(self, codes: Tensor) -> Tensor:
-        """Return inputs, ``[n, width]``, of groups, int64 ``[n, group_frames * num_channels]``."""
+        """Return inputs ``[n, width]`` of groups, int64 ``[n, group_frames * num_channels]``."""
         frames = self.tables.frames(codes.view(len(codes), self.config.group_frames, -1))
         rotation = self.transformer.rope.between(0, self.config.group_frames)
         is_causal = self.config.is_encoder_causal
@@ -94,13 +94,14 @@ class GroupEncoder:
 
 @dataclass(frozen=True, slots=True)
 class DueCodes:
-    """What a step of the patch decoder draws: the codes of some channels, each of its frame.
+    """Codes drawn in a step of the patch decoder: one code for each due channel.
 
     Attributes:
-        places: in a group, int64 ``[num_due]``.
-        columns: of the heads, int64 ``[num_due, num_codes]``; where there is no code, any.
-        forbidden: which of these are no code, or the empty one; bool, likewise.
-        offsets: of the channels' embeddings, int64 ``[num_due]``.
+        places: indices in a group, int64 ``[num_due]``.
+        columns: columns of the heads, int64 ``[num_due, num_codes]``; any where there is no code.
+        forbidden: mask of columns without a code or with the empty one, bool ``[num_due,
+            num_codes]``.
+        offsets: offsets of the channels' embeddings, int64 ``[num_due]``.
     """
 
     places: Tensor
@@ -110,7 +111,7 @@ class DueCodes:
 
     @classmethod
     def of_step(cls, config: MiMoAudioConfig, step: int, device: torch.device) -> "DueCodes | None":
-        """Return what is due in a step; ``None``: nothing."""
+        """Return the codes due in a step; ``None`` if there are none."""
         due = [
             (step - delay, channel)
             for channel, delay in enumerate(config.delays)
@@ -131,13 +132,13 @@ class DueCodes:
 
 @dataclass(frozen=True, slots=True)
 class GroupDecoder:
-    """States of the language model to groups of codes.
+    """Patch decoder from states of the language model to groups of codes.
 
     Attributes:
-        table: embeddings of all channels in the decoder's width, end to end.
-        heads: of all channels, end to end, and after them outputs of nothing.
-        due: what each step draws.
-        order: where the codes of a group are among all that were drawn, int64
+        table: concatenated embeddings of all channels in the decoder's width.
+        heads: concatenated heads of all channels, padded.
+        due: codes drawn in each step.
+        order: index of each code of a group among all drawn codes, int64
             ``[group_frames * num_channels]``.
     """
 
@@ -153,7 +154,7 @@ class GroupDecoder:
     def of(
         cls, weights: Weights, config: MiMoAudioConfig, *, is_batch_invariant: bool = False
     ) -> "GroupDecoder":
-        """Take the decoder out of a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
+        """Build the decoder from a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
         channels = range(config.num_channels)
         rows = torch.cat([weights[f"speech_embeddings.{channel}.weight"] for channel in channels])
         if "speech_embeddings_to_local.weight" in weights:
@@ -181,24 +182,25 @@ class GroupDecoder:
 
     @property
     def num_codes(self) -> int:
-        """Most codes of a channel."""
+        """Largest number of codes in a channel."""
         return max(self.config.code_sizes)
 
     def new_cache(self, num_rows: int) -> FrameCache:
-        """Return room for the keys and values of a group."""
+        """Return a KV cache for a group."""
         num_positions, like = self.config.decoder.max_positions, self.heads.weight
         return FrameCache.zeros(self.transformer.kv_shape, num_rows, num_positions, like=like)
 
     def draw(
         self, states: Tensor, rows: SamplingRows, noise: Tensor, cache: FrameCache
     ) -> tuple[Tensor, Tensor]:
-        """Draw groups.
+        """Draw one group per row.
 
         Args:
-            states: of the language model, ``[num_rows, width]``.
+            states: states of the language model, ``[num_rows, width]``.
             rows: sampling parameters.
             noise: ``[num_rows, group_frames * num_channels, num_codes]``.
-            cache: of `new_cache`, for at least as many rows; what it holds does not matter.
+            cache: cache from `new_cache` with at least ``num_rows`` rows; its contents are
+                overwritten.
 
         Returns:
             Codes, int64, and their scores, f32: ``[num_rows, group_frames * num_channels]``.
@@ -227,7 +229,7 @@ class GroupDecoder:
     def _draw(
         self, logits: Tensor, due: DueCodes, rows: SamplingRows, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Draw the codes that are due, ``[num_rows, num_due]``, in one go."""
+        """Draw all due codes at once, ``[num_rows, num_due]``."""
         wide = logits[:, due.columns].float().masked_fill(due.forbidden, -torch.inf)
         flat = (wide.flatten(0, 1), rows, noise[:, due.places].flatten(0, 1))
         codes, scores = self.heads.backend.sample(*flat)
@@ -235,7 +237,7 @@ class GroupDecoder:
 
 
 def _repeated(rows: SamplingRows, count: int) -> SamplingRows:
-    """Return sampling parameters with each row ``count`` times."""
+    """Return sampling parameters with each row repeated ``count`` times."""
     return SamplingRows(
         temperature=rows.temperature.repeat_interleave(count),
         top_k=rows.top_k.repeat_interleave(count),

@@ -1,7 +1,7 @@
-"""A request becomes a prompt: turns of a chat, of which the last is to be spoken.
+"""Speech prompts in the official chat format, whose last turn is to be spoken.
 
-The official texts are used, but for the sentence that asks for speech: where the official code
-draws one of ten, it is always the same here, so that a request repeats.
+The official texts are used, except that the sentence that asks for speech is fixed: the official
+code draws one of ten, which would make requests irreproducible.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
 
 _MAX_SEGMENT_CHARACTERS = 300
 _MAX_INSTRUCTIONS_CHARACTERS = 2000
-_MIN_ROOM = 64  # groups that must be left to speak
+_MIN_ROOM = 64  # groups that a prompt must leave for speech
 _USER = "user\n"
 _ASK = {
     "en": "Please convert this text to speech",
@@ -51,7 +51,7 @@ class MiMoAudioPrompter(CloningPrompter):
         """Load a checkpoint's configuration and tokenizer.
 
         Raises:
-            ModelLoadError: a file is missing or wrong, or the audio tokenizer is not there.
+            ModelLoadError: a file is missing or invalid, or the audio tokenizer is missing.
         """
         self._config = load_config(context.checkpoint)
         self._tokenizer = load_text_tokenizer(context.checkpoint, self._config.vocab_size)
@@ -79,7 +79,7 @@ class MiMoAudioPrompter(CloningPrompter):
         """Build the prompt of one segment.
 
         Raises:
-            InvalidRequestError: a sampling parameter or option is outside what it may be.
+            InvalidRequestError: a sampling parameter or option is out of range.
         """
         options = read_options(MiMoAudioOptions, request.options)
         groups, num_common = self._groups(request, options)
@@ -97,7 +97,7 @@ class MiMoAudioPrompter(CloningPrompter):
     def _groups(
         self, request: SpeechRequest, options: MiMoAudioOptions
     ) -> tuple[NDArray[np.int64], int]:
-        """Return what the model reads, a voice to imitate first; and how much precedes the text."""
+        """Return the input groups, voice first, and the number of groups before the text."""
         config, encode = self._config, self._tokenizer.encode
         instructions = _instructions(request)
         if options.ref_audio is None:
@@ -131,7 +131,7 @@ class MiMoAudioPrompter(CloningPrompter):
 
 
 def _parts(text: str, instructions: str) -> list[str]:
-    """Return the turns: with instructions the model plans before it speaks."""
+    """Return the turns; with instructions the model plans before it speaks."""
     if instructions:
         return [IM_START, "system\n", _STYLE, *_end(text, instructions)]
     turn = [IM_START, _asked(text), IM_END, "\n"]
@@ -139,21 +139,21 @@ def _parts(text: str, instructions: str) -> list[str]:
 
 
 def _end(text: str, instructions: str) -> list[str]:
-    """Return what comes after the style or the voice that the system's turn asks for."""
+    """Return the text after the style or voice requested in the system turn."""
     style = f"({instructions})" if instructions else ""
     turn = [IM_END, "\n", IM_START, f"{_asked(text)}{style}", IM_END, "\n"]
     return [*turn, IM_START, "assistant\n<think>\n"]
 
 
 def _before_text(parts: Sequence[str]) -> list[str]:
-    """Return the parts before that which asks for the text, and of this what is before the text."""
+    """Return the parts before the requested text, including the beginning of its own part."""
     index = next(number for number, part in enumerate(parts) if part.startswith(_USER))
     asks, colon, _ = parts[index].partition(":")
     return [*parts[:index], asks + colon]
 
 
 def _asked(text: str) -> str:
-    """Return the user's turn; letters of one case are capitalized, as in official prompts."""
+    """Return the user turn; text in a single case is capitalised, as in official prompts."""
     text = text.strip()
     if text.isupper() or text.islower():
         text = text.capitalize()

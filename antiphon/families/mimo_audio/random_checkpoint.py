@@ -1,4 +1,4 @@
-"""Makes checkpoints of random weights in the published layout, for tests and measurements."""
+"""Writer of checkpoints with random weights in the published layout, for tests and benchmarks."""
 
 import math
 from pathlib import Path
@@ -26,7 +26,7 @@ TASKS = ("custom_voice",)
 
 @checkpoint_maker(sizes=get_args(configs.Size), tasks=TASKS)
 def make_checkpoint(path: Path, making: Making) -> None:
-    """Write a checkpoint, with the audio tokenizer in a directory of its own within it."""
+    """Write a checkpoint, with the audio tokenizer in a subdirectory."""
     beside = path / TOKENIZER_NAME
     beside.mkdir(parents=True, exist_ok=True)
     write_json(path / "config.json", configs.main_config(making.size, making.dtype))
@@ -48,8 +48,8 @@ def make_checkpoint(path: Path, making: Making) -> None:
 def _tensor(name: str, shape: Shape) -> RandomTensor:
     """Return a tensor of the language model.
 
-    Values of the first layer's attention lean to one side, and with them what the head reads: it
-    finds "no text, but audio" likely after any input, and other text now and then.
+    Values of the first attention layer have a non-zero mean, which makes the head predict audio
+    groups after most inputs, and text now and then.
     """
     if "norm" in name:
         return RandomTensor(shape, 0.1, 1.0)

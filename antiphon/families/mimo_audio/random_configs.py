@@ -1,4 +1,4 @@
-"""Configurations of made-up checkpoints: a tiny one, and one of the published sizes."""
+"""Configurations of random checkpoints: a tiny one, and one of the published sizes."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -18,11 +18,11 @@ SPECIAL_TOKENS = (
     "<|eostm|>",
     "<|eot|>",
 )
-"""After the 256 bytes."""
+"""Special tokens, whose ids follow the 256 bytes."""
 
 
 def main_config(size: Size, dtype: str) -> Json:
-    """Return what config.json holds."""
+    """Return the contents of config.json."""
     common: Json = {
         "architectures": ["MiMoAudioModel"],
         "model_type": "qwen2",
@@ -112,7 +112,7 @@ _AUDIO: Json = {
 
 
 def tokenizer_config(size: Size) -> Json:
-    """Return what the audio tokenizer's config.json holds."""
+    """Return the contents of the audio tokenizer's config.json."""
     if size == "tiny":
         return _AUDIO | {
             "codebook_size": [32, 32, 8, 8, 8, 8, 8, 8, 8, 8],

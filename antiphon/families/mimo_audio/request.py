@@ -1,4 +1,4 @@
-"""What the model reads of a prompt, and what the host keeps of a request in a slot."""
+"""Prompt of the language model, and host-side state of a request in a slot."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from antiphon.families.mimo_audio.config import MiMoAudioConfig
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MiMoAudioPrompt:
-    """What the model reads.
+    """Input of the language model.
 
     Attributes:
-        groups: a token of text, or a group of codes, each; int64 ``[num_groups, frame_size]``. The
-            first step reads the last one.
-        code_sampling: of codes, complete.
-        writing: how an answer of text alone is drawn, complete; ``None``: it is spoken.
+        groups: text tokens and groups of codes, int64 ``[num_groups, frame_size]``. The first step
+            reads the last one.
+        code_sampling: complete sampling parameters of codes.
+        writing: complete sampling parameters of a text answer; ``None``: the answer is spoken.
     """
 
     groups: NDArray[np.int64]
@@ -29,10 +29,10 @@ class MiMoAudioPrompt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MiMoAudioRequest:
-    """A request in a slot.
+    """Host-side state of a request in a slot.
 
     Attributes:
-        groups: of the prompt, and those that were made before the slot was taken.
+        groups: groups of the prompt, followed by those generated before the slot was assigned.
     """
 
     prompt: MiMoAudioPrompt
@@ -40,12 +40,12 @@ class MiMoAudioRequest:
 
     @classmethod
     def of(cls, prompt: MiMoAudioPrompt, frames: NDArray[np.int64]) -> "MiMoAudioRequest":
-        """Begin a request, or go on after the groups that it has made."""
+        """Start a request, or resume it after the groups that it has generated."""
         return cls(prompt, np.concatenate((prompt.groups, frames)))
 
 
 def text_groups(config: MiMoAudioConfig, ids: list[int]) -> NDArray[np.int64]:
-    """Return tokens of text as groups without audio."""
+    """Return text tokens as groups without audio."""
     groups = np.empty((len(ids), config.frame_size), np.int64)
     groups[:, 0], groups[:, 1:] = ids, config.empty_group
     return groups
@@ -54,7 +54,7 @@ def text_groups(config: MiMoAudioConfig, ids: list[int]) -> NDArray[np.int64]:
 def audio_groups(
     config: MiMoAudioConfig, codes: NDArray[np.int64], empty_id: int
 ) -> NDArray[np.int64]:
-    """Return codes, ``[num_frames, num_channels]``, as groups; the last frame fills up the last."""
+    """Return codes, ``[num_frames, num_channels]``, as groups, padded with the last frame."""
     missing = -len(codes) % config.group_frames
     padded = np.concatenate((codes, np.repeat(codes[-1:], missing, axis=0)))
     groups = np.empty((len(padded) // config.group_frames, config.frame_size), np.int64)
@@ -63,12 +63,12 @@ def audio_groups(
 
 
 def position_keys(groups: NDArray[np.int64], empty_id: int) -> list[int]:
-    """Return a number for each group that says all that the model reads there."""
+    """Return a key for each group that identifies its contents."""
     keys = []
     for group in groups:
         key = int(group[0])
         if key == empty_id:
             digest = hashlib.blake2b(group.astype("<i8").tobytes(), digest_size=8).digest()
-            key = int.from_bytes(digest, "little") >> 1 | 1 << 62  # no id of text is as large
+            key = int.from_bytes(digest, "little") >> 1 | 1 << 62  # larger than any text id
         keys.append(key)
     return keys

@@ -1,4 +1,4 @@
-"""Loads the language model of a checkpoint, and the runner that drives it."""
+"""Loader of a checkpoint's language model and of the runner that drives it."""
 
 from typing import TypeAlias, Unpack
 
@@ -34,7 +34,7 @@ def load_runner(context: LoadContext, **how: Unpack[RunnerOptions]) -> MiMoAudio
 
 
 def _budget(context: LoadContext, config: MiMoAudioConfig) -> KVBudget:
-    """Return what keys and values may take: not what the decoder keeps of streams."""
+    """Return the cache budget, excluding the decoder's memory for streams."""
     num_reserved = 0
     if (audio_path := found_tokenizer(context.checkpoint)) is not None:
         audio = load_tokenizer_config(audio_path, config)
@@ -53,7 +53,7 @@ def load_language_model(context: LoadContext) -> MiMoAudioModel:
     """Load the language model and its local transformers from a checkpoint's directory.
 
     Raises:
-        ModelLoadError: tensors are missing, or of the wrong shape.
+        ModelLoadError: tensors are missing or have the wrong shape.
     """
     config = load_config(context.checkpoint)
     tokenizer = load_text_tokenizer(context.checkpoint, config.vocab_size)

@@ -1,16 +1,16 @@
-"""How text and codes are drawn unless a request says otherwise: the official values for speech."""
+"""Default sampling of text and codes: the official values for speech."""
 
 from antiphon.contracts.types import Sampling
 from antiphon.families.mimo_audio.options import MiMoAudioOptions
 
 MAX_FRAMES = 1500
-"""Groups of a segment, text and speech: 4 minutes, which no segment needs."""
+"""Maximum groups per segment, text and speech: 4 minutes."""
 TEXT = Sampling(temperature=0.6, top_k=0, top_p=1.0, repetition_penalty=1.0, max_frames=MAX_FRAMES)
 CODES = Sampling(temperature=0.9, top_k=0, top_p=0.95, repetition_penalty=1.0)
 
 
 def code_sampling(asked: Sampling, options: MiMoAudioOptions) -> Sampling:
-    """Complete the sampling of codes; a request that is greedy is so throughout."""
+    """Return complete sampling of codes; a greedy request has greedy codes."""
     temperature = options.local_temperature
     if temperature is None and asked.temperature == 0:
         temperature = 0.0

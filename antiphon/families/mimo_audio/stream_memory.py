@@ -1,4 +1,4 @@
-"""How much memory the decoder of the audio tokenizer keeps of each stream."""
+"""Memory per stream in the decoder of the audio tokenizer."""
 
 from antiphon.engine.kv_memory import SLOT_RESERVE_BYTES
 from antiphon.families.mimo_audio.config import PASS_GROUPS, AudioTokenizerConfig, NetConfig
@@ -7,11 +7,11 @@ _FLOAT_BYTES, _HALF_BYTES = 4, 2
 
 
 def stream_bytes(config: AudioTokenizerConfig, *, is_exact: bool) -> int:
-    """Return what a stream's rings take: nearly all of its state.
+    """Return the size of a stream's ring buffers, which are nearly all of its state.
 
     Args:
-        config: of the tokenizer.
-        is_exact: whether keys and values are float32, and not half of that.
+        config: configuration of the tokenizer.
+        is_exact: whether keys and values are float32 rather than float16.
     """
     stacks = (
         (config.decoder, PASS_GROUPS * config.group_positions),
@@ -28,7 +28,7 @@ def stream_bytes(config: AudioTokenizerConfig, *, is_exact: bool) -> int:
 
 
 def reserved_bytes(config: AudioTokenizerConfig, num_slots: int, *, is_exact: bool) -> int:
-    """Return by how much the streams of all slots, and of padding, exceed what is usual."""
+    """Return the memory of all slots and of padding beyond the usual reserve."""
     beyond = stream_bytes(config, is_exact=is_exact) - SLOT_RESERVE_BYTES
     return max(0, beyond) * (num_slots + 1)
 

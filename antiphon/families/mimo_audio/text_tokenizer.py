@@ -1,4 +1,4 @@
-"""Text to ids and back: Qwen2.5's byte-level BPE and the special tokens of speech."""
+"""Qwen2.5's byte-level BPE tokenizer with the special tokens of speech."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,27 +26,27 @@ SPEECH_TOKENS = (
     "<|eostm|>",
     "<|eot|>",
 )
-"""In the order of their ids; a vocabulary without them gets them at its end."""
+"""Special tokens in the order of their ids; appended to a vocabulary that lacks them."""
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How Qwen2's vocabulary was made: words, single digits, marks and spaces."""
+"""Pre-tokenization of Qwen2: words, single digits, punctuation and spaces."""
 
 
 class MiMoTextTokenizer:
-    """Encodes what a prompt is made of; may be used from any thread.
+    """Thread-safe tokenizer of prompts.
 
     Attributes:
-        empty_id: of a group of speech.
-        stop_ids: that end a request.
+        empty_id: text id of a group of speech.
+        stop_ids: text ids that end a request.
     """
 
     def __init__(self, tokenizer: Tokenizer, eos: str | None, vocab_size: int) -> None:
-        """Add the tokens that are missing.
+        """Add missing special tokens.
 
         Raises:
-            ModelLoadError: there is none that begins or ends a turn, or ids beyond the embedding.
+            ModelLoadError: turns have no begin or end token, or ids exceed the embedding.
         """
         known = tokenizer.get_vocab(with_added_tokens=True)
         missing = [name for name in SPEECH_TOKENS if name not in known]
@@ -66,10 +66,10 @@ class MiMoTextTokenizer:
         if end is not None:
             ends.add(end)
         self.stop_ids = tuple(sorted(ends))
-        tokenizer.encode_special_tokens = True  # text that spells one out is text
+        tokenizer.encode_special_tokens = True  # special tokens in user text stay text
 
     def encode(self, parts: Iterable[str]) -> list[int]:
-        """Return the ids of parts, of which those that are special tokens stand for themselves.
+        """Return the ids of parts; a part that equals a special token becomes that token.
 
         Lone surrogates, which a JSON string can hold, become replacement characters.
         """
@@ -82,16 +82,16 @@ class MiMoTextTokenizer:
         return ids
 
     def encode_text(self, text: str) -> list[int]:
-        """Return the ids of text, whatever it spells; see `encode`."""
+        """Return the ids of text, without special tokens; see `encode`."""
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return token_ids(self._tokenizer, text)
 
     def is_special(self, token: int) -> bool:
-        """Whether a token is no text."""
+        """Return whether a token is a special token."""
         return token in self._added and self._added[token].special
 
     def token_bytes(self, token: int) -> bytes:
-        """Return what a token stands for; nothing, if there is no such token."""
+        """Return the bytes of a token; empty if there is no such token."""
         if token in self._added:
             return self._added[token].content.encode()
         name = self._tokenizer.id_to_token(token)
@@ -138,7 +138,7 @@ def _read_whole(path: Path, section: ConfigSection) -> Tokenizer:
 
 
 def _read_parts(path: Path, section: ConfigSection) -> Tokenizer:
-    """Build the tokenizer of vocab.json, merges.txt and the added tokens of its configuration."""
+    """Build the tokenizer from vocab.json, merges.txt and the configured added tokens."""
     tokenizer = Tokenizer(BPE.from_file(str(path / "vocab.json"), str(path / "merges.txt")))
     tokenizer.normalizer = NFC()
     words = Split(Regex(_WORDS), behavior="isolated")

@@ -1,4 +1,4 @@
-"""Where the audio tokenizer of a checkpoint is, which is a repository of its own."""
+"""Location of a checkpoint's audio tokenizer, which is a separate repository."""
 
 from pathlib import Path
 from typing import Final
@@ -11,10 +11,10 @@ TOKENIZER_NAME: Final = "MiMo-Audio-Tokenizer"
 def tokenizer_path(path: Path) -> Path:
     """Return the directory of the audio tokenizer that belongs to a checkpoint.
 
-    It is looked for within the checkpoint's directory, beside it, and beside it in the hub's cache.
+    The checkpoint's directory, its parent and the hub's cache around it are searched.
 
     Raises:
-        ModelLoadError: it is in none of these places; the message says how to get it.
+        ModelLoadError: the tokenizer is in none of them; the message explains how to get it.
     """
     if (found := found_tokenizer(path)) is not None:
         return found
@@ -27,7 +27,7 @@ def tokenizer_path(path: Path) -> Path:
 
 
 def found_tokenizer(path: Path) -> Path | None:
-    """Return what `tokenizer_path` does, ``None`` if it is nowhere: text alone needs none."""
+    """Return the same as `tokenizer_path`, but ``None`` if it is missing: text needs none."""
     return next((each for each in _places(path) if (each / "config.json").is_file()), None)
 
 

@@ -24,8 +24,8 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     """Load the tokenizer's encoder, whose codes are int64 ``[num_frames, num_codes]``.
 
     Args:
-        context: where and how.
-        pads: whether recordings are encoded in padded batches; default: on a GPU.
+        context: checkpoint, device and settings of the stage.
+        pads: whether recordings are encoded in padded batches; ``None``: only on a GPU.
 
     Raises:
         ModelLoadError: the audio tokenizer cannot be loaded.
@@ -45,7 +45,7 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
 
 
 def load_audio_encoder(context: LoadContext) -> AudioEncoder:
-    """Load the network alone; raises ModelLoadError."""
+    """Load only the network; raises ModelLoadError."""
     path = tokenizer_path(context.checkpoint)
     config = load_tokenizer_config(path, load_config(context.checkpoint))
     opened = open_weights(
