@@ -1,1 +1,1 @@
-"""Text to phonemes: what families share whose networks read phonemes instead of text."""
+"""Grapheme-to-phoneme conversion for families whose networks read phonemes."""

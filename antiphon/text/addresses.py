@@ -1,4 +1,4 @@
-"""Addresses of the net and of mail, file names and paths, read character by character."""
+"""Web and mail addresses, file names and paths, read character by character."""
 
 from antiphon.text.code_table import (
     CODE_SIGNS,
@@ -28,7 +28,7 @@ _SCHEMES = ("http", "https", "ftp", "mailto", "file", "ssh")
 
 
 def read_address(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read addresses of the net and of mail, file names and paths, character by character."""
+    """Read web and mail addresses, file names and paths, character by character."""
     if place > 0 and tokens.kind(place - 1) not in _BEFORE_ADDRESS:
         return None
     stop, shape = place, []

@@ -1,4 +1,4 @@
-"""What a reader of one language is: text becomes sentences of phonemes, and nothing raises."""
+"""Interface of a language's reader, which turns any text into sentences of phonemes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,25 +11,25 @@ SentenceIds: TypeAlias = tuple[int, ...]
 """Ids of a sentence's phonemes, never empty, without padding."""
 
 UNSPOKEN_PHONEMES = frozenset(';:,.!?—…"“”() ˈˌ')
-"""Symbols among phonemes that have no sound of their own."""
+"""Phoneme symbols without a sound."""
 
 _CLAUSE_END = re.compile(r"(?<=[,;:—]) +")
 _SPACE = re.compile(r" +")
 
 
 Owner: TypeAlias = tuple[int, str, int | None]
-"""The word that a phoneme belongs to: its number, itself, and its offset in the text."""
+"""Word of a phoneme: its number, its text, and its offset in the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadWord:
-    """A word, and the phonemes of its sentence that belong to it: from where to before where.
+    """Word and the range of its phonemes in the sentence.
 
     Attributes:
-        word: the word, as it is in the text.
-        start: its first phoneme.
-        stop: the phoneme behind its last one.
-        offset: offset of its first character in the text; ``None`` if that is not known.
+        word: word as written in the text.
+        start: index of its first phoneme.
+        stop: index after its last phoneme.
+        offset: offset of its first character in the text; ``None`` if unknown.
     """
 
     word: str
@@ -39,10 +39,10 @@ class ReadWord:
 
 
 class TextReader(Protocol):
-    """Reads text in one language; may be called from any thread."""
+    """Reader of text in one language; may be called from any thread."""
 
     def check(self, text: str) -> TextCheck:
-        """Return what of a text has no reading."""
+        """Return the parts of a text that have no reading."""
         ...
 
     def read(self, text: str) -> tuple[SentenceIds, ...]:
@@ -50,12 +50,12 @@ class TextReader(Protocol):
         ...
 
     def read_words(self, text: str) -> tuple[tuple[ReadWord, ...], ...]:
-        """Return the words of each of the sentences that `read` gives, and their places in it."""
+        """Return the words of each sentence of `read`, and their places in it."""
         ...
 
 
 def ids_of(phonemes: str, ids: Mapping[str, int]) -> SentenceIds:
-    """Return the ids of phonemes; none if there is nothing to pronounce among them."""
+    """Return the ids of phonemes; none if nothing among them can be pronounced."""
     known = [symbol for symbol in phonemes if symbol in ids]
     if UNSPOKEN_PHONEMES.issuperset(known):
         return ()
@@ -65,13 +65,12 @@ def ids_of(phonemes: str, ids: Mapping[str, int]) -> SentenceIds:
 def place_words(
     phonemes: str, owners: Iterator[Owner], ids: Mapping[str, int]
 ) -> tuple[ReadWord, ...]:
-    """Return words by the places that their phonemes have among the ids of `ids_of`.
+    """Return words with the places of their phonemes among the ids of `ids_of`.
 
     Args:
-        phonemes: of a sentence, or of its next part.
-        owners: word that each phoneme belongs to, without spaces; those of this part are taken
-            from it.
-        ids: of the phonemes that the network knows.
+        phonemes: phonemes of a sentence, or of its next part.
+        owners: word of each phoneme, without spaces; those of this part are consumed.
+        ids: ids of the phonemes that the network knows.
     """
     placed: dict[Owner, tuple[int, int]] = {}
     place = 0
@@ -89,7 +88,7 @@ def place_words(
 
 
 def split_phonemes(phonemes: str, max_phonemes: int) -> list[str]:
-    """Split at clause ends, else at spaces, else anywhere; every piece as long as it may be."""
+    """Split at clause ends, else at spaces, else anywhere, into pieces of maximum length."""
     return _split(phonemes, max_phonemes, (_CLAUSE_END, _SPACE))
 
 

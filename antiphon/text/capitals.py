@@ -37,7 +37,7 @@ def read_roman(tokens: TokenizedText, place: int) -> Reading | None:
 def _roman_alone(
     tokens: TokenizedText, place: int, letters: str, value: int, tail: str
 ) -> Reading | None:
-    """Read a numeral that no word before makes one: of more than one letter, and of no word."""
+    """Read a numeral of several letters without a word that announces it, unless it is a word."""
     stop = place + 1
     if len(letters) > 4 and 1000 < value < 2100:
         return ((stop, f"{say_year(str(value))}{tail}"),)
@@ -53,7 +53,7 @@ def _roman_alone(
 
 
 def _is_regnal(tokens: TokenizedText, place: int, letters: str) -> bool:
-    """Whether a numeral stands behind the name of a monarch or a pope."""
+    """Return whether a numeral follows the name of a monarch or a pope."""
     is_behind = tokens.kind(place - 1) == SPACE and tokens.before(place) in REGNAL_NAMES
     if not is_behind or not tokens.text(place - 2)[0].isupper():
         return False
@@ -61,7 +61,7 @@ def _is_regnal(tokens: TokenizedText, place: int, letters: str) -> bool:
 
 
 def _is_regnal_first(tokens: TokenizedText, place: int) -> bool:
-    """Whether "I" behind a name is its number: a verb in lower case does not follow it."""
+    """Return whether "I" after a name is its number: no lower-case verb follows it."""
     if tokens.text(place) != "I":
         return True
     following = tokens.after(place + 1)
@@ -105,7 +105,7 @@ def read_capital_letter(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_state(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "CA" as California behind a town's name and a comma."""
+    """Read "CA" as California after a town's name and a comma."""
     name = STATES.get(tokens.text(place))
     if name is None or not tokens.is_closed(place + 1):
         return None
@@ -146,7 +146,7 @@ def read_short_word(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _is_shouted(tokens: TokenizedText, place: int) -> bool:
-    """Whether the words around are in capitals too, as far as there are any."""
+    """Return whether the words around, if any, are in capitals too."""
     around = []
     for step in (-1, 1):
         other = place + step

@@ -1,7 +1,7 @@
-"""Chinese text to phonemes by misaki, whatever the text; English words in it are read as English.
+"""Chinese text to phonemes by misaki; English words in it are read as English.
 
-misaki (Apache-2.0) and what it needs (jieba, pypinyin and cn2an, all MIT) are not always installed:
-see `CHINESE_PACKAGES`.
+misaki (Apache-2.0) and its dependencies (jieba, pypinyin and cn2an, all MIT) are optional: see
+`CHINESE_PACKAGES`.
 """
 
 import re
@@ -22,7 +22,7 @@ CHINESE_PACKAGES = (
     ("pypinyin", "pypinyin"),
     ("cn2an", "cn2an"),
 )
-"""Modules that must be there, and what people call them."""
+"""Required modules, and their package names."""
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af"
 _SENTENCE_END = re.compile(r"(?<=[。！？!?…])(?![。！？!?…”’」』）)])|(?<=\.)\s+|\n+")
@@ -46,17 +46,17 @@ _DIGITS = "零一二三四五六七八九"
 
 
 class ChineseReader:
-    """Reads Mandarin; safe to share between threads once it is built."""
+    """Reader of Mandarin; thread-safe once built."""
 
     def __init__(
         self, ids: Mapping[str, int], english: EnglishReader, *, max_phonemes: int
     ) -> None:
-        """Load the dictionaries, unless this process has them.
+        """Load the dictionaries, once per process.
 
         Args:
-            ids: of the phonemes that the network knows.
-            english: reads what is written in Latin letters.
-            max_phonemes: of a sentence; longer ones are split.
+            ids: ids of the phonemes that the network knows.
+            english: reader of Latin text.
+            max_phonemes: phonemes above which a sentence is split.
         """
         self._segment = _segmenter()
         self._syllables = _syllables()
@@ -66,7 +66,7 @@ class ChineseReader:
         self._unspoken = UnspokenFinder(self.pronounce, own_script="CJK")
 
     def check(self, text: str) -> TextCheck:
-        """Return what of a text has no reading."""
+        """Return the parts of a text that have no reading."""
         return self._unspoken.check(_written_out(text))
 
     def read(self, text: str) -> tuple[SentenceIds, ...]:
@@ -79,7 +79,7 @@ class ChineseReader:
         )
 
     def read_words(self, text: str) -> tuple[tuple[ReadWord, ...], ...]:
-        """Return the words of each of the sentences that `read` gives, and their places in it."""
+        """Return the words of each sentence of `read`, and their places in it."""
         found: list[tuple[ReadWord, ...]] = []
         for words in self._sentences(text):
             owners = iter(
@@ -96,7 +96,7 @@ class ChineseReader:
         return tuple(found)
 
     def pronounce(self, text: str) -> str:
-        """Return the phonemes of a text that is one sentence or less."""
+        """Return the phonemes of a text of at most one sentence."""
         return _joined([*self._words(_written_out(text))])
 
     def _sentences(self, text: str) -> Iterator[list[tuple[str, str]]]:
@@ -105,7 +105,7 @@ class ChineseReader:
                 yield words
 
     def _words(self, sentence: str) -> Iterator[tuple[str, str]]:
-        """Yield words and signs with their phonemes; a sign is its own."""
+        """Yield words and signs with their phonemes; a sign stands for itself."""
         for token in _TOKEN.finditer(sentence):
             text = token.group()
             if token.lastgroup == "han":
@@ -118,7 +118,7 @@ class ChineseReader:
 
 
 def _joined(words: list[tuple[str, str]]) -> str:
-    """Return phonemes with spaces between words, and none before a mark that ends something."""
+    """Return phonemes with spaces between words, and none before a closing mark."""
     joined = ""
     for _, phonemes in words:
         if not phonemes:
@@ -129,7 +129,7 @@ def _joined(words: list[tuple[str, str]]) -> str:
 
 
 def _written_out(text: str) -> str:
-    """Return a text whose numbers are in Chinese characters."""
+    """Return a text with its numbers in Chinese characters."""
     import cn2an
 
     plain = "".join(
@@ -137,7 +137,7 @@ def _written_out(text: str) -> str:
         for each in unicodedata.normalize("NFC", text).replace("〇", "零")
     )
     plain = _LONG_NUMBER.sub(lambda digits: _digit_by_digit(digits.group()), plain)
-    with suppress(ValueError, UserWarning):  # it knows not all that looks like a number
+    with suppress(ValueError, UserWarning):  # it supports not all that looks like a number
         plain = str(cn2an.transform(plain, "an2cn"))
     return re.sub(r"[0-9]+", lambda digits: _digit_by_digit(digits.group()), plain)
 
@@ -148,7 +148,7 @@ def _digit_by_digit(digits: str) -> str:
 
 @lru_cache(maxsize=1)
 def _segmenter() -> Any:
-    """Return what splits Chinese text into words, without a cache in a folder of everyone's."""
+    """Return the segmenter of Chinese text, without a cache in a shared folder."""
     import jieba
 
     tokenizer = jieba.Tokenizer()
@@ -159,13 +159,13 @@ def _segmenter() -> Any:
 
 @lru_cache(maxsize=1)
 def _syllables() -> Any:
-    """Return what reads one word."""
+    """Return the reader of single words."""
     from misaki.zh import ZHG2P
 
     def read(word: str) -> str:
         try:
             return str(ZHG2P.word2ipa(word)).replace(_NOT_SPELLED, "")
-        except (AssertionError, LookupError, ValueError):  # no syllable that it knows
+        except (AssertionError, LookupError, ValueError):  # no known syllable
             return "" if len(word) == 1 else "".join(map(read, word))
 
     return read

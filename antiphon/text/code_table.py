@@ -1,4 +1,4 @@
-"""Endings of addresses and file names, and other marks of what is spelled."""
+"""Endings of addresses and file names, and other marks of spelled text."""
 
 from collections.abc import Mapping
 
@@ -52,7 +52,7 @@ DOMAIN_ENDINGS = (
 SURE_DOMAIN_ENDINGS = frozenset(
     ("com", "org", "net", "edu", "gov", "mil", "io", "info", "biz", "app", "dev", "xyz", "uk", "de")
 ) | frozenset(("fr", "eu", "ai", "tv", "au", "ca", "nz", "jp", "cn", "gg", "ly", "co", "ch", "nl"))
-"""Those that make an address of two words with a dot between."""
+"""Endings that make an address of two words with a dot between."""
 
 FILE_ENDINGS = (
     frozenset(
@@ -162,8 +162,8 @@ SPOKEN_CODES: Mapping[str, str] = {
     **{"mov": "M O V", "flac": "flac", "ini": "ini", "iso": "I S O", "css": "C S S", "go": "go"},
     **{"edu": "E D U", "sql": "S Q L", "dat": "dat", "env.": "E N V", "tex": "tech", "bak": "bak"},
 }
-"""Parts of addresses and names of files by how they are spoken; others of up to three letters
-without a vowel, and all endings of up to three letters, are spelled."""
+"""Spoken forms of parts of addresses and file names; others of up to three letters without a vowel,
+and all endings of up to three letters, are spelled."""
 
 CODE_SIGNS: Mapping[str, str] = {
     ".": "dot",

@@ -1,4 +1,4 @@
-"""Telephone numbers, versions, addresses of the net, file names, keys, formulas and other codes."""
+"""Telephone numbers, versions, IP addresses, keys, formulas and other codes."""
 
 from antiphon.text.addresses import MAX_CODE_TOKENS, VOWELS, camel_parts, say_code_digits
 from antiphon.text.code_table import CODE_SIGNS, ELEMENTS, NAMED_SIGNS
@@ -89,7 +89,7 @@ def _is_phone(groups: list[str], separators: str, *, has_plus: bool) -> bool:
 
 
 def read_version(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "2.0.1", "v2.0.1" and "3.11" behind the name of a program; and IP addresses."""
+    """Read "2.0.1", "v2.0.1", "3.11" after the name of a program, and IP addresses."""
     start = place
     has_v = tokens.kind(place) == WORD
     if has_v:
@@ -131,7 +131,7 @@ def _say_version_part(part: str) -> str:
 
 
 def read_keys(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "Ctrl+C", "Cmd-Shift-P" and "Alt + F4": keys that are pressed together."""
+    """Read key combinations: "Ctrl+C", "Cmd-Shift-P" and "Alt + F4"."""
     first = KEYS.get(tokens.text(place).lower())
     if first is None or not tokens.is_open(place):
         return None
@@ -206,7 +206,7 @@ def read_formula(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _formula_part(tokens: TokenizedText, place: int, stop: int) -> str | None:
-    """Return the words of one token of a formula, or ``None`` where it ends."""
+    """Return the words of one token of a formula, or ``None`` at its end."""
     text, kind = tokens.text(stop), tokens.kind(stop)
     if kind == WORD:
         symbols = element_symbols(text)
@@ -221,7 +221,7 @@ def _formula_part(tokens: TokenizedText, place: int, stop: int) -> str | None:
 
 
 def element_symbols(text: str) -> list[str] | None:
-    """Return the symbols of elements that a word is written with; ``None`` if it is not."""
+    """Return the element symbols that spell a word; ``None`` if they do not."""
     symbols, place = list[str](), 0
     while place < len(text):
         size = 2 if text[place : place + 2] in ELEMENTS and len(text) > place + 1 else 1
@@ -245,7 +245,7 @@ def read_to_between(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_mixed(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read letters and digits that are glued: "F-16", "B2B", "4x4", "COVID-19", "3D"."""
+    """Read joined letters and digits: "F-16", "B2B", "4x4", "COVID-19", "3D"."""
     if not tokens.is_open(place):
         return None
     words, stop, kinds = list[str](), place, ""
@@ -343,7 +343,7 @@ def read_power(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_subscript(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read a subscript number behind a letter, as in "x\u2081"."""
+    """Read a subscript number after a letter, as in "x\u2081"."""
     digit = SUBSCRIPTS.find(tokens.kind(place))
     return None if digit < 0 else ((place + 1, f" {cardinal(digit)}"),)
 

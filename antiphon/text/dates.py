@@ -65,7 +65,7 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _joint(tokens: TokenizedText, stop: int, one: int, other: int) -> str | None:
-    """Return what is spoken for the slash of a score; ``None`` if it may be a fraction."""
+    """Return the spoken form of the slash in a score; ``None`` if it may be a fraction."""
     after = tokens.after(stop)
     if tokens.kind(stop + (tokens.kind(stop) == SPACE)) == "=":
         return " divided by "
@@ -97,7 +97,7 @@ def read_month_first(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _short_month(tokens: TokenizedText, place: int, name: str, *, has_dot: bool) -> Reading | None:
-    """Read the short form of a month that no number follows."""
+    """Read the short form of a month without a number after it."""
     text, stop = tokens.text(place), place + 1 + has_dot
     is_month = text not in WORDS_TOO or text in _NO_WORDS
     if has_dot and (is_month or (not ends_here(tokens, stop) and tokens.before(place))):
@@ -146,7 +146,7 @@ def read_day_first(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_weekday(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "Mon", "Tues." and "Mon-Fri" where they are days."""
+    """Read "Mon", "Tues." and "Mon-Fri" as days."""
     text = tokens.text(place)
     name = DAY_NAMES.get(text)
     if name is None:
@@ -222,7 +222,7 @@ def read_era(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _after_month(tokens: TokenizedText, place: int) -> Reading | None:
-    """Return the readings of a day and a year, or a year, behind a month."""
+    """Return the readings of a day and a year, or a year, after a month."""
     day, stop = tokens.text(place), place + 1
     if _is_year_at(tokens, place):
         return ((stop, f" {say_year(day)}"),)
@@ -247,7 +247,7 @@ def _after_month(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _year_behind(tokens: TokenizedText, stop: int, comma: int) -> Reading:
-    """Return the readings of a comma, if there is one, and of the year behind it."""
+    """Return the readings of an optional comma and the year after it."""
     year = (comma + 2, f" {say_year(tokens.text(comma + 1))}")
     return ((comma, ","), year) if comma > stop else (year,)
 
@@ -292,7 +292,7 @@ def _date(
 
 
 def read_ratio(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "3:1", "16:9" and "50:50", which are no times of day."""
+    """Read ratios that are not times of day: "3:1", "16:9" and "50:50"."""
     if not tokens.has(place, "d:d") or not tokens.is_closed(place + 3):
         return None
     first, second = tokens.text(place), tokens.text(place + 2)

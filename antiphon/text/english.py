@@ -1,4 +1,4 @@
-"""English text to phonemes, whatever the text; what cannot be read is left out, and reported."""
+"""English text to phonemes; parts that cannot be read are left out and reported."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ _CERTAIN = 5
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence as the dictionary reads it.
+    """Sentence as read by the dictionary.
 
     Attributes:
-        phonemes: of all of it.
-        owners: word of the text that each phoneme belongs to, spaces left out.
+        phonemes: phonemes of the sentence.
+        owners: word of each phoneme, without spaces.
     """
 
     phonemes: str
@@ -34,15 +34,15 @@ class _Sentence:
 
 
 class EnglishReader:
-    """Reads text in one accent; safe to share between threads once it is built."""
+    """Reader of one accent; thread-safe once built."""
 
     def __init__(self, ids: Mapping[str, int], *, british: bool, max_phonemes: int) -> None:
-        """Load the dictionaries of an accent, unless this process has them.
+        """Load the dictionaries of an accent, once per process.
 
         Args:
-            ids: of the phonemes that the network knows.
-            british: the accent; otherwise American.
-            max_phonemes: of a sentence; longer ones are split.
+            ids: ids of the phonemes that the network knows.
+            british: whether the accent is British rather than American.
+            max_phonemes: phonemes above which a sentence is split.
         """
         self._g2p = _g2p(british)
         self._british = british
@@ -51,7 +51,7 @@ class EnglishReader:
         self._unspoken = UnspokenFinder(self.pronounce)
 
     def check(self, text: str) -> TextCheck:
-        """Return what of a text has no reading."""
+        """Return the parts of a text that have no reading."""
         if text.isascii() and text.replace(" ", "").isalnum():
             return TextCheck((), is_spoken=True)
         pieces = pieces_of(TokenizedText(text, british=self._british))
@@ -60,7 +60,7 @@ class EnglishReader:
     def read(self, text: str) -> tuple[tuple[int, ...], ...]:
         """Return the phoneme ids of each sentence that has anything to pronounce.
 
-        A sentence of too many phonemes is split, at a clause if it has one.
+        A sentence with too many phonemes is split, at a clause if possible.
         """
         return tuple(
             ids
@@ -70,9 +70,9 @@ class EnglishReader:
         )
 
     def read_words(self, text: str) -> tuple[tuple[ReadWord, ...], ...]:
-        """Return the words of each of the sentences that `read` gives, and their places in it.
+        """Return the words of each sentence of `read`, and their places in it.
 
-        The words are those of the text as it is, whatever is read for them.
+        The words are those of the original text, not of its reading.
         """
         found: list[tuple[ReadWord, ...]] = []
         for sentence in self._sentences(text):
@@ -98,7 +98,7 @@ class EnglishReader:
             yield self._sentence(text, sentence)
 
     def _sentence(self, text: str, pieces: Sequence[SpokenPiece]) -> _Sentence:
-        """Read a sentence; each of its phonemes belongs to the word that its piece is of."""
+        """Read a sentence; each of its phonemes belongs to its piece's word."""
         spoken, numbers = _in_runs(*spoken_text(pieces))
         words = _words_of(text, pieces)
         phonemes: list[str] = []
@@ -113,7 +113,7 @@ class EnglishReader:
         return _Sentence("".join(phonemes).strip(), tuple(owners))
 
     def _read_tokens(self, spoken: str, pieces: Sequence[SpokenPiece]) -> list[Any]:
-        """Return the dictionary's tokens; where it fails, those of the words by themselves."""
+        """Return the dictionary's tokens; if it fails, those of the words one by one."""
         spoken = spoken.replace("\n", " ")
         try:
             tokens = self._g2p.tokenize(spoken)
@@ -132,7 +132,7 @@ class EnglishReader:
 
 
 def _judged(piece: SpokenPiece, text: str) -> str:
-    """Return a piece as it is looked at for what is left out: what a rule has read is spoken."""
+    """Return a piece as checked for omissions: text that a rule has read counts as spoken."""
     if not piece.is_changed:
         return text[piece.start : piece.stop]
     if any(map(str.isalnum, piece.words)):
@@ -142,9 +142,9 @@ def _judged(piece: SpokenPiece, text: str) -> str:
 
 
 def _words_of(text: str, pieces: Sequence[SpokenPiece]) -> list[Owner]:
-    """Return the word of the text that each piece is of.
+    """Return the word of each piece.
 
-    Words are separated by spaces, unless one piece is of several of them.
+    Words are separated by spaces, unless one piece covers several of them.
     """
     owners: list[Owner] = []
     spans: list[tuple[int, int]] = []
@@ -162,7 +162,7 @@ def _words_of(text: str, pieces: Sequence[SpokenPiece]) -> list[Owner]:
 
 
 def _in_runs(spoken: str, numbers: list[int]) -> tuple[str, list[int]]:
-    """Return a text whose long runs without spaces are parted, and its characters' numbers."""
+    """Return a text with long runs without spaces split, and its characters' numbers."""
     if len(max(spoken.split(), key=len, default="")) <= _MAX_RUN_CHARACTERS:
         return spoken, numbers
     written: list[str] = []
@@ -189,6 +189,6 @@ def _in_runs(spoken: str, numbers: list[int]) -> tuple[str, list[int]]:
 def _g2p(british: bool) -> G2P:
     """Return this process's dictionaries of an accent."""
     found = G2P(british=british)
-    # Unknown words load a network on first use: now, while no other thread can do it too.
+    # Unknown words load a network on first use: load it now, before other threads can.
     found(_MADE_UP_WORD)
     return found

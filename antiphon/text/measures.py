@@ -81,7 +81,7 @@ def read_feet(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _is_quote(tokens: TokenizedText, place: int, marks: tuple[str, ...]) -> bool:
-    """Whether a quotation is open before a token, which a mark behind it may close."""
+    """Return whether a quotation is open before a token, which a mark after it may close."""
     num_marks, start = 0, place
     while place - start < _MAX_QUOTE_TOKENS and start > 0 and tokens.kind(start - 1) != LINE:
         start -= 1
@@ -129,7 +129,7 @@ def read_duration(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "3x4", "1920×1080" and "10 ft x 12 ft"; with an equals sign behind, a product."""
+    """Read "3x4", "1920×1080" and "10 ft x 12 ft"; with an equals sign after it, a product."""
     first = parse_quantity(tokens, place)
     if first is None or first.sign or first.money or tokens.kind(place) == WORD:
         return None
@@ -224,7 +224,7 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_unit_word(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read a unit without a number where only a unit can stand: "km/h", "m²"."""
+    """Read a unit without a number where only a unit can occur: "km/h", "m²"."""
     if tokens.kind(place + 1) not in ("/", "\u00b2", "\u00b3"):
         return None
     found = parse_unit(tokens, place)

@@ -1,4 +1,4 @@
-"""Names, and words that decide how a number or a Roman numeral beside them is read."""
+"""Names, and words that decide how an adjacent number or Roman numeral is read."""
 
 from collections.abc import Mapping
 
@@ -36,7 +36,7 @@ STARTERS = (
         ("Its", "Another", "Next", "Later", "Meanwhile", "Where", "Although", "With", "Your")
     )
 )
-"""Capitalized words that begin a sentence, rather than a name, behind an abbreviation."""
+"""Capitalized words that start a sentence, rather than a name, after an abbreviation."""
 
 
 STATES: Mapping[str, str] = {
@@ -83,7 +83,7 @@ DIGIT_WORDS = (
     )
     | frozenset(("number", "agent", "claim", "policy", "booking", "postcode", "isbn", "ssn", "key"))
 )
-"""Words that the digits of a number are read one by one after."""
+"""Words after which the digits of a number are read one by one."""
 
 
 PAIR_WORDS = frozenset(
@@ -154,7 +154,7 @@ NOT_NOUNS = frozenset(
 ) | frozenset(
     ("does", "versus", "whereas", "thus", "across", "towards", "besides", "sees", "brings")
 )
-"""Words that end as plurals do."""
+"""Singular words that end like plurals."""
 
 
 CARDINAL_NAMES = (
@@ -196,7 +196,7 @@ CARDINAL_NAMES = (
         ("saturn", "opus", "sonata", "symphony", "no", "group", "page", "civilization", "gta")
     )
 )
-"""Words that a Roman numeral behind is a cardinal after."""
+"""Words after which a Roman numeral is a cardinal."""
 
 
 REGNAL_NAMES = (

@@ -60,7 +60,7 @@ def ordinal_of(words: str) -> str:
 
 
 def spelled(digits: str) -> str:
-    """Return each digit by itself."""
+    """Return the digits one by one."""
     return " ".join(_SMALL[int(digit)] for digit in digits)
 
 
@@ -87,7 +87,7 @@ def plural(words: str) -> str:
 
 
 def roman(letters: str) -> int | None:
-    """Return the number of a Roman numeral in capitals; ``None`` if the letters are none."""
+    """Return the value of a Roman numeral in capitals; ``None`` if it is not one."""
     if not 0 < len(letters) <= _MAX_ROMAN_LETTERS or not _ROMAN.keys() >= set(letters):
         return None
     values = [_ROMAN[letter] for letter in letters]

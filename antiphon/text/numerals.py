@@ -27,13 +27,13 @@ _GROUP_SIGNS = (",", " ", "'", "_", ".")
 
 @dataclass(frozen=True, slots=True)
 class Numeral:
-    """An unsigned number of a text.
+    """Unsigned number of a text.
 
     Attributes:
-        stop: token behind it.
+        stop: index of the token after it.
         whole: digits before the point, without marks; may be empty.
-        decimals: digits behind the point; empty if there are none.
-        fraction: numerator and denominator of a fraction, which is added to the whole.
+        decimals: digits after the point; may be empty.
+        fraction: numerator and denominator added to the whole; ``None``: no fraction.
         is_grouped: whether thousands are marked.
     """
 
@@ -53,7 +53,7 @@ class Numeral:
 
     @property
     def value(self) -> float:
-        """Its value, for comparisons."""
+        """Value, for comparisons."""
         fraction = self.fraction or (0, 1)
         return float(f"{self.whole or 0}.{self.decimals or 0}") + fraction[0] / (fraction[1] or 1)
 
@@ -61,7 +61,7 @@ class Numeral:
 def parse_numeral(
     tokens: TokenizedText, place: int, *, with_fraction: bool = True
 ) -> Numeral | None:
-    """Return the numeral that begins at a token."""
+    """Return the numeral that starts at a token."""
     if tokens.kind(place) in FRACTION_SIGNS:
         return Numeral(place + 1, "", fraction=FRACTION_SIGNS[tokens.text(place)])
     if tokens.has(place, ".d") and tokens.is_open(place):
@@ -87,7 +87,7 @@ def say_numeral(numeral: Numeral, *, british: bool = False) -> str:
 
 
 def say_integer(digits: str, *, british: bool = False) -> str:
-    """Return a count in words; leading zeros, and numbers beyond names, digit by digit."""
+    """Return a count in words; leading zeros, and numbers without a name, digit by digit."""
     if (len(digits) > 1 and digits[0] == "0") or len(digits) > _MAX_CARDINAL_DIGITS:
         return spelled(digits)
     return cardinal(min(int(digits), MAX_NUMBER), british=british)
@@ -105,12 +105,12 @@ def say_parts(numerator: int, denominator: int) -> str:
 
 
 def is_fraction(numerator: int, denominator: int) -> bool:
-    """Whether two numbers with a slash between are a fraction with a usual denominator."""
+    """Return whether two numbers with a slash between are a fraction with a usual denominator."""
     return 0 < numerator < denominator and denominator in _MAX_FRACTION_PARTS
 
 
 def say_in_context(tokens: TokenizedText, place: int, numeral: Numeral) -> str:
-    """Return a plain integer as a year, an identifier, digits or a count, by what is around it."""
+    """Return a plain integer as a year, an identifier, digits or a count, by its context."""
     digits, british = numeral.whole, tokens.british
     before = _word_before(tokens, place)
     if numeral.is_grouped or not numeral.is_integer:
@@ -152,7 +152,7 @@ def say_decade(digits: str) -> str:
 
 
 def is_year(digits: str) -> bool:
-    """Whether four digits are usually a year where they stand alone."""
+    """Return whether four digits usually are a year without further context."""
     return len(digits) == 4 and (1100 <= int(digits) < 2000 or 2000 <= int(digits) < 2100)
 
 
@@ -179,7 +179,7 @@ def _say_four(tokens: TokenizedText, place: int, numeral: Numeral, before: str) 
 
 
 def _word_before(tokens: TokenizedText, place: int) -> str:
-    """Return the word before, beyond "number", "is", a colon or a hash."""
+    """Return the preceding word, skipping "number", "is", a colon or a hash."""
     for _ in range(3):
         if tokens.kind(place - 1) in (SPACE, ":", "#", "."):
             place -= 1
@@ -199,7 +199,7 @@ def _word_before(tokens: TokenizedText, place: int) -> str:
 
 
 def _follows_capitals(tokens: TokenizedText, place: int) -> bool:
-    """Whether a name in capitals stands before, as in "RTX 4090", and a letter in lower case."""
+    """Return whether a name in capitals precedes, as in "RTX 4090", and a lower-case letter."""
     before = tokens.text(place - 2)
     is_name = tokens.kind(place - 1) == SPACE and len(before) in (3, 4) and before.isupper()
     return is_name and before.lower() not in DIGIT_WORDS | YEAR_WORDS and not is_year(before)

@@ -61,17 +61,16 @@ _NOT_COUNTED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number with what it counts.
+    """Number with its unit or currency.
 
     Attributes:
-        stop: token behind it.
+        stop: index of the token after it.
         sign: words of the sign before it; empty if there is none.
-        numeral: its number.
-        scale: "million" and the like; empty if there is none.
-        money: the currency; ``None`` if it is none.
-        unit: the unit, one and many; ``None`` if there is none.
+        scale: scale such as "million"; empty if there is none.
+        money: forms of the currency; ``None`` if it is not an amount of money.
+        unit: singular and plural of the unit; ``None`` if there is none.
         is_glued: whether the unit is joined by a hyphen, as in "5-km run".
-        per: what an amount of money is for, as in "$5/hour"; empty if it is not stated.
+        per: unit that an amount of money is for, as in "$5/hour"; empty if there is none.
     """
 
     stop: int
@@ -89,7 +88,7 @@ class Quantity:
 
 
 def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
-    """Return the quantity that begins at a token: sign, currency, number, scale and unit."""
+    """Return the quantity that starts at a token: sign, currency, number, scale and unit."""
     start, sign = place, ""
     if tokens.kind(place) in _SIGNS:
         if not _is_sign(tokens, place):
@@ -118,7 +117,7 @@ def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
 
 
 def _numeral(tokens: TokenizedText, start: int, place: int, *, is_money: bool) -> Numeral | None:
-    """Return the numeral at a token, with a decimal comma before a unit or behind a currency."""
+    """Return the numeral at a token, with a decimal comma before a unit or after a currency."""
     numeral = parse_numeral(tokens, place)
     if numeral is None or numeral.is_grouped or not tokens.has(numeral.stop, ",d"):
         return numeral
@@ -154,7 +153,7 @@ def say_money(quantity: Quantity, *, british: bool, is_attribute: bool = False) 
 
 
 def _is_sign(tokens: TokenizedText, place: int) -> bool:
-    """Whether a sign belongs to the number behind it, not between two numbers."""
+    """Return whether a sign belongs to the number after it, not between two numbers."""
     sign = tokens.kind(place)
     if sign not in ("-", "+", "\u2212", "\u2013"):
         return tokens.kind(place + 1) != SPACE or tokens.kind(place + 2) == DIGITS
@@ -168,7 +167,7 @@ def _is_sign(tokens: TokenizedText, place: int) -> bool:
 def _currency_before(
     tokens: TokenizedText, place: int
 ) -> tuple[tuple[str, str, str, str] | None, int]:
-    """Return the currency before a number, and where the number begins."""
+    """Return the currency before a number, and the start of the number."""
     kind, text = tokens.kind(place), tokens.text(place)
     if kind in CURRENCIES:
         stop = place + 1
@@ -222,7 +221,7 @@ def _decimal_comma(tokens: TokenizedText, numeral: Numeral) -> Numeral:
 
 
 def _scale(tokens: TokenizedText, place: int, *, is_money: bool) -> tuple[str, int]:
-    """Return the word that multiplies a number, and where it ends."""
+    """Return the word that multiplies a number, and its end."""
     text = tokens.text(place)
     if tokens.kind(place) in (SPACE, "-") and tokens.text(place + 1) in SCALE_WORDS:
         return tokens.text(place + 1), place + 2
@@ -276,14 +275,14 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
 
 
 def _begins_name(tokens: TokenizedText, place: int) -> bool:
-    """Whether the name or the number of a street follows: "45 W. 10th St."."""
+    """Return whether a street's name or number follows: "45 W. 10th St."."""
     place += tokens.kind(place) == "."
     after = tokens.after(place)
     return tokens.kind(place) == SPACE and (after[:1].isupper() or after.isdecimal())
 
 
 def _may_end(tokens: TokenizedText, place: int) -> bool:
-    """Whether a unit may end before a token: a range may go on behind it."""
+    """Return whether a unit may end before a token, which may continue a range."""
     return tokens.is_closed(place) or tokens.kind(place) in DASHES
 
 
@@ -311,7 +310,7 @@ def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:
 
 
 def _describes(tokens: TokenizedText, place: int, quantity: Quantity) -> bool:
-    """Whether a measure describes the noun behind it: "a 90° turn"."""
+    """Return whether a measure describes the noun after it: "a 90° turn"."""
     after = tokens.after(quantity.stop)
     is_before_noun = tokens.kind(quantity.stop) == SPACE and after.islower() and len(after) > 1
     is_described = tokens.before(place) in ("a", "an") and after not in _NOT_COUNTED
@@ -319,7 +318,7 @@ def _describes(tokens: TokenizedText, place: int, quantity: Quantity) -> bool:
 
 
 def _is_attribute(tokens: TokenizedText, place: int, quantity: Quantity) -> bool:
-    """Whether an amount describes the noun behind it: "a $5 bill"."""
+    """Return whether an amount describes the noun after it: "a $5 bill"."""
     if quantity.numeral.decimals and not quantity.scale:
         return False
     after = tokens.after(quantity.stop)
@@ -332,7 +331,7 @@ def _is_attribute(tokens: TokenizedText, place: int, quantity: Quantity) -> bool
 
 
 def _per(tokens: TokenizedText, place: int) -> tuple[str, int]:
-    """Return what an amount is for, and where that ends."""
+    """Return the unit that an amount is for, and its end."""
     if not tokens.has(place, "/w"):
         return "", place
     word = tokens.text(place + 1)
@@ -355,7 +354,7 @@ def read_ordinal(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_digits(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read digits, or the sign of a fraction, that nothing else reads."""
+    """Read digits, or the sign of a fraction, that no other rule reads."""
     if tokens.kind(place) in FRACTION_SIGNS:
         numerator, denominator = FRACTION_SIGNS[tokens.kind(place)]
         return ((place + 1, say_parts(numerator, denominator)),)

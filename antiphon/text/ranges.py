@@ -1,4 +1,4 @@
-"""Amounts and measures of a text, and ranges of them."""
+"""Amounts and measures, and ranges of them."""
 
 from antiphon.text.numerals import say_numeral, say_year
 from antiphon.text.quantities import DASHES, Quantity, parse_quantity, say_quantity

@@ -1,4 +1,4 @@
-"""Shared types of the rules that write text out."""
+"""Shared types of the rules that write text out in words."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -6,6 +6,6 @@ from typing import TypeAlias
 from antiphon.text.tokens import TokenizedText
 
 Reading: TypeAlias = tuple[tuple[int, str], ...]
-"""Consecutive stretches of tokens, each by the token behind it, and their words."""
+"""Consecutive runs of tokens, each given by the token after it, and their words."""
 Rule: TypeAlias = Callable[[TokenizedText, int], Reading | None]
-"""Reads what begins at a token; ``None`` if it is not of the rule's class."""
+"""Rule that reads from a token on; ``None`` if it does not apply."""

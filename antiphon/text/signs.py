@@ -1,4 +1,4 @@
-"""Signs by themselves, and what is left of HTML and Markdown in a text."""
+"""Signs on their own, and remains of HTML and Markdown."""
 
 from antiphon.text.code_table import HTML_TAGS
 from antiphon.text.readings import Reading
@@ -82,7 +82,7 @@ def read_star(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_mark(tokens: TokenizedText, place: int) -> Reading | None:
-    """Drop marks of emphasis, of code and of crossed out text."""
+    """Drop marks of emphasis, of code and of strikethrough."""
     if tokens.kind(place) == "_":
         is_inside = tokens.kind(place - 1) in (WORD, DIGITS) and tokens.kind(place + 1) in (
             WORD,
@@ -99,7 +99,7 @@ def read_mark(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_backslash(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read a backslash: a name of its own between letters, else an escape that is dropped."""
+    """Read a backslash by its name between letters; drop an escape."""
     is_path = (
         tokens.kind(place - 1) in _NUMBER_OR_WORD and tokens.kind(place + 1) in _NUMBER_OR_WORD
     )
@@ -107,7 +107,7 @@ def read_backslash(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_line_start(tokens: TokenizedText, place: int) -> Reading | None:
-    """Drop what marks a heading, an item or a quotation at the beginning of a line."""
+    """Drop the mark of a heading, an item or a quotation at the start of a line."""
     if not _begins_line(tokens, place):
         return None
     sign, stop = tokens.kind(place), place
@@ -125,7 +125,7 @@ def _begins_line(tokens: TokenizedText, place: int) -> bool:
 
 
 def read_tag(tokens: TokenizedText, place: int) -> Reading | None:
-    """Drop a tag of HTML."""
+    """Drop an HTML tag."""
     stop = place + 1 + (tokens.kind(place + 1) == "/")
     if tokens.kind(stop) != WORD:
         return None
@@ -155,7 +155,7 @@ def read_link_start(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_link_end(tokens: TokenizedText, place: int) -> Reading | None:
-    """Drop the address behind the text of a link."""
+    """Drop the address after the text of a link."""
     stop = _address_end(tokens, place + 1) if tokens.kind(place + 1) == "(" else None
     return ((place + 1, ")"),) if stop is None else ((stop, ""),)
 

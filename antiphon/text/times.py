@@ -39,7 +39,7 @@ def read_hours_to(tokens: TokenizedText, place: int) -> Reading | None:
 def read_clock(
     tokens: TokenizedText, place: int, *, is_range: bool = False
 ) -> tuple[int, str] | None:
-    """Return where a time of day ends, and its words."""
+    """Return the end of a time of day, and its words."""
     if tokens.kind(place) != DIGITS or len(tokens.text(place)) > 2:
         return None
     hour = int(tokens.text(place))
@@ -88,7 +88,7 @@ def _zone(tokens: TokenizedText, place: int) -> str:
 
 
 def _half_of_day(tokens: TokenizedText, place: int) -> tuple[str, int]:
-    """Return "A M" or "P M" where it stands, and where it ends."""
+    """Return "A M" or "P M" if present, and its end."""
     start = place + (tokens.kind(place) == SPACE)
     letters = tokens.text(start)
     if letters.lower() in ("am", "pm") and (letters[0].islower() == letters[1].islower()):

@@ -43,14 +43,14 @@ LINE = "\n"
 
 @dataclass(frozen=True, slots=True)
 class SpokenPiece:
-    """A stretch of a text and its reading; the pieces of a text cover all of it, in order.
+    """Run of characters and its reading; the pieces of a text cover all of it, in order.
 
     Attributes:
         start: offset of its first character.
-        stop: offset behind its last character.
-        words: what is spoken instead; the text itself where nothing is written out.
+        stop: offset after its last character.
+        words: spoken words; the text itself if nothing is written out.
         is_changed: whether a rule has written it out.
-        ends_sentence: whether a sentence ends behind it.
+        ends_sentence: whether a sentence ends after it.
     """
 
     start: int
@@ -61,16 +61,16 @@ class SpokenPiece:
 
 
 class TokenizedText:
-    """A text in tokens, by number; outside of the text they are empty.
+    """Text in tokens, by index; outside of the text, tokens are empty.
 
-    ``shape`` has one character for each token: ``w`` for a word, ``d`` for digits, a space, a line
-    break, or the sign itself. ``reach`` is the last token that was looked at, which may be the one
-    behind the end: a reading is certain, whatever text follows, if it is before the last token.
+    ``shape`` has one character per token: ``w`` for a word, ``d`` for digits, a space, a line
+    break, or the sign itself. ``reach`` is the last token that was read, which may be one past the
+    end: a reading before the last token does not depend on further text.
     """
 
     def __init__(self, text: str, *, british: bool = False) -> None:
         plain, self._origins = _plain_text(text)
-        # A comprehension, since the interpreter's lock is not freed within a list's own loop.
+        # A comprehension, since a list's own loop does not release the interpreter's lock.
         found = [match for match in _TOKEN.finditer(plain)]
         self.british = british
         self._texts = [each[0] for each in found]
@@ -93,12 +93,12 @@ class TokenizedText:
         return self.shape[place] if 0 <= place < len(self._texts) else ""
 
     def joined(self, start: int, stop: int) -> str:
-        """Return the tokens from ``start`` to before ``stop``."""
+        """Return the tokens from ``start`` to ``stop``, exclusive."""
         self._look(stop - 1)
         return "".join(self._texts[max(0, start) : stop])
 
     def has(self, place: int, shape: str) -> bool:
-        """Whether the tokens from ``place`` have a shape."""
+        """Return whether the tokens from ``place`` have a shape."""
         found = self.shape.startswith(shape, place)
         rest = self.shape[place : place + len(shape)]
         if found or shape.startswith(rest):
@@ -106,31 +106,31 @@ class TokenizedText:
         return found
 
     def offset(self, place: int) -> int:
-        """Return where a token begins in the text."""
+        """Return a token's offset in the text."""
         return self._starts[min(place, len(self._texts))]
 
     def place_of(self, offset: int) -> int:
-        """Return the token that begins at an offset of the text, or the next one."""
+        """Return the token that starts at or after an offset of the text."""
         return bisect_left(self._starts, offset, hi=len(self._texts))
 
     def before(self, place: int) -> str:
-        """Return the word or the number before a token, in lower case, spaces skipped."""
+        """Return the word or the number before a token, in lower case, skipping spaces."""
         place -= 1
         if self.kind(place) == SPACE:
             place -= 1
         return self.text(place).lower() if self.kind(place) in (WORD, DIGITS) else ""
 
     def after(self, place: int) -> str:
-        """Return the word or the number that begins at a token, one space skipped."""
+        """Return the word or the number that starts at a token, skipping one space."""
         place += self.kind(place) == SPACE
         return self.text(place) if self.kind(place) in (WORD, DIGITS) else ""
 
     def is_open(self, place: int) -> bool:
-        """Whether something may begin here: no letter and no sign of a number stands before it."""
+        """Return whether a reading may start here: no letter or sign of a number precedes it."""
         return place == 0 or self.kind(place - 1) in _OPENING
 
     def is_closed(self, place: int) -> bool:
-        """Whether something may end before this token: no letter and no digit is glued to it."""
+        """Return whether a reading may end before this token: no letter or digit adjoins it."""
         kind = self.kind(place)
         if kind in (WORD, DIGITS, "_", "@", "$"):
             return False
@@ -140,7 +140,7 @@ class TokenizedText:
         )
 
     def ends_text(self, place: int) -> bool:
-        """Whether nothing follows but closing marks, spaces or a line break."""
+        """Return whether only closing marks, spaces or a line break follow."""
         while self.kind(place) and self.kind(place) in ")]\u201d\"'*_ ":
             place += 1
         return self.kind(place) in ("", LINE)
@@ -161,7 +161,7 @@ def _shape(token: str) -> str:
 
 
 def _plain_text(text: str) -> tuple[str, list[int]]:
-    """Return a text in plain letters and digits, and where each of its characters comes from."""
+    """Return a text in plain letters and digits, and the origin of each of its characters."""
     if text.isascii() and "&" not in text:
         return text.replace("\r", "\n"), [*range(len(text) + 1)]
     plain: list[str] = []
@@ -184,7 +184,7 @@ def _plain_text(text: str) -> tuple[str, list[int]]:
 
 
 def _compose(plain: list[str], origins: list[int]) -> None:
-    """Join a letter and the mark behind it where one character stands for both."""
+    """Join a letter and the mark after it if one character stands for both."""
     composed = unicodedata.normalize("NFC", "".join(plain[-2:]))
     if len(composed) == 1 and len(plain) > 1:
         plain[-2:] = [composed]
@@ -193,11 +193,11 @@ def _compose(plain: list[str], origins: list[int]) -> None:
 
 @lru_cache(maxsize=4096)
 def plain_character(character: str) -> str:
-    """Return what is read for a character that is known in another form only.
+    """Return the plain form of a character.
 
-    A letter in a style of its own (full width, bold, a ligature) is that letter. Letters of other
-    scripts with capitals than Latin and Greek are left out: the dictionary would take some of them
-    for names of letters. Marks of format (byte order, soft hyphens) are no part of a word.
+    A styled letter (full width, bold, a ligature) becomes that letter. Letters of scripts with
+    capitals other than Latin and Greek are left out: the dictionary would read some of them as
+    names of letters. Format characters (byte order mark, soft hyphens) are dropped.
     """
     if character in _SAME_AS:
         return _SAME_AS[character]

@@ -1,4 +1,4 @@
-"""Units of measure, currencies and signs, and how they are spoken."""
+"""Spoken forms of units of measure, currencies and signs."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ CURRENCIES: Mapping[str, tuple[str, str, str, str]] = {
     "\u20bf": ("bitcoin", "bitcoins", "", ""),
     "\u00a2": ("cent", "cents", "", ""),
 }
-"""By sign: one, many, one part, many parts; no parts where none are spoken."""
+"""Singular and plural of a currency and of its subunit, by sign; empty subunits are not spoken."""
 
 CURRENCY_CODES: Mapping[str, tuple[str, str, str, str]] = {
     "USD": ("U S dollar", "U S dollars", "cent", "cents"),
@@ -64,7 +64,7 @@ SCALES: Mapping[str, str] = {
     **dict.fromkeys(("b", "B", "bn", "bln", "Bn"), "billion"),
     **dict.fromkeys(("t", "T", "tn", "trn"), "trillion"),
 }
-"""Letters glued to an amount of money."""
+"""Letters that directly follow an amount of money."""
 SCALE_WORDS = frozenset(("hundred", "thousand", "million", "billion", "trillion"))
 
 
@@ -129,18 +129,18 @@ UNITS: Mapping[str, tuple[str, str]] = {
     "fl oz": ("fluid ounce", "fluid ounces"),
     "nmi": ("nautical mile", "nautical miles"),
 }
-"""By symbol: one and many."""
+"""Singular and plural by symbol."""
 
 NOT_AFTER_SPACE = frozenset(("A", "N", "K", "in", "t", "us", "ac", "mo", "ct", "MP", "bar"))
-"""Units that a space before makes a word, or a name, of its own."""
+"""Units that are words or names after a space."""
 WITH_DOT = frozenset(
     ("in", "ft", "lb", "lbs", "oz", "yd", "yds", "mi", "min", "mins", "hr", "hrs", "sec", "secs")
 ) | frozenset(("gal", "qt", "pt", "tbsp", "tsp", "sq", "fl", "mo", "mos", "yr", "yrs", "wk", "doz"))
-"""Units that are written with a dot as well."""
+"""Units that are written with a dot too."""
 PER_WORDS = frozenset(
     ("second", "minute", "hour", "day", "night", "week", "month", "year", "person", "user", "unit")
 ) | frozenset(("mile", "gallon", "hr", "min", "sec", "mo", "yr", "wk", "head", "piece", "share"))
-"""Words that a slash before makes "per" of, behind an amount."""
+"""Words before which a slash is read as "per", after an amount."""
 PER_SHORT: Mapping[str, str] = {"mo": "month", "yr": "year", "wk": "week", "d": "day"}
 
 FRACTION_SIGNS: Mapping[str, tuple[int, int]] = {
@@ -214,7 +214,7 @@ SIGN_WORDS: Mapping[str, str] = {
     "\u2032": "prime",
     "\u2033": "double prime",
 }
-"""Signs by themselves."""
+"""Signs on their own."""
 
 SIGN_PAIRS: Mapping[str, str] = {
     "->": "to",

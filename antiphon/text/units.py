@@ -6,12 +6,12 @@ from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import PER_SHORT, PER_WORDS, UNITS, WITH_DOT
 
 Unit: TypeAlias = tuple[str, str]
-"""One and many."""
+"""Singular and plural."""
 _POWERS = {"2": "square", "3": "cubic", "\u00b2": "square", "\u00b3": "cubic"}
 
 
 def parse_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
-    """Return the unit that begins at a token, and where it ends."""
+    """Return the unit that starts at a token, and its end."""
     found = _simple_unit(tokens, place)
     if found is None:
         return None
@@ -51,7 +51,7 @@ def _simple_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
 
 
 def _power(tokens: TokenizedText, place: int, unit: str) -> tuple[str, int]:
-    """Return "square" or "cubic", and where the exponent of a unit ends."""
+    """Return "square" or "cubic", and the end of a unit's exponent."""
     if tokens.kind(place) in _POWERS:
         return _POWERS[tokens.kind(place)], place + 1
     if tokens.has(place, "^d"):
@@ -61,7 +61,7 @@ def _power(tokens: TokenizedText, place: int, unit: str) -> tuple[str, int]:
 
 
 def ends_here(tokens: TokenizedText, place: int) -> bool:
-    """Whether a dot before a token ends the sentence: nothing follows, or a capital does."""
+    """Return whether a dot before a token ends the sentence: no text or a capital follows."""
     if tokens.ends_text(place):
         return True
     if tokens.kind(place) in "\"')\u201d":

@@ -1,7 +1,7 @@
-"""Finds what a text has that a reading leaves out: other scripts, some signs, emoji.
+"""Detection of characters that a reading leaves out: other scripts, some signs, emoji.
 
-Letters are judged by themselves, digits and signs with what stands beside them: ``$5`` is read,
-``$`` alone is not. Punctuation is never spoken, and never missed.
+Letters are judged on their own, digits and signs with their neighbours: ``$5`` is read, ``$`` alone
+is not. Punctuation is never spoken, and never reported.
 """
 
 import re
@@ -15,8 +15,8 @@ from antiphon.text.base import UNSPOKEN_PHONEMES
 _SURELY_SPOKEN = re.compile(r"[A-Za-z0-9]")
 _JOINERS = ("M", "Cf", "Sk")  # marks of a letter, colours and joiners of emoji
 _MAX_REMEMBERED = 20_000
-_NUM_NEIGHBOURS = 2  # a space may stand between a sign and its number
-_MAX_NEW = 200  # judgements of a text, of 4 ms each; further signs are judged alone
+_NUM_NEIGHBOURS = 2  # a space may separate a sign and its number
+_MAX_NEW = 200  # checks per text, of 4 ms each; further signs are checked alone
 _SIGNS_THAT_MATTER = "$€£¥₹<>=+-"
 _WORD = "so"
 
@@ -29,15 +29,15 @@ class _Kind(Enum):
 
 
 class UnspokenFinder:
-    """Knows what one accent cannot read; may be called from any thread."""
+    """Finder of characters that one accent cannot read; may be called from any thread."""
 
     def __init__(self, pronounce: Callable[[str], str], own_script: str = "") -> None:
-        """Judge by ``pronounce``.
+        """Judge characters by ``pronounce``.
 
         Args:
-            pronounce: returns the phonemes of a text.
-            own_script: first word of Unicode's names of characters that are judged one by one,
-                since the reader knows many of them, and not all.
+            pronounce: function that returns the phonemes of a text.
+            own_script: first word of the Unicode names of characters that are judged one by one,
+                since the reader knows many of them, but not all.
         """
         self._pronounce = pronounce
         self._own_script = own_script
@@ -82,7 +82,7 @@ class UnspokenFinder:
         return self._judged(f"{before}{character}{after}", before, character, after)
 
     def _judged(self, key: str, before: str, character: str, after: str) -> _Kind:
-        """Return whether a character adds any sound to what is read, and remember it."""
+        """Return whether a character adds any sound to the reading; the result is cached."""
         kind = self._kinds.get(key)
         if kind is None:
             without = self._num_sounds(before, " ", after)
@@ -100,7 +100,7 @@ class UnspokenFinder:
 
 
 def _like(neighbour: str) -> str:
-    """Return what stands for all that could stand beside a sign, so that few cases differ."""
+    """Return a representative of the neighbours of a sign, so that few cases differ."""
     if neighbour.isalpha():
         return "b"
     if neighbour.isdigit():

@@ -35,7 +35,7 @@ TITLES: Mapping[str, str] = {
     **{"Reps": "Representatives", "Sr": "Senior", "Br": "Brother", "Amb": "Ambassador"},
     **{"Sec": "Secretary", "Sgts": "Sergeants", "Cdr": "Commander", "Lieut": "Lieutenant"},
 }
-"""Before a name, with or without a dot; `BARE_TITLES` are those without one."""
+"""Titles before a name, with or without a dot; `BARE_TITLES` are those without one."""
 BARE_TITLES = frozenset(("Mr", "Mrs", "Ms", "Dr", "Prof", "Sgt", "Capt", "Mt", "Lt", "Col", "Gov"))
 
 PLACES: Mapping[str, str] = {
@@ -44,9 +44,9 @@ PLACES: Mapping[str, str] = {
     **{"Ct": "Court", "Sq": "Square", "Ter": "Terrace", "Cir": "Circle", "Expy": "Expressway"},
     **{"Rte": "Route", "Tpke": "Turnpike", "Fwy": "Freeway", "Cres": "Crescent", "Aly": "Alley"},
 }
-"""Behind a name."""
+"""Abbreviations after a name."""
 CERTAIN_PLACES = frozenset(("Ave", "Blvd", "Rd", "Hwy", "Pkwy", "Expy", "Rte", "Tpke", "Fwy"))
-"""Those that are nothing else, wherever they stand."""
+"""Abbreviations of places that have no other meaning."""
 SAINTS = (
     frozenset(
         (
@@ -127,15 +127,15 @@ ABBREVIATIONS: Mapping[str, str] = {
     **{"Penn": "Pennsylvania", "Tenn": "Tennessee", "Wis": "Wisconsin", "Va": "Virginia"},
     **{"par": "paragraph", "para": "paragraph", "Ph": "P H", "wt": "weight", "ht": "height"},
 }
-"""Words with a dot behind them."""
+"""Abbreviations with a dot."""
 BARE_ABBREVIATIONS = frozenset(
     ("approx", "vs", "Dept", "dept", "govt", "Govt", "Intl", "Bldg", "bldg", "Apt", "Assn", "etc")
 ) | frozenset(
     ("VS", "Vs", "Ltd", "qty", "Qty", "Mgr", "mgr", "mgmt", "appt", "acct", "Mfg", "Attn")
 )
-"""Those that mean the same without a dot."""
+"""Abbreviations with the same meaning without a dot."""
 BEFORE_NAMES = frozenset(("vs", "Vs", "VS", "Cf", "cf", "Ph", "ca", "approx", "Approx", "Attn"))
-"""Those that no sentence ends with."""
+"""Abbreviations that never end a sentence."""
 
 BEFORE_NUMBERS: Mapping[str, str] = {
     **{"no": "number", "No": "Number", "NO": "number", "nos": "numbers", "Nos": "Numbers"},
@@ -153,7 +153,7 @@ BEFORE_NUMBERS: Mapping[str, str] = {
     **{"ep": "episode", "Ser": "Series", "App": "Appendix", "Ex": "Example", "Nr": "Number"},
     **{"nr": "number", "Bk": "Book", "Lv": "Level", "lv": "level", "Lvl": "Level", "lvl": "level"},
 }
-"""Words with a dot behind them and a number behind that; elsewhere they are words."""
+"""Abbreviations with a dot before a number; elsewhere they are words."""
 BARE_BEFORE_NUMBERS = frozenset(("pp", "vol", "Vol", "Fig", "fig", "ext", "Ext", "Nr", "nr", "lvl"))
 NUMBERED_WITH_LETTERS = frozenset(("fig", "Fig", "App", "apt", "Apt", "Ex", "Rm", "vol", "Vol"))
 
@@ -169,7 +169,7 @@ DOTTED: Mapping[str, str] = {
     "eg.": "for example",
     "ie.": "that is",
 }
-"""No sentence ends with them."""
+"""Words that never end a sentence."""
 
 SLASHED: Mapping[str, str] = {
     "and/or": "and or",
@@ -255,7 +255,7 @@ LETTER_WORDS = (
         ("model", "series", "schedule", "side", "variant", "version", "letter", "figure", "apt")
     )
 )
-"""Words that a capital behind is the name of a letter after."""
+"""Words after which a capital is the name of a letter."""
 SHOUTED = (
     frozenset(
         ("IT", "US", "WHO", "AM", "AN", "IS", "ALL", "AS", "AT", "BE", "BY", "DO", "GO", "HE", "IF")

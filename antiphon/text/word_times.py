@@ -1,4 +1,4 @@
-"""When words are spoken, from how long their phonemes last."""
+"""Word times from the durations of phonemes."""
 
 from collections.abc import Iterator
 
@@ -16,19 +16,19 @@ def word_times(
     num_frames: int,
     frame_s: float,
 ) -> Iterator[WordTime]:
-    """Yield when the words of a sentence are spoken, from the beginning of what is heard of it.
+    """Yield the times of a sentence's words, from the start of its audio.
 
     Args:
-        words: of the sentence.
-        durations: of its phonemes, the padding at both ends included, in any unit.
-        span: the frames that are heard, from where to before where.
-        num_frames: of all that the network has made.
-        frame_s: how long a frame is.
+        words: words of the sentence.
+        durations: durations of its phonemes, with the padding at both ends, in any unit.
+        span: frames of the audio, first and one past the last.
+        num_frames: number of all frames made by the network.
+        frame_s: duration of a frame.
     """
     ends = np.concatenate([[0.0], np.cumsum(durations)]) * (num_frames / max(1.0, durations.sum()))
     start, stop = span
     for word in words:
-        first, last = ends[word.start + 1], ends[word.stop + 1]  # behind the padding
+        first, last = ends[word.start + 1], ends[word.stop + 1]  # after the padding
         yield WordTime(
             word.word.strip(),
             float(np.clip(first - start, 0, stop - start)) * frame_s,

@@ -42,7 +42,7 @@ def read_slashed_word(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_dotted(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "U.S.", "e.g.", "Ph.D." and "J.R.R.": letters with a dot behind each."""
+    """Read "U.S.", "e.g.", "Ph.D." and "J.R.R.": letters with a dot after each."""
     stop, num_parts = place, 0
     while (
         tokens.kind(stop) == WORD and len(tokens.text(stop)) <= 2 and tokens.kind(stop + 1) == "."
@@ -80,7 +80,7 @@ def read_dotted(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_initial(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read the "J." of "J. Smith": the dot ends no sentence."""
+    """Read the "J." of "J. Smith", whose dot does not end a sentence."""
     text = tokens.text(place)
     if len(text) != 1 or not text.isupper() or tokens.kind(place + 1) != "." or text == "I":
         return None
@@ -97,7 +97,7 @@ def read_initial(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_abbreviation(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read an abbreviation of the tables, with a dot or without where that is certain."""
+    """Read an abbreviation of the tables, with a dot, or without one if it is unambiguous."""
     text = tokens.text(place)
     has_dot = tokens.kind(place + 1) == "."
     stop = place + 1 + has_dot
@@ -161,19 +161,19 @@ _WORDS_AT_END = frozenset(
 
 
 def _with_end(tokens: TokenizedText, stop: int, words: str, *, has_dot: bool) -> Reading:
-    """Leave the dot of an abbreviation in the text where it ends a sentence too."""
+    """Keep the dot of an abbreviation in the text if it ends a sentence too."""
     if has_dot and _ends_behind(tokens, stop, is_name=False):
         stop -= 1
     return ((stop, words),)
 
 
 def _ends_behind(tokens: TokenizedText, stop: int, *, is_name: bool) -> bool:
-    """Whether a sentence ends with an abbreviation.
+    """Return whether a sentence ends with an abbreviation.
 
     Args:
-        tokens: of the text.
-        stop: token behind its dot.
-        is_name: whether names often follow it, so that a capital alone says little.
+        tokens: tokens of the text.
+        stop: index of the token after its dot.
+        is_name: whether names often follow it, so that a capital alone is weak evidence.
     """
     if tokens.ends_text(stop):
         return True
@@ -207,7 +207,7 @@ def _before_number(
 
 
 def _is_title(tokens: TokenizedText, place: int, stop: int) -> bool:
-    """Whether a name follows, and the word is no street's, and no last word of a name."""
+    """Return whether a name follows a title that is not part of a street or a name before it."""
     text = tokens.text(place)
     if not tokens.has(stop, " w") or not tokens.text(stop + 1)[0].isupper():
         return (
@@ -234,7 +234,7 @@ def _is_title(tokens: TokenizedText, place: int, stop: int) -> bool:
 
 
 def _is_numbered(tokens: TokenizedText, place: int) -> bool:
-    """Whether a house number stands one or two words before."""
+    """Return whether a house number precedes by one or two words."""
     for back in range(2, 9, 2):
         if tokens.kind(place - back) == DIGITS:
             return True
@@ -244,7 +244,7 @@ def _is_numbered(tokens: TokenizedText, place: int) -> bool:
 
 
 def follows_name(tokens: TokenizedText, place: int) -> bool:
-    """Whether a capitalized word, or an ordinal, stands right before."""
+    """Return whether a capitalized word, or an ordinal, directly precedes."""
     if tokens.kind(place - 1) != SPACE:
         return False
     before = tokens.text(place - 2)
@@ -261,7 +261,7 @@ def _is_saint(tokens: TokenizedText, place: int, stop: int) -> bool:
 
 
 def _ends_street(tokens: TokenizedText, place: int) -> bool:
-    """Whether a street's short form stands without a dot: "123 Main St"."""
+    """Return whether this is a street's short form without a dot: "123 Main St"."""
     return (
         follows_name(tokens, place)
         and _is_numbered(tokens, place)

@@ -1,7 +1,7 @@
 """English text written out in words: numbers, signs, abbreviations and codes, with offsets.
 
-A text becomes tokens, and the rules of the table look at each in turn; what no rule reads stays as
-it is. A rule looks at a bounded number of tokens around its own, so that the work is linear.
+The rules of the table are tried at each token; text that no rule reads stays as it is. A rule reads
+a bounded number of tokens around its own, so the total time is linear.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ _MAX_CLOSERS = 4
 _ENTITY_SIGNS = frozenset("&;")
 _LAST_LATIN = "\u052f"  # Greek and Cyrillic included
 SILENT_SIGNS = frozenset("\u2122\u00ae\u2120")
-"""Signs that are left out, though the dictionary has a reading of them."""
+"""Signs that are left out although the dictionary has readings for them."""
 
 _NUMBER_RULES: tuple[Rule, ...] = (
     words.read_slashed_word,
@@ -124,8 +124,8 @@ def pieces_of(tokens: TokenizedText, start: int = 0) -> Iterator[SpokenPiece]:
     """Yield the pieces of a text, in order; together they cover it.
 
     Args:
-        tokens: of the text.
-        start: token of the first piece; those before it are context.
+        tokens: tokens of the text.
+        start: index of the first piece's token; earlier tokens are context.
     """
     place = start
     while place < len(tokens):
@@ -168,7 +168,7 @@ def _copied(tokens: TokenizedText, place: int) -> SpokenPiece:
 
 
 def _ends(tokens: TokenizedText, place: int) -> bool:
-    """Whether a sentence ends behind a mark or what closes after it."""
+    """Return whether a sentence ends after a mark or its closing signs."""
     if tokens.kind(place + 1) not in (SPACE, LINE, ""):
         return False
     mark = place
@@ -185,11 +185,11 @@ def _ends(tokens: TokenizedText, place: int) -> bool:
 def spoken_text(
     pieces: Sequence[SpokenPiece], originals: str | None = None
 ) -> tuple[str, list[int]]:
-    """Return pieces as one text, and the number of the piece that each character belongs to.
+    """Return pieces as one text, and the number of the piece of each character.
 
     Args:
-        pieces: consecutive ones.
-        originals: text that they are of, if what is not changed shall be as it is there.
+        pieces: consecutive pieces.
+        originals: text of the pieces, used for unchanged pieces; ``None``: their words are used.
     """
     text, owners = "", list[int]()
     parts: list[str] = []
@@ -211,12 +211,12 @@ def spoken_text(
 
 
 def _is_replaced(piece: SpokenPiece, text: str) -> bool:
-    """Whether words take the place of a piece: not beside letters of another script."""
+    """Return whether words replace a piece, except next to letters of another script."""
     around = text[max(0, piece.start - 1) : piece.start] + text[piece.stop : piece.stop + 1]
     is_foreign = any(each.isalpha() and each > _LAST_LATIN for each in around)
     return piece.is_changed and any(map(str.isalnum, piece.words)) and not is_foreign
 
 
 def written_out(text: str, *, british: bool = False) -> str:
-    """Return a text written out in words; what is not understood stays as it is."""
+    """Return a text written out in words; text that no rule reads stays as it is."""
     return spoken_text([*pieces_of(TokenizedText(text, british=british))], text)[0]
