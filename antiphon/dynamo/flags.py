@@ -18,21 +18,21 @@ FLAGS = {
     "response-plane": "tcp",
     "event-plane": "zmq",
 }
-"""Dynamo's flags and its defaults, before which its variables go: DYN_NAMESPACE and so on."""
+"""Dynamo's flags and defaults; its environment variables (DYN_NAMESPACE etc.) override these."""
 REALTIME = "realtime"
-"""Dynamo's name of the kind of endpoint whose requests and answers are streams of events."""
+"""Dynamo's name of endpoints whose requests and responses are event streams."""
 MEDIA_FLAGS = ("media-output-fs-url", "media-output-http-url")
-"""Dynamo's flags of files that requests want addresses of; our settings have the same names."""
+"""Dynamo's flags of file storage for requests that want addresses; settings share the names."""
 SHUTDOWN_VARIABLE = "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT"
 CLOSING_S = 10
-"""What a worker may take to stop besides the time that its streams have."""
+"""Time that a worker may take to stop beside the drain of its streams."""
 
 
 def parsed_flags(argv: Sequence[str] | None) -> tuple[Settings, DynamoRoute, dict[str, Any]]:
     """Return the settings, the route of the task, and members of Dynamo's ``WorkerConfig``.
 
-    Dynamo kills a worker that stops too slowly; its limit is raised, unless the environment has
-    one, to the time that streams have by our settings.
+    Dynamo kills a worker that stops too slowly. Unless the environment sets a limit, it is raised
+    to the drain time of our settings.
 
     Raises:
         SettingsError: a setting is unknown or wrong, or there is more than one model.
@@ -75,9 +75,9 @@ def parsed_flags(argv: Sequence[str] | None) -> tuple[Settings, DynamoRoute, dic
 
 
 def _with_addresses(settings: Settings) -> Settings:
-    """Return settings by which files have addresses of their storage: no HTTP server serves them.
+    """Return settings under which files have addresses of their storage, without an HTTP server.
 
-    So it is with workers of Dynamo's own, whose addresses begin with ``file://`` by default.
+    Dynamo's own workers do the same; their addresses start with ``file://`` by default.
     """
     place = settings.media.output_fs_url or f"file://{settings.data.folder.absolute()}/outputs"
     media = {

@@ -1,7 +1,7 @@
 """``--realtime``: the WebSocket ``/v1/realtime`` of Dynamo's front end, served by that of the API.
 
-Dynamo's front end parses all events, those of its clients and those of its workers: what its types
-require is added here.
+Dynamo's front end parses all events of clients and workers: members that its types require are
+added here.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class RealtimeEngine:
     """Sessions of the API behind Dynamo's contract of a bidirectional handler."""
 
     def __init__(self, app: FastAPI) -> None:
-        """Serve by an API whose lifespan has been entered."""
+        """Serve through an API whose lifespan has been entered."""
         self._app = app
         self._sockets: set[InProcessSocket] = set()
 
@@ -42,7 +42,7 @@ class RealtimeEngine:
     ) -> AsyncGenerator[Members, None]:
         """Yield the events of one session until its client leaves.
 
-        The end of ``sent`` ends nothing: the client may still be waiting for audio. When it
+        The end of ``sent`` ends nothing: the client may still be waiting for audio. When the client
         leaves, Dynamo stops the context but does not close this generator.
         """
         headers = {REQUEST_ID_HEADER: context.id()}
@@ -60,7 +60,7 @@ class RealtimeEngine:
             await socket.aclose()
 
     async def drain(self, grace_s: float) -> None:
-        """End all sessions once nothing is spoken or sent, at the latest after ``grace_s``."""
+        """End all sessions once their speech has been sent, at the latest after ``grace_s``."""
         latest_s = time.monotonic() + grace_s
         num_quiet = 0
         while num_quiet < _QUIET_POLLS and time.monotonic() < latest_s:

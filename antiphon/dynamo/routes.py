@@ -1,4 +1,4 @@
-"""How requests of NVIDIA Dynamo's front end become calls of the API, and answers its chunks: data.
+"""Mapping of requests of NVIDIA Dynamo's front end to calls of the API, and of answers to chunks.
 
 Names and shapes are those of Dynamo 1.6.1 (``dynamo.common.protocols``).
 """
@@ -15,38 +15,38 @@ from antiphon.media.image_codec import check_installed
 
 Members: TypeAlias = dict[str, Any]
 
-_TRUE = ("1", "on", "t", "true", "y", "yes")  # as the API reads them out of texts
+_TRUE = ("1", "on", "t", "true", "y", "yes")  # values that the API reads as true
 _ENVELOPE = ("model", "extra_args", "nvext", "data_source")
-"""What a request says to Dynamo, which has chosen the model; the rest is for the API."""
+"""Members for Dynamo, which has chosen the model; the rest is for the API."""
 _UNDELIVERABLE = {"stream_format": "sse", "word_timestamps": True}
-"""What the front end has no way to deliver of speech: events."""
+"""Speech options that the front end cannot deliver: events."""
 _UNDELIVERABLE_PICTURES = {"stream": True, "async": True}
-"""Of images and videos: events, and jobs whose results are fetched later."""
+"""Image and video options that it cannot deliver: events, and jobs fetched later."""
 _DATA_SOURCES = (None, "b64_json", "url")
 _MESSAGES = "messages"
-"""The member that only chats have."""
+"""Member that only chats have."""
 _GREY = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4CAAAAKUlEQVR42u3MQREAAAwCIKMb3R"
     "D77SAA6VEEAoFAIBAIBAKBQCAQfA8G320AeXC6efoAAAAASUVORK5CYII="
 )
-"""An image of 64 by 64 pixels, for models that make nothing without one."""
+"""Image of 64 by 64 pixels, for models that require one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoRoute:
-    """A task, as Dynamo's front end serves it.
+    """Task as served by Dynamo's front end.
 
     Attributes:
-        endpoint_types: Dynamo's names of the kinds of endpoints, with commas.
-        models: returns those of the server that serve the task, by name.
-        path: of the route of the API that answers, given the body.
-        body: makes the body of the call from a request.
-        chunk: makes what is yielded to Dynamo of a piece of the answer, given the body.
-        sample: makes a request that costs little from the model's capabilities, for Dynamo's health
-            checks.
-        described: what discovery is told of these capabilities.
-        check: raises InvalidRequestError if a package is missing.
-        wants_address: whether a request wants the address of a file that the API answers with.
+        endpoint_types: Dynamo's names of the kinds of endpoints, separated by commas.
+        models: function that returns the server's models for the task, by name.
+        path: function that returns the API route for a body.
+        body: function that makes the body of the call from a request.
+        chunk: function that makes Dynamo's chunk from a piece of the answer and the body.
+        sample: function that makes a cheap request from the model's capabilities, for Dynamo's
+            health checks.
+        described: function that returns the members published to discovery.
+        check: function that raises InvalidRequestError if a package is missing.
+        wants_address: whether a request asks for the address of a file in the answer.
     """
 
     endpoint_types: str
@@ -64,7 +64,7 @@ def _members(request: Mapping[str, Any], undeliverable: Mapping[str, Any]) -> Me
     """Return a request's members and, beside them, those that Dynamo does not know.
 
     Raises:
-        InvalidRequestError: it asks for what the front end cannot deliver.
+        InvalidRequestError: the request needs something that the front end cannot deliver.
     """
     further = (request.get("extra_args") or {}).get("media_passthrough") or {}
     own = {name: value for name, value in request.items() if value is not None}
@@ -78,15 +78,15 @@ def _members(request: Mapping[str, Any], undeliverable: Mapping[str, Any]) -> Me
     return {
         name: value
         for name, value in members.items()
-        if name not in _ENVELOPE and not name.startswith("_")  # as the mark of a health check
+        if name not in _ENVELOPE and not name.startswith("_")  # such as the mark of a health check
     }
 
 
 def _wants_address(request: Mapping[str, Any]) -> bool:
-    """Return whether a request for speech wants the address of a file instead of bytes.
+    """Return whether a request for speech asks for the address of a file instead of bytes.
 
     Raises:
-        InvalidRequestError: it wants something else.
+        InvalidRequestError: it asks for anything else.
     """
     source = request.get("data_source")
     if source not in _DATA_SOURCES:
@@ -97,10 +97,10 @@ def _wants_address(request: Mapping[str, Any]) -> bool:
 
 
 def _speech_body(request: Mapping[str, Any]) -> Members:
-    """Ask for pieces where the front end streams them (PCM, WAV), else for a whole file."""
+    """Request a stream if the front end streams the format (PCM, WAV), else a whole file."""
     further = {**(request.get("nvext") or {})}
     takes_pieces = further.pop("frontend_accepts_audio_chunks", None) or False
-    further.pop("annotations", None)  # of server-sent events, which speech has none of
+    further.pop("annotations", None)  # of server-sent events, which speech does not have
     body = {"response_format": "wav", **further, **_members(request, _UNDELIVERABLE)}
     body["stream"] = (
         not _wants_address(request) and takes_pieces and body.get("stream") is not False
@@ -114,7 +114,7 @@ def _speech_chunk(piece: bytes, body: Members) -> Members:
 
 
 def speech_at(url: str, body: Members) -> Members:
-    """Return what is yielded to Dynamo of speech that is kept as a file."""
+    """Return the chunk for speech stored as a file."""
     return _speech({"url": url}, body)
 
 
@@ -132,7 +132,7 @@ def _described_voices(capabilities: Any) -> Members:
 
 
 def _picture_body(request: Mapping[str, Any]) -> Members:
-    """Ask for files in the answer, or for their addresses; the API reads ``nvext`` of pictures."""
+    """Request files in the answer, or their addresses; the API reads ``nvext`` of pictures."""
     members = _members(request, _UNDELIVERABLE_PICTURES)
     if (further := request.get("nvext")) is not None:
         members["nvext"] = further
@@ -140,7 +140,7 @@ def _picture_body(request: Mapping[str, Any]) -> Members:
 
 
 def _image_body(request: Mapping[str, Any]) -> Members:
-    """Edit the image that the request refers to; a chat is answered whole, in one chunk."""
+    """Edit the referenced image; a chat is answered whole, in one chunk."""
     if _MESSAGES in request:
         members = {"modalities": ["image"], **_members(request, {})}  # not text of the same model
         return {**members, "stream": False, "stream_options": None}
@@ -157,13 +157,13 @@ def _image_path(body: Members) -> str:
 
 
 def _picture_chunk(answer: bytes, body: Members) -> Members:
-    """Pass the API's answer on, which has Dynamo's members, and more."""
+    """Return the API's answer, which has Dynamo's members and more."""
     members: Members = json.loads(answer)
     return members
 
 
 def _image_chunk(answer: bytes, body: Members) -> Members:
-    """Pass images on, or the message of a chat as the only delta of its stream."""
+    """Return images, or the message of a chat as the only delta of its stream."""
     members = _picture_chunk(answer, body)
     if _MESSAGES not in body:
         return members
@@ -175,7 +175,7 @@ def _image_chunk(answer: bytes, body: Members) -> Members:
 
 
 def _picture_sample(capabilities: Any) -> Members:
-    """Ask for a picture as small as that which warms the model: checks have a few seconds."""
+    """Request a picture as small as the warm-up's: health checks have a few seconds."""
     sample = capabilities.sample_request
     asked: Members = {
         "prompt": sample.prompt,
@@ -223,4 +223,4 @@ ROUTES = {
         sample=_video_sample,
     ),
 }
-"""By the names of tasks."""
+"""Routes by task."""

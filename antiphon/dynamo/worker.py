@@ -1,7 +1,7 @@
 """``python -m antiphon.dynamo.worker MODEL``: the whole engine as a worker of NVIDIA Dynamo.
 
-Requests come from Dynamo's own front end and go through the API within this process: they meet
-the checks, limits and encoders of requests over HTTP. See docs/dynamo.md.
+Requests come from Dynamo's own front end and go through the API within this process, with the
+checks, limits and encoders of requests over HTTP. See docs/dynamo.md.
 """
 
 import json
@@ -45,10 +45,10 @@ class DynamoEngine(RawEngine):
         return cls(settings, route), config
 
     async def start(self, worker_id: int) -> EngineConfig:
-        """Load the model and warm it: requests come as soon as this returns.
+        """Load and warm the model; requests may arrive as soon as this returns.
 
         Raises:
-            ModelLoadError: it cannot be served, or does not do the task.
+            ModelLoadError: the model cannot be served, or does not support the task.
         """
         await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
         await self._app.state.server.warm_up
@@ -60,7 +60,7 @@ class DynamoEngine(RawEngine):
         return EngineConfig(self._model.name, runtime_data=described)
 
     async def generate(self, request: Members, context: Any) -> AsyncGenerator[Members, None]:
-        """Yield the answer in pieces where it streams, else whole."""
+        """Yield the answer, in pieces if it streams."""
         route, id = self._route, context.id()
         try:
             body = route.body(request)
@@ -87,7 +87,7 @@ class DynamoEngine(RawEngine):
             await call.aclose()
 
     async def _kept(self, file: bytes, body: Members) -> str:
-        """Keep a file of speech, and return its address."""
+        """Store a file of speech, and return its address."""
         media = self._app.state.server.media
         try:
             url: str = await media.keep(file, body["response_format"], Caller(), "")
@@ -96,14 +96,14 @@ class DynamoEngine(RawEngine):
         return url
 
     def _refusal(self, status: int, message: str) -> Exception:
-        """Return what makes Dynamo answer so; but for wrong requests it drops the message."""
+        """Return the exception for a refusal; Dynamo shows the message of wrong requests only."""
         if self._app.state.server.failures:
-            return EngineShutdown(message)  # the front end sends no more to this worker
+            return EngineShutdown(message)  # the front end sends no more requests to this worker
         is_wrong = status < 500 and status != 429
         return InvalidArgument(message) if is_wrong else HttpError(status, message)
 
     async def abort(self, context: Any) -> None:
-        """Stop a request: Dynamo does not close its generator, but leaves it where it is."""
+        """Stop a request: Dynamo suspends its generator without closing it."""
         if (call := self._calls.pop(context.id(), None)) is not None:
             call.task.cancel()
 
@@ -112,13 +112,13 @@ class DynamoEngine(RawEngine):
         return build_raw_health_check_payload(sample)
 
     async def cleanup(self) -> None:
-        """Give the streams under way their time: Dynamo calls this while they go on."""
+        """Drain running streams, which Dynamo continues during this call."""
         await ended_within(self._grace_s, self._calls.values())
         await self._loaded.aclose()
 
 
 def main() -> None:
-    """Run a worker; what is wrong with its settings is one line on stderr."""
+    """Run a worker; invalid settings give one line on stderr."""
     try:
         settings, route, flags = parsed_flags(None)
         if flags["endpoint_types"] == REALTIME:
