@@ -1,1 +1,1 @@
-"""What families share: checkpoints, voices, tokens, ONNX graphs."""
+"""Shared parts of families: checkpoints, voices, tokens, ONNX graphs."""

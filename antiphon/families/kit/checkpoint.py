@@ -27,7 +27,7 @@ _NO_NAME = r"(?!)"
 
 @dataclass(slots=True)
 class Findings:
-    """Problems found so far; each method adds those that it finds."""
+    """Problems found so far; each method adds its own."""
 
     problems: list[str] = field(default_factory=list)
 
@@ -47,7 +47,7 @@ class Findings:
         Args:
             directory: folder of safetensors files.
             stem: beginning of the files' names.
-            others: regular expression for names of tensors that are left out.
+            others: regular expression of tensor names to ignore.
         """
         found = self.attempt(lambda: read_directory(directory, stem))
         if found is None:
@@ -72,7 +72,7 @@ class Findings:
             where: folder or file, for messages.
             headers: tensors by name.
             layout: expected tensors; ``None``: the configuration cannot be read.
-            others: regular expression for names that are not compared.
+            others: regular expression of names to ignore.
         """
         if layout is not None:
             shapes = {name: each.shape for name, each in without(others, headers).items()}
@@ -95,8 +95,8 @@ def by_prefix(
 
     Args:
         headers: tensors.
-        parts: titles by prefix of the tensors' names; the first match decides.
-        rest: title of tensors without such a prefix.
+        parts: titles by prefix of the tensors' names; the first match applies.
+        rest: title of all other tensors.
     """
     return [
         (next((parts[start] for start in parts if header.name.startswith(start)), rest), header)

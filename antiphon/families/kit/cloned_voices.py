@@ -1,4 +1,4 @@
-"""Voices of reference audio: what the voice encoder is sent, and the cache of its features."""
+"""Voices of reference audio: input of the voice encoder, and a cache of its features."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
 
 SPEAKER, CODES, FEATURES = "speaker_embedding", "ref_codes", "ref_features"
-"""Parts of a `PreparedVoice`, which most encoders name their outputs after."""
+"""Parts of a `PreparedVoice`; most encoders name their outputs so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """Reference audio on its way to the voice encoder.
+    """Reference audio for the voice encoder.
 
     Attributes:
         samples: mono at the model's rate, float32 ``[num_samples]``.
@@ -63,7 +63,7 @@ class RecordingLimits:
 
 
 def warm_up_samples(rate_hz: int, duration_s: float = 1.0) -> Samples:
-    """Return the noise that encoders are warmed with, the same every time."""
+    """Return the noise for warming encoders, the same every time."""
     size = round(duration_s * rate_hz)
     return np.random.default_rng(0).normal(0, 0.1, size).astype(np.float32)
 
@@ -74,15 +74,15 @@ def known_text(text: str | None) -> str | None:
 
 
 class VoicePreparer:
-    """Encodes reference audio by the voice encoder; the latest features are cached.
+    """Encoder of reference audio with a cache of the latest features.
 
-    A recording that is sent with every request is encoded once. Safe for threads.
+    A recording that comes with every request is encoded once. Thread-safe.
     """
 
     def __init__(
         self, encode: Encode, parts: Sequence[str], rate_hz: int, max_cached: int = 64
     ) -> None:
-        """Begin with an empty cache.
+        """Start with an empty cache.
 
         Args:
             encode: the encoder stage, which takes a `Recording`.
@@ -102,7 +102,7 @@ class VoicePreparer:
     def features(
         self, samples: Samples, wanted: Sequence[str], param: str = "ref_audio"
     ) -> dict[str, NDArray[Any]]:
-        """Return outputs of the encoder by name; computes, so it belongs in a worker thread.
+        """Return outputs of the encoder by name; blocks, so call it in a worker thread.
 
         Args:
             samples: mono at the model's rate, float32 ``[num_samples]``.
@@ -117,7 +117,7 @@ class VoicePreparer:
         digest = hashlib.sha256(np.ascontiguousarray(samples).data).digest()
 
         def encode(part: str) -> Any:
-            # Recordings are large beside their features: all that is missing comes at once.
+            # Recordings are larger than their features, so all missing ones are requested at once.
             parts = tuple(
                 name for name in wanted if name == part or (digest, name) not in self._cached
             )
@@ -131,7 +131,7 @@ class VoicePreparer:
 
 
 class CloningPrompter:
-    """Base of prompters that prepare voices of reference audio by an encoder stage."""
+    """Base of prompters that prepare voices of reference audio through an encoder stage."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class CloningPrompter:
         parts: Sequence[str] = (CODES,),
         max_cached: int = 64,
     ) -> None:
-        """Keep capabilities until the pipeline gives the encoder.
+        """Store the capabilities; the pipeline sets the encoder later.
 
         Args:
             capabilities: abilities of the checkpoint.
@@ -164,13 +164,13 @@ class CloningPrompter:
         )
 
     def warm_encoder(self) -> None:
-        """Encode a second of noise, in the thread that encodes recordings."""
+        """Encode a second of noise in the encoder's thread."""
         self._preparer.warm_up()
 
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Prepare a voice of a recording, to be given as ``ref_audio``; see `prepare_parts`."""
+        """Prepare a voice from a recording, for use as ``ref_audio``; see `prepare_parts`."""
         return self.prepare_parts(samples, self._parts, name=name, ref_text=ref_text)
 
     def prepare_parts(
@@ -182,7 +182,7 @@ class CloningPrompter:
             samples: mono at the model's rate, float32 ``[num_samples]``.
             wanted: names of the parts.
             name: name of the voice.
-            ref_text: transcript of the recording; ``None`` or blank if it is not known.
+            ref_text: transcript of the recording; ``None`` or blank if unknown.
         """
         features = self._preparer.features(samples, wanted)
         return PreparedVoice(

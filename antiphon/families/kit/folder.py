@@ -26,14 +26,14 @@ class Folder:
     def autoregressive(
         self, name: str, target: str = "runner:load_runner", **more: Unpack[StageOptions]
     ) -> StageSpec:
-        """Return a stage that makes frames of text."""
+        """Return a stage that generates frames from text."""
         usual = StageOptions(consumes=ItemKind.TEXT, produces=ItemKind.FRAMES)
         return StageSpec(name, StageKind.AUTOREGRESSIVE, factory=self(target), **(usual | more))
 
     def decoder(
         self, name: str, target: str = "codec_stage:load_codec", **more: Unpack[StageOptions]
     ) -> StageSpec:
-        """Return a stage that makes audio of frames."""
+        """Return a stage that decodes frames to audio."""
         usual = StageOptions(consumes=ItemKind.FRAMES, produces=ItemKind.AUDIO)
         return StageSpec(name, StageKind.DECODER, factory=self(target), **(usual | more))
 
@@ -48,7 +48,7 @@ class Folder:
         return StageSpec(name, StageKind.ENCODER, factory=self(target), **(usual | more))
 
     def generator(self, name: str, target: str, **more: Unpack[StageOptions]) -> StageSpec:
-        """Return a stage that owns its loop, and makes audio of text."""
+        """Return a stage that runs its own loop and generates audio from text."""
         usual = StageOptions(consumes=ItemKind.TEXT, produces=ItemKind.AUDIO)
         return StageSpec(name, StageKind.GENERATOR, factory=self(target), **(usual | more))
 

@@ -29,9 +29,9 @@ def columns_flop(layout: Mapping[str, Shape], num_columns: Callable[[str], int])
     """Return additions and multiplications of a decoder for one frame.
 
     Args:
-        layout: tensors of the decoder. A value of a weight is multiplied once for each column that
-            it is applied to, of which there are more after every upsampling.
-        num_columns: function from a weight's name to its columns of a frame; 0 for other networks.
+        layout: tensors of the decoder. A weight's value is multiplied once per column, and every
+            upsampling increases the number of columns.
+        num_columns: function from a weight's name to its columns per frame; 0 for other networks.
     """
     return 2 * sum(
         math.prod(shape) * num_columns(name)

@@ -1,4 +1,4 @@
-"""How a server shares out a GPU's memory among the streams of a checkpoint that is not loaded."""
+"""Division of a GPU's memory among streams, computed before a checkpoint is loaded."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from antiphon.engine.kv_memory import BLOCK_POSITIONS, num_blocks_of, num_bytes_
 
 @dataclass(frozen=True, slots=True)
 class GpuShare:
-    """What streams have.
+    """Memory available to streams.
 
     Attributes:
-        num_bytes: for all of them; negative if not even the weights fit.
-        stream_bytes: of one: its keys and values, and what is kept free for its codec.
+        num_bytes: bytes for all streams; negative if not even the weights fit.
+        stream_bytes: bytes per stream: keys and values, and the codec's reserve.
     """
 
     num_bytes: int
@@ -31,13 +31,13 @@ def gpu_share(
     num_context: int,
     utilization: float,
 ) -> GpuShare:
-    """Return what streams have on a GPU that does nothing else, with a slot for each.
+    """Return the memory of streams on an otherwise idle GPU, with a slot for each.
 
     Args:
-        footprint: of the checkpoint.
-        num_positions: of each stream, prompt and frames together.
+        footprint: footprint of the checkpoint.
+        num_positions: positions of each stream, prompt and frames together.
         num_total: bytes of the GPU.
-        num_context: bytes that CUDA takes before anything is loaded.
+        num_context: bytes that CUDA allocates before loading.
         utilization: share of the memory that the server may use.
     """
     num_free = num_total - footprint.weight_bytes - num_context

@@ -1,4 +1,4 @@
-"""Checkpoints of the Hugging Face hub: downloaded once, then taken from its cache, offline too."""
+"""Checkpoints of the Hugging Face hub: downloaded once, then read from its cache, even offline."""
 
 import re
 from collections.abc import Iterable
@@ -11,21 +11,22 @@ _NEEDED_FILES = ("*.json", "*.safetensors", "*.txt")  # in folders too
 
 
 def is_hub_id(model: str) -> bool:
-    """Whether this could be ``ORG/NAME`` or ``ORG/NAME@REVISION``."""
+    """Return whether this could be ``ORG/NAME`` or ``ORG/NAME@REVISION``."""
     return _ID.fullmatch(model) is not None
 
 
 def download(model: str, files: Iterable[str] = ()) -> Path:
-    """Return the directory of a checkpoint of the hub; what is missing of it is downloaded first.
+    """Return the directory of a checkpoint of the hub, after downloading missing files.
 
-    The hub's own variables apply: ``HF_HOME``, ``HF_HUB_OFFLINE``, ``HF_TOKEN`` and the others.
+    The hub's own variables apply: ``HF_HOME``, ``HF_HUB_OFFLINE``, ``HF_TOKEN`` and others.
 
     Args:
-        model: as `is_hub_id` accepts it.
-        files: patterns of files that are needed beside JSON, text and safetensors.
+        model: name accepted by `is_hub_id`.
+        files: patterns of needed files beside JSON, text and safetensors.
 
     Raises:
-        ModelLoadError: it does not exist, cannot be reached, or the hub's package is missing.
+        ModelLoadError: the checkpoint does not exist or cannot be reached, or the hub's package is
+            missing.
     """
     found = _ID.fullmatch(model)
     assert found is not None
@@ -48,7 +49,7 @@ def download(model: str, files: Iterable[str] = ()) -> Path:
 
 
 def _faults() -> tuple[type[Exception], ...]:
-    """Return what a download can raise; one of them belongs to the HTTP library beneath."""
+    """Return the exceptions of a download, one of them of the underlying HTTP library."""
     from huggingface_hub.errors import HfHubHTTPError
 
     bases = (base for base in HfHubHTTPError.__bases__ if issubclass(base, Exception))
@@ -56,7 +57,7 @@ def _faults() -> tuple[type[Exception], ...]:
 
 
 def _explain(model: str, error: BaseException) -> str:
-    """Say in one line why a checkpoint cannot be had."""
+    """Return the reason why a checkpoint cannot be downloaded, in one line."""
     from huggingface_hub.errors import (
         GatedRepoError,
         LocalEntryNotFoundError,

@@ -1,4 +1,4 @@
-"""Names and shapes of the tensors of layers, from which families' checkpoint layouts are composed.
+"""Names and shapes of layers' tensors, from which families compose checkpoint layouts.
 
 The order of a layout is that of the tensors in files of random weights.
 """
@@ -29,20 +29,20 @@ def affine(name: str, *shape: int, num_outputs: int | None = None) -> Layout:
 
     Args:
         name: prefix of both.
-        shape: sizes of the weight: of a linear layer outputs, inputs; of a convolution the kernel
-            size too.
-        num_outputs: size of the bias; ``None``: the weight's first.
+        shape: shape of the weight: outputs and inputs of a linear layer, plus the kernel size of a
+            convolution.
+        num_outputs: size of the bias; ``None``: the weight's first dimension.
     """
     return {f"{name}.weight": shape, f"{name}.bias": (num_outputs or shape[0],)}
 
 
 def snake(name: str, size: int) -> Layout:
-    """Return the parameters of a Snake activation with a magnitude of its own."""
+    """Return the parameters of a Snake activation with its own magnitude."""
     return {f"{name}.alpha": (size,), f"{name}.beta": (size,)}
 
 
 def attention(sizes: TransformerConfig, biased: str = "") -> Layout:
-    """Return the projections of attention, those of the letters in ``biased`` with a bias."""
+    """Return the projections of attention; those whose letters are in ``biased`` have a bias."""
     width = sizes.hidden_size
     queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
     outputs = {"q": (queries, width), "k": (keys, width), "v": (keys, width), "o": (width, queries)}

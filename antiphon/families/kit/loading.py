@@ -23,11 +23,11 @@ class RunnerOptions(TypedDict, total=False):
 
 
 def like_of(context: LoadContext, dtype: str | None = None) -> Tensor:
-    """Return an empty tensor of the type and on the device that weights are loaded with.
+    """Return an empty tensor of the type and on the device of loaded weights.
 
     Args:
         context: device, number type and limits.
-        dtype: name of the type; default: that of the context.
+        dtype: name of the type; ``None``: that of the context.
     """
     device = resolve_device(context.device, context.memory_fraction)
     return torch.empty(0, dtype=resolve_dtype(dtype or context.dtype, device), device=device)
@@ -42,14 +42,14 @@ def runner_of(
     graphs: str = "graphs",
     **how: Unpack[RunnerOptions],
 ) -> ModelRunner[RequestT]:
-    """Return the runner of a model, with room for the requests that it serves.
+    """Return the runner of a model, sized for the requests that it serves.
 
     Args:
         context: device, number type and limits.
-        model: language model, loaded.
+        model: loaded language model.
         max_positions: longest request, prompt and frames together.
-        budget: memory for keys and values; default: by the context.
-        graphs: name that the progress of capturing graphs is shown with.
+        budget: memory for keys and values; ``None``: derived from the context.
+        graphs: label of the progress of capturing graphs.
         how: further arguments of `ModelRunner`.
     """
     if budget is None:

@@ -1,4 +1,4 @@
-"""What ONNX Runtime raises where a network cannot be built or run."""
+"""Exceptions of ONNX Runtime for networks that cannot be built or run."""
 
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
@@ -7,4 +7,4 @@ ONNX_ERRORS: tuple[type[Exception], ...] = (
     *(ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph),
     *(ort_errors.InvalidProtobuf, ort_errors.NotImplemented, ort_errors.RuntimeException),
 )
-"""ONNX Runtime's own have no base but `Exception`."""
+"""ONNX Runtime's own exceptions derive from `Exception` directly."""

@@ -1,10 +1,10 @@
-"""Reads and cuts networks in ONNX's format, so that a family can run a part of one by itself.
+"""Reading and cutting of ONNX networks, so that a family can run a part of one.
 
-An exported network is one graph: it draws its own random numbers, which no seed of a request
-reaches, and gives its audio when all of it is done. Cut in parts, with the random numbers as one
-more input, it repeats with a seed and gives audio in chunks.
+An exported network is one graph: it draws its own random numbers, which a request's seed does not
+affect, and returns its audio at the end. Cut into parts, with the random numbers as another input,
+it is reproducible by a seed and returns audio in chunks.
 
-A file in this format is a protocol buffer; the numbers of its fields are those of onnx.proto3.
+A file in this format is a protocol buffer; field numbers are those of onnx.proto3.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from antiphon.errors import ModelLoadError
 
 FLOAT, INT64, BOOL = 1, 7, 9
-"""Types of elements: what `TensorProto.DataType` calls them."""
+"""Element types, as in `TensorProto.DataType`."""
 ELEMENT_TYPES = {
     **{"tensor(float)": FLOAT, "tensor(int64)": INT64, "tensor(bool)": BOOL},
     **{"tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6},
     **{"tensor(float16)": 10, "tensor(double)": 11},
 }
-"""The same by the names that onnxruntime gives them."""
+"""Element types by onnxruntime's names."""
 
 Attribute: TypeAlias = int | float | str | tuple[int, ...]
 Field: TypeAlias = tuple[int, int | memoryview]
@@ -42,13 +42,12 @@ class OnnxNode:
     """One operation.
 
     Attributes:
-        op_type: such as ``"Conv"``.
-        inputs: names of what it reads; ``""`` for one that is left out.
-        outputs: names of what it makes.
-        name: its own.
-        attributes: those that are numbers, strings or lists of whole numbers.
-        has_subgraph: whether it holds graphs of its own, which may read any value.
-        encoded: the node as its file has it; empty for one that was made here.
+        op_type: type such as ``"Conv"``.
+        inputs: names of its inputs; ``""`` for an omitted one.
+        outputs: names of its outputs.
+        attributes: attributes that are numbers, strings or lists of integers.
+        has_subgraph: whether it contains graphs, which may read any value.
+        encoded: node as encoded in its file; empty for a new one.
     """
 
     op_type: str
@@ -71,14 +70,14 @@ class OnnxNode:
 
 @dataclass(frozen=True, slots=True)
 class OnnxGraph:
-    """A network, in the order in which it is computed.
+    """Network in the order of computation.
 
     Attributes:
-        nodes: each after those whose outputs it reads.
-        tensors: the constants, encoded, by name.
+        nodes: nodes, each after those whose outputs it reads.
+        tensors: encoded constants, by name.
         inputs: encoded descriptions, by name.
-        outputs: names.
-        opsets: the encoded versions of the operations' definitions.
+        outputs: output names.
+        opsets: encoded versions of the operator sets.
     """
 
     nodes: tuple[OnnxNode, ...]
@@ -92,7 +91,7 @@ class OnnxGraph:
         """Read a file.
 
         Raises:
-            ModelLoadError: it cannot be read, is no network, or needs further files.
+            ModelLoadError: the file cannot be read, is not a network, or needs further files.
         """
         try:
             model = list(_fields(memoryview(file.read_bytes())))
@@ -119,7 +118,7 @@ class OnnxGraph:
             raise ModelLoadError(f"{file}: is no network in ONNX's format: {error}") from error
 
     def encode(self) -> bytes:
-        """Return it as a file's content."""
+        """Return the network as a file's content."""
         graph = b"".join(
             [
                 *(_bytes(_NODES, node.encode()) for node in self.nodes),
@@ -139,7 +138,7 @@ class OnnxGraph:
         )
 
     def needed(self, outputs: Collection[str], given: Collection[str] = ()) -> tuple[OnnxNode, ...]:
-        """Return the nodes that some values are computed by, if others are given."""
+        """Return the nodes that compute some values from given ones."""
         wanted, nodes = set(outputs) - set(given), []
         for node in reversed(self.nodes):
             if wanted.isdisjoint(node.outputs):
@@ -149,7 +148,7 @@ class OnnxGraph:
         return tuple(reversed(nodes))
 
     def borders(self, before: Iterable[OnnxNode], after: Iterable[OnnxNode]) -> tuple[str, ...]:
-        """Return what some nodes make, or the network is given, that others read."""
+        """Return the values that ``after`` reads of ``before`` or of the network's inputs."""
         made = {name for node in before for name in node.outputs} | set(self.inputs)
         read = {name: None for node in after for name in node.inputs if name in made}
         return tuple(read)
@@ -160,10 +159,10 @@ class OnnxGraph:
         """Return a network of some of the nodes.
 
         Args:
-            nodes: in their order.
-            inputs: types of what they are given that this network computes itself; what it is
-                given as a whole need not be named.
-            outputs: what is wanted of them.
+            nodes: nodes in order.
+            inputs: types of additional inputs, which the whole network computes itself; its own
+                inputs need not be listed.
+            outputs: names of the outputs.
         """
         nodes = tuple(nodes)
         read = {name for node in nodes for name in node.inputs} | set(outputs)
@@ -174,7 +173,7 @@ class OnnxGraph:
 
 
 def value_info(name: str, element_type: int, shape: Collection[int | str] | None = None) -> bytes:
-    """Describe an input: its shape has lengths, or names of lengths; ``None``: any shape."""
+    """Encode an input with lengths or names of lengths; ``shape`` ``None``: any shape."""
     tensor = _number(1, element_type)
     if shape is not None:
         lengths = [_number(1, n) if isinstance(n, int) else _text(2, n) for n in shape]
@@ -190,7 +189,7 @@ def tensor(name: str, values: NDArray[np.float32] | NDArray[np.int64]) -> bytes:
 
 
 def _check_tensors(file: Path, tensors: Iterable[memoryview]) -> None:
-    """Refuse constants that lie in other files: a network may name any file, and is cut anyway."""
+    """Refuse constants in other files: a network may name any file, and is cut anyway."""
     for encoded in tensors:
         if any(
             number in (_EXTERNAL_DATA, _DATA_LOCATION) and value
@@ -225,7 +224,7 @@ def _read_node(encoded: memoryview) -> OnnxNode:
 
 
 def _read_attribute(encoded: memoryview) -> tuple[str, Attribute | None, bool]:
-    """Return its name, its value if it is of a kind that is read, and whether it is a graph."""
+    """Return an attribute's name, its value if the type is supported, and whether it is a graph."""
     fields = list(_fields(encoded))
     name = "".join(_string(value) for number, value in fields if number == 1)
     ints: list[int] = []

@@ -1,18 +1,18 @@
-"""How long a prompt may be, the same refusal for every family that speaks."""
+"""Limit of prompt lengths, shared by all speech families."""
 
 from antiphon.errors import InvalidRequestError
 
 
 def check_prompt_length(num_positions: int, limit: int, param: str = "input") -> None:
-    """Refuse a prompt that leaves no room to speak.
+    """Refuse a prompt that leaves no room for speech.
 
     Args:
-        num_positions: of the prompt.
-        limit: of them.
-        param: of the request, that takes most of them.
+        num_positions: positions of the prompt.
+        limit: most positions of a prompt.
+        param: request field that takes most of them.
 
     Raises:
-        InvalidRequestError: naming the field and what is allowed.
+        InvalidRequestError: the prompt is too long; the message names the field and the limit.
     """
     if num_positions > limit:
         raise InvalidRequestError(

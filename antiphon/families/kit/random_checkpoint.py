@@ -72,12 +72,12 @@ class CheckpointMaker:
             task: one of `tasks`; ``None``: the first.
             vocabulary: one of `vocabularies`.
             seed: seed of all weights.
-            dtype: number type of the weights that are not always float32.
-            shards: number of files that the largest part is spread over.
-            progress: callback with the bytes written so far and the bytes in all.
+            dtype: number type of weights that are not always float32.
+            shards: number of files for the largest part.
+            progress: callback with the bytes written so far and the total.
 
         Raises:
-            ModelLoadError: an argument is none of these, or a package is missing.
+            ModelLoadError: an argument is not among these values, or a package is missing.
         """
         task = self.tasks[0] if task is None and self.tasks else task
         allowed = {
@@ -109,7 +109,7 @@ def checkpoint_maker(
     dtypes: Sequence[str] = get_args(Dtype),
     is_sharded: bool = True,
 ) -> Callable[[Callable[[Path, Making], None]], CheckpointMaker]:
-    """Make a function a `CheckpointMaker`; arguments as its attributes, empty: any value."""
+    """Turn a function into a `CheckpointMaker`; arguments as its attributes, empty: any value."""
     return lambda write: CheckpointMaker(
         write=write,
         sizes=sizes,

@@ -1,4 +1,4 @@
-"""A tokenizer for made-up checkpoints, which reads any text: its tokens are bytes."""
+"""Byte-level tokenizer of random checkpoints, which encodes any text."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ def write_byte_tokenizer(
     config: Mapping[str, object],
     vocabulary: Mapping[str, int] | None = None,
 ) -> int:
-    """Write tokenizer.json and tokenizer_config.json; return how many ids they have.
+    """Write tokenizer.json and tokenizer_config.json; return the number of ids.
 
     Args:
-        path: of the checkpoint.
-        special_tokens: their ids come after those of the bytes.
-        config: what tokenizer_config.json holds beside the tokenizer's class.
+        path: directory of the checkpoint.
+        special_tokens: tokens whose ids follow those of the bytes.
+        config: members of tokenizer_config.json beside the tokenizer's class.
         vocabulary: ids by the letters that stand for bytes; ``None``: in the letters' order.
     """
     if vocabulary is None:

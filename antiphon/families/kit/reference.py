@@ -1,4 +1,4 @@
-"""Options that bring a recording, the same for every family that clones voices."""
+"""Options with a recording, shared by all families that clone voices."""
 
 import math
 from typing import Annotated, Any
@@ -32,9 +32,9 @@ def _reference(value: Any) -> NDArray[np.float32] | PreparedVoice:
         ) from error
 
 
-# On the wire it is where the recording is: requests bring no samples.
+# On the wire, the option is an address: requests bring no samples.
 _ADDRESS = WithJsonSchema({"type": "string", "minLength": 1})
 Reference = Annotated[NDArray[np.float32] | PreparedVoice, PlainValidator(_reference), _ADDRESS]
 """Samples of a recording, ``[num_samples]`` at the model's rate; or a voice prepared from one."""
 ContinuedRecording = Annotated[NDArray[np.float32], PlainValidator(_recording), _ADDRESS]
-"""Samples of a recording that the speech continues, likewise; never a prepared voice."""
+"""Samples of a recording that the speech continues, at the model's rate; never a prepared voice."""

@@ -1,4 +1,4 @@
-"""Checkpoints that bring Python code of their own, which is run only where a setting says so."""
+"""Checkpoints with Python code of their own, which runs only if a setting allows it."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ def check_trust(context: LoadContext) -> Path:
     """Return the checkpoint's directory if its code may be run.
 
     Raises:
-        ModelLoadError: nobody has said so; the message names the setting.
+        ModelLoadError: the code is not allowed to run; the message names the setting.
     """
     if context.path is None:
         raise ModelLoadError("A model that brings its own code needs its checkpoint's directory.")

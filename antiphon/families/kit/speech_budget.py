@@ -1,4 +1,4 @@
-"""Upper bounds of how long a text takes to speak, for models that may never end by themselves.
+"""Upper bounds of the duration of speech, for models that may never end by themselves.
 
 The bounds are generous: slow speech, long pauses and singing pass.
 """
@@ -7,31 +7,31 @@ import unicodedata
 from functools import lru_cache
 
 FRAME_RATE_HZ = 12.5
-"""Frames a second, as they are counted here."""
+"""Frames per second in which bounds are counted."""
 _MIN_BUDGET_FRAMES = 56
-"""4.5 s, of any text."""
+"""4.5 s, for any text."""
 _MIN_MORE_FRAMES, _MAX_MORE_FRAMES = 24, 192
-"""Silence around speech and pauses in it: half of what slow speech takes, 2 to 15 s."""
+"""Silence around and within speech: half of the slow duration, 2 to 15 s."""
 _INSTRUCTED_FACTOR = 2
 """Instructions may ask for very slow speech."""
 
 _FRAMES_OF_KIND = {
     "Ll": 4,  # two and a half letters to a syllable
-    "Lu": 12,  # it may stand for itself, in an acronym
+    "Lu": 12,  # may be spelled, in an acronym
     "L": 8,  # kana, and letters of scripts without upper case
-    "N": 32,  # large numbers have several words a digit
+    "N": 32,  # large numbers have several words per digit
     "M": 4,
     "P": 12,  # a pause
 }
-_FRAMES_OF_OTHERS = 24  # signs and pictures are read as words, if they are read
+_FRAMES_OF_OTHERS = 24  # signs and pictures are read as words, if at all
 _FRAMES_OF_HAN, _FRAMES_OF_HANGUL = 16, 10  # up to two syllables, and one
 
 
 def slow_frames(text: str) -> int:
-    """Return how many frames slow speech takes for a text: what its characters take, added up.
+    """Return the number of frames that slow speech takes for a text, summed over its characters.
 
-    Slow means one and a half syllables a second, a third of what is usual. No character takes less
-    than a frame, so that a text that is read beside the frames is not used up sooner.
+    Slow means one and a half syllables per second, a third of the usual rate. No character takes
+    less than a frame, so that text read beside the frames lasts as long as they do.
     """
     return sum(map(_frames_of, text))
 
@@ -39,13 +39,13 @@ def slow_frames(text: str) -> int:
 def frame_budget(
     num_slow_frames: int, *, is_instructed: bool = False, is_limited: bool = False
 ) -> int:
-    """Return how many frames a text may take.
+    """Return the most frames that a text may take.
 
     Args:
         num_slow_frames: sum of `slow_frames` over the text.
         is_instructed: whether the request describes how to speak.
-        is_limited: whether the request has a limit of its own, which is meant to be reached if it
-            is below 15 s.
+        is_limited: whether the request sets its own limit; the budget then has the largest
+            margin, so that limits up to 15 s apply in full.
     """
     more = min(max(num_slow_frames // 2, _MIN_MORE_FRAMES), _MAX_MORE_FRAMES)
     budget = num_slow_frames + (_MAX_MORE_FRAMES if is_limited else more)
@@ -54,7 +54,7 @@ def frame_budget(
 
 @lru_cache(4096)
 def _frames_of(character: str) -> int:
-    """Return how many frames a character takes in slow speech: 8 a syllable, and a little more."""
+    """Return the frames of a character in slow speech: 8 per syllable, and a little more."""
     if character.isspace():
         return 1
     category = unicodedata.category(character)

@@ -1,7 +1,7 @@
-"""Tokens to text, as they are drawn.
+"""Incremental decoding of tokens to text.
 
-They are read as bytes, so that a character which is spread over several of them comes out whole
-when its last byte is there.
+Tokens are decoded as bytes, so that a character spread over several of them is returned with its
+last byte.
 """
 
 import codecs
@@ -10,14 +10,14 @@ from typing import Protocol
 
 
 class TokenBytes(Protocol):
-    """What a tokenizer says of single tokens."""
+    """Properties of single tokens of a tokenizer."""
 
     def is_special(self, token: int) -> bool:
-        """Whether a token is no text."""
+        """Return whether a token is not text."""
         ...
 
     def token_bytes(self, token: int) -> bytes:
-        """Return what a token stands for."""
+        """Return the bytes of a token."""
         ...
 
 
@@ -25,7 +25,7 @@ class TokenDecoder:
     """An `antiphon.contracts.chat.Detokenizer`."""
 
     def __init__(self, tokenizer: TokenBytes, *, strips_space: bool = False) -> None:
-        """Begin an answer; ``strips_space``: whether a space at its beginning is no part of it."""
+        """Start an answer; ``strips_space``: whether a leading space is removed."""
         self._tokenizer = tokenizer
         self._strips_space = strips_space
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -43,7 +43,7 @@ class TokenDecoder:
 
 
 def byte_letters() -> Mapping[str, int]:
-    """Return the letters that byte-level vocabularies write for each byte."""
+    """Return the letters of byte-level vocabularies for each byte."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (value for value in range(0x100) if value not in plain)
     letters = {chr(value): value for value in plain}
@@ -54,7 +54,7 @@ _BYTES = byte_letters()
 
 
 def bytes_of_name(name: str) -> bytes:
-    """Return what a token of a byte-level vocabulary stands for."""
+    """Return the bytes of a token of a byte-level vocabulary."""
     if all(letter in _BYTES for letter in name):
         return bytes(_BYTES[letter] for letter in name)
     return name.encode()

@@ -1,9 +1,9 @@
-"""Texts to tokens, without the interpreter's lock."""
+"""Tokenization of text without holding the interpreter's lock (GIL)."""
 
 from tokenizers import Encoding, Tokenizer
 
 _MAX_QUICK_CHARACTERS = 1000
-"""Of such a text the lock is held for a millisecond; handing it over takes longer than that."""
+"""Longest text encoded with the lock held, about a millisecond; releasing it takes longer."""
 
 
 def encoding_of(tokenizer: Tokenizer, text: str) -> Encoding:

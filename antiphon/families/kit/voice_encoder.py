@@ -12,8 +12,8 @@ from antiphon.nn.padded_batches import RecordingBatches
 class ClonedVoiceEncoder:
     """`BatchEncoder` of reference audio; used by one thread at a time.
 
-    Networks compute in float32, whatever the language model does: rounding would change codes. On a
-    GPU recordings are encoded in padded batches.
+    Networks compute in float32 for any type of the language model: rounding would change codes. On
+    a GPU, recordings are encoded in padded batches.
     """
 
     def __init__(
@@ -27,9 +27,9 @@ class ClonedVoiceEncoder:
 
         Args:
             batches: passes of the networks.
-            limits: durations that are accepted.
+            limits: accepted durations.
             parts: names of the passes.
-            rate_hz: sample rate of the networks; default: that of recordings.
+            rate_hz: sample rate of the networks; ``None``: that of recordings.
         """
         self._batches = batches
         self._limits = limits
@@ -37,7 +37,7 @@ class ClonedVoiceEncoder:
         self.encode(Recording(warm_up_samples(limits.rate_hz), tuple(parts)))
 
     def batch_of(self, data: Recording) -> EncodingBatch:
-        """Return the batches that a recording fits: same outputs, about the same length.
+        """Return the batch for a recording: same outputs, similar length.
 
         Raises:
             InvalidRequestError: the recording is too short or too long.
@@ -63,10 +63,10 @@ class ClonedVoiceEncoder:
         return self.encode_batch([recording])[0]
 
     def _fitting(self, recording: Recording) -> EncodingBatch:
-        # Resampling rounds the length; rounded up, it is the same for all of a batch.
+        # Resampling rounds the length; rounded up, it is the same within a batch.
         return self._batches.batch_of(
             -(-len(recording.samples) * self._rate_hz // self._limits.rate_hz)
         )
 
     def close(self) -> None:
-        """Free nothing: all memory goes with the object."""
+        """Do nothing: all memory is freed with the object."""

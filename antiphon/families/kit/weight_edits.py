@@ -1,4 +1,4 @@
-"""Overwrites rows of weights: measurements change checkpoints of random weights with it."""
+"""Edits of weight rows, by which measurements change random checkpoints."""
 
 import json
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from antiphon.nn.random_weights import Dtype, encoded_values
 from antiphon.nn.safetensors_index import tensor_files
 
 Rows: TypeAlias = Mapping[str, Mapping[int, NDArray[np.float32]]]
-"""New values of rows, flat, by tensor and by place along its first axis."""
+"""New values of rows, flat, by tensor and index on the first axis."""
 
 _DTYPES: Mapping[str, Dtype] = {"F32": "float32", "BF16": "bfloat16"}
 _LENGTH_BYTES = 8
 _LEAN = 200.0
-"""Much more than the other numbers of a state before the last norm, in any size."""
+"""Magnitude far above the other numbers of a state before the last norm, in any size."""
 _HEAD_GAIN = 10.0
 
 
@@ -48,15 +48,15 @@ def write_rows(directory: Path, rows: Rows) -> None:
 
 
 def leaning_rows(prefix: str, sizes: TransformerConfig) -> Rows:
-    """Return rows of the last layer with which every state is large and positive in one number.
+    """Return rows of the last layer that make one number of every state large and positive.
 
-    The bias of values is in each head's result whatever attention sees, so what the output makes of
-    it is a constant. A head can then score one output above all others for any input;
-    see `head_row`.
+    The bias of values is part of each head's result for any attention, so the output projection
+    makes a constant of it. A head can then score one output above all others for any input; see
+    `head_row`.
 
     Args:
-        prefix: of the transformer's names; its values must have a bias.
-        sizes: of the transformer.
+        prefix: prefix of the transformer's names; its values must have a bias.
+        sizes: sizes of the transformer.
     """
     layer = f"{prefix}.layers.{sizes.num_layers - 1}.self_attn"
     num_inputs = sizes.num_heads * sizes.head_dim
