@@ -1,4 +1,4 @@
-"""VoxCPM2 in native PyTorch: two language models, flow matching inside each step, an AudioVAE.
+"""VoxCPM2 in native PyTorch: two language models, per-step flow matching, and an AudioVAE.
 
 Official checkpoints, such as openbmb/VoxCPM2, are under Apache-2.0.
 """

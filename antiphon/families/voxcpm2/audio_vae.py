@@ -1,7 +1,7 @@
-"""The AudioVAE: latents to samples in a stream, and recordings to latents.
+"""The AudioVAE: streaming decoder from latents to samples, and encoder from recordings to latents.
 
-All of it is causal. What later columns need of earlier ones is a few columns before each
-convolution, which the decoder keeps per stream.
+All layers are causal. The decoder keeps, per stream, the few columns before each convolution on
+which later columns depend.
 """
 
 from collections.abc import Mapping
@@ -38,14 +38,14 @@ assert len(_DILATIONS) == NUM_UNITS
 
 @dataclass(frozen=True, slots=True)
 class RateCondition:
-    """What tells a block the rate that is decoded: a scale and a shift of its channels."""
+    """Sample rate condition of a block: a scale and a shift of its channels."""
 
     scale: Tensor
     shift: Tensor
 
     @classmethod
     def of(cls, weights: Weights, block: int, number: int) -> "RateCondition":
-        """Take row ``number`` of the tables of a block."""
+        """Load row ``number`` of a block's tables."""
         name = f"decoder.sr_cond_model.{block}"
         scale, shift = (weights[f"{name}.{part}_embed.weight"] for part in ("scale", "bias"))
         return cls(scale[number].clone(), shift[number].clone())
@@ -59,9 +59,9 @@ class VAEDecoder:
     """An `antiphon.codec.lockstep_decoder.FrameNetwork`, in float32.
 
     Attributes:
-        first: depthwise and then over all channels, or one that is both.
-        blocks: each with the condition before it, if there is one.
-        row_size: numbers that the state of one stream takes.
+        first: depthwise and pointwise convolution, or one that is both.
+        blocks: upsampling blocks, each with the condition before it, if any.
+        row_size: numbers in the state of one stream.
     """
 
     first: tuple[CausalConv, ...]
@@ -73,7 +73,7 @@ class VAEDecoder:
 
     @classmethod
     def of(cls, weights: Weights, config: VoxCPM2Config) -> "VAEDecoder":
-        """Take the decoder out of `antiphon.families.voxcpm2.weights.vae_weights`."""
+        """Build the decoder from `antiphon.families.voxcpm2.weights.vae_weights`."""
         vae, builder = config.vae, LayerBuilder(weights)
         first = [CausalConv.of(builder, "decoder.model.0", groups=_groups(vae, vae.latent_dim))]
         if vae.depthwise:
@@ -96,7 +96,7 @@ class VAEDecoder:
         )
 
     def open(self, num_slots: int) -> DecoderState:
-        """Return a state of fresh slots."""
+        """Return the state of fresh slots."""
         weight = self.last_conv.weight
         return DecoderState(
             weight.new_zeros(num_slots, self.row_size),
@@ -108,8 +108,8 @@ class VAEDecoder:
         """Decode the next frame of each row; see `antiphon.families.voxcpm2.latents`.
 
         Args:
-            frames: int64 ``[num_rows, frame_size]``.
-            rows: advanced in place.
+            frames: frames of the rows, int64 ``[num_rows, frame_size]``.
+            rows: state of the rows; advanced in place.
 
         Returns:
             float32 ``[num_rows, samples_per_frame]`` in [-1, 1].
@@ -133,7 +133,7 @@ class VAEDecoder:
 
 @dataclass(frozen=True, slots=True)
 class EncoderUnit:
-    """Two activated convolutions over a recording, the first dilated, added to the input."""
+    """Residual unit of two activated convolutions, the first one dilated."""
 
     snakes: tuple[Snake, Snake]
     convs: tuple[PaddedConv, PaddedConv]
@@ -147,10 +147,10 @@ class EncoderUnit:
 
 @dataclass(frozen=True, slots=True)
 class VAEEncoder:
-    """Encodes recordings at the AudioVAE's rate, in float32.
+    """The encoder of recordings at the AudioVAE's rate, in float32.
 
     Attributes:
-        blocks: units, then what shortens.
+        blocks: residual units, then the activated downsampling.
     """
 
     first: PaddedConv
@@ -159,7 +159,7 @@ class VAEEncoder:
 
     @classmethod
     def of(cls, weights: Weights, config: AudioVAEConfig) -> "VAEEncoder":
-        """Take the encoder out of `antiphon.families.voxcpm2.weights.vae_weights`."""
+        """Build the encoder from `antiphon.families.voxcpm2.weights.vae_weights`."""
         blocks = []
         for index, rate, channels in encoder_blocks(config):
             name = f"encoder.block.{index}.block"
@@ -185,7 +185,7 @@ class VAEEncoder:
     def encode_rows(self, samples: Tensor) -> Tensor:
         """Map ``[B, t]`` to ``[B, t / encoded_samples, latent_dim]``.
 
-        No layer reads what comes later: silence behind a recording changes none of its latents.
+        All layers are causal: silence after a recording changes none of its latents.
         """
         x = self.first(samples[:, None])
         for units, snake, shorten in self.blocks:
@@ -200,7 +200,7 @@ def _groups(config: AudioVAEConfig, channels: int) -> int:
 
 
 def _snake(weights: Weights, name: str, *, is_column: bool = False) -> Snake:
-    """Take a snake whose amplitude is the inverse of its frequency."""
+    """Load a snake whose amplitude is the inverse of its frequency."""
     frequency = weights[f"{name}.alpha"].flatten()
     if is_column:
         frequency = frequency[:, None]

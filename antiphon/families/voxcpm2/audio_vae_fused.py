@@ -1,4 +1,4 @@
-"""The AudioVAE's decoder as a GPU runs it: half precision, few kernels, the state read in place."""
+"""Fused GPU kernels of the AudioVAE's decoder, in half precision, with in-place state."""
 
 from dataclasses import dataclass, replace
 
@@ -16,12 +16,12 @@ from antiphon.nn.kernels.kernel_configs import config_of
 from antiphon.nn.kernels.stream_columns import Rows
 from antiphon.nn.layers import Snake
 
-_MIN_OUTPUTS = 16  # of a matrix instruction
+_MIN_OUTPUTS = 16  # required by a matrix instruction
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledSnake:
-    """What comes before an upsampling: what tells it the rate, then the activation."""
+    """Rate condition and activation before an upsampling."""
 
     scale: Tensor
     shift: Tensor
@@ -40,10 +40,10 @@ class ScaledSnake:
 
 @dataclass(frozen=True, slots=True)
 class FusedUnit:
-    """A residual unit without its first activation: two kernels.
+    """A residual unit without its first activation, as two kernels.
 
     Attributes:
-        following: activates the sum; ``None``: the sum is wanted as it is.
+        following: activation of the sum; ``None``: the sum is not activated.
     """
 
     depthwise: ConvWeights
@@ -54,7 +54,7 @@ class FusedUnit:
     def __call__(
         self, x: Tensor, active: Tensor, rows: Rows, *, keeps_sum: bool
     ) -> tuple[Tensor, Tensor]:
-        """Take the input and it activated; return the same of the output."""
+        """Return the output and its activation, from the input and its activation."""
         hidden = depthwise(active, self.depthwise, rows, self.snake)
         config = _config(self.pointwise, len(x))
         return causal_conv(
@@ -70,10 +70,10 @@ class FusedUnit:
 
 @dataclass(frozen=True, slots=True)
 class FusedVAEBlock:
-    """An upsampling, then units; takes an activated input.
+    """An upsampling and its residual units, for an activated input.
 
     Attributes:
-        first_snake: of the first unit, for each output of the upsampling.
+        first_snake: activation of the first unit, for each output of the upsampling.
     """
 
     upsample: ConvWeights
@@ -85,7 +85,7 @@ class FusedVAEBlock:
     def of(
         cls, block: UpsamplingBlock, following: Snake | None, layout: KernelLayout
     ) -> "FusedVAEBlock":
-        """Lay out a block; ``following`` activates what it makes."""
+        """Lay out a block; ``following`` activates its output."""
         snakes = (*(unit.snakes[0] for unit in block.units[1:]), following)
         stride, first = block.upsample.stride, block.units[0].snakes[0]
         return cls(
@@ -104,7 +104,7 @@ class FusedVAEBlock:
         )
 
     def __call__(self, active: Tensor, rows: Rows) -> Tensor:
-        """Return the output, activated if something activates it."""
+        """Return the output, activated if there is a following activation."""
         config = _config(self.upsample, len(active))
         both = causal_conv(active, self.upsample, rows, config, snake=self.first_snake)
         x, active = (each.view(len(each) * self.stride, -1) for each in both)
@@ -118,9 +118,9 @@ class FusedVAEDecoder:
     """An `antiphon.codec.graph_decoder.SlotDecoder` of patches of latents.
 
     Attributes:
-        first: of one channel each, then of all.
-        blocks: each with what activates its input.
-        row_size: numbers that the state of one stream takes.
+        first: depthwise and pointwise convolution.
+        blocks: upsampling blocks, each with the activation of its input.
+        row_size: numbers in the state of one stream.
     """
 
     first: tuple[ConvWeights, ConvWeights]
@@ -131,7 +131,7 @@ class FusedVAEDecoder:
 
     @classmethod
     def of(cls, decoder: VAEDecoder, dtype: torch.dtype = torch.float16) -> "FusedVAEDecoder":
-        """Lay out a float32 decoder with depthwise convolutions; nothing of it is kept."""
+        """Lay out a float32 decoder with depthwise convolutions; it is not kept."""
         layout = KernelLayout(dtype)
         narrow, wide = decoder.first
         first = layout.depthwise(narrow), layout.conv(wide)
@@ -144,7 +144,7 @@ class FusedVAEDecoder:
         return cls(first, tuple(blocks), last_conv, dtype, layout.state.row_size)
 
     def open(self, num_slots: int) -> DoubleBufferedState:
-        """Return a state of fresh slots."""
+        """Return the state of fresh slots."""
         like = self.last_conv.weight
         return DoubleBufferedState(
             like.new_zeros(num_slots, self.row_size, dtype=self.dtype),
@@ -160,9 +160,9 @@ class FusedVAEDecoder:
         Args:
             codes: frames, int64 ``[num_frames, frame_size]``; see
                 `antiphon.families.voxcpm2.latents`.
-            table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`.
-            state: updated in place.
-            max_row_frames: that a row has.
+            table: slots and positions of the frames, see `antiphon.nn.codec_layers.frame_table`.
+            state: state of the slots; updated in place.
+            max_row_frames: maximum number of frames per row.
 
         Returns:
             float32 ``[num_frames, samples_per_frame]`` in [-1, 1].
@@ -178,7 +178,7 @@ class FusedVAEDecoder:
 
 
 def _config(conv: ConvWeights, num_columns: int) -> KernelConfig:
-    """Return the config of a product, without outputs that it does not have."""
+    """Return the kernel configuration of a product, limited to its outputs."""
     config = config_of(conv, num_columns)
     most = max(_MIN_OUTPUTS, 1 << (conv.num_out - 1).bit_length())
     return replace(config, outputs=min(config.outputs, most))

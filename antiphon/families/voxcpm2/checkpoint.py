@@ -1,4 +1,4 @@
-"""Layout of a checkpoint's tensors by its configuration, and its inspection."""
+"""Layout and inspection of a checkpoint's tensors."""
 
 import re
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import STEM, Shape, TensorHeader
 
 MODEL_OTHERS = r"audio_vae\..*"
-"""An AudioVAE beside the model, which is read from its own file."""
+"""Tensors of an embedded AudioVAE, which is read from its own file instead."""
 VAE_STEM = "audiovae"
 VAE_OTHERS = r"decoder\.sr_bin_boundaries"
-"""Repeats what the configuration says."""
+"""Tensor that repeats the configuration."""
 ENCODER_UNUSED = r"encoder\.fc_logvar\..*"
 NUM_UNITS = 3
-"""Residual units of a block of the AudioVAE, dilated by 1, 3 and 9."""
+"""Residual units per block of the AudioVAE, with dilations 1, 3 and 9."""
 _PTH = f"{VAE_STEM}.pth"
 _KERNEL, _LATENT_KERNEL = 7, 3
 _TRANSPOSED = re.compile(r"decoder\.model\.\d+\.block\.1")
@@ -47,7 +47,7 @@ _PARTS = {
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
     found = Findings()
     config = found.attempt(lambda: load_config(path))
     parts = [(STEM, MODEL_OTHERS, model_layout(config) if config else None)]
@@ -90,7 +90,7 @@ def _facts(config: VoxCPM2Config) -> dict[str, str | int]:
 
 
 def model_layout(config: VoxCPM2Config) -> Layout:
-    """Return what model.safetensors holds."""
+    """Return the layout of model.safetensors."""
     width, latent = config.base.hidden_size, config.feature_size
     encoder, flow, narrow = (
         config.encoder.hidden_size,
@@ -127,7 +127,7 @@ def model_layout(config: VoxCPM2Config) -> Layout:
 
 
 def vae_layout(config: AudioVAEConfig) -> Layout:
-    """Return what audiovae.safetensors or audiovae.pth holds, without `VAE_OTHERS`."""
+    """Return the layout of audiovae.safetensors or audiovae.pth, without `VAE_OTHERS`."""
     layout: Layout = {}
     for name, shape in (*_encoder_convs(config), *_decoder_convs(config)):
         num_out = shape[1] if _TRANSPOSED.fullmatch(name) else shape[0]
@@ -147,7 +147,7 @@ def vae_layout(config: AudioVAEConfig) -> Layout:
 
 
 def decoder_blocks(config: AudioVAEConfig) -> list[tuple[int, int, int]]:
-    """Return the decoder's blocks: place among its layers, rate, channels that enter."""
+    """Return the layer index, rate and input channels of the decoder's blocks."""
     first = 2 if config.depthwise else 1
     return [
         (first + number, rate, config.decoder_dim // 2**number)
@@ -156,7 +156,7 @@ def decoder_blocks(config: AudioVAEConfig) -> list[tuple[int, int, int]]:
 
 
 def encoder_blocks(config: AudioVAEConfig) -> list[tuple[int, int, int]]:
-    """Return the encoder's blocks: place among its layers, rate, channels that enter."""
+    """Return the layer index, rate and input channels of the encoder's blocks."""
     return [
         (1 + number, rate, config.encoder_dim * 2**number)
         for number, rate in enumerate(config.encoder_rates)
@@ -225,6 +225,6 @@ def _decoder_snakes(config: AudioVAEConfig) -> Iterator[tuple[str, int]]:
 
 
 def last_layer(config: AudioVAEConfig) -> tuple[int, int]:
-    """Return the place of the decoder's last snake, before its last convolution; its channels."""
+    """Return the layer index and the channels of the decoder's last snake."""
     index, _, channels = decoder_blocks(config)[-1]
     return index + 1, channels // 2

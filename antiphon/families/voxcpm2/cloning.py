@@ -1,4 +1,4 @@
-"""What a prompt imitates: how a voice sounds, speech that is continued, both, or nothing."""
+"""Voice conditioning of a prompt: a reference voice, speech to continue, both, or neither."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from antiphon.families.voxcpm2.options import FAMILY_NAME, VoxCPM2Options
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Imitation:
-    """What the prompt says of the voice.
+    """Voice conditioning of a prompt.
 
     Attributes:
-        reference: how it sounds; ``None``: the model chooses.
-        spoken: speech that is continued, ``[0, ...]`` for none.
-        text: what ``spoken`` says.
+        reference: patches of the reference voice; ``None``: the model chooses one.
+        spoken: patches of speech to continue; ``[0, ...]`` for none.
+        text: transcript of ``spoken``.
     """
 
     reference: Patches | None
@@ -29,15 +29,15 @@ class Imitation:
 def check_options(
     options: VoxCPM2Options, instructions: str, recordings: frozenset[str] = frozenset()
 ) -> None:
-    """Refuse fields that do not go together.
+    """Refuse incompatible fields.
 
     Args:
-        options: of the request.
-        instructions: how to speak, ``""`` for none.
+        options: options of the request.
+        instructions: instructions of the request, ``""`` for none.
         recordings: names of options that are still to be loaded.
 
     Raises:
-        InvalidRequestError: naming the field.
+        InvalidRequestError: fields exclude each other; the message names the field.
     """
     has_reference = options.ref_audio is not None or "ref_audio" in recordings
     has_prompt = options.prompt_audio is not None or "prompt_audio" in recordings
@@ -60,16 +60,16 @@ def check_options(
 def choose_imitation(
     options: VoxCPM2Options, preparer: VoicePreparer, frame_size: int, *, is_instructed: bool
 ) -> Imitation:
-    """Encode what a request brings, as far as it is not prepared.
+    """Return the request's voice conditioning, encoding recordings that are not prepared.
 
     Args:
-        options: of the request; `check_options` has passed them.
-        preparer: encodes recordings.
-        frame_size: of the checkpoint.
-        is_instructed: whether the request says how to speak; then nothing is continued.
+        options: options of the request, accepted by `check_options`.
+        preparer: encoder of recordings.
+        frame_size: frame size of the checkpoint.
+        is_instructed: whether the request has instructions; then no speech is continued.
 
     Raises:
-        InvalidRequestError: a recording or a voice will not do.
+        InvalidRequestError: a recording or a voice cannot be used.
     """
     nothing = np.zeros((0, frame_size - 1), np.float32)
     reference, spoken, text = None, nothing, ""
@@ -92,7 +92,7 @@ def choose_imitation(
 
 
 def _halves(voice: PreparedVoice, frame_size: int) -> tuple[Patches, Patches]:
-    """Return the patches of a voice to refer to, and to continue."""
+    """Return the patches of a voice for reference and for continuation."""
     patches = voice.ref_features
     if voice.family != FAMILY_NAME or patches is None:
         raise _refused(

@@ -1,4 +1,4 @@
-"""The AudioVAE's decoder, loaded for the pipeline's decoder stage."""
+"""Loader of the AudioVAE's decoder for the pipeline's decoder stage."""
 
 import torch
 
@@ -13,10 +13,10 @@ from antiphon.nn import kernels
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
-    """Load what turns frames into 48 kHz audio.
+    """Load the decoder from frames to 48 kHz audio.
 
-    It computes in float32 as the official program does, but on a GPU in float16, with sums in
-    float32, if ``context.dtype`` does not ask for float32 and wide convolutions are depthwise.
+    Computation is in float32, as in the official program. On a GPU it is in float16 with float32
+    accumulation, unless ``context.dtype`` is float32 or wide convolutions are not depthwise.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.

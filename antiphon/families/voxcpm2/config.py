@@ -1,4 +1,4 @@
-"""What a checkpoint's config.json says: sizes of the networks, the flow, the audio."""
+"""Configuration of a checkpoint's networks, flow and audio, from config.json."""
 
 import math
 from dataclasses import dataclass
@@ -8,30 +8,31 @@ from antiphon.contracts.config_file import ConfigSection
 from antiphon.nn.layer_configs import LongRopeScaling, TransformerConfig
 
 AUDIO_START, REFERENCE_START, REFERENCE_END = 101, 103, 104
-"""Ids that the official program fixes: speech follows; a reference begins; it ends."""
+"""Ids fixed by the official program: start of speech, start and end of a reference."""
 MIN_FRAMES = 4
-"""The stop head is not asked before so many frames, as in the official program."""
+"""Frames before the stop head is read, as in the official program."""
 MIN_STEPS, DEFAULT_STEPS, MAX_STEPS = 2, 10, 50
-"""Euler's steps that a request may ask for; with one, noise would be all."""
+"""Range of Euler steps; with a single step the output would be noise."""
 MIN_GUIDANCE, DEFAULT_GUIDANCE, MAX_GUIDANCE = 0.0, 2.0, 10.0
 MAX_POSITIONS = 4096
-"""Of one prompt and its speech, more than ten minutes."""
+"""Positions per request, prompt and speech together: more than ten minutes."""
 
 _SCALED_CONDITIONS = ("scale_bias", "scale_bias_init")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioVAEConfig:
-    """Waveform to latents and back; defaults are the official ones.
+    """Configuration of the AudioVAE; defaults are the official ones.
 
     Attributes:
-        encoder_rates: by which blocks of the encoder shorten; each doubles the channels.
-        decoder_rates: by which blocks of the decoder lengthen; each halves the channels.
-        depthwise: whether wide kernels see one channel.
-        sample_rate: of what is encoded.
-        out_sample_rate: of what is decoded.
-        sample_rate_bin: which of the embedded ranges the decoded rate is in; ``None``: none are.
-        num_sample_rate_bins: embedded ranges.
+        encoder_rates: downsampling factors of the encoder's blocks; each doubles the channels.
+        decoder_rates: upsampling factors of the decoder's blocks; each halves the channels.
+        depthwise: whether wide convolutions are depthwise.
+        sample_rate: sample rate of the encoder's input.
+        out_sample_rate: sample rate of the decoder's output.
+        sample_rate_bin: index of the embedded range that holds ``out_sample_rate``; ``None``:
+            rates are not embedded.
+        num_sample_rate_bins: number of embedded ranges.
     """
 
     encoder_dim: int = 128
@@ -47,33 +48,33 @@ class AudioVAEConfig:
 
     @property
     def encoded_samples(self) -> int:
-        """Samples that become one latent."""
+        """Input samples per latent."""
         return math.prod(self.encoder_rates)
 
     @property
     def decoded_samples(self) -> int:
-        """Samples that one latent becomes."""
+        """Output samples per latent."""
         return math.prod(self.decoder_rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoxCPM2Config:
-    """A checkpoint.
+    """Configuration of a checkpoint.
 
     Attributes:
         base: language model over text and patches.
-        residual: the same over its results; it may have no rotary embedding.
-        encoder: reads one patch.
-        flow: estimates velocities of one patch.
-        vocab_size: of text.
-        embedding_scale: of text's embeddings.
-        branch_scales: of what layers of each network add, in the order of the fields above.
-        patch_size: latents of a patch.
-        feature_size: numbers of a latent.
-        bottleneck_size: of the scalar quantizer.
-        quantizer_scale: levels between 0 and 1.
+        residual: language model over outputs of ``base``; may have no rotary embedding.
+        encoder: transformer that encodes a patch.
+        flow: transformer that estimates velocities of a patch.
+        vocab_size: rows of the text embedding.
+        embedding_scale: factor of text embeddings.
+        branch_scales: factor of the residual branches in each network, in the order above.
+        patch_size: latents per patch.
+        feature_size: numbers per latent.
+        bottleneck_size: width of the scalar quantizer.
+        quantizer_scale: quantizer levels between 0 and 1.
         has_mean_flow: whether velocities depend on the length of the step.
-        max_positions: that the checkpoint was made for.
+        max_positions: maximum number of positions in training.
     """
 
     base: TransformerConfig
@@ -93,7 +94,7 @@ class VoxCPM2Config:
 
     @property
     def frame_size(self) -> int:
-        """Numbers of a frame: whether it is the last, then the patch."""
+        """Numbers per frame: the end flag, then the patch."""
         return 1 + self.patch_size * self.feature_size
 
     @property
@@ -102,12 +103,12 @@ class VoxCPM2Config:
 
     @property
     def encoded_samples_per_frame(self) -> int:
-        """Samples of a recording, at the rate of the encoder, that become a patch."""
+        """Reference samples per patch, at the encoder's rate."""
         return self.patch_size * self.vae.encoded_samples
 
     @property
     def position_size(self) -> int:
-        """Numbers that keys and values of a position take."""
+        """Numbers in the keys and values of a position."""
         return self.base.position_size + self.residual.position_size
 
 
@@ -115,8 +116,8 @@ def load_config(path: Path) -> VoxCPM2Config:
     """Read config.json of a checkpoint's directory.
 
     Raises:
-        ModelLoadError: it or a key is missing, has the wrong type, or asks for something that is
-            not implemented; the message names file and key.
+        ModelLoadError: the file or a key is missing, has the wrong type, or requires something
+            that is not implemented; the message names file and key.
     """
     top = ConfigSection.read(path / "config.json")
     top.expect("architecture", "voxcpm2")
@@ -178,7 +179,7 @@ def _transformer(
 
 
 def _local(text: ConfigSection, local: ConfigSection) -> TransformerConfig:
-    """Read a network inside a patch, which has in common with the language model what it lacks."""
+    """Read a network inside a patch; omitted sizes are the language model's."""
     num_heads, hidden_size = _heads(local, "num_heads"), local.integer("hidden_dim", 1024)
     head_dim = local.integer("kv_channels", hidden_size // num_heads)
     return TransformerConfig(
@@ -210,7 +211,7 @@ def _kv_heads(text: ConfigSection, num_heads: int) -> int:
 
 
 def _long_rope(text: ConfigSection, head_dim: int) -> LongRopeScaling:
-    """Return the factors for the longest sequence, which are those for all lengths."""
+    """Return the factors for the longest sequence, which apply to all lengths."""
     rope = text.section("rope_scaling")
     longest = text.integer("max_position_embeddings")
     original = rope.integer("original_max_position_embeddings")

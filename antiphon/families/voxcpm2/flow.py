@@ -1,7 +1,7 @@
-"""A patch by flow matching: Euler's steps from noise, guided by what the model would do unasked.
+"""Flow matching of a patch: Euler steps from noise, with classifier-free guidance.
 
-As in the official program: steps that are denser at the beginning, none in the first twenty-fifth
-of them, and guidance that is scaled by how alike both velocities are (CFG-Zero*, arXiv 2503.18886).
+As in the official program, steps are denser at the beginning, the first 4% of them are skipped,
+and guidance is scaled by the similarity of both velocities (CFG-Zero*, arXiv 2503.18886).
 """
 
 import math
@@ -18,17 +18,17 @@ from antiphon.nn.layers import Linear
 
 _IDLE_SHARE = 0.04
 _NUM_CONDITIONS = 2
-"""Positions that hold what the language models say of the patch."""
+"""Positions that condition on outputs of the language models."""
 _MAX_PERIOD, _TIME_SCALE = 10000, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """Steps of every length of schedule, one row each.
+    """Solver schedules for every number of steps, one per row.
 
     Attributes:
-        times: embedded, ``[MAX_STEPS + 1, most passes, hidden_size]``.
-        lengths: of the steps, f32 ``[MAX_STEPS + 1, most passes]``; 0 where a schedule has ended.
+        times: time embeddings, ``[MAX_STEPS + 1, most passes, hidden_size]``.
+        lengths: step lengths, f32 ``[MAX_STEPS + 1, most passes]``; 0 after the end of a schedule.
     """
 
     times: Tensor
@@ -54,12 +54,12 @@ class Schedules:
 
 
 def num_passes_of(num_steps: int) -> int:
-    """Return how often a schedule asks the network: not in its first steps."""
+    """Return the number of network passes in a schedule, which skips its first steps."""
     return num_steps - max(1, int((num_steps + 1) * _IDLE_SHARE))
 
 
 def _steps(num_steps: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield time and length of each step that moves, in the type of ``like``."""
+    """Yield time and length of each step that is not skipped, in the type of ``like``."""
     span = torch.linspace(1, 0, num_steps + 1, device=like.device, dtype=like.dtype)
     span = span + (torch.cos(torch.pi / 2 * span) - 1 + span)
     num_idle = num_steps - num_passes_of(num_steps)
@@ -73,7 +73,7 @@ def _steps(num_steps: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _sinusoids(times: Tensor, width: int) -> Tensor:
-    """Embed times, ``[n]``, in their own type, as the network was trained."""
+    """Return sinusoidal embeddings of times, ``[n]``, in their own type, as in training."""
     half = width // 2
     decay = math.log(_MAX_PERIOD) / (half - 1)
     rates = torch.exp(torch.arange(half, dtype=times.dtype, device=times.device) * -decay)
@@ -88,15 +88,15 @@ def _mlp(layers: tuple[Linear, ...], states: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class FlowInputs:
-    """What patches are made of, one of each row.
+    """Inputs of a batch of patches, one per row.
 
     Attributes:
-        noise: of the standard normal distribution, f32 ``[rows, patch_size, feature_size]``.
-        conditions: of the language models, ``[rows, 2, hidden_size]``.
-        previous: patches, f32 of the shape of ``noise``; zeros before the first.
-        guidance: factor of what conditions change, f32 ``[rows]``.
-        num_steps: of each row's schedule, int64 ``[rows]``.
-        most_steps: at least the largest of these; the number of passes follows from it.
+        noise: standard normal noise, f32 ``[rows, patch_size, feature_size]``.
+        conditions: outputs of the language models, ``[rows, 2, hidden_size]``.
+        previous: previous patches, f32 of the shape of ``noise``; zeros before the first.
+        guidance: guidance scale, f32 ``[rows]``.
+        num_steps: number of solver steps, int64 ``[rows]``.
+        most_steps: upper bound of ``num_steps``, which determines the number of passes.
     """
 
     noise: Tensor
@@ -109,11 +109,11 @@ class FlowInputs:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Makes patches of noise.
+    """Generates patches from noise.
 
     Attributes:
-        previous: embeds the patch before.
-        num_first: positions before those of the patch that is made.
+        previous: projection of the previous patch.
+        num_first: positions before those of the current patch.
     """
 
     schedules: Schedules
@@ -157,13 +157,13 @@ class Flow:
             asked, unasked = both[:num_rows], both[num_rows:]
             unasked = unasked * _alikeness(asked, unasked)
             velocity = unasked + factor * (asked - unasked)
-            # A row whose schedule has ended stays, whatever is computed for it.
+            # A row whose schedule has ended does not move, because its lengths are 0.
             moved = patch - lengths[:, number, None, None] * velocity
             patch = torch.where(lengths[:, number, None, None] != 0, moved, patch)
         return patch
 
     def _make_fused(self, inputs: FlowInputs) -> Tensor:
-        """Make patches by a kernel between two passes; see `make`."""
+        """Generate patches with a kernel between two passes; see `make`."""
         from antiphon.nn.kernels.flow_step import FlowRows, FlowTables, embed_patch, take_step
 
         assert self.input.bias is not None
@@ -187,6 +187,6 @@ class Flow:
 
 
 def _alikeness(asked: Tensor, unasked: Tensor) -> Tensor:
-    """Return how much of one velocity is in the other, ``[rows, 1, 1]``."""
+    """Return the projection coefficient between two velocities, ``[rows, 1, 1]``."""
     product = (asked * unasked).sum((1, 2), keepdim=True)
     return product / (unasked.square().sum((1, 2), keepdim=True) + 1e-8)

@@ -1,4 +1,4 @@
-"""What a checkpoint takes of a GPU: memory, traffic and arithmetic, from its configuration."""
+"""GPU memory, traffic and arithmetic of a checkpoint, from its configuration."""
 
 import math
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ from antiphon.families.voxcpm2.checkpoint import (
 from antiphon.families.voxcpm2.config import DEFAULT_STEPS, VoxCPM2Config, load_config
 from antiphon.nn.safetensors_index import Shape
 
-_PROMPT_POSITIONS = 40  # of a sentence
-_LAUNCHES_A_LAYER = 5  # four products, and attention with its turning
-_ENDS_LAUNCHES = 140  # of a frame, which are in no layer; a third of them in the AudioVAE
+_PROMPT_POSITIONS = 40  # per sentence
+_LAUNCHES_A_LAYER = 5  # four products, and attention with rotary embedding
+_ENDS_LAUNCHES = 140  # per frame outside of layers; a third of them in the AudioVAE
 _DILATIONS = (1, 3, 9)
 
-# Of docs/performance.md, by the width of the language model: the published size.
+# From docs/performance.md, by width of the language model: the published size.
 _MEASURED_MS = {2048: {"H200": {1: 5.30, 8: 7.50, 64: 17.28}}}
 
 
 def footprint(path: Path) -> Footprint:
-    """Return what a checkpoint's directory takes of a GPU; reads no tensor.
+    """Return the GPU requirements of a checkpoint's directory; reads no tensor.
 
     Raises:
-        ModelLoadError: its configuration cannot be read.
+        ModelLoadError: the configuration cannot be read.
     """
     config = load_config(path)
     products, vae = frame_products(path), vae_layout(config.vae)
@@ -59,7 +59,7 @@ def footprint(path: Path) -> Footprint:
 def frame_products(path: Path) -> list[Product]:
     """Return the matrix products of one frame, in order, with the usual number of steps.
 
-    The flow is asked twice in each step but the first, which does not move.
+    The flow runs twice in each step except the skipped first one.
     """
     config = load_config(path)
     width, flow = config.base.hidden_size, config.flow.hidden_size
@@ -90,9 +90,9 @@ def _num_launches(config: VoxCPM2Config) -> int:
 
 
 def _decoder_flop(config: VoxCPM2Config, vae: Mapping[str, Shape]) -> int:
-    """Return the additions and multiplications of the AudioVAE's decoder for a frame.
+    """Return the additions and multiplications of the AudioVAE's decoder per frame.
 
-    A number of a weight is multiplied once for each column that the convolution is applied to.
+    Each weight is multiplied once per column that its convolution is applied to.
     """
     blocks = {f"decoder.model.{index}": rate for index, rate, _ in decoder_blocks(config.vae)}
     flop, num_columns, block = 0, config.patch_size, ""
@@ -101,13 +101,13 @@ def _decoder_flop(config: VoxCPM2Config, vae: Mapping[str, Shape]) -> int:
             continue
         flop += 2 * math.prod(shape) * num_columns
         found = ".".join(name.split(".")[:3])
-        if found in blocks and found != block:  # its first convolution lengthens
+        if found in blocks and found != block:  # a block starts with its upsampling
             block, num_columns = found, num_columns * blocks[found]
     return flop
 
 
 def _slot_bytes(config: VoxCPM2Config) -> int:
-    """Return what the AudioVAE keeps of a stream: columns before each convolution."""
+    """Return the AudioVAE's memory per stream: columns before each convolution."""
     vae = config.vae
     _, last_channels = last_layer(vae)
     kept = 6 * (vae.latent_dim + last_channels)

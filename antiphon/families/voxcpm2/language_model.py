@@ -1,9 +1,9 @@
-"""Both language models and the networks inside a step as one autoregressive model over patches.
+"""Autoregressive model over patches, from both language models and the networks inside a step.
 
-A step: the base model reads the patch before (or the end of the prompt), its result is rounded to a
-grid, the residual model reads that beside the patch; of both results a patch is made by the flow,
-and encoded for the next step. A step reads and writes tensors only; nothing in it waits for the
-device.
+In a step, the base model reads the previous patch or the end of the prompt, and its output is
+quantized. The residual model reads that together with the patch. The flow generates a patch from
+both outputs, which is then encoded for the next step. A step reads and writes only tensors and
+needs no synchronisation with the device.
 """
 
 from collections.abc import Sequence
@@ -40,11 +40,11 @@ _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
 class VoxCPM2Model(SlotModel[VoxCPM2Request]):
     """An `antiphon.engine.model_runner.ar_model.ARModel`.
 
-    An input is what the base model reads, then what the residual model reads beside its result:
-    the same for a patch, zeros for text. A hidden state is the results of both.
+    An input is the base model's input, followed by the residual model's additional input: the same
+    for a patch, zeros for text. A hidden state holds the outputs of both.
 
     Attributes:
-        like: the embedding of text, scaled.
+        like: scaled text embedding.
         width: twice the hidden size.
     """
 
@@ -56,13 +56,13 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         num_slots: int,
         max_positions: int,
     ) -> None:
-        """Take the model out of a checkpoint's tensors.
+        """Build the model from a checkpoint's tensors.
 
         Args:
-            builder: of its tensors.
-            config: of the checkpoint.
-            num_slots: requests that can run at once.
-            max_positions: of a request, prompt and frames together.
+            builder: builder over the tensors.
+            config: configuration of the checkpoint.
+            num_slots: maximum number of concurrent requests.
+            max_positions: maximum number of positions per request, prompt and frames together.
         """
         super().__init__(
             builder.weights["base_lm.embed_tokens.weight"] * config.embedding_scale,
@@ -88,8 +88,8 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         self._backend = backend_of(self.like)
         num_rows, patch = num_slots + 1, (config.patch_size, config.feature_size)
         device = self._device
-        # Of each slot: the next input, the latest patch, whether it was the last one, where
-        # patches are among the positions, guidance and number of steps of its flow.
+        # Per slot: the next input, the latest patch, whether it was the last one, the positions
+        # of patches, guidance and number of steps of the flow.
         self._pending = self.like.new_zeros(num_rows, self.width)
         self._latest = torch.zeros(num_rows, *patch, device=device)
         self._has_ended = torch.zeros(num_rows, dtype=torch.bool, device=device)
@@ -129,7 +129,7 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         uploads.add(self._begin, numbers, patches, guidance)
 
     def _begin(self, numbers: Tensor, patches: Tensor, guidance: Tensor) -> None:
-        """Write what slots hold of new requests, and embed what each reads first."""
+        """Write the slots of new requests, and embed their first inputs."""
         slots, ids = numbers[:, 0], numbers[:, 1]
         latest = self._shaped(patches.float())
         self._latest[slots] = latest
@@ -153,7 +153,7 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         return states
 
     def sampling_shape(self, slots: Sequence[int]) -> int:
-        """Return at least the most steps of a flow: few numbers, where each is a graph."""
+        """Return an upper bound of the flow's steps, from few values: each has its own graph."""
         most = max((self._host_num_steps[slot] for slot in slots), default=DEFAULT_STEPS)
         return round_up(most, _STEP_BUCKETS) if self.uses_kernels else most
 
@@ -185,7 +185,7 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
             most_steps=sampling,
         )
         patches = self._flow.make(given)
-        # The frame that carries the stop flag is the last one, and counts towards the minimum.
+        # The frame with the stop flag is the last one, and counts towards the minimum.
         frames.codes[:, 0] = self._stop(base) & (inputs.frames + 1 >= self.slots.min_frames[slots])
         frames.codes[:, 1:-1] = patches.flatten(1).view(torch.int32)
         frames.scores.zero_()
@@ -196,19 +196,19 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         patches = self._shaped(codes[:, 1:].int().view(torch.float32))
         self._latest[slots] = patches
         self._pending[slots] = self._of_patches(patches)
-        # A slot that has made its last frame says so in the step after it.
+        # A slot reports its end in the step after its last frame.
         is_end, is_finite = self._has_ended[slots], patches.isfinite().flatten(1).all(dim=1)
         self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
         self._has_ended[slots] = codes[:, 0] != 0
 
     def _noise(self, inputs: Inputs) -> Tensor:
-        """Return what frames are made of, ``[rows, patch_size, feature_size]``."""
+        """Return the initial noise of frames, ``[rows, patch_size, feature_size]``."""
         seeds, size = self.slots.seeds[inputs.slots], self._config.frame_size - 1
         noise = self._backend.gaussian_noise(seeds, inputs.frames, self._noise_index, size)
         return self._shaped(noise[:, 0])
 
     def _halves(self, both: Tensor) -> tuple[Tensor, Tensor]:
-        """Part what the two models read or made, ``[..., width]``."""
+        """Split the inputs or outputs of the two models, ``[..., width]``."""
         first, second = both.chunk(2, dim=-1)
         return first.contiguous(), second.contiguous()
 
@@ -219,13 +219,13 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         return self._shaped(upload(patches, self._device))
 
     def _of_text(self, ids: Tensor) -> Tensor:
-        """Return the inputs of ids, ``[n, width]``."""
+        """Return the inputs of text ids, ``[n, width]``."""
         return F.pad(F.embedding(ids, self.like), (0, self._hidden_size))
 
     def _of_patches(self, patches: Tensor) -> Tensor:
         """Return the inputs of patches, ``[n, width]``.
 
-        On the host one by one: products of several rows would differ in their last bits.
+        On the CPU they are computed one by one, because batched products differ in the last bits.
         """
         parts = (patches,) if self.uses_kernels else torch.split(patches, 1)
         return torch.cat([self._from_encoder(self._encoder(each)) for each in parts]).repeat(1, 2)

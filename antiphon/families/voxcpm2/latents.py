@@ -1,19 +1,19 @@
-"""Latents on their way as whole numbers: a float32's bits travel as an int64, exactly.
+"""Latents as frames of integers: the bits of each float32 are stored exactly in an int64.
 
-A frame is whether it is the last one, 0 or 1, then the bits of its patch.
+A frame is the end flag, 0 or 1, followed by the bits of its patch.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 Patches = NDArray[np.float32]
-"""``[num_patches, patch_size * feature_size]``."""
+"""Patches, ``[num_patches, patch_size * feature_size]``."""
 REFERENCE, CONTINUED = "reference", "continued"
-"""Outputs of the voice encoder: patches to refer to, and those that speech continues."""
+"""Outputs of the voice encoder: patches for reference, and patches for continuation."""
 
 
 def frames_of(patches: Patches) -> NDArray[np.int64]:
-    """Return frames that hold these patches, none of them the last of speech."""
+    """Return the frames of patches, with end flags of 0."""
     bits = np.ascontiguousarray(patches, np.float32).view(np.int32).astype(np.int64)
     return np.pad(bits, ((0, 0), (1, 0)))
 

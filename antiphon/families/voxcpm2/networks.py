@@ -1,4 +1,4 @@
-"""The transformers of a checkpoint, and those that work inside one patch."""
+"""Transformers of a checkpoint, including those over a single patch."""
 
 from dataclasses import dataclass, replace
 
@@ -13,16 +13,17 @@ from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.transformer import DecoderLayer, Transformer
 
 _MIN_OUTPUTS = 16
-"""Of a product by matrix instructions."""
+"""Minimum outputs of a product with matrix instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkBuilder:
-    """What networks are built from.
+    """Builder of networks from a checkpoint's tensors.
 
     Attributes:
-        weights: all of one type and on one device.
-        is_batch_invariant: see `antiphon.nn.layers.Linear`.
+        weights: tensors, all of one type and on one device.
+        is_batch_invariant: whether rows must not depend on the batch, see
+            `antiphon.nn.layers.Linear`.
     """
 
     weights: Weights
@@ -30,16 +31,16 @@ class NetworkBuilder:
 
     def linear(self, name: str) -> Linear:
         linear = Linear.of(self.weights, name)
-        # A tiny model has products that matrix instructions are too wide for.
+        # Some products of tiny models are too narrow for matrix instructions.
         is_wide = len(linear.weight) % _MIN_OUTPUTS == 0
         return replace(linear, is_batch_invariant=self.is_batch_invariant and is_wide)
 
     def transformer(
         self, name: str, sizes: TransformerConfig, branch_scale: float, max_positions: int
     ) -> Transformer:
-        """Take a transformer whose layers' results are scaled before they are added.
+        """Load a transformer whose residual branches are scaled.
 
-        The scale is multiplied into the last product of each.
+        The scale is folded into the last product of each branch.
         """
         built = Transformer.of(
             self.weights,
@@ -63,23 +64,23 @@ def _scaled(layer: DecoderLayer, scale: float) -> DecoderLayer:
 
 @dataclass(frozen=True, slots=True)
 class LocalTransformer:
-    """A transformer over a few positions that see each other."""
+    """A transformer with full attention over a few positions."""
 
     transformer: Transformer
     num_positions: int
 
     def __call__(self, states: Tensor, wanted: slice) -> Tensor:
-        """Map ``[rows, num_positions, hidden_size]`` to normed states of the wanted positions."""
+        """Map ``[rows, num_positions, hidden_size]`` to normed states of ``wanted`` positions."""
         rotation = self.transformer.rope.between(0, self.num_positions)
         return self.transformer(states, rotation, WholeAttention(), wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class PatchEncoder:
-    """Reads a patch as one vector.
+    """Encodes a patch as one vector.
 
     Attributes:
-        token: position whose result is read, before the latents, ``[1, 1, hidden_size]``.
+        token: input before the latents, whose output is used, ``[1, 1, hidden_size]``.
     """
 
     token: Tensor
@@ -106,7 +107,7 @@ class PatchEncoder:
 
 @dataclass(frozen=True, slots=True)
 class Quantizer:
-    """Rounds states to a grid in a narrow space."""
+    """Finite scalar quantizer of states in a bottleneck."""
 
     narrow: Linear
     wide: Linear
@@ -123,10 +124,10 @@ class Quantizer:
 
 @dataclass(frozen=True, slots=True)
 class StopHead:
-    """Says of the state that a frame is made from whether that frame is the last one.
+    """Predicts from the state of a frame whether it is the last one.
 
     Attributes:
-        head: makes two numbers that are compared, and others that are not read.
+        head: two logits that are compared, followed by padding.
     """
 
     hidden: Linear
@@ -140,6 +141,6 @@ class StopHead:
         return cls(hidden, Linear(padded, is_batch_invariant=builder.is_batch_invariant))
 
     def __call__(self, states: Tensor) -> Tensor:
-        """Return bool ``[rows]``; a tie goes on."""
+        """Return bool ``[rows]``; false on a tie."""
         logits = self.head(F.silu(self.hidden(states)))
         return logits[:, 1] > logits[:, 0]

@@ -1,4 +1,4 @@
-"""Request fields that only this family knows."""
+"""Request fields specific to this family."""
 
 from pydantic import ConfigDict, Field
 
@@ -18,7 +18,7 @@ _MAX_TEXT_CHARACTERS = 2000
 
 
 class VoxCPM2Options(StrictModel):
-    """What a request may say to this family beyond the fields that all families share."""
+    """Request options beyond the fields shared by all families."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 

@@ -1,4 +1,4 @@
-"""A request becomes a prompt: text with how to speak before it, and the recordings it imitates."""
+"""Prompts from requests: instructions, text, and reference recordings."""
 
 import re
 from collections.abc import Collection
@@ -21,13 +21,13 @@ from antiphon.families.voxcpm2.request import FlowSampling, VoxCPM2Prompt
 from antiphon.families.voxcpm2.tokenizer import load_tokenizer
 
 _MAX_SEGMENT_CHARACTERS = 1000
-"""About a minute. Without a recording each segment may sound like somebody else."""
+"""About a minute. Without reference audio, the voice may change between segments."""
 _MAX_INSTRUCTIONS_CHARACTERS = 2000
 _MAX_FRAMES_A_TOKEN, _MORE_FRAMES = 6, 10
-"""As in the official program: after so many frames the model has lost its way."""
+"""Limit of frames as in the official program, beyond which the model has lost its way."""
 _MIN_FRAMES_LEFT = 64
 _CONTEXT_FRAMES = 3
-"""Patches of what is continued that the decoder hears first, as in the official program."""
+"""Patches of continued speech that prime the decoder, as in the official program."""
 _VOICE = Voice(
     id="default",
     name="Default",
@@ -42,7 +42,7 @@ class VoxCPM2Prompter(CloningPrompter):
         """Load a checkpoint's configuration and tokenizer.
 
         Raises:
-            ModelLoadError: a file is missing or wrong.
+            ModelLoadError: a file is missing or invalid.
         """
         self._config = config = load_config(context.checkpoint)
         self._encode = load_tokenizer(context.checkpoint, config.vocab_size).encode
@@ -59,14 +59,14 @@ class VoxCPM2Prompter(CloningPrompter):
         super().__init__(capabilities, FAMILY_NAME, (REFERENCE, CONTINUED))
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
-        """Refuse what no text and no voice could make right.
+        """Refuse a request that is invalid with any text and voice.
 
         Args:
-            request: what is asked for, still without its recordings.
+            request: request, still without its recordings.
             recordings: names of the options that will be recordings.
 
         Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
+            InvalidRequestError: the checkpoint does not support the request.
         """
         options = read_options(VoxCPM2Options, request.options)
         check_options(options, _instructions(request), frozenset(recordings))
@@ -74,7 +74,7 @@ class VoxCPM2Prompter(CloningPrompter):
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Prepare a voice of the patches of both uses, end to end; see `CloningPrompter`."""
+        """Prepare a voice from the concatenated patches of both uses; see `CloningPrompter`."""
         patches = self._preparer.features(samples, (REFERENCE, CONTINUED))
         return PreparedVoice(
             name=name,
@@ -87,7 +87,7 @@ class VoxCPM2Prompter(CloningPrompter):
         """Build the prompt of one segment.
 
         Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
+            InvalidRequestError: the checkpoint does not support the request.
         """
         options = read_options(VoxCPM2Options, request.options)
         instructions = _instructions(request)
@@ -129,17 +129,17 @@ class VoxCPM2Prompter(CloningPrompter):
         return num_ids * _MAX_FRAMES_A_TOKEN + _MORE_FRAMES
 
     def _check_length(self, prompt: VoxCPM2Prompt) -> None:
-        """Refuse a prompt that leaves no room to speak."""
+        """Refuse a prompt that leaves no space for speech."""
         limit = self._config.max_positions - _MIN_FRAMES_LEFT
         param = "ref_audio" if len(prompt.patches) > limit // 2 else "input"
         check_prompt_length(len(prompt.ids), limit, param)
 
 
 def _instructions(request: SpeechRequest) -> str:
-    """Return how to speak, ``""`` for none.
+    """Return the instructions, ``""`` for none.
 
     Raises:
-        InvalidRequestError: it is too long.
+        InvalidRequestError: the instructions are too long.
     """
     said = re.sub(r"\s+", " ", request.instructions or "").strip()
     if len(said) > _MAX_INSTRUCTIONS_CHARACTERS:

@@ -1,4 +1,4 @@
-"""Makes checkpoints of random weights in the published layout, for tests and measurements."""
+"""Writer of checkpoints with random weights in the published layout, for tests and benchmarks."""
 
 import math
 from pathlib import Path
@@ -41,7 +41,7 @@ def make_checkpoint(path: Path, making: Making) -> None:
 
 
 def _tensor(name: str, shape: Shape) -> RandomTensor:
-    """Return a tensor that keeps its inputs' size, so that frames differ from each other."""
+    """Return a tensor that preserves the scale of its inputs, so that frames differ."""
     if "norm" in name:
         return RandomTensor(shape, 0.1, 1.0)
     if name.endswith("special_token"):
@@ -58,7 +58,7 @@ def _vae_tensor(name: str, shape: Shape) -> RandomTensor:
         return RandomTensor(shape, 0.2, 1.0)
     if name.endswith("scale_embed.weight"):
         return RandomTensor(shape, 0.1, 1.0)
-    if name.endswith("weight_g"):  # the length of each output's weights
+    if name.endswith("weight_g"):  # the norm of each output's weights
         gain = 0.3 if shape[0] == 1 or name.endswith(".block.3.weight_g") else 1.2
         return RandomTensor(shape, 0.05, gain)
     if name.endswith("weight_v"):
@@ -67,7 +67,7 @@ def _vae_tensor(name: str, shape: Shape) -> RandomTensor:
 
 
 def _write_tokenizer(path: Path) -> None:
-    """Write a tokenizer of letters and bytes, of the kind that Llama's are."""
+    """Write a tokenizer of letters and bytes in Llama's format."""
     model = models.BPE(
         vocab=configs.vocabulary(),
         merges=[configs.MERGED],

@@ -1,4 +1,4 @@
-"""Configurations of made-up checkpoints: a tiny one, and one of the published size."""
+"""Configurations of random checkpoints: a tiny one, and one of the published size."""
 
 import math
 from typing import Any, Literal, TypeAlias
@@ -15,7 +15,7 @@ MERGED = ("你", "好")
 
 
 def vocabulary() -> dict[str, int]:
-    """Return a vocabulary that reads any text, with audio's tokens where the model wants them."""
+    """Return a vocabulary for any text, with the audio tokens at the ids that the model expects."""
     letters = {name: 3 + index for index, name in enumerate([*_ASCII, "\u2581", *_CHINESE])}
     audio = {name: _FIRST_AUDIO + index for index, name in enumerate(_AUDIO)}
     number = {f"<0x{value:02X}>": _FIRST_BYTE + value for value in range(256)}
@@ -23,12 +23,12 @@ def vocabulary() -> dict[str, int]:
 
 
 def specials() -> tuple[str, ...]:
-    """Return what is no text."""
+    """Return the special tokens."""
     return (*_SPECIALS, *_AUDIO)
 
 
 def main_config(size: Size, dtype: str) -> Json:
-    """Return what config.json holds."""
+    """Return the contents of config.json."""
     is_tiny = size == "tiny"
     local = {
         "hidden_dim": 48 if is_tiny else 1024,

@@ -1,4 +1,4 @@
-"""What the model reads of a prompt, and what the host keeps of a request in a slot."""
+"""Prompt of the language models, and host-side state of a request in a slot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from antiphon.families.voxcpm2.config import AUDIO_START, REFERENCE_END, REFEREN
 from antiphon.families.voxcpm2.latents import Patches, patches_of
 
 PATCH = -1
-"""In the place of an id: the position holds a patch."""
+"""Placeholder id of a position that holds a patch."""
 _PATCH_KEY = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
 class FlowSampling:
-    """How a request's patches are made of noise.
+    """Flow parameters of a request.
 
     Attributes:
-        guidance: see `antiphon.families.voxcpm2.flow.FlowInputs`.
-        num_steps: likewise.
+        guidance: guidance scale.
+        num_steps: number of solver steps.
     """
 
     guidance: float
@@ -30,14 +30,14 @@ class FlowSampling:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VoxCPM2Prompt:
-    """What the model reads.
+    """Input of the language models.
 
     Attributes:
-        ids: of text at each position, `PATCH` where there is a patch, int64 ``[num_positions]``.
-        patches: in the order of their positions.
-        bounds: patches are at positions from the first to before the second, and from the third on.
-        flow: of all frames.
-        max_frames: after which speech ends.
+        ids: text ids, or `PATCH` at positions of patches, int64 ``[num_positions]``.
+        patches: patches in the order of their positions.
+        bounds: start and end of the reference's patches, and start of the continued ones.
+        flow: flow parameters of all frames.
+        max_frames: maximum number of generated frames.
     """
 
     ids: NDArray[np.int64]
@@ -56,14 +56,14 @@ class VoxCPM2Prompt:
         flow: FlowSampling,
         max_frames: int,
     ) -> "VoxCPM2Prompt":
-        """Lay a prompt out.
+        """Build a prompt.
 
         Args:
-            text: ids of all that is said, that of ``spoken`` first.
-            reference: how the voice sounds.
-            spoken: speech that is continued; ``[0, ...]`` for none.
-            flow: of all frames.
-            max_frames: after which speech ends.
+            text: text ids, those of ``spoken`` first.
+            reference: patches of the reference voice; ``None``: no reference.
+            spoken: patches of speech to continue; ``[0, ...]`` for none.
+            flow: flow parameters of all frames.
+            max_frames: maximum number of generated frames.
         """
         said, num_referred = (*text, AUDIO_START), 0
         patches = spoken
@@ -76,12 +76,12 @@ class VoxCPM2Prompt:
 
     @property
     def num_reference_positions(self) -> int:
-        """Positions that say how the voice sounds, which are the first; 0 without any."""
+        """Positions of the reference voice, which come first; 0 without one."""
         _, end, _ = self.bounds
         return end + 1 if self.ids[0] == REFERENCE_START else 0
 
     def position_keys(self) -> tuple[int, ...]:
-        """See `antiphon.contracts.prompt.Prompt`; that of the last position is not among them."""
+        """See `antiphon.contracts.prompt.Prompt`; the last position has no key."""
         patches = iter(self.patches)
         keys = (_key(next(patches)) if each == PATCH else int(each) for each in self.ids)
         return tuple(keys)[:-1]
@@ -89,12 +89,12 @@ class VoxCPM2Prompt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VoxCPM2Request:
-    """A request in a slot.
+    """Host-side state of a request in a slot.
 
     Attributes:
-        ids: of the prompt, and `PATCH` for each frame that was made before the slot was taken.
-        patches: likewise.
-        num_before: of each position, the patches before it, int64 ``[len(ids)]``.
+        ids: ids of the prompt, and `PATCH` for each frame made before the slot was assigned.
+        patches: patches of the prompt, and of those frames.
+        num_before: number of patches before each position, int64 ``[len(ids)]``.
     """
 
     prompt: VoxCPM2Prompt
@@ -104,7 +104,7 @@ class VoxCPM2Request:
 
     @classmethod
     def of(cls, prompt: VoxCPM2Prompt, frames: NDArray[np.int64]) -> "VoxCPM2Request":
-        """Begin a request, or go on after the frames that it has made."""
+        """Start a request, or resume it after the frames that it has generated."""
         ids = np.concatenate((prompt.ids, np.full(len(frames), PATCH)))
         patches = np.concatenate((prompt.patches, patches_of(frames)))
         is_patch = ids == PATCH

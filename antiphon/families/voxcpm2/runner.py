@@ -1,4 +1,4 @@
-"""Loads the language models of a checkpoint, and the runner that drives them."""
+"""Loader of a checkpoint's language models and of the runner that drives them."""
 
 from typing import TypeAlias, Unpack
 
@@ -21,7 +21,7 @@ def load_runner(
 ) -> VoxCPM2Runner:
     """Load a checkpoint's language models and their runner; see `runner_of`.
 
-    The longest request is by default the longest that the checkpoint was trained for.
+    ``max_positions`` defaults to the longest request in the checkpoint's training.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.

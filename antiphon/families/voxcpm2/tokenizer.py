@@ -1,4 +1,4 @@
-"""Text to ids, by a checkpoint's tokenizer.json; Chinese is read character by character."""
+"""Text tokenizer from a checkpoint's tokenizer.json, which splits Chinese into characters."""
 
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ _FIRST_CHINESE, _LAST_CHINESE = "\u4e00", "\u9fff"
 
 
 class VoxCPM2Tokenizer:
-    """A tokenizer; may be used from any thread. No text of a user is read as a special token."""
+    """A thread-safe tokenizer, which never reads special tokens from a text."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         tokenizer.no_truncation()
@@ -24,7 +24,7 @@ class VoxCPM2Tokenizer:
 
     @property
     def size(self) -> int:
-        """Ids are below it."""
+        """Upper bound of ids."""
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def encode(self, text: str) -> list[int]:
@@ -35,7 +35,7 @@ class VoxCPM2Tokenizer:
 
     @cached_property
     def _words(self) -> dict[int, tuple[int, ...]]:
-        """The ids of the characters of every token that is several, all of them Chinese."""
+        """Character ids of every token of several characters, all Chinese."""
         words: dict[int, tuple[int, ...]] = {}
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         for name, number in vocabulary.items():
@@ -51,7 +51,7 @@ def load_tokenizer(path: Path, vocab_size: int) -> VoxCPM2Tokenizer:
     """Read the tokenizer of a checkpoint's directory.
 
     Raises:
-        ModelLoadError: it is missing or broken, or has more ids than the model.
+        ModelLoadError: the file is missing or broken, or has more ids than the model.
     """
     file = path / "tokenizer.json"
     read: list[Tokenizer] = []

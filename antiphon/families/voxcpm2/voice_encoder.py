@@ -20,12 +20,12 @@ _MAX_RECORDING_S = 60
 def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> ClonedVoiceEncoder:
     """Load the encoder of the AudioVAE.
 
-    Patches are float32 ``[num_patches, patch_size * feature_size]``. Silence fills the last patch
-    up, or the first one if speech continues the recording.
+    Patches are float32 ``[num_patches, patch_size * feature_size]``. Silence pads the last patch,
+    or the first one if speech continues the recording.
 
     Args:
-        context: where and how.
-        pads: whether recordings are encoded in padded batches; default: on a GPU.
+        context: checkpoint, device and settings of the stage.
+        pads: whether recordings are encoded in padded batches; ``None``: only on a GPU.
 
     Raises:
         ModelLoadError: the AudioVAE cannot be loaded.
@@ -39,7 +39,7 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
         return encoder.encode_rows(samples).reshape(len(samples), -1, size)
 
     def shift(samples: Tensor, lengths: Tensor) -> Tensor:
-        """Move the silence that fills a row's last patch up to its beginning."""
+        """Move the silence that pads a row's last patch to its beginning."""
         places = torch.arange(samples.shape[1], device=like.device) - (-lengths % frame)[:, None]
         return torch.where(places < 0, 0.0, samples.gather(1, places.clamp(min=0)))
 
@@ -67,6 +67,6 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
         captures=False,
         pads=pads,
     )
-    # A recording has a sample at the rate of the encoder, which is the lower one.
+    # A recording must have one sample at the encoder's rate, which is the lower one.
     limits = RecordingLimits(vae.out_sample_rate, _MAX_RECORDING_S, 1 / vae.sample_rate)
     return ClonedVoiceEncoder(batches, limits, [REFERENCE, CONTINUED], vae.sample_rate)

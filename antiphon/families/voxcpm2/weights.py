@@ -1,6 +1,6 @@
-"""Opens the parts of a checkpoint: the model, and encoder or decoder of the AudioVAE.
+"""Reader of a checkpoint's parts: the model, and encoder or decoder of the AudioVAE.
 
-Every tensor of a part must be taken. The AudioVAE is published as a PyTorch file.
+Every tensor of a part must be used. The AudioVAE is published as a PyTorch file.
 """
 
 import re
@@ -36,14 +36,14 @@ def model_weights(
     """Open the language models and the networks inside a step.
 
     Args:
-        path: the checkpoint's directory.
-        config: read from it.
-        like: a tensor of the wanted type, on the wanted device.
-        progress: called for every tensor.
+        path: directory of the checkpoint.
+        config: configuration of the checkpoint.
+        like: tensor with the requested type and device.
+        progress: callback run for every tensor.
 
     Raises:
-        ModelLoadError: on entering, if the files do not fit the configuration; on leaving, if a
-            tensor was not taken.
+        ModelLoadError: on entering, if the files do not match the configuration; on leaving, if a
+            tensor was not used.
     """
     layout = model_layout(config)
     with open_weights(path, layout, like=like, others=MODEL_OTHERS, progress=progress) as weights:
@@ -53,13 +53,13 @@ def model_weights(
 def vae_weights(
     path: Path, config: AudioVAEConfig, part: str, *, like: Tensor, progress: Progress | None = None
 ) -> Weights:
-    """Return the AudioVAE's encoder or decoder, with normed weights multiplied out.
+    """Return the AudioVAE's encoder or decoder, with weight normalisation merged.
 
     ``part`` is "encoder." or "decoder.". A convolution ``name`` is at ``name.conv.weight`` and
     ``name.conv.bias``.
 
     Raises:
-        ModelLoadError: the files do not fit the configuration.
+        ModelLoadError: the files do not match the configuration.
     """
     layout = vae_layout(config)
     if not (path / f"{VAE_STEM}.safetensors").is_file() and (path / PTH).is_file():
@@ -83,10 +83,10 @@ def vae_weights(
 
 
 def read_pth(file: Path) -> dict[str, Tensor]:
-    """Return the tensors of a PyTorch file by name, in which nothing else is run or built.
+    """Return the tensors of a PyTorch file by name; no other object in it is built.
 
     Raises:
-        ModelLoadError: it is no such file.
+        ModelLoadError: the file is not a PyTorch file of tensors.
     """
     content = read_torch_file(file)
     content = content.get("state_dict", content) if isinstance(content, dict) else None
@@ -99,7 +99,7 @@ def read_pth(file: Path) -> dict[str, Tensor]:
 
 
 def _multiplied(weights: Weights) -> Weights:
-    """Multiply directions of convolutions by their lengths, and name them as layers do."""
+    """Merge direction and norm of convolution weights, and rename them as layers expect."""
     convolutions = {name.removesuffix(_NORMED) for name in weights if name.endswith(_NORMED)}
     result: dict[str, Tensor] = {}
     for name, tensor in joined_weights(weights).items():
