@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 MAX_CHARACTERS = 40
+MAX_TOKENS = 50
 """What is spoken stays short."""
 
 TEXT = st.text(max_size=MAX_CHARACTERS)
@@ -100,10 +101,11 @@ class Operation:
             {name: known[name] for name in known if name in required},
             optional={name: known[name] for name in known if name not in required},
         )
+        right = right.map(_bounded)
         if not known:
             return right
         wrong = st.dictionaries(st.sampled_from(sorted(known)), JUNK, min_size=1, max_size=1)
-        return right | st.builds(lambda one, other: {**one, **other}, right, wrong)
+        return right | st.builds(lambda one, other: _bounded({**one, **other}), right, wrong)
 
     def _values(self, schema: Mapping[str, Any]) -> SearchStrategy[Any]:
         schema = self.resolved(schema)
@@ -158,6 +160,17 @@ def _plain(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
 def _bounds(schema: Mapping[str, Any]) -> tuple[Any, Any]:
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     return low, schema.get("maximum", schema.get("exclusiveMaximum"))
+
+
+def _bounded(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body without answers that are only long: these take time and show nothing more."""
+    bounded = dict(body)
+    if body.get("ignore_eos") is True:
+        limit = "max_tokens" if "messages" in body else "max_new_tokens"
+        bounded[limit] = MAX_TOKENS
+    if isinstance(least := body.get("min_tokens"), int):
+        bounded["min_tokens"] = min(least, MAX_TOKENS)
+    return bounded
 
 
 def _as_form(fields: Mapping[str, Any]) -> dict[str, Any]:
