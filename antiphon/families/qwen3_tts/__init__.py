@@ -1,4 +1,4 @@
-"""Qwen3-TTS in native PyTorch: a talker, a predictor inside each frame and a streaming codec."""
+"""Qwen3-TTS in native PyTorch: a talker, a code predictor and a streaming codec."""
 
 from antiphon.contracts.family import Extra, Family, Measuring, Task
 from antiphon.contracts.types import SpeechRequest

@@ -1,9 +1,9 @@
-"""Cuts text into the ids of a chat turn, in which the model has learned to read it.
+"""Token ids of a chat turn, the format that the model was trained on.
 
     <|im_start|>user\\n INSTRUCTIONS <|im_end|>\\n
     <|im_start|>assistant\\n TEXT <|im_end|>\\n
 
-Special ids are put in as numbers, so that a text that spells one out is only read as letters.
+Special ids are inserted as numbers, so that a text that spells one out is read as letters.
 """
 
 from collections.abc import Callable
@@ -19,32 +19,32 @@ _NUM_ROLE_IDS = 3
 
 
 class ChatTemplate:
-    """Makes the parts of a prompt that are text."""
+    """Template of the text parts of a prompt."""
 
     def __init__(self, encode: Encode, tokens: TextTokens) -> None:
         self._encode = encode
         self._tokens = tokens
 
     def spoken(self, text: str) -> tuple[Ids, Ids]:
-        """Return the role and the ids of a text that the model says.
+        """Return the role and the ids of a text to be spoken.
 
-        They are cut by number, as in the official code: a newline at the start of a text melts
+        They are cut by number, as in the official code: a newline at the start of a text merges
         into the role.
         """
         ids = self._assistant(text)
         return ids[:_NUM_ROLE_IDS], ids[_NUM_ROLE_IDS:]
 
     def begun(self, text: str) -> tuple[Ids, Ids, str]:
-        """Return the role and the first ids of a text that may go on, and what is left of it.
+        """Return the role and the first ids of a text that may continue, and its remainder.
 
-        That is all but the newlines at its start, which are read together with the role.
+        The remainder is all but the leading newlines, which are tokenized together with the role.
         """
         num_spaces = len(text) - len(text.lstrip())
         num_read = 1 + max(text.rfind("\n", 0, num_spaces), text.rfind("\r", 0, num_spaces))
         return *self.spoken(text[:num_read]), text[num_read:]
 
     def instructions(self, text: str) -> Ids:
-        """Return a whole turn of the user; nothing for ``""``."""
+        """Return a user turn with the instructions; nothing for ``""``."""
         if not text:
             return ()
         said = self._encode(f"user\n{text}")

@@ -1,4 +1,4 @@
-"""Layout of a checkpoint's tensors by its configuration, and its inspection."""
+"""Tensor layout of a checkpoint by its configuration, and its inspection."""
 
 import json
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ _TASKS = {
     CheckpointTask.BASE: "a voice from a recording",
 }
 _SIZES = {"0b6": "0.6B", "1b7": "1.7B"}
-_MAIN_PARTS = {  # the first match decides
+_MAIN_PARTS = {  # the first match applies
     "talker.code_predictor.": "predictor",
     "talker.model.text_embedding.": "text embedding",
     "talker.": "talker",
@@ -64,7 +64,7 @@ _CODEC_PARTS = {"decoder.": "codec decoder", "encoder.": "codec encoder"}
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the inspection of a checkpoint's directory, complete or not."""
     found = Findings()
     config = found.attempt(lambda: load_config(path))
     main = _headers(found, path, main_layout(config) if config else None)
@@ -83,7 +83,7 @@ def inspect(path: Path) -> Inspection:
 def _headers(
     found: Findings, directory: Path, layout: Mapping[str, Shape] | None
 ) -> list[TensorHeader]:
-    """Return the headers of all files that can be read, and compare them with the layout."""
+    """Return the headers of all readable files, and compare them with the layout."""
     headers: dict[str, TensorHeader] = {}
     every: list[TensorHeader] = []
     num_problems = len(found.problems)
@@ -94,7 +94,7 @@ def _headers(
         found.check_dtypes(file, read)
         headers |= {header.name: header for header in read}
         every += read
-    if len(found.problems) == num_problems:  # another comparison would repeat what is missing
+    if len(found.problems) == num_problems:  # another comparison would repeat missing tensors
         found.check_layout(directory, headers, layout)
     return every
 
@@ -142,7 +142,7 @@ def _tokenizer(found: Findings, path: Path) -> str:
 
 
 def main_layout(config: Qwen3TTSConfig) -> Layout:
-    """Return what model.safetensors holds."""
+    """Return the layout of model.safetensors."""
     layout = _talker(config.talker) | _predictor(config.predictor)
     if config.speaker_encoder is not None:
         layout |= under("speaker_encoder", ecapa(config.speaker_encoder))
@@ -150,7 +150,7 @@ def main_layout(config: Qwen3TTSConfig) -> Layout:
 
 
 def codec_layout(config: Qwen3TTSConfig) -> Layout:
-    """Return what speech_tokenizer/model.safetensors holds."""
+    """Return the layout of speech_tokenizer/model.safetensors."""
     return _codec_decoder(config.codec.decoder) | _codec_encoder(config.codec.encoder)
 
 

@@ -1,4 +1,4 @@
-"""What a base checkpoint imitates: a speaker vector alone, or a recording with its words."""
+"""Voice cloning of base checkpoints: a speaker vector alone, or a recording with its transcript."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ _NAME = "reference"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clone:
-    """What the prompt says of the voice.
+    """Voice part of a prompt.
 
     Attributes:
         speaker: speaker vector, f32, ``[hidden_size]``.
-        codes: frames of the recording, int64, ``[num_frames, num_groups]``; ``None`` if the vector
-            is all that is used.
-        text: what the recording says; ``""`` without codes.
+        codes: frames of the recording, int64, ``[num_frames, num_groups]``; ``None``: only the
+            speaker vector is used.
+        text: transcript of the recording; ``""`` without codes.
     """
 
     speaker: NDArray[np.float32]
@@ -37,12 +37,12 @@ def choose_clone(
     """Return the voice to imitate.
 
     Args:
-        config: of the checkpoint.
-        options: of the request.
+        config: configuration of the checkpoint.
+        options: options of the request.
         prepare: `CloningPrompter.prepare_parts`.
 
     Raises:
-        InvalidRequestError: there is nothing, too much, or not what the checkpoint needs.
+        InvalidRequestError: the voice is missing, ambiguous, or unusable for the checkpoint.
     """
     reference = options.ref_audio
     if options.speaker_embedding is not None:
@@ -68,7 +68,7 @@ def choose_clone(
 
 
 def _of_voice(config: Qwen3TTSConfig, voice: PreparedVoice, options: Qwen3TTSOptions) -> Clone:
-    """Use as much of a voice as is there, and as the request allows."""
+    """Return the parts of a voice that exist and that the request allows."""
     if voice.family != FAMILY_NAME or voice.speaker_embedding is None:
         raise InvalidRequestError(
             f"The voice '{voice.name}' was prepared for '{voice.family}' or has no speaker"
@@ -80,7 +80,7 @@ def _of_voice(config: Qwen3TTSConfig, voice: PreparedVoice, options: Qwen3TTSOpt
         return Clone(speaker)
     text = options.ref_text or voice.ref_text
     if text is None and options.x_vector_only_mode is None:
-        return Clone(speaker)  # a voice that was prepared without its words
+        return Clone(speaker)  # a voice prepared without a transcript
     return Clone(speaker, _codes(config, voice.ref_codes), _check_text(text))
 
 
@@ -105,7 +105,7 @@ def _speaker(config: Qwen3TTSConfig, speaker: NDArray[np.float32]) -> NDArray[np
 
 
 def _codes(config: Qwen3TTSConfig, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Refuse codes that would be looked up outside their tables: they may come from a file."""
+    """Refuse codes outside of their tables: they may come from a file."""
     has_shape = codes.ndim == 2 and codes.shape[1] == config.talker.num_groups and len(codes) > 0
     if not (has_shape and codes.min() >= 0 and codes.max() < config.predictor.vocab_size):
         raise InvalidRequestError(

@@ -1,7 +1,7 @@
-"""The codec's decoder: frames to samples, each frame decoded once, whatever the grouping.
+"""Codec decoder: frames to samples, each frame decoded once, for any grouping of frames.
 
-Everything in it is causal. What a later frame needs of earlier ones, a window of keys and values
-and some columns before each convolution, is carried per stream in a `DecoderState`.
+All layers are causal. A `DecoderState` per stream carries a window of keys and values and the
+columns before each convolution.
 """
 
 from dataclasses import dataclass
@@ -26,17 +26,17 @@ from antiphon.nn.layers import Snake, Weights
 _MIN_PASS_FRAMES = 25
 _NUM_SEMANTIC = 1
 _DILATIONS = (1, 3, 9)
-_NUM_KEYS_MULTIPLE = 8  # attention kernels want masks of such a width
+_NUM_KEYS_MULTIPLE = 8  # mask width preferred by attention kernels
 
 
 @dataclass(frozen=True, slots=True)
 class CodecDecoder:
-    """Decodes many streams at once, each at its own point in time.
+    """Decoder of many streams at once, each at its own position.
 
     Attributes:
-        window: keys that a frame sees, itself included.
-        num_keys: size of a ring of keys: a window before the frames of a pass, and they.
-        row_size: numbers that the state of one stream takes.
+        window: keys visible to a frame, itself included.
+        num_keys: size of a ring of keys: a window before the frames of a pass, and these.
+        row_size: size of one stream's state, in numbers.
     """
 
     tables: CodeTables
@@ -55,12 +55,13 @@ class CodecDecoder:
     def of(
         cls, weights: Weights, config: CodecDecoderConfig, dtype: torch.dtype = torch.float32
     ) -> "CodecDecoder":
-        """Take the decoder out of the codec's tensors.
+        """Read the decoder from the codec's tensors.
 
         Args:
-            weights: float32 and on one device, under their names in the checkpoint.
-            config: of the decoder.
-            dtype: of weights, activations and states; activation functions keep float32 factors.
+            weights: float32 tensors on one device, by their names in the checkpoint.
+            config: configuration of the decoder.
+            dtype: type of weights, activations and states; activation functions keep float32
+                factors.
         """
         window = config.transformer.window
         assert window is not None
@@ -96,7 +97,7 @@ class CodecDecoder:
 
     @property
     def max_pass_frames(self) -> int:
-        """Frames that one pass takes; `decode` makes several passes over more."""
+        """Most frames of one pass; `decode` splits longer input into several."""
         return self.num_keys - self.window + 1
 
     def open(self, num_slots: int) -> DecoderState:
@@ -108,20 +109,20 @@ class CodecDecoder:
         )
 
     def reset(self, state: DecoderState, slot: int) -> None:
-        """Make a slot ready for another stream."""
+        """Clear a slot for a new stream."""
         state.reset(slot)
 
     @torch.no_grad()
     def decode(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
         """Decode the next frames of the active slots and advance them.
 
-        The host never waits for the device in here, nor does it allocate anything that outlives
-        the call: it can be captured in a CUDA graph.
+        The host never waits for the device here, and no allocation outlives the call: CUDA graphs
+        can capture it.
 
         Args:
-            codes: int64 ``[num_slots, num_quantizers, n]``, ``n`` at least 1; ids outside the
-                codebooks are clamped into them.
-            state: updated in place; inactive slots keep theirs, bit for bit.
+            codes: int64 ``[num_slots, num_quantizers, n]``, ``n`` at least 1; codes outside the
+                codebooks are clamped.
+            state: state updated in place; inactive slots stay bit-identical.
             active: bool ``[num_slots]``.
 
         Returns:
@@ -133,7 +134,7 @@ class CodecDecoder:
 
     @torch.no_grad()
     def decode_whole(self, codes: Tensor) -> Tensor:
-        """Decode whole streams, ``[B, num_quantizers, n]``, in one pass and without a state."""
+        """Decode whole streams, ``[B, num_quantizers, n]``, in one pass without a state."""
         return self._run(codes, EmptyHistory(codes.shape[2], self.window, codes.device))
 
     def _decode_pass(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
@@ -154,7 +155,7 @@ class CodecDecoder:
 
 
 def _code_tables(weights: Weights, num_quantizers: int) -> list[Tensor]:
-    """Return the codebooks of all quantizers, through the projection that a kind shares."""
+    """Return the codebooks of all quantizers, projected by the projection of their kind."""
     tables = []
     for kind, number in (("first", _NUM_SEMANTIC), ("rest", num_quantizers - _NUM_SEMANTIC)):
         name = f"decoder.quantizer.rvq_{kind}"

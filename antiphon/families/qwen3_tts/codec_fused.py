@@ -1,4 +1,4 @@
-"""The codec's decoder as a GPU runs it: half precision, few kernels, the state read in place."""
+"""Fused GPU form of the codec decoder: half precision, few kernels, state read in place."""
 
 import torch
 
@@ -13,7 +13,7 @@ from antiphon.nn.codec_layers.fused_decoder import FusedDecoder
 
 
 def fused(decoder: CodecDecoder, dtype: torch.dtype = torch.float16) -> FusedDecoder:
-    """Lay out a float32 decoder's weights on its GPU; nothing of it is kept."""
+    """Lay out a float32 decoder's weights on its GPU, without keeping the original."""
     layout = KernelLayout(dtype)
     transformer = decoder.transformer
     assert transformer.input

@@ -13,10 +13,10 @@ from antiphon.nn import kernels
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
-    """Load what turns codes into 24 kHz audio.
+    """Load the decoder of codes to 24 kHz audio.
 
-    It computes in float16 on a GPU, whose ten bits of fraction are those of TF32 (bfloat16 has
-    seven, and is heard), in float32 elsewhere; ``context.dtype`` is the talker's.
+    It computes in float16 on a GPU, whose ten bits of mantissa equal those of TF32 (bfloat16 has
+    seven, with audible errors), and in float32 elsewhere; ``context.dtype`` applies to the talker.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.

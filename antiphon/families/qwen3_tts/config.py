@@ -1,4 +1,4 @@
-"""What a Qwen3-TTS checkpoint says of itself, read once into frozen dataclasses.
+"""Configuration of a Qwen3-TTS checkpoint, read once into frozen dataclasses.
 
 Defaults are those of the official classes.
 
@@ -27,7 +27,7 @@ from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 
 CODEC_DIRECTORY = "speech_tokenizer"
 DOWNSAMPLE_STRIDE = 2
-"""Of the convolution between the codec encoder's transformer and its quantizers; Mimi fixes it."""
+"""Stride between the codec encoder's transformer and its quantizers, fixed by Mimi."""
 MIN_FRAMES = 2
 """The official code forbids end of speech for the first two group-0 tokens."""
 NUM_SUPPRESSED_IDS = 1024
@@ -68,10 +68,10 @@ class TextTokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TalkerConfig:
-    """The language model that makes group 0 of each frame.
+    """Language model of group 0 of each frame.
 
     Attributes:
-        vocab_size: of group 0: codec codes, then speakers, languages and special ids.
+        vocab_size: size of group 0: codec codes, then speakers, languages and special ids.
         num_groups: codes per frame, group 0 included.
         text_hidden_size: width of the text embedding, before its projection.
     """
@@ -91,11 +91,11 @@ class TalkerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorConfig:
-    """The model that completes a frame: groups 1 to ``num_groups - 1``.
+    """Code predictor of groups 1 to ``num_groups - 1``.
 
     Attributes:
         vocab_size: codes of each group.
-        embedding_size: width of its embedding tables, that of the talker.
+        embedding_size: width of its embedding tables, equal to the talker's.
     """
 
     transformer: TransformerConfig
@@ -105,20 +105,20 @@ class PredictorConfig:
 
     @property
     def has_projection(self) -> bool:
-        """Whether ``small_to_mtp_projection`` brings the talker's width to the predictor's."""
+        """Whether ``small_to_mtp_projection`` maps the talker's width to the predictor's."""
         return self.embedding_size != self.transformer.hidden_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecDecoderConfig:
-    """Codes to waveform.
+    """Sizes of the codec decoder: codes to waveform.
 
     Attributes:
         latent_dim: width around the transformer and of the upsampling blocks.
-        codebook_dim: width that the quantizer gives; its tables are half as wide.
+        codebook_dim: width of the quantizer's output; its tables are half as wide.
         decoder_dim: width at the start of the convolutional decoder, halved by every block.
-        upsampling_ratios: of the two blocks before the convolutional decoder.
-        upsample_rates: of its blocks.
+        upsampling_ratios: ratios of the two blocks before the convolutional decoder.
+        upsample_rates: rates of the convolutional decoder's blocks.
     """
 
     transformer: TransformerConfig
@@ -137,12 +137,13 @@ class CodecDecoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecEncoderConfig:
-    """Waveform to codes, the encoder half of Mimi.
+    """Sizes of the codec encoder, the encoder half of Mimi: waveform to codes.
 
     Attributes:
-        ratios: in the order of Mimi's configuration; the encoder applies them reversed.
+        ratios: ratios in the order of Mimi's configuration; the encoder applies them reversed.
         codebook_dim: width of a code's vector.
-        num_quantizers: in the checkpoint; `CodecConfig.num_quantizers` of them are used.
+        num_quantizers: quantizers in the checkpoint; the first `CodecConfig.num_quantizers` are
+            used.
     """
 
     transformer: TransformerConfig
@@ -163,11 +164,11 @@ class CodecEncoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecConfig:
-    """The 12.5 Hz codec.
+    """Configuration of the 12.5 Hz codec.
 
     Attributes:
         num_quantizers: codes per frame.
-        samples_per_frame: of input and output alike.
+        samples_per_frame: samples per frame of input and output.
     """
 
     decoder: CodecDecoderConfig
@@ -179,7 +180,7 @@ class CodecConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationDefaults:
-    """How the checkpoint wants to be sampled; ``predictor_`` is the loop inside a frame."""
+    """Default sampling of the checkpoint; ``predictor_`` is the loop inside a frame."""
 
     do_sample: bool = True
     temperature: float = 0.9
@@ -195,13 +196,13 @@ class GenerationDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qwen3TTSConfig:
-    """A whole checkpoint.
+    """Configuration of a whole checkpoint.
 
     Attributes:
         model_size: ``"1b7"`` or ``"0b6"``.
-        languages: every language id by name, dialects included, lower case.
-        speakers: the group-0 id of every built-in speaker, by name in lower case.
-        dialects: the language name that a speaker's dialect has, for speakers with one.
+        languages: language ids by name in lower case, dialects included.
+        speakers: group-0 id of every built-in speaker, by name in lower case.
+        dialects: language name of a speaker's dialect, for speakers with one.
     """
 
     model_size: str

@@ -1,7 +1,7 @@
-"""Reads a checkpoint's JSON files into `Qwen3TTSConfig`.
+"""Reading of a checkpoint's JSON files into `Qwen3TTSConfig`.
 
-Sizes that every published file states are required; what the official classes default has the same
-default here. Keys that choose an architecture which is not implemented are refused.
+Sizes that all published files state are required; defaults of the official classes apply to the
+others. Unsupported architectures are refused.
 """
 
 import math
@@ -28,7 +28,7 @@ from antiphon.families.qwen3_tts.config import (
 )
 from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 
-# The keys of fields that are named otherwise here.
+# Keys of fields with a different name here.
 _TRANSFORMER = {
     "num_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
@@ -55,8 +55,8 @@ def load_config(path: Path) -> Qwen3TTSConfig:
     """Read the configuration of a checkpoint's directory.
 
     Raises:
-        ModelLoadError: a file or key is missing, has the wrong type, or asks for something that
-            is not implemented; the message names file and key.
+        ModelLoadError: a file or key is missing, has the wrong type, or is not supported; the
+            message names file and key.
     """
     top = ConfigSection.read(path / "config.json")
     top.expect("model_type", "qwen3_tts")
@@ -127,7 +127,7 @@ def _transformer(
 def _codec_transformer(
     section: ConfigSection, activation: str, defaults: dict[str, Any], **given: Any
 ) -> TransformerConfig:
-    """Read layers as the official classes of codecs do: heads are as wide as fit, if not said."""
+    """Read layers like the official codec classes; heads default to the hidden size's share."""
     width = section.integer("hidden_size", defaults["hidden_size"])
     num_heads = section.integer("num_attention_heads", defaults["num_heads"])
     common = {"head_dim": width // num_heads, "num_layers": 8, "max_positions": 8000}
@@ -135,9 +135,9 @@ def _codec_transformer(
 
 
 def _rope_theta(section: ConfigSection) -> float:
-    """Return the base of the rotary embedding, wherever the file's generation keeps it.
+    """Return the base of the rotary embedding, from either version of the file format.
 
-    The interleaved sections of M-RoPE have no effect: this model gives all three the same
+    The interleaved sections of M-RoPE have no effect: this model gives all three axes the same
     position, which makes it ordinary RoPE.
     """
     rope = section.rope()
@@ -195,7 +195,7 @@ def _codec_encoder(section: ConfigSection, samples_per_frame: int) -> CodecEncod
             "upsampling_ratios", f"does not give {samples_per_frame} samples a frame"
         )
     sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_heads": 8, "num_kv_heads": 8}
-    # The window is left unread, as in the official code, which attends to all that came before.
+    # The window is ignored, as in the official code, which attends to all earlier positions.
     transformer = _codec_transformer(
         section, "gelu", sizes, norm_eps=section.number("norm_eps", 1e-5)
     )

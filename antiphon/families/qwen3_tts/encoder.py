@@ -1,7 +1,7 @@
-"""The codec's encoder: reference audio to codes, the encoder half of Mimi.
+"""Codec encoder: reference audio to codes, the encoder half of Mimi.
 
-The checkpoint's configuration names an attention window, but the code that the models were
-published with applies none here: every step attends to all steps before it, and so do we.
+The checkpoint's configuration names an attention window, but the published code applies none here:
+every position attends to all before it.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from antiphon.nn.row_lengths import RowLengths
 
 @dataclass(frozen=True, slots=True)
 class CodecEncoder:
-    """Encodes whole recordings, one at a time or several in a padded batch.
+    """Encoder of whole recordings, one at a time or several in a padded batch.
 
     Attributes:
-        quantizers: the semantic and the acoustic one, which start from the same vector.
+        quantizers: semantic and acoustic quantizer, with the same input.
     """
 
     waves: SeanetEncoder
@@ -37,12 +37,12 @@ class CodecEncoder:
     def of(
         cls, weights: Weights, config: CodecEncoderConfig, num_quantizers: int
     ) -> "CodecEncoder":
-        """Take the encoder out of the codec's tensors.
+        """Read the encoder from the codec's tensors.
 
         Args:
-            weights: under their names in the checkpoint; in float32, or roundings change codes.
-            config: of the encoder.
-            num_quantizers: codes per frame, the first of those that the checkpoint can make.
+            weights: float32 tensors by their names in the checkpoint; rounding would change codes.
+            config: configuration of the encoder.
+            num_quantizers: codes per frame, the first of those in the checkpoint.
         """
         num_semantic = config.num_semantic_quantizers
         return cls(
@@ -93,16 +93,17 @@ class CodecEncoder:
     def encode_rows(self, samples: Tensor, lengths: Tensor) -> Tensor:
         """Encode several recordings, each as if it were alone.
 
-        On a CPU a row's codes are those of `encode` but where two entries of a codebook are as near
-        as roundings. A row's codes do not depend on what is in other rows, or behind its samples.
+        On a CPU, a row's codes are those of `encode`, except if two entries of a codebook are
+        equally near up to rounding. They do not depend on other rows, nor on values after its own
+        samples.
 
         Args:
-            samples: float32 ``[B, t]``; ``t`` is whole frames, and what is behind is finite.
-            lengths: of the rows in samples, int64 ``[B]``, each from 1 to ``t``.
+            samples: float32 ``[B, t]``; ``t`` is a multiple of a frame, and padding is finite.
+            lengths: rows' lengths in samples, int64 ``[B]``, each from 1 to ``t``.
 
         Returns:
-            int64 ``[B, t / samples_per_frame, num_quantizers]``; frames behind a row's own, of
-            which there are ``ceil(length / samples_per_frame)``, mean nothing.
+            int64 ``[B, t / samples_per_frame, num_quantizers]``; frames after a row's own
+            ``ceil(length / samples_per_frame)`` are undefined.
         """
         return self._codes(samples[:, None], RowLengths(lengths))
 

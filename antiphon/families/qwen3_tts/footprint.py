@@ -1,4 +1,4 @@
-"""What a checkpoint takes of a GPU: memory, traffic and arithmetic, from its configuration."""
+"""GPU footprint of a checkpoint by its configuration: memory, traffic and arithmetic."""
 
 import math
 import re
@@ -19,21 +19,21 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.nn.cuda.resident_limits import MAX_ROWS
 
 _PROMPT_POSITIONS = 40  # of a sentence and a built-in voice
-_ENDS_LAUNCHES = 30  # of a frame, which are neither product nor attention nor draw
-_PASS_FRAMES = 25  # that the codec's ring of keys has room for, beyond its window
+_ENDS_LAUNCHES = 30  # per frame, beside products, attention and draws
+_PASS_FRAMES = 25  # room of the codec's ring of keys beyond its window
 
-# Of docs/performance.md: engine alone, streams of 100 frames, random weights.
+# From docs/performance.md: engine alone, streams of 100 frames, random weights.
 _MEASURED_MS = {
     "1b7": {"H200": {1: 2.37, 8: 2.96, 64: 5.80, 256: 12.77}},
-    "0b6": {"H200": {64: 5.08, 256: 12.05}},  # few streams: not since a program serves them
+    "0b6": {"H200": {64: 5.08, 256: 12.05}},  # few streams: not measured with the program
 }
 
 
 def footprint(path: Path) -> Footprint:
-    """Return what a checkpoint's directory takes of a GPU; reads no tensor.
+    """Return the GPU footprint of a checkpoint's directory; reads no tensor.
 
     Raises:
-        ModelLoadError: its configuration cannot be read.
+        ModelLoadError: the configuration cannot be read.
     """
     config, products = load_config(path), frame_products(path)
     codec = config.codec
@@ -56,10 +56,10 @@ def footprint(path: Path) -> Footprint:
 
 
 def frame_products(path: Path) -> list[Product]:
-    """Return the matrix products of one frame, in order; what reads the same input is one product.
+    """Return the matrix products of one frame, in order; products that share an input are joined.
 
     The talker runs once and the predictor once for each further group: its first pass takes two
-    positions, and none of the others can begin before the one before it has ended.
+    positions, and each pass depends on the one before.
     """
     config = load_config(path)
     talker, predictor = config.talker, config.predictor
@@ -77,7 +77,7 @@ def frame_products(path: Path) -> list[Product]:
 
 
 def _weight_bytes(config: Qwen3TTSConfig) -> int:
-    """Add up what is kept: the text embedding is folded with its projection, and so are codes'."""
+    """Return the weights in memory; text and code embeddings are folded with their projections."""
     talker, predictor = config.talker, config.predictor
     numbers = num_values(
         shape
@@ -98,24 +98,24 @@ def _num_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
 
 
 def _num_kernels(products: list[Product]) -> int:
-    """Return how many there are of products, with an attention for each that makes heads."""
+    """Return the number of kernels of products, with an attention for each QKV product."""
     return len(products) + sum(each.weight.endswith(".qkv") for each in products)
 
 
 def _num_inner_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
-    """Return how many kernels the inner codes of a frame are, where no program makes them."""
+    """Return the number of kernels of a frame's inner codes without the resident program."""
     inner = [each for each in products if each.weight.startswith(("predictor.", "head."))]
     return _num_kernels(inner) + config.predictor.num_groups - 1
 
 
 def slot_bytes(config: CodecDecoderConfig) -> int:
-    """Return about what the codec keeps of a stream, nearly all of it keys and values."""
+    """Return about the codec's state per stream, nearly all of it keys and values."""
     window = config.transformer.window or 0
     return (window + _PASS_FRAMES) * HALF_BYTES * config.transformer.position_size
 
 
 def _num_columns(name: str, config: CodecDecoderConfig) -> int:
-    """Return the columns of a frame that a weight of the codec is applied to in its decoder."""
+    """Return the columns per frame that a weight of the codec's decoder is applied to."""
     if not name.startswith("decoder.") or "quantizer" in name:
         return 0
     ratios, rates = config.upsampling_ratios, config.upsample_rates

@@ -1,7 +1,7 @@
-"""What the model reads, position by position: to be embedded, or to be hashed for the prefix cache.
+"""Model input by position, for embedding or for the keys of the prefix cache.
 
-Before the first frame it reads the prefix, begin-of-speech and the reference's frames but the
-last. A request that was preempted goes on as if the frames that it had made were more of these.
+Before the first frame come the prefix, begin-of-speech and the reference's frames except the last.
+A preempted request resumes as if its generated frames were further reference frames.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ _KEY_BYTES = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InputIds:
-    """Some positions that follow on each other.
+    """Consecutive positions.
 
     Attributes:
-        text: ids, `NOTHING` for none, int64 ``[num_positions]``.
-        codec: ids, or `NOTHING`, `SPEAKER`, `FRAME`, likewise.
+        text: text ids, or `NOTHING`, int64 ``[num_positions]``.
+        codec: codec ids, or `NOTHING`, `SPEAKER` or `FRAME`, int64 ``[num_positions]``.
         frames: codes of each `FRAME`, in order, int64 ``[num_frames, num_groups]``.
     """
 
@@ -35,12 +35,12 @@ class InputIds:
 
 
 def no_frames(config: Qwen3TTSConfig) -> Codes:
-    """Return codes of no frame, ``[0, num_groups]``."""
+    """Return codes without frames, ``[0, num_groups]``."""
     return np.empty((0, config.talker.num_groups), np.int64)
 
 
 def lead_frames(prompt: Qwen3TTSPrompt, made: Codes) -> Codes:
-    """Return the reference's frames and those made, int64 ``[num_frames, num_groups]``."""
+    """Return the reference's frames and the generated ones, int64 ``[num_frames, num_groups]``."""
     return made if prompt.reference is None else np.concatenate((prompt.reference, made))
 
 
@@ -55,13 +55,12 @@ def columns_between(
     """Return positions ``start`` to ``end - 1``.
 
     Args:
-        config: of the checkpoint.
-        prompt: the request's.
-        text: its text track as it is by now; beside the lead it reaches as far as asked for, or
-            it has ended.
-        lead: of `lead_frames`.
-        start: any position.
-        end: at most the last position before the next frame's, plus one.
+        config: configuration of the checkpoint.
+        prompt: prompt of the request.
+        text: text track so far; beside the lead it covers the positions, or has ended.
+        lead: result of `lead_frames`.
+        start: first position.
+        end: position after the last one, at most that of the next frame.
     """
     num_prefix = len(prompt.prefix)
     assert start < end <= num_prefix + len(lead), "there are no such positions"
@@ -80,16 +79,16 @@ def columns_between(
 
 
 def position_keys(config: Qwen3TTSConfig, prompt: Qwen3TTSPrompt) -> tuple[int, ...]:
-    """Return a 64-bit key for each position before the first frame, as far as it is known.
+    """Return a 64-bit key for each known position before the first frame.
 
-    Two keys are equal if the model reads the same at their positions, and only then.
+    Keys are equal if and only if the model's input at their positions is equal.
     """
     num_known = prompt.num_prefilled
     if prompt.is_open:
         num_known = len(prompt.prefix) + min(len(prompt.text), prompt.num_reference_frames)
     lead = lead_frames(prompt, no_frames(config))
     columns = columns_between(config, prompt, prompt.text, lead, 0, num_known)
-    other = np.zeros(num_known, np.uint64)  # what ids do not say
+    other = np.zeros(num_known, np.uint64)  # input beside ids
     if prompt.speaker is not None:
         other[columns.codec == SPEAKER] = _digest(prompt.speaker.astype(np.float32))
     digests = [_digest(frame) for frame in columns.frames]

@@ -1,7 +1,7 @@
-"""Talker and predictor as one autoregressive model: a frame is 16 codes, text streams in beside it.
+"""Talker and predictor as one autoregressive model: 16 codes per frame, with streaming text.
 
-A step reads and writes tensors only; nothing in it waits for the device or asks what a tensor
-holds. What the host must know (slot numbers, lengths) comes in as numbers.
+A step reads and writes tensors only; it never waits for the device or reads a tensor's values on
+the host. Host state (slot numbers, lengths) is passed in as numbers.
 """
 
 from collections.abc import Sequence
@@ -36,19 +36,19 @@ from antiphon.nn.sampler import (
     sample,
 )
 
-if TYPE_CHECKING:  # it needs Triton
+if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.kernels.fused_linear import PreNormState
 
 Reaches: TypeAlias = tuple[SamplingReach, SamplingReach]
-"""Of the talker's sampling, and of the predictor's."""
+"""Reach of the talker's sampling, and of the predictor's."""
 
 
 class LanguageModel(SlotModel[Qwen3TTSRequest]):
-    """An `antiphon.engine.model_runner.ar_model.ARModel`, in PyTorch alone.
+    """PyTorch implementation of `antiphon.engine.model_runner.ar_model.ARModel`.
 
     Attributes:
         pending: codec side of each slot's next input, ``[num_rows, hidden_size]``.
-        has_occurred: group-0 codes said so far, bool, ``[num_rows, vocab_size]``.
+        has_occurred: group-0 codes drawn so far, bool, ``[num_rows, vocab_size]``.
     """
 
     is_fused = False
@@ -79,10 +79,10 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
         device, num_rows = self._device, num_slots + 1
         self.pending = table.new_zeros(num_rows, self.width)
         self.has_occurred = table.new_zeros(num_rows, vocab_size, dtype=torch.bool)
-        # The text id beside each frame's input.
+        # Text id beside each frame's input.
         self._text = torch.zeros(num_rows, max_positions, dtype=torch.int64, device=device)
         self._speakers = torch.zeros(num_rows, self.width, device=device)
-        # Slots that go on after a frame which was not drawn in them, and its codes.
+        # Slots that continue after a frame that they did not draw, and its codes.
         self._led = torch.zeros(num_rows, 1 + num_groups, dtype=torch.int64, device=device)
         self._padding = torch.full((1,), config.tokens.tts_pad, device=device)
         self._false = torch.zeros(1, dtype=torch.bool, device=device)
@@ -122,7 +122,7 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
         texts_wide = np.full((len(starts), width), self._config.tokens.tts_pad)
         led: list[list[int]] = []
         for row, each, track in zip(texts_wide, starts, tracks, strict=True):
-            row[: len(track)] = track[:width]  # what cannot fit is not used
+            row[: len(track)] = track[:width]  # the rest is not used
             num_lead = each.request.prompt.num_reference_frames + each.next_frame
             if num_lead:
                 led.append([each.slot, *each.request.lead[num_lead - 1]])
@@ -152,7 +152,7 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
             uploads.write(self.has_occurred.view(-1), places, np.ones(len(places)))
 
     def _follow(self, num_led: int) -> None:
-        """Have slots go on after the frames that come before theirs."""
+        """Let slots continue after the frames before theirs."""
         slots, frames = self._led[:num_led, 0], self._led[:num_led, 1:]
         self.pending[slots] = self.talker.frame_table.frames(frames)
 
@@ -163,7 +163,7 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
         ids: list[int] = []
         for slot, request, piece in pieces:
             start, more = request.append(piece)
-            used = more[: max(0, self._max_positions - start)]  # what cannot fit is not used
+            used = more[: max(0, self._max_positions - start)]  # the rest is not used
             first = slot * self._max_positions + start
             places += range(first, first + len(used))
             ids += used
@@ -246,7 +246,7 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
 
 
 class FusedLanguageModel(LanguageModel):
-    """The same on a GPU, with one kernel for each end of a step."""
+    """GPU implementation, with one kernel for each end of a step."""
 
     is_fused = True
 
@@ -334,6 +334,6 @@ def _num_speaker_columns(columns: InputIds) -> int:
 
 
 def _embed_known(ids: Tensor, table: Tensor) -> Tensor:
-    """Look ids up; negative ones, which stand for no id, give zeros."""
+    """Look up ids; negative ones, which stand for no id, give zeros."""
     rows = F.embedding(ids.clamp(min=0), table)
     return torch.where((ids >= 0)[..., None], rows, 0.0)

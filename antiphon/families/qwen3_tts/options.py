@@ -1,4 +1,4 @@
-"""Request fields that only this family knows."""
+"""Request fields of this family."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -35,7 +35,7 @@ def _temperature(value: float) -> float:
 
 
 def _embedding(value: Any) -> tuple[float, ...]:
-    """Accept numbers, and JSON, which is how forms bring them."""
+    """Accept numbers, or JSON, as in forms."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -48,7 +48,7 @@ def _embedding(value: Any) -> tuple[float, ...]:
         raise PydanticCustomError(
             "embedding", f"it must be a non-empty list of at most {MAX_EMBEDDING_SIZE} numbers"
         )
-    if not all(abs(each) <= _MAX_FLOAT32 for each in value):  # NaN is not
+    if not all(abs(each) <= _MAX_FLOAT32 for each in value):  # false for NaN
         raise PydanticCustomError("embedding", "all its numbers must be finite")
     return tuple(map(float, value))
 

@@ -1,4 +1,4 @@
-"""A request becomes a prompt: what the checkpoint can do is checked, text becomes ids."""
+"""Prompts from requests: checks against the checkpoint, and tokenization."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -40,12 +40,12 @@ from antiphon.families.qwen3_tts.tokenizer import load_tokenizer
 from antiphon.families.qwen3_tts.validation import check_instructions, check_task
 from antiphon.families.qwen3_tts.voices import capabilities_of, language_name, speaker_of
 
-_MAX_CACHED = 2 * 64  # of a voice's parts, up to 60 kB together
+_MAX_CACHED = 2 * 64  # parts of a voice, up to 60 kB together
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """What is to be said, as far as it is known."""
+    """Known text of a segment."""
 
     role: Ids
     body: Ids
@@ -69,10 +69,10 @@ class Qwen3TTSPrompter(CloningPrompter):
         super().__init__(capabilities_of(self._config), FAMILY_NAME, parts, _MAX_CACHED)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
-        """Refuse what no text and no voice could make right.
+        """Refuse a request that no text and no voice could make valid.
 
         Args:
-            request: what is asked for, still without its recordings.
+            request: request without its recordings.
             recordings: names of the options that will be recordings.
 
         Raises:
@@ -94,10 +94,10 @@ class Qwen3TTSPrompter(CloningPrompter):
     def open(
         self, request: SpeechRequest, voice: Voice, seed: int
     ) -> tuple[Prompt, StreamingTokenizer]:
-        """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
+        """Build the prompt of a text that is still arriving, and the tokenizer of its rest.
 
-        ``request.input`` is the text so far, never blank. The text is read beside the frames
-        whatever ``non_streaming_mode`` says.
+        ``request.input`` is the text so far, never blank. The text is read beside the frames for
+        any ``non_streaming_mode``.
 
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
@@ -172,7 +172,7 @@ class Qwen3TTSPrompter(CloningPrompter):
         return choose_clone(self._config, options, self.prepare_parts)
 
     def _budget(self, request: SpeechRequest) -> Callable[[int], int]:
-        """Return what gives the most frames of a text by those of slow speech."""
+        """Return the function from the slow frames of a text to its most frames."""
         budget = partial(
             frame_budget,
             is_instructed=bool(check_instructions(self._config, request.instructions)),
@@ -182,21 +182,21 @@ class Qwen3TTSPrompter(CloningPrompter):
         return lambda num_slow_frames: max(budget(num_slow_frames), least)
 
     def _streams_text(self, options: Qwen3TTSOptions) -> bool:
-        """Whether the text is read beside the frames; by default only for cloned voices."""
+        """Return whether text is read beside the frames; by default only for cloned voices."""
         if options.non_streaming_mode is None:
             return self._config.task is CheckpointTask.BASE
         return not options.non_streaming_mode
 
 
 def _check_length(prompt: Qwen3TTSPrompt) -> None:
-    """Refuse a prompt that leaves no room to speak."""
+    """Refuse a prompt that leaves no room for speech."""
     limit = MAX_POSITIONS - RESERVED_FRAMES
     param = "ref_audio" if prompt.num_reference_frames > limit // 2 else "input"
     check_prompt_length(prompt.num_prefilled, limit, param)
 
 
 def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
-    """Complete what a request asks for with the checkpoint's defaults."""
+    """Complete a request's sampling with the checkpoint's defaults."""
     samples = defaults.do_sample if asked.do_sample is None else asked.do_sample
     checkpoint = Sampling(
         temperature=defaults.temperature * samples,
@@ -213,7 +213,7 @@ def _predictor_sampling(
 ) -> Sampling:
     """Complete the sampling of later groups.
 
-    A temperature of 0 holds for them too; ``do_sample`` does not, as in the official package.
+    A temperature of 0 applies to them too; ``do_sample`` does not, as in the official package.
     """
     samples = defaults.predictor_do_sample
     if asked.temperature == 0 and asked.do_sample is not False:

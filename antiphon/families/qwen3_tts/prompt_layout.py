@@ -1,13 +1,12 @@
-"""Lays a prompt out as two tracks of ids, text and codec, position by position; no tensors.
+"""Prompt layout as two tracks of ids, text and codec, position by position; no tensors.
 
 Every layout of the official code has one form:
 
-- a *prefix* of columns (text id, codec id), either of which may be missing;
-- the *lead*: the codec track from its begin-of-speech id on, followed by the reference's frames if
-  there are any; then come the frames that the model makes, one a position;
-- the *text track*: one text id for every position from begin-of-speech on, padding after its end.
-  Where text is given whole, it is in the prefix and this track is empty; where text streams, it is
-  here, and may still grow while frames are made.
+- a *prefix* of columns (text id, codec id), either of which may be missing; - the *lead*: the codec
+track from its begin-of-speech id on, followed by the reference's frames if any; then the generated
+frames, one per position; - the *text track*: one text id for every position from begin-of-speech
+on, padding after its end. Whole text is part of the prefix, and this track is empty; streaming text
+is here, and may still grow during generation.
 """
 
 from dataclasses import dataclass
@@ -20,11 +19,11 @@ from antiphon.contracts.types import Sampling
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 
 NOTHING = -1
-"""In a column: no text, or no code."""
+"""Column value: no text, or no code."""
 SPEAKER = -2
-"""In a column's codec part: the request's own speaker vector."""
+"""Codec value of a column: the request's own speaker vector."""
 FRAME = -3
-"""In a column's codec part: a whole frame, of the reference or made by the model."""
+"""Codec value of a column: a whole frame, of the reference or generated."""
 
 Column: TypeAlias = tuple[int, int]
 Ids: TypeAlias = tuple[int, ...]
@@ -32,17 +31,17 @@ Ids: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Qwen3TTSPrompt:
-    """What the runner reads.
+    """Prompt as read by the runner.
 
     Attributes:
         prefix: (text id, codec id) of each position before begin-of-speech.
-        text: the text track as far as it is known.
-        max_frames: that the text may take, as far as it is known.
+        text: text track so far.
+        max_frames: frame budget of the text so far.
         is_open: whether the text track will grow.
-        speaker: speaker vector, f32, ``[hidden_size]``, where a column asks for it.
+        speaker: speaker vector, f32, ``[hidden_size]``, for columns that need it.
         reference: codes of the reference recording, int64, ``[num_frames, num_groups]``; a decoder
-            is led through them before the first frame.
-        predictor_sampling: for the groups after the first; complete.
+            is primed with them before the first frame.
+        predictor_sampling: complete sampling of the groups after the first.
     """
 
     prefix: tuple[Column, ...]
@@ -59,7 +58,7 @@ class Qwen3TTSPrompt:
 
     @property
     def num_prefilled(self) -> int:
-        """Positions before the one that the first frame is made from."""
+        """Positions before the one that generates the first frame."""
         return len(self.prefix) + self.num_reference_frames
 
     @property
@@ -70,11 +69,11 @@ class Qwen3TTSPrompt:
 
 @dataclass(frozen=True, slots=True)
 class MoreText:
-    """What a piece of late text adds to a prompt.
+    """Addition of late text to a prompt.
 
     Attributes:
-        ids: of the text track.
-        max_frames: that the text may take, as far as it is known now.
+        ids: ids of the text track.
+        max_frames: frame budget of the text so far.
     """
 
     ids: Ids
@@ -86,9 +85,9 @@ class Tracks:
     """A prompt's prefix and text track.
 
     Attributes:
-        num_common: positions at the beginning that do not depend on what is to be said. They are
-            those of the voice, the language and the instructions; of a recording's frames only
-            those beside which the recording's own text is read.
+        num_common: number of leading positions that do not depend on the spoken text: those of the
+            voice, the language and the instructions; of a recording's frames only those beside the
+            recording's own transcript.
     """
 
     prefix: tuple[Column, ...]
@@ -101,10 +100,10 @@ class Spoken:
     """The text parts of a prompt, as ids.
 
     Attributes:
-        instructions: before all else; may be empty.
-        role: begins the turn.
-        reference: what the reference recording says; empty without one.
-        body: what is to be said.
+        instructions: instructions before all else; may be empty.
+        role: start of the turn.
+        reference: transcript of the reference recording; empty without one.
+        body: text to be spoken.
     """
 
     role: Ids
@@ -120,7 +119,7 @@ class Spoken:
 def language_tag(config: Qwen3TTSConfig, language: str | None, speaker: str | None) -> Ids:
     """Return the codec ids that name a language, or leave it to the model.
 
-    A speaker with a dialect turns Chinese, and a language left open, into the dialect.
+    A speaker's dialect replaces Chinese, and an unspecified language.
     """
     tokens = config.talker.tokens
     if language in (None, "chinese") and speaker is not None:
@@ -142,12 +141,12 @@ def lay_out(
     """Lay out a prompt.
 
     Args:
-        config: of the checkpoint.
-        spoken: its text.
-        tag: of `language_tag`.
-        speaker_id: a built-in speaker, `SPEAKER`, or ``None`` for no speaker position.
+        config: configuration of the checkpoint.
+        spoken: text parts of the prompt.
+        tag: result of `language_tag`.
+        speaker_id: id of a built-in speaker, `SPEAKER`, or ``None`` for no speaker position.
         streams_text: whether text is read beside the frames rather than before them.
-        is_open: whether more text will come; only where text streams.
+        is_open: whether more text will come; only with ``streams_text``.
     """
     assert streams_text or not is_open, "text that is read before the frames must be complete"
     text, codec = config.tokens, config.talker.tokens

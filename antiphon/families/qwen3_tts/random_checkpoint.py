@@ -1,7 +1,7 @@
-"""Makes checkpoints of random weights in the official layout, for tests and measurements.
+"""Checkpoints of random weights in the official layout, for tests and measurements.
 
-They are loaded by the official package as by ours, so that both can be compared where no
-published weights are at hand. A seed gives the same bytes on every machine.
+The official package loads them too, so that both implementations can be compared without published
+weights. A seed gives the same bytes on every machine.
 """
 
 from pathlib import Path
@@ -81,7 +81,7 @@ def write_all_but_weights(
     vocabulary: Vocabulary = "byte",
     dtype: Dtype,
 ) -> Qwen3TTSConfig:
-    """Write the configuration and tokenizer files; arguments as of `make_checkpoint`."""
+    """Write the configuration and tokenizer files; arguments as for `make_checkpoint`."""
     check_arguments(
         size=(size, get_args(Size)),
         task=(task, [each.value for each in CheckpointTask]),

@@ -1,4 +1,4 @@
-"""The JSON files of a made-up checkpoint, with the keys and special ids of the published ones."""
+"""JSON files of a random checkpoint, with the keys and special ids of the published ones."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -37,7 +37,7 @@ SPEAKER_DIALECTS = {"eric": "sichuan_dialect", "dylan": "beijing_dialect"}
 
 @dataclass(frozen=True, slots=True)
 class TextVocabulary:
-    """How many rows the text embedding has and where the special tokens are."""
+    """Rows of the text embedding, and the special tokens' ids."""
 
     num_rows: int
     special_ids: dict[str, int]
@@ -46,7 +46,7 @@ class TextVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class _Widths:
-    """What differs between sizes of the language model."""
+    """Widths of a size of the language model."""
 
     model_size: str
     text_hidden: int
@@ -59,7 +59,7 @@ class _Widths:
 def _layers(
     hidden: int, intermediate: int, layers: int, heads: int, head_dim: int, num_shared: int = 2
 ) -> Json:
-    """Return the sizes of a transformer; ``num_shared`` heads have keys and values together."""
+    """Return the sizes of a transformer; ``num_shared`` query heads share keys and values."""
     return {
         "hidden_size": hidden,
         "intermediate_size": intermediate,
@@ -81,7 +81,7 @@ _TINY_MROPE = (6, 5, 5)
 _FULL_PREDICTOR = _layers(1024, 3072, 5, 16, 128)
 _FULL_MROPE = (24, 20, 20)
 _WIDTHS: dict[Size, _Widths] = {
-    # In the 1.7B layout the predictor is narrower than the talker, which brings a projection.
+    # In the 1.7B layout the predictor is narrower than the talker, which requires a projection.
     "tiny": _Widths(
         "1b7", 96, _TINY_TALKER, _layers(48, 96, 2, 4, 16), _TINY_MROPE, _TINY_SPEAKER_ENCODER
     ),

@@ -12,13 +12,13 @@ from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.nn.random_weights import RandomTensor
 from antiphon.nn.safetensors_index import Shape
 
-# The first match decides. A gain is relative to keeping the variance of random inputs.
+# The first match applies. A gain is relative to keeping the variance of random inputs.
 _GAINS: tuple[tuple[str, float], ...] = (
     # talker and predictor
     (r"talker\..*(o_proj|down_proj)\.weight", 1.5),
     (r"talker\.text_projection\.linear_fc2\.weight", 1.5),
     (r"talker\.(codec_head|code_predictor\.lm_head\.\d+)\.weight", 3.0),
-    # codec decoder: Snake adds power, so what follows it takes some away
+    # codec decoder: Snake adds power, which the next layer reduces
     (r"decoder\.quantizer\.rvq_rest\.output_proj\.weight", 0.4),
     (r"decoder\.decoder\.\d+\.block\.[234]\.conv[12]\.conv\.weight", 0.6),
     (r"decoder\.decoder\.\d+\.block\.1\.conv\.weight", 0.8),
@@ -44,13 +44,13 @@ _NEAR: tuple[tuple[str, float, float], ...] = (  # mean, standard deviation
     (r".*norm\.weight", 1.0, 0.1),
     (r".*\.bias", 0.0, 0.05),
 )
-# Of the row that scores end of speech: with it, the median over seeds is an end after 40 frames.
+# For the row that scores end of speech: the median over seeds is an end after 40 frames.
 _EOS_GAIN = 2.0
 _CODEBOOK = re.compile(r"encoder\.quantizer\.(\w+?)_residual.*\.layers\.(\d+)\.codebook\.embed_sum")
 
 
 def recipe(layout: Layout, config: Qwen3TTSConfig) -> dict[str, RandomTensor]:
-    """Return how each tensor of a layout is made."""
+    """Return the random distribution of each tensor of a layout."""
     tensors = {name: _tensor(name, shape) for name, shape in layout.items()}
     head = "talker.codec_head.weight"
     if head in tensors:
@@ -69,7 +69,7 @@ def _tensor(name: str, shape: Shape) -> RandomTensor:
             return RandomTensor(shape, std)
     codebook = _CODEBOOK.fullmatch(name)
     if codebook:
-        # Each quantizer sees what the one before it left over.
+        # Each quantizer gets the residual of the one before it.
         level = int(codebook[2]) + (codebook[1] == "acoustic")
         return RandomTensor(shape, 0.4 * 0.87**level)
     return RandomTensor(shape, _gain(name) / math.sqrt(_fan_in(name, shape)))
@@ -80,7 +80,7 @@ def _gain(name: str) -> float:
 
 
 def _fan_in(name: str, shape: Shape) -> int:
-    """Return how many products are summed for one output value."""
+    """Return the number of products summed for one output value."""
     if re.fullmatch(r"decoder\.upsample\.\d+\.0\.conv\.weight", name):
         return shape[0]  # transposed, kernel as wide as its stride
     if re.fullmatch(r"decoder\.decoder\.\d+\.block\.1\.conv\.weight", name):

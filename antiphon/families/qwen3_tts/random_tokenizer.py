@@ -1,4 +1,4 @@
-"""Tokenizer files for made-up checkpoints: bytes and two words, or Qwen's real vocabulary."""
+"""Tokenizer files of random checkpoints: bytes and two words, or Qwen's real vocabulary."""
 
 import base64
 import json
@@ -32,13 +32,13 @@ def write_tokenizer(directory: Path, vocabulary: Vocabulary, *, compact: bool) -
     """Write vocab.json, merges.txt and tokenizer_config.json.
 
     Args:
-        directory: of the checkpoint.
-        vocabulary: ``"byte"`` merges nothing but the two words that prompts are cut by.
-        compact: put the special ids right behind a byte vocabulary, for a small embedding, rather
-            than where published checkpoints have them.
+        directory: directory of the checkpoint.
+        vocabulary: ``"byte"`` merges only the two words by which prompts are cut.
+        compact: whether the special ids directly follow a byte vocabulary, for a small embedding,
+            rather than have the ids of published checkpoints.
 
     Raises:
-        ModelLoadError: the full vocabulary is asked for and its package is not installed.
+        ModelLoadError: the full vocabulary is requested and its package is not installed.
     """
     ranks = _byte_ranks() if vocabulary == "byte" else _full_ranks()
     compact = compact and vocabulary == "byte"
@@ -61,7 +61,7 @@ def write_tokenizer(directory: Path, vocabulary: Vocabulary, *, compact: bool) -
 
 
 def _byte_ranks() -> dict[bytes, int]:
-    """Return all bytes, then the two role names with the steps that lead to them."""
+    """Return all bytes, then the two role names with their intermediate merges."""
     ranks = {bytes([value]): value for value in range(256)}
     for word in (b"assistant", b"user"):
         for end in range(2, len(word) + 1):
@@ -80,7 +80,7 @@ def _full_ranks() -> dict[bytes, int]:
 
 
 def _split(token: bytes, ranks: Ranks) -> tuple[bytes, bytes] | None:
-    """Return the two tokens whose merge makes this one, ``None`` for a single byte."""
+    """Return the two tokens that merge to this one, ``None`` for a single byte."""
     if len(token) == 1:
         return None
     parts = [token[index : index + 1] for index in range(len(token))]
@@ -92,7 +92,7 @@ def _split(token: bytes, ranks: Ranks) -> tuple[bytes, bytes] | None:
 
 
 def _printable_bytes() -> dict[int, str]:
-    """Return the characters that byte-level vocabularies write for each byte."""
+    """Return the characters of byte-level vocabularies for each byte."""
     plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [value for value in range(256) if value not in plain]
     table = {value: chr(value) for value in plain}

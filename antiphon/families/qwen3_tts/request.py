@@ -1,4 +1,4 @@
-"""What the host keeps of a request while its frames are made: prompt, text so far, limits."""
+"""Host state of a request in generation: prompt, text so far, limits."""
 
 import sys
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ _NO_LIMIT = sys.maxsize
 
 @dataclass(slots=True, eq=False)
 class Qwen3TTSRequest:
-    """A request in a slot.
+    """Request in a slot.
 
     Attributes:
-        row: in which its speech is watched, see `LoopDetectors`.
-        lead: the reference's frames, and those made before the slot was taken.
-        text: the text track as it is by now.
-        max_frames: that the text may take.
-        first_end: frames before which it does not end.
+        row: row of `LoopDetectors` that watches its codes.
+        lead: reference frames, and frames generated before the slot was taken.
+        text: text track so far.
+        max_frames: frame budget of the text so far.
+        first_end: number of frames before which it does not end.
         is_open: whether more text will come.
     """
 
@@ -37,17 +37,17 @@ class Qwen3TTSRequest:
     def of(
         cls, prompt: Qwen3TTSPrompt, made: Codes, row: int, first_end: int = 0
     ) -> "Qwen3TTSRequest":
-        """Begin a request, or go on after the frames that it has made."""
+        """Start a request, or resume it after its generated frames."""
         lead = lead_frames(prompt, made)
         return cls(row, prompt, lead, [*prompt.text], prompt.max_frames, first_end, prompt.is_open)
 
     @property
     def frames_limit(self) -> int:
-        """Frames that it makes at most, as far as it is known."""
+        """Frame limit so far."""
         return _NO_LIMIT if self.is_open else self.max_frames
 
     def append(self, piece: Piece) -> tuple[int, Ids]:
-        """Take in text; return what is beside frames to be made, and the first one's number."""
+        """Add text; return the ids beside frames to be generated, and the first frame's number."""
         more = piece.data
         assert isinstance(more, MoreText)
         assert self.is_open, "text came after its end"
@@ -58,7 +58,7 @@ class Qwen3TTSRequest:
         return max(0, first_frame), more.ids[max(0, -first_frame) :]
 
     def columns(self, config: Qwen3TTSConfig, start: int, end: int) -> InputIds:
-        """Return what the model reads at positions ``start`` to ``end - 1``."""
+        """Return the model's input at positions ``start`` to ``end - 1``."""
         is_known = not self.is_open or len(self.text) >= end - len(self.prompt.prefix)
         assert is_known, "its text is not known yet"
         return columns_between(config, self.prompt, tuple(self.text), self.lead, start, end)

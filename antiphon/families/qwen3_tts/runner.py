@@ -1,4 +1,4 @@
-"""Loads talker and predictor of a checkpoint, and the runner that drives them."""
+"""Loading of talker and predictor of a checkpoint, and of their runner."""
 
 from dataclasses import replace
 from typing import TypeAlias, Unpack

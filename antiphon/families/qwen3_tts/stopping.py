@@ -1,7 +1,7 @@
-"""Detects runaway generation: some requests never sample the end token.
+"""Detection of runaway generation: some requests never sample the end token.
 
-Torch-free. Long pauses and singing pass; what does not is silence without end, or the same few
-sounds over and over. `antiphon.families.kit.speech_budget` bounds the rest.
+Torch-free. Long pauses and singing pass; endless silence and endlessly repeated sounds do not.
+`antiphon.families.kit.speech_budget` bounds the rest.
 """
 
 from typing import Any
@@ -16,34 +16,34 @@ RESERVED_FRAMES = 192
 
 _WINDOW_FRAMES = 100  # 8 s
 _STUCK_MAX_DISTINCT = 4
-_LOOP_MAX_PERIOD_FRAMES = 32  # so the window and what it repeats are four periods at least
+_LOOP_MAX_PERIOD_FRAMES = 32  # so the window and the repeated part are at least four periods
 _REMEMBERED_FRAMES = _WINDOW_FRAMES + _LOOP_MAX_PERIOD_FRAMES
 _MIN_ROWS = 16
 
 
 class LoopDetectors:
-    """Watches the group-0 codes of many requests, a row each.
+    """Detector of loops in the group-0 codes of many requests, a row each.
 
-    It finds codes that repeat with a period of up to 2.5 s, four times and for 8 s at least, and
-    stretches of 8 s that are made of next to no different codes. What goes nowhere has few
-    different codes, which are counted for all rows at once; only then is a row looked at closely.
+    It detects codes that repeat with a period of up to 2.5 s, at least four times and for 8 s, and
+    runs of 8 s with hardly any different codes. Both have few different codes, which are counted
+    for all rows at once; only rows below a limit are checked in detail.
     """
 
     def __init__(self, num_codes: int) -> None:
-        """Begin without rows, which come as they are needed.
+        """Start without rows, which are added when needed.
 
         Args:
-            num_codes: of which there are different ones.
+            num_codes: number of different codes.
         """
         self._free: list[int] = []
         self._num_seen = np.zeros(0, np.int64)
         self._num_distinct = np.zeros(0, np.int64)  # in the window
-        # The latest codes, number n at n % _REMEMBERED_FRAMES, and how often each is in the window.
+        # The latest codes, number n at n % _REMEMBERED_FRAMES, and the count of each in the window.
         self._recent = np.zeros((0, _REMEMBERED_FRAMES), np.int32)
         self._counts = np.zeros((0, num_codes), np.int8)
 
     def open(self, codes: NDArray[np.int64]) -> int:
-        """Return a row of a request that has made ``codes`` already, ``[num_frames]``."""
+        """Return a row for a request with ``codes`` already generated, ``[num_frames]``."""
         if not self._free:
             self._grow()
         row = self._free.pop()
@@ -57,15 +57,15 @@ class LoopDetectors:
         return row
 
     def close(self, row: int) -> None:
-        """Give a row back."""
+        """Free a row."""
         self._free.append(row)
 
     def observe(self, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Take in a frame's code of group 0 in each row; return whose speech is going nowhere.
+        """Add a group-0 code to each row; return a mask of rows that loop.
 
         Args:
-            rows: all different, ``[n]``.
-            codes: likewise.
+            rows: distinct rows, ``[n]``.
+            codes: code of each row, ``[n]``.
         """
         seen = self._num_seen[rows]
         self._recent[rows, seen % _REMEMBERED_FRAMES] = codes
@@ -83,16 +83,16 @@ class LoopDetectors:
         return is_stuck
 
     def _count(self, rows: NDArray[np.int64], codes: NDArray[Any], change: int) -> None:
-        """Count codes as in the window, by 1, or out of it, by -1."""
+        """Add codes to the counts of the window (1), or remove them (-1)."""
         counts = self._counts[rows, codes] + change
         self._counts[rows, codes] = counts
         self._num_distinct[rows] += change * (counts == max(change, 0))
 
     def _are_looping(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether for some period every code of the window is the one that was a period before."""
+        """Return whether the window's codes all repeat those of some period before."""
         numbers = self._num_seen[rows, None] + np.arange(-_REMEMBERED_FRAMES, 0)
         codes = self._recent[rows[:, None], numbers % _REMEMBERED_FRAMES]
-        codes[numbers < 0] = -1  # there were none so early
+        codes[numbers < 0] = -1  # before the first code
         window, is_looping = codes[:, -_WINDOW_FRAMES:], np.zeros(len(rows), np.bool_)
         for period in range(1, _LOOP_MAX_PERIOD_FRAMES + 1):
             before = codes[:, -_WINDOW_FRAMES - period : -period]
@@ -100,7 +100,7 @@ class LoopDetectors:
         return is_looping
 
     def _grow(self) -> None:
-        """Make twice as many rows."""
+        """Double the number of rows."""
         num_rows = len(self._num_seen)
         num_more = max(num_rows, _MIN_ROWS)
         self._free = [*reversed(range(num_rows, num_rows + num_more))]

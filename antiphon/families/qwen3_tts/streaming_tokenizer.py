@@ -1,7 +1,7 @@
-"""Turns text that arrives in pieces into the ids that the whole text would have.
+"""Incremental tokenization of arriving text into the ids of the whole text.
 
-The tokenizer first cuts text into words, and an id never reaches across a cut. So ids are final
-up to a place that is a cut whatever follows: between a letter or digit and a space or mark.
+The tokenizer first cuts text into words, and an id never crosses a cut. So ids are final up to a
+cut that no further text can change: between a letter or digit and a space or mark.
 """
 
 import unicodedata
@@ -14,10 +14,10 @@ from antiphon.families.qwen3_tts.prompt_layout import Ids, MoreText
 
 
 class TextCutter:
-    """Gives the ids of a text as early as they are certain.
+    """Incremental tokenizer that returns ids as soon as they are final.
 
     Attributes:
-        num_slow_frames: of the text whose ids were given; see `slow_frames`.
+        num_slow_frames: `slow_frames` of the text whose ids were returned.
     """
 
     def __init__(self, encode: Callable[[str], Ids]) -> None:
@@ -27,7 +27,7 @@ class TextCutter:
         self._is_blank = True
 
     def push(self, text: str) -> Ids:
-        """Take in more text; return the ids that have become certain."""
+        """Add text; return the ids that have become final."""
         self._is_blank = self._is_blank and not text.strip()
         waiting = self._waiting + text
         cut = _last_certain_cut(waiting)
@@ -35,7 +35,7 @@ class TextCutter:
         return self._ids(waiting[:cut])
 
     def close(self) -> Ids:
-        """Return the ids of what is left.
+        """Return the remaining ids.
 
         Raises:
             InvalidRequestError: the whole text was empty.
@@ -51,7 +51,7 @@ class TextCutter:
 
 
 class StreamingTokenizer:
-    """Makes the pieces of a request whose text is still arriving."""
+    """Source of the pieces of a request whose text is still arriving."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class StreamingTokenizer:
         """Continue a prompt.
 
         Args:
-            cutter: has given the prompt its text.
-            num_frames_allowed: that the prompt's text suffices for; negative while text beside
-                the reference is missing.
-            end_id: closes a text.
-            budget: limit of frames, see `frame_budget`.
+            cutter: tokenizer that returned the prompt's text.
+            num_frames_allowed: frames that the prompt's text suffices for; negative while text
+                beside the reference is missing.
+            end_id: id that ends a text.
+            budget: function from slow frames to the frame limit, see `frame_budget`.
         """
         self._budget = budget
         self._cutter = cutter
@@ -75,7 +75,7 @@ class StreamingTokenizer:
         self._end_id = end_id
 
     def push(self, text: str) -> Piece | None:
-        """Take in more text; return what it adds, if anything is certain yet."""
+        """Add text; return its piece, or ``None`` if no id is final yet."""
         ids = self._cutter.push(text)
         if not ids:
             return None
@@ -96,7 +96,7 @@ class StreamingTokenizer:
 
 
 def _last_certain_cut(text: str) -> int:
-    """Return the last place that parts two words however the text goes on, or 0."""
+    """Return the last cut between words that further text cannot change, or 0."""
     for place in range(len(text) - 1, 0, -1):
         before, after = unicodedata.category(text[place - 1]), unicodedata.category(text[place])
         if before[0] in "LN" and after[0] in "ZPS":

@@ -1,7 +1,7 @@
-"""The talker: a Qwen3 decoder that reads text and codes on two tracks and says group 0 of a frame.
+"""Talker: a Qwen3 decoder over a text and a codec track that generates group 0 of each frame.
 
-The text embedding and its projection are folded into one table when the model is loaded, and the
-16 tables that embed a frame are laid end to end, so that a frame is embedded by one gather.
+The text embedding and its projection are folded into one table when the model is loaded, and the 16
+embedding tables of a frame are concatenated, so that one gather embeds a frame.
 """
 
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ _FOLD_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class Talker:
-    """The language model over frames.
+    """Language model over frames.
 
     Attributes:
-        text_table: projected embedding of every text id, ``[text_vocab_size, hidden_size]``.
+        text_table: projected embeddings of all text ids, ``[text_vocab_size, hidden_size]``.
         frame_table: embeddings of codes.
         head: final state to logits of group 0.
-        is_forbidden: ids of group 0 that are never said, bool, ``[vocab_size]``.
+        is_forbidden: mask of group-0 ids that are never drawn, bool, ``[vocab_size]``.
     """
 
     config: TalkerConfig
@@ -45,7 +45,7 @@ class Talker:
         *,
         is_batch_invariant: bool = False,
     ) -> "Talker":
-        """Take the talker out of a checkpoint's tensors, all of one type and on one device."""
+        """Read the talker from a checkpoint's tensors, all of one type and on one device."""
         groups = range(config.num_groups - 1)
         name = "talker.code_predictor.model.codec_embedding"
         head = replace(
@@ -72,7 +72,7 @@ class Talker:
         )
 
     def forbid(self, logits: Tensor, is_too_early: Tensor) -> Tensor:
-        """Rule out ids that are never said, and the end of speech where it is too early.
+        """Mask ids that are never drawn, and the end of speech if it is too early.
 
         Args:
             logits: shape ``[rows, vocab_size]``.
@@ -91,7 +91,7 @@ def load_predictor(
     *,
     is_batch_invariant: bool = False,
 ) -> CodePredictor:
-    """Take the predictor out of a checkpoint's tensors; the talker has its embeddings."""
+    """Read the predictor from a checkpoint's tensors; the talker has its embeddings."""
     name = "talker.code_predictor"
     projection = None
     if config.has_projection:
@@ -116,7 +116,7 @@ def load_predictor(
 
 
 def _folded_text_table(weights: Weights) -> Tensor:
-    """Project the whole text embedding once; a lookup then replaces two products."""
+    """Project the whole text embedding once, so that a lookup replaces two products."""
     table = weights["talker.model.text_embedding.weight"]
     first = Linear.of(weights, "talker.text_projection.linear_fc1")
     second = Linear.of(weights, "talker.text_projection.linear_fc2")

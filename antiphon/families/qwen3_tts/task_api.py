@@ -1,6 +1,6 @@
-"""Qwen's Python API: speech with built-in, designed and cloned voices, of one text or of many.
+"""Qwen's Python API: speech with built-in, designed and cloned voices, for one text or several.
 
-An argument that may differ between texts can be a list beside a list of texts.
+With a list of texts, an argument that may differ between texts can be a list too.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Chunks: TypeAlias = Generator[AudioChunk, None, None]
 
 
 class SpeechTasks(ABC):
-    """Methods named after Qwen's tasks; their twins for asyncio begin with ``a``.
+    """Methods named after Qwen's tasks; their asyncio versions begin with ``a``.
 
     Every task also takes ``seed`` (one, or a list), ``speed``, ``sample_rate_hz``,
     ``temperature`` (0 is greedy), ``top_k``, ``top_p``, ``repetition_penalty``,
@@ -40,19 +40,19 @@ class SpeechTasks(ABC):
 
     @abstractmethod
     def prepare_voice(self, recording: Samples, ref_text: str | None, name: str) -> PreparedVoice:
-        """Compute what prompts need of a voice."""
+        """Prepare a voice for prompts."""
 
     @abstractmethod
     def stream(self, request: SpeechRequest | str) -> Chunks:
-        """Yield audio as soon as it is made."""
+        """Yield audio as soon as it is generated."""
 
     @abstractmethod
     def speeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
-        """Return whole utterances, made at the same time."""
+        """Return whole utterances, generated concurrently."""
 
     @abstractmethod
     async def aspeeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
-        """Return whole utterances, made at the same time."""
+        """Return whole utterances, generated concurrently."""
 
     @overload
     def generate_custom_voice(
@@ -98,12 +98,12 @@ class SpeechTasks(ABC):
         """Speak with a built-in voice.
 
         Args:
-            text: what to say.
-            speaker: a voice's id; ``None`` is the first.
-            language: ``None`` lets the model decide.
-            instruct: how to speak, for checkpoints that take instructions.
-            stream: yield the audio of one text while it is made.
-            more: see the class.
+            text: text to speak.
+            speaker: id of a voice; ``None`` is the first.
+            language: language; ``None`` lets the model decide.
+            instruct: instructions on how to speak, for checkpoints that take them.
+            stream: whether to yield the audio of one text during generation.
+            more: further arguments of the class.
         """
         each = {"voice": speaker, "language": language, "instructions": instruct}
         return self._spoken(self._requests("CustomVoice", text, each, more), text, stream=stream)
@@ -134,7 +134,7 @@ class SpeechTasks(ABC):
         instruct: Texts = None,
         **more: Any,
     ) -> Audio | list[Audio]:
-        """Do what `generate_custom_voice` does; to stream, use `astream`."""
+        """Run `generate_custom_voice` asynchronously; to stream, use `astream`."""
         each = {"voice": speaker, "language": language, "instructions": instruct}
         return await self._aspoken(self._requests("CustomVoice", text, each, more), text)
 
@@ -171,14 +171,14 @@ class SpeechTasks(ABC):
         stream: bool = False,
         **more: Any,
     ) -> Audio | list[Audio] | Chunks:
-        """Speak with a voice that is described in words.
+        """Speak with a voice described in words.
 
         Args:
-            text: what to say.
-            instruct: what the voice is like.
-            language: ``None`` lets the model decide.
-            stream: yield the audio of one text while it is made.
-            more: see the class.
+            text: text to speak.
+            instruct: description of the voice.
+            language: language; ``None`` lets the model decide.
+            stream: whether to yield the audio of one text during generation.
+            more: further arguments of the class.
         """
         each = {"instructions": instruct, "language": language}
         return self._spoken(self._requests("VoiceDesign", text, each, more), text, stream=stream)
@@ -198,7 +198,7 @@ class SpeechTasks(ABC):
         language: Texts = None,
         **more: Any,
     ) -> Audio | list[Audio]:
-        """Do what `generate_voice_design` does; to stream, use `astream`."""
+        """Run `generate_voice_design` asynchronously; to stream, use `astream`."""
         each = {"instructions": instruct, "language": language}
         return await self._aspoken(self._requests("VoiceDesign", text, each, more), text)
 
@@ -250,15 +250,14 @@ class SpeechTasks(ABC):
         """Speak with the voice of a recording.
 
         Args:
-            text: what to say.
-            ref_audio: a recording of the voice: a path, a file's content, or (samples, rate in Hz).
-            ref_text: what is said in the recording.
-            x_vector_only_mode: imitate how the speaker sounds and nothing else; needs no
-                ``ref_text``.
-            voice: of `create_voice`, instead of a recording. ``speaker_embedding`` among ``more``
-                is the third way.
-            stream: yield the audio of one text while it is made.
-            more: see the class; ``language`` is among it and may be a list.
+            text: text to speak.
+            ref_audio: recording of the voice: a path, a file's content, or (samples, rate in Hz).
+            ref_text: transcript of the recording.
+            x_vector_only_mode: whether to imitate only the speaker's timbre; needs no ``ref_text``.
+            voice: voice from `create_voice`, instead of a recording. ``speaker_embedding`` in
+                ``more`` is a third way.
+            stream: whether to yield the audio of one text during generation.
+            more: further arguments of the class; ``language`` may be a list.
         """
         each = self._clone_fields(ref_audio, ref_text, x_vector_only_mode, voice)
         return self._spoken(self._requests("Base", text, each, more), text, stream=stream)
@@ -292,7 +291,7 @@ class SpeechTasks(ABC):
         voice: Voices = None,
         **more: Any,
     ) -> Audio | list[Audio]:
-        """Do what `generate_voice_clone` does; to stream, use `astream`."""
+        """Run `generate_voice_clone` asynchronously; to stream, use `astream`."""
         each = await asyncio.to_thread(
             self._clone_fields, ref_audio, ref_text, x_vector_only_mode, voice
         )
@@ -301,29 +300,29 @@ class SpeechTasks(ABC):
     def create_voice(
         self, ref_audio: Recording, ref_text: str | None = None, name: str = "voice"
     ) -> PreparedVoice:
-        """Compute a voice of a recording once, for many requests; the voice can be saved.
+        """Prepare a voice from a recording once, for many requests; the voice can be saved.
 
         Args:
-            ref_audio: a path, a file's content, or (samples, rate in Hz).
-            ref_text: what is said in the recording. Without it, the voice imitates how the
-                speaker sounds and nothing else.
-            name: of the voice.
+            ref_audio: recording: a path, a file's content, or (samples, rate in Hz).
+            ref_text: transcript of the recording. Without it, the voice imitates only the speaker's
+                timbre.
+            name: name of the voice.
 
         Raises:
-            InvalidRequestError: the recording will not do, or the model clones no voices.
+            InvalidRequestError: the recording is unusable, or the model does not clone voices.
         """
         return self.prepare_voice(self.read_recording(ref_audio), ref_text, name)
 
     async def acreate_voice(
         self, ref_audio: Recording, ref_text: str | None = None, name: str = "voice"
     ) -> PreparedVoice:
-        """Do what `create_voice` does, in a thread."""
+        """Run `create_voice` in a thread."""
         return await asyncio.to_thread(self.create_voice, ref_audio, ref_text, name)
 
     def _requests(
         self, task: str, text: str | list[str], each: Mapping[str, Any], more: Mapping[str, Any]
     ) -> list[SpeechRequest]:
-        """Return one request a text; a family without task types speaks with built-in voices."""
+        """Return one request per text; a family without task types uses built-in voices."""
         named = {} if task == "CustomVoice" and not self.has_task_types else {"task_type": task}
         return requests_of(text, each, {**named, **more})
 
@@ -353,13 +352,13 @@ class SpeechTasks(ABC):
         return {
             "ref_audio": _each(self.read_recording, ref_audio) if voice is None else voice,
             "ref_text": ref_text,
-            # True or nothing, which leaves it to the voice: it may have been prepared so.
+            # True or None; None leaves it to the voice, which may have been prepared so.
             "x_vector_only_mode": _each(lambda flag: flag or None, x_vector_only_mode),
         }
 
 
 def _each(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function to a value, or to each of a list; ``None`` stays."""
+    """Apply a function to a value, or to the entries of a list; ``None`` stays."""
     if isinstance(value, list):
         return [function(each) for each in value]
     return None if value is None else function(value)

@@ -1,4 +1,4 @@
-"""Makes requests of a task's arguments, each of which is one for all texts or a list."""
+"""Requests from a task's arguments, each of which is one for all texts or a list."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,15 +20,15 @@ _SAMPLING_FIELDS = (
 def requests_of(
     text: str | list[str], each: Mapping[str, Any], more: Mapping[str, Any]
 ) -> list[SpeechRequest]:
-    """Return one request a text.
+    """Return one request per text.
 
     Args:
-        text: one, or a list.
-        each: fields and options by name; a list has one entry a text. ``None`` is left out.
-        more: the same for all texts, but for ``seed`` and ``language``, which may be lists.
+        text: text or list of texts.
+        each: fields and options by name; a list has one entry per text. ``None`` is left out.
+        more: fields shared by all texts, except ``seed`` and ``language``, which may be lists.
 
     Raises:
-        InvalidRequestError: a list is not as long as the texts.
+        InvalidRequestError: the lengths of a list and the texts differ.
     """
     texts = text if isinstance(text, list) else [text]
     each = {"language": more.get("language"), "seed": more.get("seed"), **each}
@@ -52,7 +52,7 @@ def _at(value: Any, index: int) -> Any:
 
 
 def _request(text: str, values: Mapping[str, Any]) -> SpeechRequest:
-    """Sort values into the parts of a request; what is nowhere else is an option."""
+    """Sort values into the parts of a request; unknown names are options."""
     given = {name: value for name, value in values.items() if value is not None}
     fields = {name: given.pop(name) for name in _REQUEST_FIELDS if name in given}
     sampling = {name: given.pop(name) for name in _SAMPLING_FIELDS if name in given}

@@ -1,7 +1,7 @@
-"""Text to ids: Qwen's byte-level BPE, in which no text can name a special token.
+"""Qwen's byte-level BPE tokenizer, in which no text can name a special token.
 
-The pattern that cuts text into words is stated here and not taken from the checkpoint: some
-loaders put another one in its place, and the model was trained with this one.
+The pattern that cuts text into words is defined here and not read from the checkpoint: some loaders
+replace it, and the model was trained with this one.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ _WORDS = (
 
 
 class TextTokenizer:
-    """Encodes plain text; may be used from any thread."""
+    """Encoder of plain text; may be used from any thread."""
 
     def __init__(self, model: BPE) -> None:
         tokenizer = Tokenizer(model)
@@ -36,10 +36,10 @@ class TextTokenizer:
         self._tokenizer = tokenizer
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the ids of ``text``, every part of which is read as letters.
+        """Return the ids of ``text``, all of which is read as letters.
 
-        It may spell out ``<|im_end|>``, which then ends nothing. Lone surrogates, which a JSON
-        string can hold, become replacement characters.
+        ``<|im_end|>`` in a text ends nothing. Lone surrogates, which a JSON string can hold, become
+        replacement characters.
         """
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return tuple(token_ids(self._tokenizer, text))
@@ -49,7 +49,7 @@ def load_tokenizer(path: Path) -> TextTokenizer:
     """Read vocab.json and merges.txt, or else tokenizer.json, of a checkpoint's directory.
 
     Raises:
-        ModelLoadError: they are missing or broken, or lack a byte.
+        ModelLoadError: the files are missing or broken, or lack a byte.
     """
     vocab_file, merges_file = path / "vocab.json", path / "merges.txt"
     if vocab_file.is_file():

@@ -1,4 +1,4 @@
-"""What a checkpoint asks of a request: each task has fields that it needs and fields it lacks."""
+"""Checks of a request against its checkpoint's task: required and unsupported fields."""
 
 from collections.abc import Collection
 
@@ -20,12 +20,12 @@ def check_task(
     """Refuse a task that the checkpoint was not trained for, and fields of such a task.
 
     Args:
-        config: of the checkpoint.
-        options: of the request.
-        recordings: names of further options, which are still to be loaded.
+        config: configuration of the checkpoint.
+        options: options of the request.
+        recordings: names of further options that are not loaded yet.
 
     Raises:
-        InvalidRequestError: naming the field.
+        InvalidRequestError: a field is missing or unsupported; the message names it.
     """
     task = TASK_NAMES[config.task]
     if options.task_type not in (None, task):
@@ -46,12 +46,12 @@ def check_task(
 
 
 def check_instructions(config: Qwen3TTSConfig, instructions: str | None) -> str:
-    """Return the instructions that the prompt begins with, ``""`` for none.
+    """Return the instructions at the beginning of the prompt, ``""`` for none.
 
-    Checkpoints that take no instructions leave them out, as the official code does.
+    They are ignored by checkpoints that take none, as in the official code.
 
     Raises:
-        InvalidRequestError: they are too long, or missing where they describe the voice.
+        InvalidRequestError: they are too long, or missing although they describe the voice.
     """
     if not config.takes_instructions:
         return ""

@@ -25,11 +25,11 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     """Load the encoders of a base checkpoint.
 
     Args:
-        context: where and how.
-        pads: whether recordings are padded; default: on a GPU.
+        context: device and settings of loading.
+        pads: whether recordings are padded; ``None``: on a GPU.
 
     Raises:
-        ModelLoadError: they cannot be loaded.
+        ModelLoadError: the encoders cannot be loaded.
     """
     config = load_config(context.checkpoint)
     assert config.speaker_encoder is not None, "only base checkpoints encode voices"
@@ -55,7 +55,7 @@ def _passes(speaker: EcapaEncoder, codec: CodecEncoder, frame: int) -> Mapping[s
     """Return the passes of both encoders.
 
     Speaker vectors are float32 ``[B, D]``; codes are int64 ``[B, num_frames, Q]``. Spectrograms are
-    made outside of graphs: a few kernels, whose plans cuFFT keeps itself.
+    computed outside of graphs: a few kernels, whose plans cuFFT caches itself.
     """
     config, device = speaker.config, speaker.project.weight.device
     filters = torch.from_numpy(mel_filters(config.mel_dim, config.sample_rate_hz)).to(device)

@@ -1,4 +1,4 @@
-"""What a checkpoint can do, and which voices it speaks with, by its configuration."""
+"""Capabilities and voices of a checkpoint, by its configuration."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS
 
 _MAX_SEGMENT_CHARACTERS = 400  # timbre drifts in long texts
-_QUICK_CHARACTERS = 300  # 0.2 to 1 ms on a core of an EPYC, the planning of the text included
+_QUICK_CHARACTERS = 300  # 0.2 to 1 ms on a core of an EPYC, with the planning of the text
 _LANGUAGE_CODES = {
     "zh": "chinese",
     "en": "english",
@@ -40,7 +40,7 @@ _REFERENCE = Voice(
 
 
 def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
-    """Return what a checkpoint can do.
+    """Return the capabilities of a checkpoint.
 
     A checkpoint without speakers of its own has one voice, which every request describes.
     """
@@ -66,7 +66,7 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
 
 
 def _sample_request(config: Qwen3TTSConfig) -> SpeechRequest:
-    """Return a request with all that the checkpoint's task needs."""
+    """Return a request with all fields that the checkpoint's task needs."""
     if config.task is CheckpointTask.VOICE_DESIGN:
         return SpeechRequest("Ready.", instructions="A calm voice.")
     if config.task is CheckpointTask.BASE:
@@ -88,7 +88,7 @@ def speaker_of(config: Qwen3TTSConfig, voice: Voice) -> str | None:
     """Return the built-in speaker that a voice names; ``None`` if the checkpoint has none.
 
     Raises:
-        UnknownVoiceError: the checkpoint has others.
+        UnknownVoiceError: the checkpoint does not have this speaker.
     """
     if config.task is not CheckpointTask.CUSTOM_VOICE:
         return None

@@ -1,7 +1,7 @@
-"""Opens the parts of a checkpoint, each for the module that is built from it.
+"""Access to the parts of a checkpoint, each for the module that is built from it.
 
-Every tensor of a part must be taken. What the official modules hold and nothing here needs is
-named: input projections of a codec that only decodes, output projections of one that only encodes.
+Every tensor of a part must be read. Tensors of the official modules that are not needed are
+listed: input projections for a decoder, output projections for an encoder.
 """
 
 from contextlib import AbstractContextManager
@@ -24,14 +24,14 @@ def language_model_weights(
     """Open ``talker.*``, predictor included.
 
     Args:
-        path: the checkpoint's directory.
-        config: read from it.
-        like: a tensor of the wanted type, on the wanted device.
-        progress: called for every tensor.
+        path: directory of the checkpoint.
+        config: configuration of that checkpoint.
+        like: tensor of the wanted type, on the wanted device.
+        progress: callback after every tensor.
 
     Raises:
-        ModelLoadError: on entering, if the files do not fit the configuration; on leaving, if a
-            tensor was not taken.
+        ModelLoadError: on entering, the files do not match the configuration; on leaving, a
+            tensor was not read.
     """
     return open_weights(path, main_layout(config), like=like, part="talker.", progress=progress)
 
@@ -39,7 +39,7 @@ def language_model_weights(
 def speaker_encoder_weights(
     path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
 ) -> AbstractContextManager[Weights]:
-    """Open ``speaker_encoder.*`` of a base checkpoint; as `language_model_weights`."""
+    """Open ``speaker_encoder.*`` of a base checkpoint, like `language_model_weights`."""
     part = "speaker_encoder."
     return open_weights(path, main_layout(config), like=like, part=part, progress=progress)
 
@@ -47,14 +47,14 @@ def speaker_encoder_weights(
 def codec_decoder_weights(
     path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
 ) -> AbstractContextManager[Weights]:
-    """Open ``decoder.*`` of the codec; as `language_model_weights`."""
+    """Open ``decoder.*`` of the codec, like `language_model_weights`."""
     return _codec_weights(path, config, like, "decoder.", _UNUSED_BY_DECODER, progress)
 
 
 def codec_encoder_weights(
     path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
 ) -> AbstractContextManager[Weights]:
-    """Open ``encoder.*`` of the codec, with the quantizers in use; as `language_model_weights`."""
+    """Open ``encoder.*`` of the codec and the quantizers in use, like `language_model_weights`."""
     encoder = config.codec.encoder
     num_acoustic = config.codec.num_quantizers - encoder.num_semantic_quantizers
     spare = range(num_acoustic, encoder.num_quantizers - encoder.num_semantic_quantizers)
