@@ -3,7 +3,7 @@
 On a GPU the order in which a kernel adds depends on the shape of a batch, and occasionally an order
 changes a code. So all recordings up to the same length are encoded in one shape, a single recording
 too: the result does not depend on the batch. On a CPU batches gain nothing, and recordings longer
-    than a batch's are rare: both are encoded one by one, unpadded.
+than a batch's are rare: both are encoded one by one, unpadded.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -4,7 +4,7 @@ Columns are laid out as in `antiphon.nn.kernels.stream_columns`.
 
 For any tiling of a product, a sum runs over taps and channels in the same order with the same
 instructions: a row's result is bit-identical in any batch and grouping. Addends are added at the
-    end of a sum, unless the whole sum is one step, see `_inputs_of`.
+end of a sum, unless the whole sum is one step, see `_inputs_of`.
 
 Float32 factors are stored as sums of two float16, and float32 columns are split when read (see
 `antiphon.nn.kernels.split`).

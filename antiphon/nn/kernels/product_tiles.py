@@ -186,7 +186,7 @@ def held_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> Held
     Products of few outputs would leave half of the multiprocessors idle in tiles of 64 rows, and
     their time is the wait for the weight. In us on an H200, held and not, with 1024
     outputs: 4.6 and 6.2 for 8 rows of 2048 inputs, 4.4 and 8.5 for 3072, 5.7 and 10.6 for 4096; for
-        24 rows 5.2 and 6.3, 6.1 and 8.5, 7.6 and 10.7. More rows or outputs gain nothing.
+    24 rows 5.2 and 6.3, 6.1 and 8.5, 7.6 and 10.7. More rows or outputs gain nothing.
     """
     if _measured_tile(shape, num_rows) is not None:
         return None
