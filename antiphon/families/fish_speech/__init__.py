@@ -1,4 +1,4 @@
-"""Fish Speech S2 and S1: two autoregressive models, one inside the other's frames, at 44.1 kHz.
+"""Fish Speech S2 and S1 at 44.1 kHz: a slow model over frames, and a fast one within each frame.
 
 The weights are not free for commercial use; see `antiphon.families.fish_speech.config.LICENCE`.
 """
@@ -24,7 +24,7 @@ FAMILY = Family(
     measuring=Measuring(
         frame_products=_HERE("footprint:frame_products"),
     ),
-    # Sampling defaults depend on the checkpoint: the prompter fills them in.
+    # The prompter fills in sampling defaults, because they depend on the checkpoint.
     tasks={
         "speech": Task(
             request=SpeechRequest,

@@ -1,6 +1,7 @@
-"""Layout of both models' tensors by their configuration, and inspection of a checkpoint.
+"""Layout of both models' tensors, and inspection of a checkpoint.
 
-Names are those of S1's files. S2's have them below ``text_model.model`` and ``audio_decoder``.
+Names are those of S1's files. S2's files prefix them with ``text_model.model`` and
+``audio_decoder``.
 """
 
 import re
@@ -25,16 +26,14 @@ from antiphon.nn.safetensors_index import Shape, read_directory, tied_problems
 
 CODEC_FILE, PICKLED_FILE = "codec.pth", "model.pth"
 _SLOW, _FAST = "text_model.model.", "audio_decoder."
-_SHARED = (
-    "codebook_embeddings."  # of frames, for the slow model, though it lies beside the fast one
-)
+_SHARED = "codebook_embeddings."  # of the slow model's frames, although stored with the fast one
 _UNREAD = r"(?:.*\.)?(?:fast_)?(?:freqs_cis|causal_mask)|audio_(?!decoder\.).*"
 _UNREAD_HEADS = r"(?:text_model\.(?:model\.)?)?(?:lm_head|output)\.weight"
 _TITLES = {Layout.S2: "Fish Speech S2", Layout.S1: "Fish Speech S1"}
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
     found = Findings()
     config = found.attempt(lambda: load_config(path))
     if config is not None:
@@ -60,7 +59,7 @@ def _facts(config: FishSpeechConfig) -> dict[str, str | int]:
 
 
 def _check_tensors(found: Findings, path: Path, config: FishSpeechConfig) -> None:
-    """Compare headers with the configuration; a model.pth is compared when it is loaded."""
+    """Compare tensor headers with the configuration; model.pth is only checked when loaded."""
     if (path / PICKLED_FILE).is_file() and not any(path.glob("model*.safetensors*")):
         return
     tensors = read_directory(path)
@@ -74,7 +73,7 @@ def _check_tensors(found: Findings, path: Path, config: FishSpeechConfig) -> Non
 
 
 def layout_of(config: FishSpeechConfig) -> dict[str, Shape]:
-    """Return all tensors by S1's names."""
+    """Return the layout of all tensors by S1's names."""
     width, fast_width = config.slow.hidden_size, config.fast.hidden_size
     size = config.codebook_size
     layout: dict[str, Shape] = {
@@ -95,15 +94,15 @@ def layout_of(config: FishSpeechConfig) -> dict[str, Shape]:
 
 
 def unread(config: FishSpeechConfig) -> str:
-    """Return a regular expression for names of tensors that are not read, by any naming.
+    """Return a regular expression of unused tensor names in both namings.
 
-    Old files repeat tables that are computed, and some a head that is tied.
+    Old files repeat computed tables, and some repeat a tied head.
     """
     return f"{_UNREAD}|{_UNREAD_HEADS}" if config.is_tied else _UNREAD
 
 
 def tied(config: FishSpeechConfig, names: Iterable[str]) -> dict[str, str]:
-    """Return the heads among stored tensors that the embedding is used in place of."""
+    """Return the stored heads that are replaced by the embedding."""
     embedding = "embeddings.weight"
     return {
         name: s2_name(embedding) if is_s2_name(name) else embedding
@@ -113,7 +112,7 @@ def tied(config: FishSpeechConfig, names: Iterable[str]) -> dict[str, str]:
 
 
 def s2_name(name: str) -> str:
-    """Return the name that S2's files have for a tensor."""
+    """Return the name of a tensor in S2's files."""
     if name.startswith(_SHARED):
         return f"{_FAST}{name}"
     if name.startswith("fast_"):
@@ -122,7 +121,7 @@ def s2_name(name: str) -> str:
 
 
 def is_s2_name(name: str) -> bool:
-    """Whether a file with such a name has S2's."""
+    """Return whether a name is one of S2's."""
     return re.match(r"text_model\.|audio_decoder\.", name) is not None
 
 

@@ -1,7 +1,7 @@
 """The codec's decoder: frames of ten codes to 44.1 kHz, each frame decoded once.
 
-It is DAC's, made causal, with a transformer over frames in front of it that sees 128 of them. All
-that a later frame needs of earlier ones is carried per stream.
+It is a causal DAC, preceded by a transformer over frames with a window of 128. Each stream keeps
+the state that later frames need.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ DECODER_PARTS: tuple[str, ...] = (
     *("quantizer.quantizer.", "quantizer.semantic_quantizer."),
     *("quantizer.post_module.", "quantizer.upsample.", "decoder."),
 )
-"""What the names of the decoder's tensors begin with."""
+"""Name prefixes of the decoder's tensors."""
 _PASS_FRAMES = 25
-"""So that rings of keys have a multiple of eight, as attention kernels like it."""
+"""Frames per pass; rings of keys then have a multiple of eight, which attention kernels require."""
 
 
 @dataclass(frozen=True, slots=True)
 class DacNetwork:
-    """A `antiphon.nn.codec_layers.windowed.Network`."""
+    """An `antiphon.nn.codec_layers.windowed.Network`."""
 
     tables: CodeTables
     transformer: CodecTransformer
@@ -56,12 +56,12 @@ class DacNetwork:
 def load_decoder(
     weights: Weights, sizes: CodecSizes, dtype: torch.dtype = torch.float32
 ) -> WindowedDecoder:
-    """Take the decoder out of the codec's tensors.
+    """Build the decoder from the codec's tensors.
 
     Args:
-        weights: those of `DECODER_PARTS`, float32 and on one device.
-        sizes: of the codec.
-        dtype: of weights, activations and states.
+        weights: tensors of `DECODER_PARTS`, in float32 and on one device.
+        sizes: sizes of the codec.
+        dtype: type of weights, activations and states.
     """
     layout = StateLayout()
     builder = LayerBuilder(weights, layout, dtype)
@@ -102,15 +102,15 @@ def _upsampling(builder: LayerBuilder, name: str, rate: int) -> UpsamplingBlock:
 
 
 def codebook_names(sizes: CodecSizes) -> tuple[str, ...]:
-    """Return the quantizers by name, the semantic one first."""
+    """Return the names of the quantizers, the semantic one first."""
     residual = (f"quantizer.quantizer.quantizers.{index}" for index in range(sizes.num_residual))
     return ("quantizer.semantic_quantizer.quantizers.0", *residual)
 
 
 def _code_tables(weights: Mapping[str, Tensor], sizes: CodecSizes) -> list[Tensor]:
-    """Return all codebooks, each through its projection; smaller ones repeat their last row.
+    """Return all codebooks after their projections, padded with their last rows.
 
-    So numbers that a codebook does not have stand for its last code, as in the official code.
+    Codes beyond a codebook thus stand for its last code, as in the official code.
     """
     tables = []
     for name in codebook_names(sizes):

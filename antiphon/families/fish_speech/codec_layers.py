@@ -1,4 +1,4 @@
-"""The codec's layers, made of those that codecs share: only names and a few formulas differ."""
+"""The codec's layers, built from the shared codec layers with their own names and formulas."""
 
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ _EPSILON = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class RoundedFrequencies(Frequencies):
-    """Rotary embedding by numbers of bfloat16, with which the codec was trained."""
+    """Rotary embedding in bfloat16, as in training."""
 
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         angles = positions[..., None, None].float() * self.radians
@@ -33,13 +33,13 @@ class RoundedFrequencies(Frequencies):
 
 
 def snake_of(builder: LayerBuilder, name: str) -> Snake:
-    """Take ``name.alpha``, which is both the frequency and the amplitude's inverse."""
+    """Load ``name.alpha``, which is both the frequency and the inverse of the amplitude."""
     alpha = builder.weights[f"{name}.alpha"].flatten()
     return Snake(alpha, 1.0 / (alpha + _EPSILON))
 
 
 def unit_of(builder: LayerBuilder, name: str, dilation: int) -> ResidualUnit:
-    """Take the residual unit ``name.block``."""
+    """Load the residual unit ``name.block``."""
     return ResidualUnit(
         (snake_of(builder, f"{name}.block.0"), snake_of(builder, f"{name}.block.2")),
         (
@@ -52,7 +52,7 @@ def unit_of(builder: LayerBuilder, name: str, dilation: int) -> ResidualUnit:
 def transformer_of(
     builder: LayerBuilder, name: str, config: TransformerConfig, num_keys: int = 0
 ) -> CodecTransformer:
-    """Take ``name``; layers get rings of ``num_keys`` keys and values if they are to stream."""
+    """Load ``name``; for streaming, layers get rings of ``num_keys`` keys and values."""
     layers = tuple(
         _layer_of(builder, f"{name}.layers.{index}", config, num_keys)
         for index in range(config.num_layers)
@@ -68,7 +68,7 @@ def _layer_of(
     weights, feed_forward = builder.weights, f"{name}.feed_forward"
 
     def scaled(linear: str, scale: str) -> Linear:
-        """Take a layer, the scale of its outputs multiplied in."""
+        """Load a layer with the scale of its outputs folded in."""
         weight = weights[f"{linear}.weight"] * weights[f"{scale}.gamma"][:, None]
         return Linear(weight.to(builder.dtype))
 

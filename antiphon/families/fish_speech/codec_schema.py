@@ -1,4 +1,4 @@
-"""Names and shapes of the codec's tensors, and its sizes, which no file states, by these shapes."""
+"""Layout of the codec's tensors, and its sizes, which are inferred from their shapes."""
 
 import re
 from collections.abc import Mapping
@@ -13,26 +13,27 @@ from antiphon.nn.safetensors_index import Shape, layout_problems
 
 HEAD_DIM = 64
 FRAME_WINDOW, ENCODER_WINDOW = 128, 512
-"""Steps that attention sees, itself included: frames at 21.5 Hz, and steps of the encoder."""
+"""Attention windows in steps, including the step itself: of frames (21.5 Hz), of the encoder."""
 _KERNEL, _LAST_ENCODER_KERNEL, _NARROW = 7, 3, 4
-_DILATED = 3  # residual units of a block
+_DILATED = 3  # residual units per block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecSizes:
-    """How wide and deep the codec is.
+    """Sizes of the codec.
 
     Attributes:
         encoder_width: channels after the first convolution; each block doubles them.
-        strides: of the encoder's blocks, and then of what makes frames of its steps.
+        strides: strides of the encoder's blocks.
         encoder_layers: transformer layers in each of the encoder's blocks.
-        latent_width: of frames.
+        latent_width: width of frames.
         frame_layers: transformer layers over frames, before and after the quantizer.
-        feed_forward_width: of these; in the encoder it is three times the width.
+        feed_forward_width: width of these layers' feed-forward; the encoder uses three times its
+            own width.
         decoder_width: channels after the decoder's first convolution; each block halves them.
-        rates: of the decoder's blocks.
-        factors: by which the encoder's steps become frames, and frames the decoder's steps.
-        codebook_dim: of a codebook's vectors.
+        rates: upsampling factors of the decoder's blocks.
+        factors: down- and upsampling factors between steps of encoder or decoder and frames.
+        codebook_dim: size of a codebook's vectors.
     """
 
     encoder_width: int
@@ -57,7 +58,7 @@ class CodecSizes:
         )
 
     def encoder_config(self, block: int) -> TransformerConfig:
-        """Sizes of the transformer in a block of the encoder, from 0."""
+        """Sizes of the transformer in a block of the encoder, counted from 0."""
         width = self.encoder_width << (block + 1)
         return _transformer_config(width, 3 * width, self.encoder_layers[block], ENCODER_WINDOW)
 
@@ -72,25 +73,25 @@ def _transformer_config(width: int, inner: int, num_layers: int, window: int) ->
         head_dim=HEAD_DIM,
         norm_eps=1e-5,
         rope_theta=10_000.0,
-        max_positions=0,  # streams have no longest length
+        max_positions=0,  # streams have no maximum length
         window=window,
     )
 
 
 def codec_layout(sizes: CodecSizes) -> Layout:
-    """Return all tensors, normed weights as one tensor each."""
+    """Return the layout of all tensors, weight-normalised ones as one tensor each."""
     return {**_encoder(sizes), **_quantizer(sizes), **_decoder(sizes)}
 
 
 def read_sizes(shapes: Mapping[str, Shape], where: str) -> CodecSizes:
-    """Find a codec's sizes by its tensors, and compare all of them with these sizes.
+    """Infer a codec's sizes from its tensors, and check all shapes against these sizes.
 
     Args:
-        shapes: of the tensors of `codec_layout`.
-        where: for messages.
+        shapes: shapes of the tensors of `codec_layout`.
+        where: origin of the tensors, for error messages.
 
     Raises:
-        ModelLoadError: a tensor is missing, unknown, or of a shape that does not fit the others.
+        ModelLoadError: a tensor is missing, unknown, or of a shape that contradicts the others.
     """
     try:
         sizes = _sizes(shapes)
@@ -157,7 +158,7 @@ def _residual_unit(name: str, width: int) -> Layout:
 
 
 def layer_layout(config: TransformerConfig) -> Layout:
-    """Return a transformer's layer by the names of Fish Speech."""
+    """Return the layout of a transformer layer by Fish Speech's names."""
     width, inner = config.hidden_size, config.intermediate_size
     queries = config.num_heads * config.head_dim
     return {

@@ -1,4 +1,4 @@
-"""The codec of a checkpoint, loaded for the pipeline's decoder stage."""
+"""Loader of a checkpoint's codec for the pipeline's decoder stage."""
 
 import torch
 
@@ -15,10 +15,10 @@ from antiphon.nn.codec_layers.windowed import FrameByFrame
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
-    """Load what turns codes into 44.1 kHz audio.
+    """Load the decoder from codes to 44.1 kHz audio.
 
-    It computes in float32; on a GPU by products of halves, in narrow blocks of halves alone, unless
-    ``context.dtype`` asks for float32: then in PyTorch lines, one frame of each stream at a time.
+    Computation is in float32. On a GPU products are of split halves, and of single halves in narrow
+    blocks; but if ``context.dtype`` is float32, layers are PyTorch's, one frame per stream at once.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.

@@ -1,4 +1,4 @@
-"""Reads codec.pth: its tensors by plain names, those of one part of the codec at a time."""
+"""Reader of codec.pth, one part of the codec at a time."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from antiphon.nn.safetensors_index import Shape
 from antiphon.nn.torch_file import joined_weights, read_torch_file
 
 _TRAINED_AS = "generator."
-"""Files of a whole training have the codec below this, and what judged it beside it."""
+"""Prefix of the codec in complete training files, which also hold a discriminator."""
 _UNREAD = re.compile(r".*\.(?:freqs_cis|causal_mask)|quantizer\.semantic_predictor_module\..*")
 _LENGTH = re.compile(r"(?P<name>.*)\.(?P<length>weight_g|parametrizations\.weight\.original0)")
 _DIRECTIONS = {
@@ -28,15 +28,15 @@ def read_codec(path: Path, config: FishSpeechConfig) -> tuple[CodecSizes, Mappin
     """Open a checkpoint's codec; tensors are read when they are used.
 
     Args:
-        path: the checkpoint's directory.
-        config: of the models whose codes it decodes.
+        path: directory of the checkpoint.
+        config: configuration of the models that generate the codes.
 
     Returns:
-        Its sizes, and its tensors, normed weights still in two parts.
+        Sizes, and tensors, with weight-normalised ones still in two parts.
 
     Raises:
-        ModelLoadError: the file is missing or damaged, or its tensors are not those of a codec, or
-            not of one for these models.
+        ModelLoadError: the file is missing or damaged, its tensors are not a codec's, or the codec
+            does not match these models.
     """
     file = path / CODEC_FILE
     if not file.is_file():
@@ -57,7 +57,7 @@ def read_codec(path: Path, config: FishSpeechConfig) -> tuple[CodecSizes, Mappin
 
 
 def part_of(tensors: Mapping[str, Tensor], *names: str, like: Tensor) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with one of ``names``, of the type of ``like``."""
+    """Return the tensors with a prefix in ``names``, in the type and on the device of ``like``."""
     part = {name: each for name, each in tensors.items() if name.startswith(names)}
     joined = joined_weights({name: each.float() for name, each in part.items()})
     return {name: each.to(like) for name, each in joined.items()}
@@ -79,7 +79,7 @@ def _tensors(file: Path, found: Any) -> dict[str, Tensor]:
 
 
 def _shapes(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
-    """Return the shapes of tensors, those of normed weights as of one tensor each."""
+    """Return the shapes of tensors, weight-normalised ones as one tensor each."""
     shapes = {name: tuple(each.shape) for name, each in tensors.items()}
     for name in tensors:
         if found := _LENGTH.fullmatch(name):

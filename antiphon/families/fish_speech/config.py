@@ -1,7 +1,7 @@
-"""What a checkpoint's config.json says, in either of its two forms.
+"""Configuration of a checkpoint, from either form of config.json.
 
-S2 has ``fish_qwen3_omni``: sections for the slow and the fast model. S1 and S1-mini have
-``dual_ar``: one flat object. Keys, defaults and what they mean are those of the published files.
+S2 has ``fish_qwen3_omni`` with sections for the slow and the fast model. S1 and S1-mini have
+``dual_ar``, a flat object. Keys, their meaning and defaults follow the published files.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from antiphon.nn.layer_configs import TransformerConfig
 
 SAMPLE_RATE_HZ = 44_100
 SAMPLES_PER_FRAME = 2048
-"""So 21.5 frames a second."""
+"""Samples per frame at 21.5 frames per second."""
 MAX_POSITIONS = 4096
-"""Of a request: prompt and frames together, about three minutes of speech."""
+"""Positions per request, prompt and frames together: about three minutes of speech."""
 RESIDUAL_CODES = 1024
-"""Of each codebook of the codec but the first; the model's tables may have rows beyond."""
+"""Codes per codebook of the codec except the first; the model's tables may have more rows."""
 LICENCE = (
     "Fish Audio Research License: research and non-commercial use; commercial use, a hosted"
     " service included, needs a licence from Fish Audio (https://fish.audio)"
@@ -28,7 +28,7 @@ LICENCE = (
 
 
 class Layout(StrEnum):
-    """How a checkpoint is written, and with it how prompts are."""
+    """Checkpoint format, which also determines the format of prompts."""
 
     S2 = "fish_qwen3_omni"
     S1 = "dual_ar"
@@ -36,7 +36,7 @@ class Layout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Biases:
-    """Which products of attention layers have biases, and whether heads are normed."""
+    """Biases of attention projections, and whether queries and keys are normalised."""
 
     query_key_value: bool
     output: bool
@@ -45,17 +45,17 @@ class Biases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FishSpeechConfig:
-    """Sizes of both models.
+    """Configuration of both models.
 
     Attributes:
-        layout: of the checkpoint.
-        slow: makes one semantic code a frame.
-        fast: makes the others of the frame.
-        num_codebooks: codes of a frame, the semantic one first.
-        codebook_size: rows of the model's tables for each codebook.
+        layout: checkpoint format.
+        slow: model that generates one semantic code per frame.
+        fast: model that generates the other codes of the frame.
+        num_codebooks: codes per frame, the semantic one first.
+        codebook_size: rows of the model's table for each codebook.
         is_tied: whether the slow model's head is its embedding.
-        scales_frames: whether the sum that embeds a frame is divided by the root of its terms.
-        norms_fast_input: whether the fast model reads the slow one's normed states.
+        scales_frames: whether a frame's summed embedding is divided by the root of its terms.
+        norms_fast_input: whether the fast model reads normalised states of the slow one.
     """
 
     layout: Layout
@@ -73,7 +73,7 @@ class FishSpeechConfig:
 
     @property
     def residual_codes(self) -> int:
-        """Codes of every codebook but the first that can be said."""
+        """Codes that can be generated in every codebook but the first."""
         return min(self.codebook_size, RESIDUAL_CODES)
 
     @property
@@ -83,10 +83,10 @@ class FishSpeechConfig:
 
 
 def load_config(path: Path | None) -> FishSpeechConfig:
-    """Read config.json of a checkpoint's directory, and which ids its tokenizer has.
+    """Read config.json and the special ids of the tokenizer from a checkpoint's directory.
 
     Raises:
-        ModelLoadError: a file or key is missing, has the wrong type, or asks for something that
+        ModelLoadError: a file or key is missing, has the wrong type, or requires something that
             is not implemented; the message names file and key.
     """
     assert path is not None, "the family needs a checkpoint"
@@ -119,7 +119,7 @@ def _s2(top: ConfigSection, path: Path) -> FishSpeechConfig:
         "attention_qkv_bias": slow_biases.query_key_value,
         "attention_o_bias": slow_biases.output,
         "attention_qk_norm": slow_biases.head_norms,
-        # The files repeat these; the slow model's are those that count.
+        # The files repeat these; the slow model's values are the effective ones.
         "rope_base": slow.rope_theta,
         "norm_eps": slow.norm_eps,
     }
@@ -218,7 +218,7 @@ def _layers(section: ConfigSection) -> tuple[TransformerConfig, Biases]:
 
 
 def _kv_heads(section: ConfigSection, num_heads: int) -> int:
-    """Return the heads of keys and values; -1, or none, means as many as of queries."""
+    """Return the number of key-value heads; -1 or a missing value means that of query heads."""
     values: Mapping[str, object] = section.values
     if values.get("n_local_heads") in (None, -1):
         return num_heads
@@ -229,5 +229,5 @@ def _kv_heads(section: ConfigSection, num_heads: int) -> int:
 
 
 def _usual_width(hidden_size: int) -> int:
-    """Return the usual width of feed-forward layers: 8/3 of the hidden size, in steps of 256."""
+    """Return the default feed-forward width: 8/3 of the hidden size, in steps of 256."""
     return -(-(8 * hidden_size // 3) // 256) * 256

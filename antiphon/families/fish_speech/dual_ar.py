@@ -1,7 +1,7 @@
-"""The slow model, which says a semantic code a frame, and the fast one, which says the others.
+"""The slow model, for one semantic code per frame, and the fast one, for the other codes.
 
-Both are Llama's layers with another order of dimensions in rotary embeddings: pairs lie side by
-side. Queries and keys are put into our order when they are loaded: no product of them changes.
+Both consist of Llama layers whose rotary embeddings rotate adjacent pairs of dimensions. Weights of
+queries and keys are permuted to paired halves when they are loaded, which preserves all products.
 """
 
 import math
@@ -18,23 +18,23 @@ from antiphon.nn.qkv import HeadShape, QKVHeads
 from antiphon.nn.sampler import keep_nucleus
 from antiphon.nn.transformer import DecoderLayer, Transformer
 
-_ROWS_ARE_A_MULTIPLE_OF = 64  # of a head, as kernels like it
+_ROWS_ARE_A_MULTIPLE_OF = 64  # head rows, for fast kernels
 
 
 @dataclass(frozen=True, slots=True)
 class SlowModel:
     """The language model over frames.
 
-    A code of group 0 is a semantic code, or behind these the one that ends speech.
+    A code of group 0 is a semantic code, or the following number, which ends speech.
 
     Attributes:
-        transformer: whose final norm is left to `norm`.
-        norm: before the head.
+        transformer: transformer without its final norm.
+        norm: final norm before the head.
         text_table: embeddings of all ids, ``[vocab_size, hidden_size]``.
-        frame_table: of the codes of frames, scaled as frames are.
-        head: normed state to logits of group 0, and of nothing from ``num_codes`` on.
-        num_codes: of group 0, the end included.
-        norms_fast_input: see `FishSpeechConfig`.
+        frame_table: scaled embeddings of the codes of frames.
+        head: projection to logits of group 0, padded from ``num_codes`` on.
+        num_codes: codes of group 0, including the end.
+        norms_fast_input: whether the fast model reads normalised states.
     """
 
     transformer: Transformer
@@ -59,7 +59,7 @@ class SlowModel:
         *,
         is_batch_invariant: bool = False,
     ) -> "SlowModel":
-        """Take the slow model out of a checkpoint's tensors, all of one type and on one device."""
+        """Build the model from a checkpoint's tensors, all of one type and on one device."""
         text_table = weights["embeddings.weight"]
         outputs = text_table if config.is_tied else weights["output.weight"]
         transformer = _transformer(
@@ -81,9 +81,9 @@ class SlowModel:
 def load_fast_model(
     weights: Weights, config: FishSpeechConfig, *, is_batch_invariant: bool = False
 ) -> CodePredictor:
-    """Take the fast model out of a checkpoint's tensors.
+    """Build the fast model from a checkpoint's tensors.
 
-    All groups share its embedding and its head, of which the codec's codes are taken alone.
+    All groups share its embedding and its head, which is limited to the codec's codes.
     """
     projection = None
     if config.has_projection:
@@ -103,7 +103,7 @@ def load_fast_model(
             is_batch_invariant=is_batch_invariant,
         ),
         projection=projection,
-        # What is said after the end means nothing, but must have a row.
+        # Codes after the end are unused, but must have a row.
         tables=(torch.cat((first, first[:1])), *[residual] * (num_others - 1)),
         heads=(head,) * num_others,
         filter=keep_nucleus,
@@ -111,14 +111,14 @@ def load_fast_model(
 
 
 def _rows_of_codes(table: Tensor, config: FishSpeechConfig) -> Tensor:
-    """Return the rows of semantic tokens, and behind them that of the end."""
+    """Return the rows of semantic tokens, followed by that of the end."""
     tokens = config.tokens
     semantic = table[tokens.first_semantic : tokens.first_semantic + tokens.num_semantic]
     return torch.cat((semantic, table[tokens.end : tokens.end + 1]))
 
 
 def _frame_table(weights: Weights, text_table: Tensor, config: FishSpeechConfig) -> FrameTable:
-    """Fold a frame's token, which follows from its first code, into that code's embedding."""
+    """Fold a frame's token embedding, which its first code determines, into that code's."""
     codebooks = torch.unflatten(
         weights["codebook_embeddings.weight"], 0, (-1, config.codebook_size)
     )
@@ -137,10 +137,10 @@ def _transformer(
     *,
     is_batch_invariant: bool,
 ) -> Transformer:
-    """Take the layers and the final norm whose names begin with ``prefix``."""
+    """Load the layers and the final norm below ``prefix``."""
     norm = RMSNorm(weights[f"{prefix}norm.weight"], config.norm_eps)
     rope = Rope.build(config, max_positions, like=torch.zeros(()))
-    # The models were trained with tables of this type, whatever theirs was.
+    # The models were trained with tables of this type for any weight type.
     cosines, sines = (each.bfloat16().to(norm.weight) for each in (rope.cosines, rope.sines))
     return Transformer(
         layers=tuple(
@@ -153,7 +153,7 @@ def _transformer(
 
 
 def paired_order(head_dim: int) -> list[int]:
-    """Return the order of a head's dimensions in which halves are paired instead of neighbours."""
+    """Return the permutation of a head's dimensions from adjacent pairs to paired halves."""
     return [*range(0, head_dim, 2), *range(1, head_dim, 2)]
 
 

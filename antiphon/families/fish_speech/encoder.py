@@ -1,4 +1,4 @@
-"""The codec's encoder: a recording to frames of codes, whole recordings at a time."""
+"""The codec's encoder from whole recordings to frames of codes."""
 
 from dataclasses import dataclass
 from math import prod
@@ -21,12 +21,12 @@ ENCODER_PARTS: tuple[str, ...] = (
     *("encoder.", "quantizer.downsample.", "quantizer.pre_module."),
     *("quantizer.quantizer.", "quantizer.semantic_quantizer."),
 )
-"""What the names of the encoder's tensors begin with."""
+"""Name prefixes of the encoder's tensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Refines with residual units, then makes fewer and wider steps, ``[B, t, channels]``."""
+    """Residual units and a downsampling to wider steps, ``[B, t, channels]``."""
 
     units: tuple[ResidualUnit, ...]
     snake: Snake
@@ -59,12 +59,12 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Codebook:
-    """Takes the vector of its table that has the most similar direction.
+    """Quantizer to the code whose vector has the highest cosine similarity.
 
     Attributes:
-        down: from a frame to a table's vectors.
-        table: ``[num_codes, codebook_dim]``.
-        up: back to a frame.
+        down: projection from a frame to the codebook's dimension.
+        table: normalised vectors, ``[num_codes, codebook_dim]``.
+        up: projection back to a frame.
     """
 
     down: Linear
@@ -80,7 +80,7 @@ class _Codebook:
         return cls(down, weights[f"{name}.codebook.weight"], up)
 
     def __call__(self, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Return codes of ``[n, width]``, and what they stand for."""
+        """Return the codes of frames, ``[n, width]``, and the quantized frames."""
         directions = F.normalize(self.down(frames)) @ F.normalize(self.table).T
         codes = directions.argmax(dim=1)
         return codes, self.up(self.table[codes])
@@ -88,11 +88,11 @@ class _Codebook:
 
 @dataclass(frozen=True, slots=True)
 class DacEncoder:
-    """Encodes whole recordings, one at a time or several in a padded batch.
+    """The encoder of whole recordings, one at a time or in a padded batch.
 
     Attributes:
-        codebooks: each quantizes what those before it leave over.
-        frame_samples: a recording is padded to a multiple of these.
+        codebooks: residual quantizers, in order.
+        frame_samples: samples per frame; recordings are padded to a multiple.
     """
 
     first: CausalConv
@@ -106,11 +106,11 @@ class DacEncoder:
 
     @classmethod
     def of(cls, weights: Weights, sizes: CodecSizes) -> "DacEncoder":
-        """Take the encoder out of the codec's tensors.
+        """Build the encoder from the codec's tensors.
 
         Args:
-            weights: those of `ENCODER_PARTS`; in float32, or roundings change codes.
-            sizes: of the codec.
+            weights: tensors of `ENCODER_PARTS`; float32, because rounding changes codes.
+            sizes: sizes of the codec.
         """
         builder, last = LayerBuilder(weights), len(sizes.strides) + 1
         return cls(
@@ -147,23 +147,24 @@ class DacEncoder:
         return self.encode_rows(F.pad(samples, (0, -len(samples) % self.frame_samples))[None])[0]
 
     def check(self, num_samples: int) -> None:
-        """Refuse a recording without samples; raises InvalidRequestError."""
+        """Raise InvalidRequestError for a recording without samples."""
         if not num_samples:
             raise InvalidRequestError("The reference audio is empty.", param="ref_audio")
 
     @torch.no_grad()
     def encode_rows(self, samples: Tensor) -> Tensor:
-        """Encode several recordings; no layer reads what comes later, so that codes are as alone.
+        """Encode several recordings; layers are causal, so that padding changes no code.
 
         Args:
-            samples: float32 ``[B, t]``, zeros behind the rows' own; ``t`` is whole frames.
+            samples: padded with zeros, float32 ``[B, t]``; ``t`` is a multiple of
+                ``frame_samples``.
 
         Returns:
-            int64 ``[B, t / frame_samples, num_codebooks]``; frames behind the rows' own mean
-            nothing.
+            int64 ``[B, t / frame_samples, num_codebooks]``; frames after a row's own are
+            undefined.
         """
         x = samples[:, :, None]
-        history = EmptyHistory(0, None, x.device)  # of convolutions, which need no positions
+        history = EmptyHistory(0, None, x.device)  # convolutions need no positions
         x = self.first(x, history)
         for block in self.blocks:
             x = block(x, history)
@@ -181,5 +182,5 @@ class DacEncoder:
 
 
 def _shortened(x: Tensor, conv: PaddedConv) -> Tensor:
-    """Apply a convolution with a stride to ``[B, t, channels]``."""
+    """Apply a strided convolution to ``[B, t, channels]``."""
     return conv(x.transpose(1, 2)).transpose(1, 2)

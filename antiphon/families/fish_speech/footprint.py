@@ -1,6 +1,6 @@
-"""What a checkpoint takes of a GPU: memory, traffic and arithmetic, from its configuration.
+"""GPU memory, traffic and arithmetic of a checkpoint, from its configuration.
 
-The codec's sizes are those of the published one, since no file states them.
+The codec's sizes are the published ones, since no file states them.
 """
 
 import math
@@ -26,21 +26,21 @@ from antiphon.families.kit.footprints import (
     stream_flop,
 )
 
-_PROMPT_POSITIONS = 60  # of a sentence, and of what is around it
-_LAUNCHES_A_LAYER = 6  # four products, attention and its turning
+_PROMPT_POSITIONS = 60  # per sentence, with the surrounding tokens
+_LAUNCHES_A_LAYER = 6  # four products, attention and rotary embedding
 _LAUNCHES_A_DRAW = 20
-_ENDS_LAUNCHES = 40  # of a frame, which are in no layer
+_ENDS_LAUNCHES = 40  # per frame outside of layers
 _DILATIONS = (1, 3, 9)
 
-# Of docs/performance.md, by the width of the language model: S2 Pro.
+# From docs/performance.md, by width of the language model: S2 Pro.
 _MEASURED_MS = {2560: {"H200": {1: 5.38, 8: 6.54, 64: 10.32}}}
 
 
 def footprint(path: Path) -> Footprint:
-    """Return what a checkpoint's directory takes of a GPU; reads no tensor.
+    """Return the GPU requirements of a checkpoint's directory; reads no tensor.
 
     Raises:
-        ModelLoadError: its configuration cannot be read.
+        ModelLoadError: the configuration cannot be read.
     """
     config, codec = load_config(path), CODEC["published"]
     products, layout = frame_products(path), codec_layout(codec)
@@ -63,10 +63,10 @@ def footprint(path: Path) -> Footprint:
 
 
 def frame_products(path: Path) -> list[Product]:
-    """Return the matrix products of one frame, in order; what reads the same input is one product.
+    """Return the matrix products of one frame, in order; those with a common input are merged.
 
-    The slow model runs once and the fast one once for each further codebook: its first pass takes
-    two positions. All of its passes read the same matrices.
+    The slow model runs once, and the fast one once per further codebook; its first pass has two
+    positions. All of its passes read the same weights.
     """
     config = load_config(path)
     width = config.slow.hidden_size
@@ -81,12 +81,12 @@ def frame_products(path: Path) -> list[Product]:
 
 
 def decoder_flop(sizes: CodecSizes) -> int:
-    """Return the additions and multiplications of the codec's decoder for a frame."""
+    """Return the additions and multiplications of the codec's decoder per frame."""
     return columns_flop(codec_layout(sizes), lambda name: _num_columns(name, sizes))
 
 
 def slot_numbers(sizes: CodecSizes) -> int:
-    """Return how many numbers the codec keeps of a stream: keys, values and columns."""
+    """Return the size of the codec's state per stream: keys, values and columns."""
     kept = FRAME_WINDOW * sizes.frames.position_size
     width = sizes.decoder_width
     for _ in sizes.rates:
@@ -96,7 +96,7 @@ def slot_numbers(sizes: CodecSizes) -> int:
 
 
 def _num_columns(name: str, sizes: CodecSizes) -> int:
-    """Return how many columns of a frame a weight is applied to; 0: none of the decoder's."""
+    """Return the columns per frame that a weight is applied to; 0 outside of the decoder."""
     if name.startswith("quantizer.post_module"):
         return 1
     if found := re.match(r"quantizer\.upsample\.(\d+)\.(\d)", name):

@@ -1,8 +1,8 @@
-"""Slow and fast model as one autoregressive model: a frame is ten codes, and is read next.
+"""Autoregressive model over frames of ten codes, from the slow and the fast model.
 
-A step reads and writes tensors only; nothing in it waits for the device or asks what a tensor
-holds. Draws avoid repetitions as in the official code: a semantic code that one of the ten frames
-before has is drawn anew, hotter. (The very first frame does not count among these ten.)
+A step reads and writes only tensors and needs no synchronisation with the device. Sampling avoids
+repetitions as in the official code: a semantic code that occurred in the ten previous frames is
+redrawn at a higher temperature. (The first frame is not among these ten.)
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ from antiphon.nn.sampler import (
 )
 
 Reaches: TypeAlias = tuple[SamplingReach, SamplingReach]
-"""Of the slow model's sampling, and of the fast one's."""
+"""Sampling ranges of the slow and of the fast model."""
 
 WINDOW_FRAMES = 10
 _HOT_TEMPERATURE, _HOT_TOP_P = 1.0, 0.9
@@ -50,19 +50,19 @@ class DualARModel(SlotModel[FishSpeechRequest]):
     """An `antiphon.engine.model_runner.ar_model.ARModel`.
 
     Attributes:
-        pending: each slot's next input, ``[num_rows, hidden_size]``.
+        pending: next input of each slot, ``[num_rows, hidden_size]``.
     """
 
     def __init__(
         self, slow: SlowModel, fast: CodePredictor, *, num_slots: int, max_positions: int
     ) -> None:
-        """Make the state of slots.
+        """Allocate the state of slots.
 
         Args:
-            slow: says the first code of a frame.
-            fast: says the others.
-            num_slots: requests that can run at once.
-            max_positions: of a request, prompt and frames together.
+            slow: model of the first code of a frame.
+            fast: model of the other codes.
+            num_slots: maximum number of concurrent requests.
+            max_positions: maximum number of positions per request, prompt and frames together.
         """
         table, num_codebooks = slow.text_table, len(fast.heads) + 1
         super().__init__(
@@ -83,7 +83,7 @@ class DualARModel(SlotModel[FishSpeechRequest]):
         self._is_end = torch.arange(self._num_logits, device=device) == slow.end
         codebooks = torch.arange(num_codebooks + 1, device=device)
         self._codebooks = codebooks[1:-1]
-        # The second is that of what is redrawn; kernels want them side by side.
+        # The second one is the redraw's; kernels require adjacent numbers.
         self._draws_of_first = codebooks[::num_codebooks].contiguous()
 
     @property
@@ -120,11 +120,11 @@ class DualARModel(SlotModel[FishSpeechRequest]):
         self._fast_sampling.write(samplings, uploads)
 
     def _begin(self, begun: Tensor) -> None:
-        """Have slots read text next: slots, then ids."""
+        """Set the next input of slots to text; ``begun`` holds slots, then ids."""
         self.pending[begun[0]] = self.slow.text_table[begun[1]]
 
     def _follow(self, index: Tensor, frames: Tensor) -> None:
-        """Have slots go on after the frames that come before theirs."""
+        """Set the next input of slots to frames generated before."""
         self.pending[index] = self.slow.frame_table.frames(frames)
 
     def embed_prompts(self, spans: Sequence[PromptSpan[FishSpeechRequest]]) -> Tensor:
@@ -154,7 +154,7 @@ class DualARModel(SlotModel[FishSpeechRequest]):
         frames = Frames.empty(len(inputs.slots), self.slots)
         normed = self.slow.norm(hidden)
         codes, scores = self._draw_first(normed, inputs, sampling[0])
-        # Among logits that are NaN a draw may be any, also one of the last that are no codes.
+        # NaN logits can yield any draw, including padding beyond the codes.
         frames.codes[:, 0], frames.scores[:, 0] = codes.clamp(max=self.slow.end), scores
         rows = self._fast_sampling.rows(inputs.slots, sampling[1])
         seeds = self.slots.seeds[inputs.slots]
@@ -166,7 +166,7 @@ class DualARModel(SlotModel[FishSpeechRequest]):
     def _draw_first(
         self, normed: Tensor, inputs: Inputs, reach: SamplingReach
     ) -> tuple[Tensor, Tensor]:
-        """Draw semantic codes, or the end."""
+        """Draw semantic codes or the end."""
         logits = self.slow.head(normed).float().masked_fill(self._is_no_code, -torch.inf)
         logits = self.hold_end(logits, self._is_end, inputs)
         rows = self._slow_sampling.rows(inputs.slots, reach)
@@ -177,14 +177,14 @@ class DualARModel(SlotModel[FishSpeechRequest]):
         return watch(logits, rows, self._draw(logits, rows, noise[:, 0]))
 
     def _draw(self, logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw in the official order: top-k and top-p, then temperature."""
+        """Draw in the official order: top-k and top-p before temperature."""
         kept, plain = keep_nucleus(logits, rows), rows.unfiltered(self._num_logits)
         return self.slow.head.backend.sample(kept, plain, noise)
 
     def _draw_hotter(
         self, logits: Tensor, rows: SamplingRows, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Draw what takes the place of a code that is repeated."""
+        """Draw replacements of repeated codes."""
         hot = replace(
             rows,
             temperature=torch.full_like(rows.temperature, _HOT_TEMPERATURE),

@@ -1,4 +1,4 @@
-"""Request fields that only this family knows."""
+"""Request fields specific to this family."""
 
 from pydantic import ConfigDict, Field
 
@@ -7,11 +7,11 @@ from antiphon.families.kit.reference import Reference
 
 FAMILY_NAME = "fish_speech"
 MAX_REFERENCE_S = 60
-"""Of a recording: a third of what a prompt has room for."""
+"""Maximum length of reference audio: a third of the positions of a prompt."""
 
 
 class FishSpeechOptions(StrictModel):
-    """What a request may say to this family beyond the fields that all families share."""
+    """Request options beyond the fields shared by all families."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 

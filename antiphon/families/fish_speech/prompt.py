@@ -1,4 +1,4 @@
-"""A request becomes a prompt: what the models can do is checked, text becomes ids."""
+"""Prompts from requests: checks against the models' capabilities, and ids."""
 
 from collections.abc import Collection
 
@@ -32,13 +32,13 @@ _SAMPLING = {
     Layout.S2: Sampling(temperature=1.0, top_k=30, top_p=0.9),
     Layout.S1: Sampling(temperature=0.8, top_k=30, top_p=0.8),
 }
-"""Those of the official code for each."""
+"""Sampling defaults of the official code for each format."""
 _MAX_SEGMENT_CHARACTERS = 1000
-"""About a minute: without a recording the voice may be another in the next segment."""
+"""About a minute. Without reference audio, the voice may change between segments."""
 _RESERVED_FRAMES = 215
 """Positions that a prompt leaves for speech, 10 s."""
 _FRAMES_A_BYTE = 6
-"""Of UTF-8: three times what slow speech takes in most scripts."""
+"""Maximum frames per byte of UTF-8: three times slow speech in most scripts."""
 _MIN_FRAMES = 1  # speech is never empty
 _REFERENCE = "reference"
 _VOICES = (
@@ -57,7 +57,7 @@ class FishSpeechPrompter(CloningPrompter):
         """Load a checkpoint's configuration and tokenizer.
 
         Raises:
-            ModelLoadError: a file is missing or wrong, or the tokenizer lacks a token of prompts.
+            ModelLoadError: a file is missing or invalid, or the tokenizer lacks a prompt token.
         """
         self._config = config = load_config(context.checkpoint)
         for name in NEEDED[config.layout]:
@@ -78,14 +78,14 @@ class FishSpeechPrompter(CloningPrompter):
         super().__init__(capabilities, FAMILY_NAME)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
-        """Refuse what no text and no voice could make right.
+        """Refuse a request that is invalid with any text and voice.
 
         Args:
-            request: what is asked for, still without its recordings.
+            request: request, still without its recordings.
             recordings: names of the options that will be recordings.
 
         Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
+            InvalidRequestError: the checkpoint does not support the request.
         """
         options = read_options(FishSpeechOptions, request.options)
         if "ref_audio" in recordings:
@@ -100,7 +100,7 @@ class FishSpeechPrompter(CloningPrompter):
         """Build the prompt of one segment.
 
         Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
+            InvalidRequestError: the checkpoint does not support the request.
         """
         self.check(request)
         imitated = self._imitated(read_options(FishSpeechOptions, request.options))
@@ -126,7 +126,7 @@ class FishSpeechPrompter(CloningPrompter):
         )
 
     def _imitated(self, options: FishSpeechOptions) -> Imitated | None:
-        """Return the voice to imitate, ``None`` if the request brings none."""
+        """Return the reference voice of the request, ``None`` without one."""
         voice = options.ref_audio
         if voice is None:
             return None
@@ -153,7 +153,7 @@ def _checked_text(text: str | None) -> str:
 
 
 def _check_codes(config: FishSpeechConfig, codes: NDArray[np.int64]) -> None:
-    """Refuse codes that would be looked up outside their tables: they may come from a file."""
+    """Refuse codes outside their tables; codes may come from a file."""
     limits = [config.tokens.num_semantic] + [config.residual_codes] * (config.num_codebooks - 1)
     has_shape = codes.ndim == 2 and codes.shape[1] == len(limits) and len(codes) > 0
     if not (has_shape and codes.min() >= 0 and (codes.max(axis=0) < limits).all()):
@@ -165,6 +165,6 @@ def _check_codes(config: FishSpeechConfig, codes: NDArray[np.int64]) -> None:
 
 
 def _check_length(prompt: FishSpeechPrompt) -> None:
-    """Refuse a prompt that leaves no room to speak."""
+    """Refuse a prompt that leaves no space for speech."""
     param = "ref_text" if len(prompt.reference) else "input"
     check_prompt_length(len(prompt.ids), MAX_POSITIONS - _RESERVED_FRAMES, param)

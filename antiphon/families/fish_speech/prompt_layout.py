@@ -1,4 +1,4 @@
-"""Lays a prompt out: ids of text, and frames of the reference between them.
+"""Layout of prompts: text ids with the frames of the reference between them.
 
 S2 reads a conversation:
 
@@ -6,12 +6,12 @@ S2 reads a conversation:
     <|im_start|>user\\n TEXT <|im_end|>\\n
     <|im_start|>assistant\\n <|voice|>
 
-With a reference the first turn goes on: " reference to the following:\\n\\nText:\\n", its text with
-its speaker, "\\n\\nSpeech:\\n", its frames. S1 reads texts and frames in turn:
+With a reference the first turn continues: " reference to the following:\\n\\nText:\\n", its text
+with its speaker, "\\n\\nSpeech:\\n", its frames. S1 alternates texts and frames:
 
     <|interleave|> <|speaker:0|> TEXT OF REFERENCE, FRAMES <|im_end|> <|speaker:0|> TEXT
 
-Parts are encoded one by one, as in the official code.
+Parts are encoded separately, as in the official code.
 """
 
 import re
@@ -33,13 +33,13 @@ from antiphon.families.fish_speech.special_tokens import (
 )
 
 Encode: TypeAlias = Callable[[str], list[int]]
-"""Plain text to ids."""
+"""Function from plain text to ids."""
 
 NEEDED = {
     Layout.S2: (IM_START, IM_END, VOICE),
     Layout.S1: (INTERLEAVE, IM_END),
 }
-"""Special tokens of each layout."""
+"""Special tokens required by each format."""
 _ASKED = "convert the provided text to speech"
 _IMITATED = f"{_ASKED} reference to the following:\n\nText:\n"
 _SPEAKER = re.compile(r"<\|speaker:\d+\|>")
@@ -48,34 +48,34 @@ _FIRST_SPEAKER = "<|speaker:0|>"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Imitated:
-    """A voice to imitate: what is said in a recording, and its frames."""
+    """Transcript and frames of a reference voice."""
 
     text: str
     codes: Codes
 
 
 def _turns(text: str) -> str:
-    """Return a conversation as S2 was trained with it: each speaker's turn on a line of its own."""
+    """Return a conversation with each speaker's turn on its own line, as in S2's training."""
     starts = [0, *(found.start() for found in _SPEAKER.finditer(text)), len(text)]
     turns = (text[start:stop].strip() for start, stop in pairwise(starts))
     return "\n".join(turn for turn in turns if turn)
 
 
 class PromptLayout:
-    """Makes the ids of prompts."""
+    """Builder of prompt ids."""
 
     def __init__(self, layout: Layout, encode: Encode, tokens: SpecialTokens) -> None:
-        """Take a checkpoint's tokenizer, which has all tokens of `NEEDED`."""
+        """Wrap a checkpoint's tokenizer, which has all tokens of `NEEDED`."""
         self._layout = layout
         self._encode = encode
         self._ids = tokens.ids
 
     def lay_out(self, text: str, voice: Imitated | None) -> tuple[Codes, int]:
-        """Lay a prompt out.
+        """Return the ids of a prompt, and the number of ids before the text.
 
         Returns:
-            Its ids, `FRAME` for each frame of the voice; the last is no frame. And how many of the
-            first ones do not depend on the text.
+            Ids, with `FRAME` for each frame of the voice; the last one is never a frame. And the
+            number of leading ids that do not depend on the text.
         """
         if self._layout is Layout.S2:
             text = _turns(text)

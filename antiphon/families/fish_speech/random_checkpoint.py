@@ -1,4 +1,4 @@
-"""Makes checkpoints of random weights in the official layouts, for tests and measurements."""
+"""Writer of checkpoints with random weights in the official layouts, for tests and benchmarks."""
 
 import json
 import math
@@ -41,9 +41,9 @@ from antiphon.nn.safetensors_index import Shape
 
 TASKS: Mapping[str, Layout] = {"s2": Layout.S2, "s1": Layout.S1}
 _EITHER = ("custom_voice", "base")
-"""What other families call a checkpoint that speaks, and one that clones: these do both."""
+"""Task names of other families: checkpoints of this one have voices and clone them."""
 _CODEC_SEED_OFFSET = 1
-# The first match decides. A gain is relative to keeping the variance of random inputs.
+# The first match applies. A gain of 1 preserves the variance of random inputs.
 _GAINS = (
     (r"(fast_)?layers\..*\.(wo|w2)\.weight", 1.5),
     (r"fast_output\.weight", 3.0),
@@ -73,10 +73,10 @@ _NORMED_AS_BEFORE = re.compile(r".*\.(in|out)_proj\.weight")
     tasks=(),
 )
 def make_checkpoint(path: Path, making: Making) -> None:
-    """Write a checkpoint; the task is its layout, and the codec always float32.
+    """Write a checkpoint; the task is its format, and the codec is always float32.
 
     ``"s2"`` has safetensors files, ``"s1"`` model.pth and tokenizer.tiktoken. ``None``,
-    ``"custom_voice"`` and ``"base"`` are the layout of the size, S2's of ``"tiny"``.
+    ``"custom_voice"`` and ``"base"`` select the format by the size, and S2 for ``"tiny"``.
     """
     size, task, seed, dtype = making.size, making.task, making.seed, making.dtype
     if task is None or task in _EITHER:
@@ -102,14 +102,14 @@ def make_checkpoint(path: Path, making: Making) -> None:
 
 
 def codec_tensor(name: str, shape: Shape, seed: int) -> Tensor:
-    """Return a tensor of a made-up codec, float32."""
+    """Return a tensor of a random codec, in float32."""
     return _values(name, _tensor(name, shape), seed)
 
 
 def _write_all_but_weights(
     path: Path, size: Size, layout: Layout, dtype: Dtype
 ) -> dict[str, RandomTensor]:
-    """Write tokenizer and configuration; return what the language model's tensors are."""
+    """Write tokenizer and configuration; return the language model's tensors."""
     write = write_s2_tokenizer if layout is Layout.S2 else write_s1_tokenizer
     vocab_size = write(path, num_semantic(size))
     content = json.dumps(main_config(size, layout, vocab_size, dtype), indent=2)
@@ -126,7 +126,7 @@ def _tensor(name: str, shape: Shape) -> RandomTensor:
 
 
 def _fan_in(name: str, shape: Shape) -> int:
-    """Return how many products are summed for one output value."""
+    """Return the number of products per output value."""
     if re.fullmatch(r"quantizer\.upsample\.\d+\.0\.conv\.weight", name):
         return shape[0]  # transposed, kernel as wide as its stride
     if re.fullmatch(r"decoder\.model\.\d+\.block\.1\.conv\.weight", name):
@@ -140,7 +140,7 @@ def _values(name: str, tensor: RandomTensor, seed: int) -> Tensor:
 
 
 def _codec_parts(tensors: Mapping[str, RandomTensor], seed: int) -> Iterator[tuple[str, Tensor]]:
-    """Yield the codec's tensors, normed weights in two parts, in the spellings of the official."""
+    """Yield the codec's tensors, with weight normalisation stored as in the official files."""
     for name, tensor in tensors.items():
         values = _values(name, tensor, seed)
         prefix = name.removesuffix("weight")

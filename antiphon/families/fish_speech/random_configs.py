@@ -1,4 +1,4 @@
-"""Configurations of made-up checkpoints: tiny ones, and ones of published sizes."""
+"""Configurations of random checkpoints: tiny ones, and some of published sizes."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
@@ -88,12 +88,12 @@ def codec_sizes(size: Size) -> CodecSizes:
 
 
 def num_semantic(size: Size) -> int:
-    """Return how many semantic codes there are."""
+    """Return the number of semantic codes."""
     return _SEMANTIC_CODES.get(size, _PUBLISHED_SEMANTIC_CODES)
 
 
 def main_config(size: Size, layout: Layout, vocab_size: int, dtype: str) -> Json:
-    """Return config.json; ``vocab_size`` is what the tokenizer has."""
+    """Return config.json; ``vocab_size`` is that of the tokenizer."""
     if size != "tiny":
         vocab_size = max(vocab_size, _PUBLISHED_VOCABULARY)
     return (_s2 if layout is Layout.S2 else _s1)(size, vocab_size, dtype)

@@ -1,4 +1,4 @@
-"""Tokenizer files for made-up checkpoints, whose tokens are bytes and what is no text."""
+"""Tokenizer files of random checkpoints, with bytes and special tokens."""
 
 import base64
 import json
@@ -15,13 +15,13 @@ _SPECIAL_TOKENS = (
 
 
 def write_s2_tokenizer(path: Path, num_semantic: int) -> int:
-    """Write tokenizer.json; return how many ids it has."""
+    """Write tokenizer.json; return the number of ids."""
     content = {"eos_token": "<|im_end|>", "pad_token": "<|pad|>"}
     return write_byte_tokenizer(path, _specials(num_semantic), content)
 
 
 def write_s1_tokenizer(path: Path, num_semantic: int) -> int:
-    """Write tokenizer.tiktoken and special_tokens.json; return how many ids they have."""
+    """Write tokenizer.tiktoken and special_tokens.json; return the number of ids."""
     ranks = [bytes([value]) for value in range(256)]
     lines = (f"{base64.b64encode(token).decode()} {rank}" for rank, token in enumerate(ranks))
     (path / RANKS_FILE).write_text("\n".join([*lines, ""]), encoding="ascii")

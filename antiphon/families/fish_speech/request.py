@@ -1,4 +1,4 @@
-"""What the models read of a prompt, and what the host keeps of a request in a slot."""
+"""Prompt of the models, and host-side state of a request in a slot."""
 
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 Codes: TypeAlias = NDArray[np.int64]
 
 FRAME = -1
-"""Among a prompt's ids: a whole frame."""
+"""Placeholder id of a position that holds a frame."""
 _KEY_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FishSpeechPrompt:
-    """What the models read.
+    """Input of the models.
 
     Attributes:
-        ids: of text, and `FRAME` where a frame of the reference is; the last one is of text.
-        reference: these frames, ``[num_reference_frames, num_codebooks]``.
-        max_frames: that the text may take.
+        ids: text ids, and `FRAME` for each frame of the reference; the last one is text.
+        reference: frames of the reference, ``[num_reference_frames, num_codebooks]``.
+        max_frames: maximum number of generated frames.
     """
 
     ids: Codes
@@ -30,7 +30,7 @@ class FishSpeechPrompt:
 
     @property
     def position_keys(self) -> tuple[int, ...]:
-        """A 64-bit number for each position before the first frame, equal where these are."""
+        """64-bit keys of all positions but the last, equal for equal contents."""
         keys = self.ids[:-1].tolist()
         places = np.flatnonzero(self.ids == FRAME).tolist()
         for place, frame in zip(places, self.reference, strict=True):
@@ -41,13 +41,13 @@ class FishSpeechPrompt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FishSpeechRequest:
-    """A request in a slot.
+    """Host-side state of a request in a slot.
 
     Attributes:
-        ids: of the prompt, and a `FRAME` for each frame that was made before it had the slot.
-        frames: those of the reference, and these.
-        num_before: frames before each position, ``[len(ids) + 1]``.
-        max_frames: see `FishSpeechPrompt`.
+        ids: ids of the prompt, and `FRAME` for each frame made before the slot was assigned.
+        frames: frames of the reference, followed by those made before.
+        num_before: number of frames before each position, ``[len(ids) + 1]``.
+        max_frames: maximum number of generated frames.
     """
 
     ids: Codes
@@ -57,7 +57,7 @@ class FishSpeechRequest:
 
     @classmethod
     def of(cls, prompt: FishSpeechPrompt, made: Codes) -> "FishSpeechRequest":
-        """Begin a request, or go on after the frames that it has made."""
+        """Start a request, or resume it after the frames that it has generated."""
         ids = np.concatenate((prompt.ids, np.full(len(made), FRAME)))
         num_before = np.concatenate(([0], np.cumsum(ids == FRAME)))
         frames = np.concatenate((prompt.reference, made))

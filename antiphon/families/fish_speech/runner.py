@@ -1,4 +1,4 @@
-"""Loads both models of a checkpoint, and the runner that drives them."""
+"""Loader of both models of a checkpoint and of the runner that drives them."""
 
 import logging
 from typing import TypeAlias, Unpack
@@ -31,10 +31,10 @@ def load_runner(
 
 
 def load_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> DualARModel:
-    """Load slow and fast model from a checkpoint's directory, and say what its licence allows.
+    """Load both models from a checkpoint's directory, and log the terms of its licence.
 
     Raises:
-        ModelLoadError: tensors are missing, or of the wrong shape.
+        ModelLoadError: tensors are missing or have the wrong shape.
     """
     config = load_config(context.checkpoint)
     _log.warning("%s: Fish Speech weights are under the %s.", context.checkpoint, LICENCE)

@@ -1,4 +1,4 @@
-"""Which ids a checkpoint's tokenizer has for what is no text; reads JSON only."""
+"""Special token ids of a checkpoint's tokenizer, read from JSON only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from antiphon.errors import ModelLoadError
 
 TOKENIZER_FILE = "tokenizer.json"
 RANKS_FILE, SPECIAL_FILE = "tokenizer.tiktoken", "special_tokens.json"
-"""What S1 has in its place."""
+"""S1's files, which replace tokenizer.json."""
 
 IM_START, IM_END, VOICE, INTERLEAVE = "<|im_start|>", "<|im_end|>", "<|voice|>", "<|interleave|>"
 _SEMANTIC = "<|semantic:{}|>"
@@ -19,12 +19,12 @@ _SEMANTIC = "<|semantic:{}|>"
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """Ids of what prompts and answers are made of.
+    """Special token ids of prompts and answers.
 
     Attributes:
-        ids: of every token that is no text, by name.
-        first_semantic: of the first semantic code; the others follow.
-        num_semantic: semantic codes.
+        ids: id of every special token by name.
+        first_semantic: id of the first semantic code; the others follow.
+        num_semantic: number of semantic codes.
     """
 
     ids: Mapping[str, int]
@@ -33,7 +33,7 @@ class SpecialTokens:
 
     @property
     def end(self) -> int:
-        """Ends speech."""
+        """Id that ends speech."""
         return self.ids[IM_END]
 
     @property
@@ -42,10 +42,10 @@ class SpecialTokens:
 
 
 def read_special_tokens(path: Path) -> SpecialTokens:
-    """Read them from tokenizer.json or special_tokens.json of a directory.
+    """Read the special tokens in a directory's tokenizer.json or special_tokens.json.
 
     Raises:
-        ModelLoadError: there is neither, or a token is missing, or semantic tokens have gaps.
+        ModelLoadError: both files or a token are missing, or semantic tokens are not contiguous.
     """
     file = path / TOKENIZER_FILE
     if file.is_file():
@@ -70,7 +70,7 @@ def read_special_tokens(path: Path) -> SpecialTokens:
 
 
 def _of_tokenizer(section: ConfigSection) -> dict[str, int]:
-    """Return added tokens, and what looks like one in the vocabulary."""
+    """Return added tokens, and vocabulary entries that look like special tokens."""
     vocabulary = section.section("model").section("vocab").values
     ids = {name: id_ for name, id_ in vocabulary.items() if name.startswith("<|")}
     added: Any = section.values.get("added_tokens") or []

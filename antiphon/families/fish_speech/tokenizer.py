@@ -1,6 +1,6 @@
-"""Text to ids, in which no text can name a special token, except for who speaks.
+"""Text tokenizer that ignores special tokens in a text, except those of speakers.
 
-``<|speaker:1|>`` is a token where the vocabulary has it; texts of several speakers need it.
+``<|speaker:1|>`` is a token if the vocabulary has it; texts with several speakers need it.
 """
 
 import base64
@@ -23,22 +23,22 @@ from antiphon.families.kit.token_ids import token_ids
 _SPEAKER = re.compile(r"<\|speaker:\d+\|>")
 _S1_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"  # English endings
-    r"|\p{P}"  # marks, one by one
+    r"|\p{P}"  # punctuation, one by one
     r"|[^\r\n\p{L}\p{N}]?\p{L}+"  # letters, with one space or sign before them
     r"|\p{N}"  # digits, one by one
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"  # signs
-    r"|\s*[\r\n]+|\s+\?!\S|\s+"  # spaces; the middle one is a slip that it was trained with
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"  # symbols
+    r"|\s*[\r\n]+|\s+\?!\S|\s+"  # spaces; the middle one is a typo that training used as well
 )
 
 
 class FishTextTokenizer:
-    """Encodes plain text; may be used from any thread."""
+    """Thread-safe encoder of plain text."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of ``text``; it may spell out ``<|im_end|>``, which then ends nothing.
+        """Return the ids of ``text``; ``<|im_end|>`` in it is plain text and ends nothing.
 
         Lone surrogates, which a JSON string can hold, become replacement characters.
         """
@@ -50,7 +50,7 @@ def load_tokenizer(path: Path) -> FishTextTokenizer:
     """Read tokenizer.json, or else tokenizer.tiktoken, of a checkpoint's directory.
 
     Raises:
-        ModelLoadError: it is missing or broken.
+        ModelLoadError: the file is missing or broken.
     """
     file = path / TOKENIZER_FILE
     if file.is_file():
@@ -59,7 +59,7 @@ def load_tokenizer(path: Path) -> FishTextTokenizer:
 
 
 def _without_specials(file: Path) -> Tokenizer:
-    """Read a tokenizer that knows no added tokens but those of speakers."""
+    """Read a tokenizer without added tokens except those of speakers."""
     state = dict(ConfigSection.read(file).values)
     added = state.get("added_tokens") or []
     state["added_tokens"] = [each for each in added if _SPEAKER.fullmatch(each.get("content", ""))]
@@ -73,7 +73,7 @@ def _without_specials(file: Path) -> Tokenizer:
 
 
 def _of_ranks(file: Path) -> Tokenizer:
-    """Build a byte-level BPE of a file with a token and its rank in each line."""
+    """Build a byte-level BPE from a file with a token and its rank in each line."""
     ranks: dict[bytes, int] = {}
     try:
         for line in file.read_text(encoding="ascii").splitlines():
@@ -98,7 +98,7 @@ def _of_ranks(file: Path) -> Tokenizer:
 
 
 def _halves(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
-    """Return the two tokens whose merge makes this one."""
+    """Return the two tokens that merge into this one."""
     parts = [token[index : index + 1] for index in range(len(token))]
     while len(parts) > 2:
         joined = [left + right for left, right in pairwise(parts)]
@@ -108,7 +108,7 @@ def _halves(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
 
 
 def _letters_of_bytes() -> dict[int, str]:
-    """Return the letters that byte-level vocabularies write for each byte."""
+    """Return the letter that represents each byte in byte-level vocabularies."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (value for value in range(0x100) if value not in plain)
     letters = {value: chr(value) for value in plain}

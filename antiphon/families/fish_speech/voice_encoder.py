@@ -15,8 +15,8 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     """Load the codec's encoder, whose codes are int64 ``[num_frames, num_codebooks]``.
 
     Args:
-        context: where and how.
-        pads: whether recordings are encoded in padded batches; default: on a GPU.
+        context: checkpoint, device and settings of the stage.
+        pads: whether recordings are encoded in padded batches; ``None``: only on a GPU.
 
     Raises:
         ModelLoadError: the codec cannot be loaded.

@@ -1,4 +1,4 @@
-"""Opens the weights of both models, in whichever file and under whichever names they are."""
+"""Reader of both models' weights, in any of the published files and namings."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ from antiphon.nn.weights import Progress, check_tied, open_weights
 
 
 class _Renamed(Mapping[str, Tensor]):
-    """Tensors by S1's names, of a file that has S2's."""
+    """Tensors of an S2 file by S1's names."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -45,7 +45,7 @@ class _Renamed(Mapping[str, Tensor]):
 
 
 class _Pickled(Mapping[str, Tensor]):
-    """Tensors of a file of `torch.save`, converted when they are asked for."""
+    """Tensors of a `torch.save` file, converted on access."""
 
     def __init__(self, tensors: Mapping[str, Tensor], like: Tensor) -> None:
         self._tensors = tensors
@@ -68,14 +68,14 @@ def model_weights(
     """Open the slow and the fast model.
 
     Args:
-        path: the checkpoint's directory.
-        config: read from it.
-        like: a tensor of the wanted type, on the wanted device.
-        progress: called for every tensor, where files are read one by one.
+        path: directory of the checkpoint.
+        config: configuration of the checkpoint.
+        like: tensor with the requested type and device.
+        progress: callback run for every tensor, where files are read one by one.
 
     Raises:
-        ModelLoadError: on entering, if the files do not fit the configuration; on leaving, if a
-            tensor was not taken.
+        ModelLoadError: on entering, if the files do not match the configuration; on leaving, if a
+            tensor was not used.
     """
     layout = layout_of(config)
     if has_pickled_model(path):
@@ -92,7 +92,7 @@ def model_weights(
 
 
 def has_pickled_model(path: Path) -> bool:
-    """Whether a checkpoint's weights are S1's model.pth, without safetensors beside it."""
+    """Return whether a checkpoint's weights are S1's model.pth, without safetensors."""
     return (path / PICKLED_FILE).is_file() and not any(path.glob("model*.safetensors*"))
 
 
