@@ -1,7 +1,7 @@
-"""MOSS-TTS-Nano: a model of 0.1B whose checkpoint brings its own code, and its own loop.
+"""MOSS-TTS-Nano: a 0.1B model whose checkpoint contains its own code, including its loop.
 
-That code is run only if ``model.trust_remote_code`` says so. It streams: each of its events is a
-chunk. It keeps the state of a request on the model, so that one request is spoken at a time.
+The code runs only with ``model.trust_remote_code``. It streams: each of its events becomes a chunk.
+It stores the state of a request on the model, so that requests run one at a time.
 """
 
 from antiphon.contracts.family import Extra, Family, Task
@@ -28,7 +28,7 @@ FAMILY = Family(
                     weights=("*.safetensors", "*.bin", "*/*.safetensors", "*/*.bin"),
                 ),
             ),
-            # Those of the official program.
+            # Defaults of the official program.
             sampling=Sampling(
                 temperature=0.8, top_k=25, top_p=0.95, repetition_penalty=1.2, max_frames=375
             ),

@@ -1,4 +1,4 @@
-"""Reads what a checkpoint says of itself, without running anything of it."""
+"""Reader of a checkpoint's configuration, without running its code."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,11 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 @dataclass(frozen=True, slots=True)
 class MossVoice:
-    """A recording to be imitated.
+    """A voice to imitate.
 
     Attributes:
-        recording: a file; ``None``: the model speaks as it likes.
-        transcript: what is said in it, if that is known.
+        recording: audio file; ``None``: the model chooses a voice.
+        transcript: transcript of the recording; ``None``: unknown.
     """
 
     recording: Path | None = None
@@ -30,15 +30,15 @@ class MossVoice:
 
 @dataclass(frozen=True, slots=True)
 class MossCheckpoint:
-    """A checkpoint in the official layout, and the codec that it needs.
+    """A checkpoint in the official layout, and its codec.
 
     Attributes:
-        path: of the model.
-        codec_path: of the audio tokenizer, which is published apart.
-        sample_rate_hz: of the audio.
-        channels: of the audio.
-        samples_per_frame: of each channel.
-        voices: by name; the first is the default.
+        path: directory of the model.
+        codec_path: directory of the audio tokenizer, which is published separately.
+        sample_rate_hz: sample rate of the audio.
+        channels: channels of the audio.
+        samples_per_frame: samples per frame and channel.
+        voices: voices by name; the first is the default.
     """
 
     path: Path
@@ -53,7 +53,7 @@ def read_checkpoint(path: Path) -> MossCheckpoint:
     """Read the configurations of the model and of its codec.
 
     Raises:
-        ModelLoadError: a file is missing, or says what is not known here.
+        ModelLoadError: a file is missing, or its contents are not supported.
     """
     _check_code(path, _MODEL_CLASS)
     codec_path = _codec_path(path)
@@ -72,7 +72,7 @@ def read_checkpoint(path: Path) -> MossCheckpoint:
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not; none of its code is run."""
+    """Return the contents of a checkpoint's directory, complete or not, without running code."""
     files = sorted(file.name for file in path.glob("*.py"))
     facts: dict[str, str | int | tuple[str, ...]] = {"Code of its own": tuple(files) or "none"}
     try:
@@ -90,7 +90,7 @@ def inspect(path: Path) -> Inspection:
 
 
 def _check_code(path: Path, kind: str) -> ConfigSection:
-    """Return a configuration whose class, code and weights are there."""
+    """Return a configuration after checking that class, code and weights exist."""
     config = ConfigSection.read(path / "config.json")
     named = config.section("auto_map", {}).text(kind)
     if "--" in named:
@@ -116,7 +116,7 @@ def _codec_path(path: Path) -> Path:
 
 
 def _voices(directory: Path) -> dict[str, MossVoice]:
-    """Return the recordings of a folder, with the texts beside them, or the voice without one."""
+    """Return a folder's recordings with transcripts from text files, or the default voice."""
     voices = {
         recording.stem: MossVoice(recording.resolve(), _transcript(recording.with_suffix(".txt")))
         for recording in sorted(directory.glob("*.wav"))
@@ -125,7 +125,7 @@ def _voices(directory: Path) -> dict[str, MossVoice]:
 
 
 def _transcript(file: Path) -> str | None:
-    """Return what a file says, ``None`` if it is not there or blank."""
+    """Return the contents of a file; ``None`` if it is missing or blank."""
     if not file.is_file():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Calls the model's own streaming method, and turns its events into chunks."""
+"""Generator of chunks from the events of the model's own streaming method."""
 
 import threading
 from collections.abc import Generator, Mapping
@@ -21,17 +21,17 @@ from antiphon.families.moss_tts_nano.remote_model import RequestRandomness, load
 from antiphon.nn.device import resolve_device, resolve_dtype
 
 _TEXT_SAMPLING = {"text_temperature": 1.0, "text_top_p": 1.0, "text_top_k": 50}
-"""As the official program has it: where the text ends is drawn too."""
+"""Defaults of the official program for the text channel, which draws the end of the text."""
 
 
 class MossGenerator:
-    """Speaks to one at a time: the model keeps a request's state on itself."""
+    """Runs one request at a time, because the model stores the state of a request."""
 
     def __init__(self, context: LoadContext) -> None:
         """Load model and codec with the code of their checkpoints.
 
         Raises:
-            ModelLoadError: they are not complete, or that code may not be run.
+            ModelLoadError: files are missing, or running their code is not permitted.
         """
         self._checkpoint = read_checkpoint(check_trust(context))
         self._device = resolve_device(context.device, context.memory_fraction)
@@ -45,12 +45,11 @@ class MossGenerator:
     def generate(self, prompt: Prompt) -> Generator[AudioChunk, None, None]:
         """Yield a chunk for each of the model's events that has audio.
 
-        After a failure the model is loaded anew for the next request, since nobody knows what its
-        state is.
+        After a failure the model is reloaded for the next request, because its state is undefined.
 
         Raises:
-            EngineError: a request is under way, or the model made no audio, or another kind of it;
-                or it has been closed.
+            EngineError: another request is running, the model made no audio or audio of another
+                format, or the generator is closed.
         """
         if not self._turn.acquire(blocking=False):
             raise EngineError("The model speaks to one at a time; a request is under way.")
@@ -62,7 +61,7 @@ class MossGenerator:
                 self._load()
             yield from self._speak(prompt)
             has_failed = False
-        except GeneratorExit:  # the listener has left
+        except GeneratorExit:  # the client has disconnected
             has_failed = False
             raise
         finally:
@@ -70,7 +69,7 @@ class MossGenerator:
             self._turn.release()
 
     def close(self) -> None:
-        """Free the model; one that speaks does so until its request ends."""
+        """Free the model, after the end of a running request."""
         self._is_closed = True
         self._forget()
 
@@ -79,16 +78,16 @@ class MossGenerator:
         self._is_loaded = False
 
     def _load(self) -> None:
-        self._forget()  # there may be no room for two
+        self._forget()  # two models may not fit into memory
         found = self._checkpoint
         self._model = load_remote(
             found.path, "AutoModelForCausalLM", device=self._device, dtype=self._dtype
         )
-        # A codec's sums are long: it is computed in float32, as in the official program.
+        # The codec accumulates long sums, so it is in float32, as in the official program.
         self._codec = load_remote(
             found.codec_path, "AutoModel", device=self._device, dtype=torch.float32
         )
-        # As the official program does: a checkpoint may ask for kernels that are not installed.
+        # As in the official program: a checkpoint may require kernels that are not installed.
         if hasattr(self._model, "_set_attention_implementation"):
             self._model._set_attention_implementation("sdpa")
         if hasattr(self._codec, "set_attention_implementation"):
@@ -116,7 +115,7 @@ class MossGenerator:
             raise EngineError("The model ended without any audio.")
 
     def _arguments(self, asked: MossPrompt, sampling: Sampling, folder: Path) -> dict[str, Any]:
-        """Return what the streaming method of the official layout takes."""
+        """Return the arguments of the official streaming method."""
         recording = asked.voice.recording
         assert sampling.temperature is not None, "the prompter fills defaults in"
         temperature = drawn_temperature(sampling.temperature)
@@ -141,7 +140,7 @@ class MossGenerator:
         }
 
     def _chunk(self, event: Mapping[str, Any]) -> AudioChunk:
-        """Return an event's audio, of the rate and the channels that were declared."""
+        """Return an event's audio after checking its sample rate and channels."""
         found = self._checkpoint
         waveform = torch.as_tensor(event["waveform"]).detach().to("cpu", torch.float32)
         channels = waveform.reshape(1, -1) if waveform.ndim == 1 else waveform

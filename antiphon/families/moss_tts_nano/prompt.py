@@ -1,4 +1,4 @@
-"""A request becomes what the model's own streaming method is called with."""
+"""Prompts from requests, as arguments of the model's own streaming method."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from antiphon.families.kit.remote_code import check_trust
 from antiphon.families.moss_tts_nano.checkpoint import MossVoice, read_checkpoint
 
 _MAX_SEGMENT_CHARACTERS = 300
-"""About 25 s of speech; the model makes no more than 30 s at a time."""
+"""About 25 s of speech; the model generates at most 30 s at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MossPrompt:
-    """What the generator reads.
+    """Input of the generator.
 
     Attributes:
-        text: of one segment.
-        voice: to be imitated.
+        text: text of one segment.
+        voice: voice to imitate.
     """
 
     text: str
@@ -27,13 +27,13 @@ class MossPrompt:
 
 
 class MossPrompter:
-    """Builds prompts; the model reads the text itself."""
+    """Builds prompts; the model tokenizes the text itself."""
 
     def __init__(self, context: LoadContext) -> None:
         """Read the checkpoint's configuration.
 
         Raises:
-            ModelLoadError: it is not complete, or its code may not be run.
+            ModelLoadError: a file is missing, or running its code is not permitted.
         """
         found = read_checkpoint(check_trust(context))
         self._voices = found.voices

@@ -1,8 +1,8 @@
-"""Makes checkpoints in the official layout, with code of their own, for tests.
+"""Writer of checkpoints in the official layout with their own code, for tests.
 
-The code is small and ours. What it has in common with the published one is what the adapter relies
-on: the files, the names of classes and methods, the events, PyTorch's own random numbers, a buffer
-that is in no file, and the state of a request on the model.
+The code is a small one of this project. It shares with the published one only what the adapter
+relies on: files, names of classes and methods, events, PyTorch's random numbers, a non-persistent
+buffer, and request state on the model.
 """
 
 import json
@@ -44,14 +44,14 @@ _CODEC = {
 
 @checkpoint_maker(sizes=SIZES, tasks=TASKS, dtypes=("float32",), is_sharded=False)
 def make_checkpoint(path: Path, making: Making) -> None:
-    """Write the directories of a model and of its codec."""
+    """Write the directories of a model and its codec."""
     num_bytes = write_repositories(path, seed=making.seed)
     if making.progress is not None:
         making.progress(num_bytes, num_bytes)
 
 
 def write_repositories(path: Path, *, seed: int = 0, channels: int = 1) -> int:
-    """Write a model, and a codec of one or two channels below it; return the weights' bytes."""
+    """Write a model, with a codec of one or two channels below it; return the weights' bytes."""
     random = np.random.default_rng(seed)
     codec = path / CODEC_DIRECTORY
     codec.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def write_repositories(path: Path, *, seed: int = 0, channels: int = 1) -> int:
     embedding = _random(random, 256, _WIDTH)
     model = {
         "wte.weight": embedding,
-        "text_head.weight": embedding.clone(),  # tied, and in the file twice, as published
+        "text_head.weight": embedding.clone(),  # tied, but stored twice, as published
         "audio_embedding.weight": _random(random, _CODES, _WIDTH),
         "mix.weight": _random(random, _WIDTH, _WIDTH),
         "audio_head.weight": _random(random, _CODES, _WIDTH),

@@ -1,4 +1,4 @@
-"""Loads a checkpoint's own classes, strictly, and runs them on random numbers of a request."""
+"""Strict loader of a checkpoint's own classes, and random numbers per request."""
 
 import threading
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _FAULTS = (
 )
 _SHOWN = 3
 _random_lock = threading.Lock()
-"""PyTorch's random state belongs to the whole process."""
+"""Lock of PyTorch's random state, which is shared by the whole process."""
 
 
 def load_remote(
@@ -32,19 +32,18 @@ def load_remote(
 ) -> Any:
     """Build a checkpoint's own class, and load its weights into it.
 
-    The class is built first, and all that it computes itself with it: buffers that are in no file,
-    such as frequencies of positions, are lost if a library builds a class without memory. The
-    classes are not registered for all of the process either: another checkpoint may bring others
-    of the same names.
+    The class is built on a real device, because non-persistent buffers, such as rotary frequencies,
+    would be lost on a meta device. Classes are not registered globally, because another checkpoint
+    may define classes of the same names.
 
     Args:
-        path: the directory, whose code is run.
-        kind: the class, by its key in ``auto_map``.
-        device: where it is moved to.
-        dtype: of its weights.
+        path: directory whose code is run.
+        kind: key of the class in ``auto_map``.
+        device: device of the model.
+        dtype: type of the weights.
 
     Raises:
-        ModelLoadError: the code does not run, or weights are missing, unknown or of a wrong shape.
+        ModelLoadError: the code fails, or weights are missing, unknown or of a wrong shape.
     """
     named = ConfigSection.read(path / "config.json").section("auto_map")
     try:
@@ -57,7 +56,7 @@ def load_remote(
     except _FAULTS as error:
         raise ModelLoadError(f"{path}: its code cannot build its {kind}: {error!r}") from error
     _load_weights(model, _read_weights(path), path)
-    # Its code may forget to say that nothing is trained; all of a request would be kept then.
+    # The checkpoint's code may not disable gradients, which would keep a request's activations.
     return model.to(device=device, dtype=dtype).eval().requires_grad_(requires_grad=False)
 
 
@@ -76,7 +75,7 @@ def _load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor], p
 
 
 def _read_weights(path: Path) -> Mapping[str, torch.Tensor]:
-    """Read all files of weights; no code is run by it."""
+    """Read all weight files; no code is run."""
     weights: dict[str, torch.Tensor] = {}
     tensor_files = sorted(path.glob("*.safetensors"))
     for file in tensor_files or sorted(path.glob("pytorch_model*.bin")):
@@ -91,13 +90,13 @@ def _read_weights(path: Path) -> Mapping[str, torch.Tensor]:
 
 
 class RequestRandomness:
-    """PyTorch's random numbers as one request has them: a context, to be entered for each step.
+    """Context manager with PyTorch's random state of one request, entered for each step.
 
-    What others draw in between changes nothing for the request, and the other way round.
+    Random numbers of the request and of other code do not affect each other.
     """
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        """Begin at a seed."""
+        """Start from a seed."""
         self._device = device if device.type == "cuda" else None
         devices = [torch.device("cpu"), *([device] if self._device is not None else [])]
         seeded = (torch.Generator(each).manual_seed(seed % 2**63) for each in devices)
