@@ -1,4 +1,4 @@
-"""What a checkpoint of Ovis-Image says of itself; read without torch."""
+"""Configuration of an Ovis-Image checkpoint, read without torch."""
 
 from pathlib import Path
 
@@ -19,18 +19,18 @@ INSTRUCTION = (
     "Describe the image by detailing the color, quantity, text, shape, size, texture, spatial"
     " relationships of the objects and background: "
 )
-"""What the text encoder reads before the prompt; the pipeline of diffusers has the same."""
+"""Instruction before the prompt in the text encoder, as in the pipeline of diffusers."""
 NUM_DROPPED_TOKENS = 28
-"""Tokens before the prompt: the denoiser does not see them."""
+"""Tokens before the prompt, which are hidden from the denoiser."""
 SEQUENCE_LENGTH = 256
-"""Tokens that the denoiser sees, filled up with zeros."""
+"""Text tokens of the denoiser, padded with zeros."""
 
 
 def read_config(path: Path) -> PackedConfig:
     """Read a checkpoint's configuration.
 
     Raises:
-        ModelLoadError: a file is missing, or says what is not supported.
+        ModelLoadError: a file is missing, or its contents are not supported.
     """
     index = ModelIndex.read(path)
     for name, classes in COMPONENTS.items():
@@ -46,7 +46,7 @@ def read_config(path: Path) -> PackedConfig:
         in_channels=transformer.integer("in_channels", 64),
         inner_dim=transformer.integer("num_attention_heads", 24)
         * transformer.integer("attention_head_dim", 128),
-        # A schedule that is stretched to end at a given level needs two points.
+        # A schedule stretched to a terminal level needs two points.
         min_steps=2 if scheduler.values.get("shift_terminal") else 1,
     )
 
@@ -54,14 +54,14 @@ def read_config(path: Path) -> PackedConfig:
 def guidance_of(data: ImagePrompt) -> float | None:
     """Return the scale of classifier-free guidance; ``None`` without it.
 
-    As in diffusers' pipeline, an absent negative prompt is an empty one.
+    As in the pipeline of diffusers, a missing negative prompt is an empty one.
     """
     scale = data.parameters.guidance_scale
     return None if scale is None or scale <= 1 else scale
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
 
     def facts() -> dict[str, str | int]:
         config = read_config(path)

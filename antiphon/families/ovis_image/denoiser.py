@@ -22,7 +22,7 @@ from antiphon.families.ovis_image.checkpoint import SEQUENCE_LENGTH, guidance_of
 
 
 class OvisImageDenoiser(PackedDenoiser):
-    """Steps images of Ovis-Image; all texts are equally long, and none is masked."""
+    """Denoises images of Ovis-Image; all texts have equal lengths and no mask."""
 
     def load(self, loader: ComponentLoader) -> None:
         super().load(loader)
@@ -42,14 +42,14 @@ class OvisImageDenoiser(PackedDenoiser):
     def predict(self, states: Sequence[FlowState]) -> Tensor:
         near = partial(self._velocity, states, "prompt_embeds", "cond")
         apart = partial(self._velocity, states, "negative_prompt_embeds", "uncond")
-        scale = guidance_of(states[0].prompt.data)  # of all of them: it is in their batch key
+        scale = guidance_of(states[0].prompt.data)  # equal in a batch: it is part of the batch key
         if scale is None:
             return near()
         velocity, negative = self.both(near, apart)
         return negative + scale * (velocity - negative)
 
     def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
-        """Return what the transformer predicts with one of the texts."""
+        """Return the velocity with one of the texts."""
         embeds = torch.cat([state.inputs[text] for state in states])
         height, width = self.config.latent_size(states[0].prompt.data)
         with self._transformer.cache_context(context):
@@ -64,14 +64,14 @@ class OvisImageDenoiser(PackedDenoiser):
         return velocity
 
     def _on_diagonal(self, length: int) -> Tensor:
-        """Return the places of a text's tokens, ``[length, 3]``: the same row as column."""
+        """Return the positions of a text's tokens, ``[length, 3]``, with equal row and column."""
         places = torch.arange(length)
         return torch.stack([torch.zeros_like(places), places, places], -1).to(
             self.device, self.dtype
         )
 
     def _on_grid(self, height: int, width: int) -> Tensor:
-        """Return the places of an image's positions, ``[height * width, 3]``, row by row."""
+        """Return the positions of an image, ``[height * width, 3]``, row by row."""
         rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
         places = torch.stack([torch.zeros_like(rows), rows, columns], -1)
         return places.reshape(-1, 3).to(self.device, self.dtype)

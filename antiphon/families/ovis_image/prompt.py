@@ -1,4 +1,4 @@
-"""Builds prompts of Ovis-Image; without torch."""
+"""Prompter of Ovis-Image, without torch."""
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest

@@ -1,4 +1,4 @@
-"""Makes checkpoints of random weights in the official layout, for tests and measurements."""
+"""Writer of checkpoints with random weights in the official layout, for tests and benchmarks."""
 
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ _TEXT: dict[str, dict[str, Any]] = {
 
 @checkpoint_maker(sizes=SIZES, tasks=TASKS)
 def make_checkpoint(path: Path, making: Making) -> None:
-    """Write a checkpoint that draws images from text."""
+    """Write a text-to-image checkpoint."""
     tokenizer = qwen_tokenizer(INSTRUCTION)
     tokenizer.chat_template = _CHAT_TEMPLATE
     ids = {
