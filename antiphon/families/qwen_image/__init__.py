@@ -1,4 +1,4 @@
-"""Qwen-Image and Qwen-Image-Edit: images from text, and images changed; networks of diffusers.
+"""Qwen-Image and Qwen-Image-Edit: image generation and editing with networks of diffusers.
 
 The published weights are under the Apache License 2.0.
 """

@@ -1,4 +1,4 @@
-"""What a checkpoint of Qwen-Image says of itself; read without torch."""
+"""Configuration of a Qwen-Image checkpoint, read without torch."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ COMPONENTS = {
     "vae": ("AutoencoderKLQwenImage",),
 }
 _FURTHER_COMPONENTS = {"processor": ("Qwen2VLProcessor", "Qwen2_5_VLProcessor")}
-"""Of checkpoints that change images."""
+"""Additional components of editing checkpoints."""
 _TOLD = {
     Variant.GENERATE: "images from text",
     Variant.EDIT: "an image changed as a text says",
@@ -28,18 +28,18 @@ TEMPLATE = (
     " text, spatial relationships of the objects and background:<|im_end|>\n<|im_start|>user\n{}"
     "<|im_end|>\n<|im_start|>assistant\n"
 )
-"""What the text encoder reads; the pipeline of diffusers has the same."""
+"""Template of the text encoder, as in the pipeline of diffusers."""
 NUM_DROPPED_TOKENS = 34
-"""Tokens of the template before the prompt: the denoiser does not see them."""
+"""Tokens of the template before the prompt, which are hidden from the denoiser."""
 MAX_SEQUENCE_LENGTH = 1024
-"""Tokens that the denoiser sees at most."""
+"""Maximum text tokens of the denoiser."""
 
 
 def read_config(path: Path) -> PackedConfig:
     """Read a checkpoint's configuration.
 
     Raises:
-        ModelLoadError: a file is missing, or says what is not supported.
+        ModelLoadError: a file is missing, or its contents are not supported.
     """
     index = ModelIndex.read(path)
     is_for_edits = variant_of(index) is not Variant.GENERATE
@@ -52,7 +52,7 @@ def read_config(path: Path) -> PackedConfig:
     downsamplings = vae.values.get("temperal_downsample", [False, True, True])
     if not isinstance(downsamplings, list):
         raise vae.error("temperal_downsample", "must be a list")
-    # A schedule that is stretched to end at a given level needs two points.
+    # A schedule stretched to a terminal level needs two points.
     is_stretched = bool(index.config("scheduler").values.get("shift_terminal"))
     return PackedConfig(
         index=index,
@@ -65,14 +65,14 @@ def read_config(path: Path) -> PackedConfig:
 
 
 def variant_of(index: ModelIndex) -> Variant:
-    """Return what a checkpoint is for; raises ModelLoadError if it is none of this family."""
+    """Return the pipeline of a checkpoint; raises ModelLoadError if it is not of this family."""
     if index.pipeline not in [*Variant]:
         raise ModelLoadError(f"{index.path}: '{index.pipeline}' is not supported")
     return Variant(index.pipeline)
 
 
 def inspect(path: Path) -> Inspection:
-    """Return what a checkpoint's directory holds, complete or not."""
+    """Return the contents of a checkpoint's directory, complete or not."""
 
     def facts() -> dict[str, str | int]:
         config = read_config(path)

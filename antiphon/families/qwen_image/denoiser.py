@@ -20,15 +20,15 @@ from antiphon.families.qwen_image.editing import reference_sizes
 from antiphon.families.qwen_image.guidance import guidance_of
 
 MAX_MASKED_POSITIONS = 1024
-"""Of an image that is stepped together with others whose texts are longer or shorter.
+"""Maximum positions of an image that is batched with others of different text lengths.
 
-Attention with a mask is slower, as the fastest kernels take none. Of larger images the products
-fill a GPU anyway, so that there is little to gain.
+Attention with a mask is slower, because the fastest kernels do not support it. Larger images fill
+a GPU without batching, so that little can be gained.
 """
 
 
 class QwenImageDenoiser(PackedDenoiser):
-    """Steps images of Qwen-Image."""
+    """Denoises images of Qwen-Image."""
 
     def load(self, loader: ComponentLoader) -> None:
         super().load(loader)
@@ -44,7 +44,7 @@ class QwenImageDenoiser(PackedDenoiser):
         return prompt.num_tokens + sum(height * width for height, width in self.shapes(prompt.data))
 
     def shapes(self, data: ImagePrompt) -> tuple[tuple[int, int], ...]:
-        """Return height and width, in positions, of the images that a request brings."""
+        """Return height and width, in positions, of the images in a request."""
         multiple = self.config.size_multiple
         sizes = reference_sizes(data)
         return tuple((height // multiple, width // multiple) for width, height in sizes)
@@ -52,7 +52,7 @@ class QwenImageDenoiser(PackedDenoiser):
     def predict(self, states: Sequence[FlowState]) -> Tensor:
         near = partial(self._velocity, states, "prompt_embeds", "cond")
         apart = partial(self._velocity, states, "negative_prompt_embeds", "uncond")
-        scale = guidance_of(states[0].prompt.data)  # of all of them: it is in their batch key
+        scale = guidance_of(states[0].prompt.data)  # equal in a batch: it is part of the batch key
         if scale is None:
             return near()
         velocity, negative = self.both(near, apart)
@@ -62,7 +62,7 @@ class QwenImageDenoiser(PackedDenoiser):
         return rescaled
 
     def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
-        """Return what the transformer predicts with one of the texts, in one pass or several."""
+        """Return the velocity with one of the texts, in one or several passes."""
         groups: dict[int, list[int]] = {}
         is_masked = self.config.num_positions(states[0].prompt.data) <= MAX_MASKED_POSITIONS
         for number, state in enumerate(states):
@@ -101,7 +101,7 @@ class QwenImageDenoiser(PackedDenoiser):
 
 
 def _padded(embeds: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-    """Join texts to ``[B, T, D]``, with a mask of what is text; ``None`` if all of it is."""
+    """Pad texts to ``[B, T, D]``, and return the mask of valid tokens; ``None`` if all are."""
     lengths = [each.shape[1] for each in embeds]
     longest = max(lengths)
     joined = torch.cat([pad(each, (0, 0, 0, longest - each.shape[1])) for each in embeds])

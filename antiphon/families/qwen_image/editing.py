@@ -1,4 +1,4 @@
-"""How checkpoints that change images read them; without torch."""
+"""Image sizes and variants of editing checkpoints, without torch."""
 
 import math
 from enum import StrEnum
@@ -6,14 +6,14 @@ from enum import StrEnum
 from antiphon.diffusion.image_prompt import ImagePrompt
 
 VAE_AREA = 1024 * 1024
-"""Pixels that the VAE reads of an image, about."""
+"""Approximate pixels of an image for the VAE."""
 CONDITION_AREA = 384 * 384
-"""Pixels that the text encoder reads of each image, where there may be several."""
+"""Approximate pixels of each image for the text encoder, if a request may have several."""
 _MULTIPLE = 32
 
 
 class Variant(StrEnum):
-    """What a checkpoint is for, by the pipeline of diffusers that it was saved by."""
+    """Purpose of a checkpoint, by the pipeline of diffusers that saved it."""
 
     GENERATE = "QwenImagePipeline"
     EDIT = "QwenImageEditPipeline"
@@ -21,12 +21,12 @@ class Variant(StrEnum):
 
     @property
     def max_images(self) -> int:
-        """Images that a request may bring."""
+        """Maximum number of images in a request."""
         return {Variant.GENERATE: 0, Variant.EDIT: 1, Variant.EDIT_PLUS: 4}[self]
 
 
 def scaled_size(area: int, width: int, height: int) -> tuple[int, int]:
-    """Return width and height of about ``area`` pixels, in the proportion of an image."""
+    """Return width and height of about ``area`` pixels, with an image's aspect ratio."""
     ratio = width / height
     scaled_width = math.sqrt(area * ratio)
     return (
@@ -36,5 +36,5 @@ def scaled_size(area: int, width: int, height: int) -> tuple[int, int]:
 
 
 def reference_sizes(data: ImagePrompt) -> tuple[tuple[int, int], ...]:
-    """Return width and height at which the VAE reads each image of a request."""
+    """Return width and height of each image of a request for the VAE."""
     return tuple(scaled_size(VAE_AREA, each.shape[1], each.shape[0]) for each in data.images)

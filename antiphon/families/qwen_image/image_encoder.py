@@ -1,4 +1,4 @@
-"""What Qwen-Image-Edit reads of a request: its text and images, and latents of the images."""
+"""Encoder of Qwen-Image-Edit: embeddings of text and images, and latents of the images."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,9 +32,9 @@ _IMAGE_TOKEN = "<|image_pad|>"
 
 
 class ImageTextProcessor:
-    """Tokenizes texts with images: as transformers' ``Qwen2VLProcessor``, without torchvision.
+    """Tokenizer of texts with images, equivalent to transformers' ``Qwen2VLProcessor``.
 
-    That class needs torchvision for videos, which are not read here.
+    That class requires torchvision for videos, which are not supported here.
     """
 
     def __init__(self, image_processor: Any, tokenizer: Any) -> None:
@@ -44,9 +44,9 @@ class ImageTextProcessor:
     def __call__(
         self, text: Sequence[str], images: Any, padding: bool, return_tensors: str
     ) -> BatchFeature:
-        """Return token ids, their mask, patches of the images, and the grids that they form.
+        """Return token ids, attention mask, image patches, and patch grids.
 
-        Each image's mark in the text becomes as many as the image has positions.
+        Each image token in the text is repeated once per position of the image.
         """
         pixels = self._image_processor(images=images, return_tensors=return_tensors)
         lengths = pixels["image_grid_thw"].prod(-1) // self._image_processor.merge_size**2
@@ -60,7 +60,7 @@ class ImageTextProcessor:
 
 
 class QwenImageEditEncoder(TextEncoder):
-    """Yields embeddings as for texts alone, and ``image_latents``, ``[1, positions, channels]``."""
+    """Yields text embeddings and ``image_latents``, ``[1, positions, channels]``."""
 
     def load(self, loader: ComponentLoader) -> None:
         self._config = read_config(loader.index.path)
@@ -92,7 +92,7 @@ class QwenImageEditEncoder(TextEncoder):
         return tensors
 
     def _shown(self, images: Sequence[PIL.Image.Image]) -> list[PIL.Image.Image]:
-        """Return what the text encoder sees of the images."""
+        """Return the images as resized for the text encoder."""
         area = editing.VAE_AREA if self._variant is Variant.EDIT else editing.CONDITION_AREA
         sizes = [scaled_size(area, *each.size) for each in images]
         return [
@@ -107,7 +107,7 @@ class QwenImageEditEncoder(TextEncoder):
         return embeds
 
     def _latents(self, data: ImagePrompt, images: Sequence[PIL.Image.Image]) -> Tensor:
-        """Return the images' latents, packed, one image after another."""
+        """Return the packed latents of the images, concatenated."""
         loader, processor = self._loader, self._pipeline.image_processor
         packed = []
         for image, (width, height) in zip(images, reference_sizes(data), strict=True):
@@ -121,7 +121,7 @@ class QwenImageEditEncoder(TextEncoder):
                 loader.dtype,
                 loader.device,
                 None,
-                latents=torch.empty(0),  # or it would draw noise
+                latents=torch.empty(0),  # prevents drawing noise
             )
             packed.append(latents)
         return torch.cat(packed, dim=1)

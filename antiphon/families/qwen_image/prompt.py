@@ -1,4 +1,4 @@
-"""Builds prompts of Qwen-Image and Qwen-Image-Edit; without torch."""
+"""Prompter of Qwen-Image and Qwen-Image-Edit, without torch."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class QwenImagePrompter(ImagePrompter):
         self._variant = variant_of(config.index)
         self._tokenizer = load_tokenizer(context.checkpoint / "tokenizer")
         is_for_edits = self._variant is not Variant.GENERATE
-        # Of edits the denoiser sees as long a text, whatever stands around it.
+        # In edits the limit applies to the prompt without its template.
         self._template = "{}" if is_for_edits else TEMPLATE
         self._num_around = self._length("")
         num_dropped = 0 if is_for_edits else NUM_DROPPED_TOKENS
@@ -67,7 +67,7 @@ class QwenImagePrompter(ImagePrompter):
         return self._length(text) - self._num_around
 
     def choose_size(self, request: ImageRequest) -> tuple[int, int]:
-        """Return the proportion of the last image that a request brings, at the usual area."""
+        """Return the aspect ratio of the request's last image, at the default area."""
         if not request.images:
             return super().choose_size(request)
         height, width = request.images[-1].shape[:2]

@@ -1,4 +1,4 @@
-"""Makes checkpoints of random weights in the official layout, for tests and measurements."""
+"""Writer of checkpoints with random weights in the official layout, for tests and benchmarks."""
 
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ _IMAGES: dict[str, dict[str, Any]] = {
     "tiny": {"min_pixels": 28 * 28, "max_pixels": 112 * 112},
     "20b": {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 16384},
 }
-"""Sizes at which the text encoder reads images."""
+"""Image sizes of the text encoder."""
 _VISION: dict[str, dict[str, Any]] = {
     "tiny": {
         "depth": 1,
@@ -95,7 +95,7 @@ _VISION: dict[str, dict[str, Any]] = {
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write a checkpoint.
 
-    ``"base"`` draws images from text, ``"edit"`` changes an image, ``"edit_plus"`` several.
+    ``"base"`` generates images from text, ``"edit"`` edits one image, ``"edit_plus"`` several.
     """
     size = making.size
     tokenizer = qwen_tokenizer(TEMPLATE)

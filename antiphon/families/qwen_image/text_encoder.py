@@ -18,7 +18,7 @@ from antiphon.families.qwen_image.guidance import guidance_of
 
 
 def load_text_encoder(context: LoadContext) -> TextEncoder:
-    """Load what encodes the requests of a checkpoint: texts, or texts and images.
+    """Load the encoder of a checkpoint: for texts, or for texts and images.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.

@@ -1,4 +1,4 @@
-"""The decoder of Qwen-Image's VAE, which is made for videos: an image is a video of one frame."""
+"""Decoder of Qwen-Image's video VAE: an image is a video of one frame."""
 
 import torch
 from diffusers import AutoencoderKLQwenImage
