@@ -1,4 +1,4 @@
-"""The families, one line each; nothing is imported until a family is asked for."""
+"""Registry of families, imported on demand."""
 
 import json
 import os
@@ -35,8 +35,8 @@ FAMILIES: dict[str, str] = {
 DEFAULT_FAMILY = "hibari"
 
 _PIPELINE = "model_index.json"
+"""Index file of a diffusers checkpoint with several components."""
 _POINTER, _MAX_POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
-"""What diffusers writes for a checkpoint of several components."""
 _ARCHITECTURE_KEYS = ("architectures", "model_type", "architecture")
 _CACHED = re.compile(r"/models--(?P<organization>[^/]+?)--(?P<name>[^/]+)/snapshots/")
 
@@ -50,7 +50,7 @@ def family(name: str) -> Family:
     """Return the family of this name.
 
     Raises:
-        ModelLoadError: there is none; the message suggests the nearest.
+        ModelLoadError: there is no such family; the message suggests the nearest name.
     """
     if name not in FAMILIES:
         near = get_close_matches(name, FAMILIES, n=1)
@@ -65,20 +65,20 @@ def family(name: str) -> Family:
 
 
 def resolve(model: str | None) -> tuple[Family, Path | None]:
-    """Return the family that serves ``model``, and where its checkpoint is.
+    """Return the family that serves ``model``, and the path of its checkpoint.
 
-    A checkpoint of the hub is downloaded, unless that has been done before.
+    A checkpoint of the hub is downloaded unless it is in the cache.
 
     Args:
-        model: a family's name, a checkpoint's directory, or ``ORG/NAME`` or ``ORG/NAME@REVISION``
-            of the hub; ``None`` is the default family.
+        model: name of a family, directory of a checkpoint, or ``ORG/NAME`` or
+            ``ORG/NAME@REVISION`` of the hub; ``None``: the default family.
 
     Returns:
-        The path is ``None`` for a family that ships its weights.
+        Family and path; the path is ``None`` for a family that ships its weights.
 
     Raises:
-        ModelLoadError: no such family or checkpoint, no readable config.json, an unknown
-            architecture, or a package that the family needs is not installed.
+        ModelLoadError: the family or checkpoint does not exist, config.json is not readable, the
+            architecture is unknown, or a required package is not installed.
     """
     model = model or DEFAULT_FAMILY
     path = Path(model).expanduser()
@@ -101,7 +101,7 @@ def checkpoint_family(path: Path) -> Family:
     """Return the family that serves the checkpoint in a directory.
 
     Raises:
-        ModelLoadError: no readable config.json, or an unknown architecture.
+        ModelLoadError: config.json is not readable, or the architecture is unknown.
     """
     _refuse_pointers(path)
     by_layout = _family_by_layout(path)
@@ -115,7 +115,7 @@ def checkpoint_family(path: Path) -> Family:
         is_alike = bool(candidate.config_keys) and told.keys() >= set(candidate.config_keys)
         if set(candidate.architectures) & set(names) or (not names and is_alike):
             return candidate
-    if by_layout:  # some say a name there that nobody reads, so that downloads are counted
+    if by_layout:  # some files name an unused architecture, so that the hub counts downloads
         return by_layout
     if not names:
         raise ModelLoadError(f"{config}: cannot read '{keys[0]}': it is missing.")
@@ -126,7 +126,7 @@ def checkpoint_family(path: Path) -> Family:
 
 
 def served_name(model: str | None) -> str:
-    """Return what clients call ``model`` by default: its last part."""
+    """Return the default served name of ``model``: its last part."""
     model = model or DEFAULT_FAMILY
     path = Path(model).expanduser()
     if model not in FAMILIES and path.is_dir():
@@ -135,14 +135,14 @@ def served_name(model: str | None) -> str:
 
 
 def further_names(model: str | None, path: Path | None) -> frozenset[str]:
-    """Return what clients may call ``model`` too, so that they need not know how it was started.
+    """Return further names under which clients can address ``model``.
 
-    These are what it was started as, with and without a revision, and its directory however that
-    is written. Names only: none is looked up anywhere.
+    These are its source, with and without a revision, and all spellings of its directory. No file
+    is looked up.
 
     Args:
-        model: as of `resolve`.
-        path: its checkpoint's directory, if it has one.
+        model: source as in `resolve`.
+        path: directory of the checkpoint; ``None``: the family ships its weights.
     """
     source = model or DEFAULT_FAMILY
     names = {source, source.partition("@")[0], served_name(source)}
@@ -151,7 +151,7 @@ def further_names(model: str | None, path: Path | None) -> frozenset[str]:
         places = {path, path.resolve(), *((given, given.absolute()) if given.is_dir() else ())}
         names |= {plain_name(str(place)) for place in places} | {path.resolve().name}
         names.add(plain_name(source))
-        # A snapshot in the hub's cache is a directory below one that is named after the id.
+        # A snapshot in the hub's cache is below a directory that is named after the id.
         for found in _CACHED.finditer(str(path)):
             names |= {f"{found['organization']}/{found['name']}", found["name"]}
     return frozenset(names)
@@ -163,7 +163,7 @@ def plain_name(name: str) -> str:
 
 
 def _family_by_layout(path: Path) -> Family | None:
-    """Return the family whose files a directory has, of those that are known by their files."""
+    """Return the family whose characteristic files are in a directory."""
     for candidate in families():
         if candidate.layout and all(any(path.glob(each)) for each in candidate.layout):
             return candidate
@@ -210,7 +210,7 @@ def _no_checkpoint(path: Path) -> str:
 
 
 def _configuration(path: Path) -> tuple[Path, Mapping[str, Any]]:
-    """Return the file that tells what a checkpoint is, and what it holds."""
+    """Return the configuration file of a checkpoint and its contents."""
     config = path / "config.json"
     if not config.exists() and (path / _PIPELINE).exists():
         config = path / _PIPELINE
