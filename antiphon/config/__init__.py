@@ -1,4 +1,4 @@
-"""All settings in one frozen tree, with every default; `antiphon.config.sources` reads them."""
+"""All settings and their defaults in one frozen tree; `antiphon.config.sources` reads them."""
 
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -21,14 +21,14 @@ OPENAI_VOICES = (
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 PEER_MODELS = ("kokoro",)
 MIN_LUFS, MAX_LUFS = -40.0, -9.0
-"""Bounds of a loudness that can be asked for."""
+"""Bounds of the target loudness."""
 
 
 LoadFormat: TypeAlias = Literal["auto", "dummy"]
 
 
 class ModelSettings(SettingsSection):
-    """Which model is served, and on what."""
+    """Model, device and scheduling."""
 
     source: str | None = Field(
         None,
@@ -84,9 +84,9 @@ class ModelSettings(SettingsSection):
     @model_validator(mode="before")
     @classmethod
     def _split_source(cls, value: Any) -> Any:
-        """Take the name out of a source that is ``NAME=SOURCE``.
+        """Split a source of the form ``NAME=SOURCE``.
 
-        A directory may have "=" in its name: a source that exists is taken as a whole.
+        A directory may have "=" in its name: an existing path is not split.
         """
         source = value.get("source") if isinstance(value, dict) else None
         if not isinstance(source, str) or Path(source).expanduser().exists():
@@ -98,12 +98,12 @@ class ModelSettings(SettingsSection):
 
 
 def _named_source(value: Any) -> Any:
-    """Read ``SOURCE`` or ``NAME=SOURCE`` as a table."""
+    """Convert ``SOURCE`` or ``NAME=SOURCE`` to a table."""
     return {"source": value} if isinstance(value, str) else value
 
 
 class ModelsSettings(SettingsSection):
-    """Further models of the same server, and how many are in memory at once."""
+    """Further models of the server, and limits of loaded models."""
 
     more: tuple[Annotated[ModelSettings, BeforeValidator(_named_source)], ...] = Field(
         (), description="SOURCE or NAME=SOURCE each, or a table like [model]'s in a file."
@@ -124,12 +124,12 @@ class ModelsSettings(SettingsSection):
 
     @property
     def unloads(self) -> bool:
-        """Whether models that are in memory may leave it."""
+        """Whether loaded models may be unloaded."""
         return bool(self.max_loaded or self.max_gib or self.idle_s)
 
 
 class SpeechSettings(SettingsSection):
-    """What the speech API accepts."""
+    """Limits and defaults of the speech API."""
 
     max_input_characters: int = Field(
         100_000, ge=1, description="Longest text of one request; long text is split."
@@ -168,13 +168,13 @@ class SpeechSettings(SettingsSection):
 
     @property
     def all_voice_aliases(self) -> dict[str, str]:
-        """The further names of voices; of ``default`` itself, if there is a default voice."""
+        """Aliases of voices, including ``default`` itself if there is a default voice."""
         default = {} if self.default_voice is None else {"default": self.default_voice}
         return {**self.voice_aliases, **default}
 
 
 class ReferenceSettings(SettingsSection):
-    """Where recordings and images that requests refer to may come from."""
+    """Permitted origins of recordings and images that requests refer to."""
 
     allow_urls: bool = Field(
         False, description="Fetch what requests refer to from http(s) addresses."
@@ -286,7 +286,7 @@ class ServerSettings(SettingsSection):
 
 
 class LimitSettings(SettingsSection):
-    """How much is taken in at once, and how long anybody is waited for."""
+    """Limits of concurrency and memory, and timeouts."""
 
     max_requests: int = Field(
         1000,
@@ -341,7 +341,7 @@ class LimitSettings(SettingsSection):
 
 
 class Settings(SettingsSection):
-    """Everything that can be set."""
+    """Root of the settings."""
 
     model: ModelSettings = ModelSettings()
     models: ModelsSettings = ModelsSettings()
@@ -359,12 +359,12 @@ class Settings(SettingsSection):
     limits: LimitSettings = LimitSettings()
 
     def served(self) -> tuple[ModelSettings, ...]:
-        """All models, the default one first; what the others do not say is as it says."""
+        """All models, the default one first; the others inherit device, dtype and max_slots."""
         shared = self.model.model_dump(include={"device", "dtype", "max_slots"})
         more = (each.model_dump(exclude_unset=True) for each in self.models.more)
         if not self.models.more:
             return (self.model,)
-        # None knows what the others will take of a GPU: each takes what its slots usually need.
+        # Several models cannot each claim a share of a GPU: each reserves what its slots need.
         alone = {"gpu_memory_utilization": None} | self.model.model_dump(exclude_unset=True)
         others = (
             ModelSettings(**{"gpu_memory_utilization": None, **shared, **each}) for each in more

@@ -1,4 +1,4 @@
-"""What the chat API accepts."""
+"""Settings of the chat API."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ OPENAI_CHAT_MODELS = (
 
 
 class ChatSettings(SettingsSection):
-    """What the chat API accepts."""
+    """Limits and defaults of the chat API."""
 
     max_input_characters: int = Field(
         1_000_000, ge=1, description="Longest conversation, all messages together."

@@ -1,4 +1,4 @@
-"""Settings of what a server keeps, and of jobs."""
+"""Settings of stored data and of jobs."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from antiphon.config.base import SettingsSection
 
 
 def _user_data_folder() -> Path:
-    """Return where a user's programs keep data on this system."""
+    """Return the user's data folder of this system."""
     if chosen := os.environ.get("XDG_DATA_HOME"):
         return Path(chosen) / "antiphon"
     if sys.platform == "win32":
@@ -21,7 +21,7 @@ def _user_data_folder() -> Path:
 
 
 class DataSettings(SettingsSection):
-    """What the server keeps: voices that are uploaded, and consents."""
+    """Stored data: uploaded voices and consents."""
 
     dir: Path | None = Field(
         None, description="Folder for it, on a disk of this machine; default: the user's own."
@@ -41,12 +41,12 @@ class DataSettings(SettingsSection):
 
     @property
     def folder(self) -> Path:
-        """The folder, which need not exist yet."""
+        """Data folder, which may not exist yet."""
         return (self.dir or _user_data_folder()).expanduser()
 
 
 class JobSettings(SettingsSection):
-    """Long texts that are spoken in the background."""
+    """Background jobs, which speak long texts."""
 
     max_jobs: int = Field(1000, ge=0, description="Most jobs that are kept, those at an end too.")
     max_owner_jobs: int = Field(0, ge=0, description="Most jobs of one owner. 0: no further limit.")

@@ -1,4 +1,4 @@
-"""How models that denoise are run: caches, memory, several GPUs."""
+"""Settings of diffusion models: caches, memory, parallelism."""
 
 import json
 from enum import StrEnum
@@ -10,7 +10,7 @@ from antiphon.config.base import SettingsSection
 
 
 class Acceleration(StrEnum):
-    """What a family that denoises may be able to do, if `DiffusionSettings` ask for it."""
+    """Capabilities of diffusion families that `DiffusionSettings` can enable."""
 
     CACHE_DIT = "cache_dit"
     TEA_CACHE = "tea_cache"
@@ -35,11 +35,11 @@ DIFFUSERS_ACCELERATIONS = frozenset(
         Acceleration.LAYERWISE_OFFLOAD,
     }
 )
-"""What every family can do whose networks are those of diffusers."""
+"""Capabilities of every family with networks of diffusers."""
 
 
 def _parsed(value: Any) -> Any:
-    """Read a table that is given as JSON."""
+    """Parse a table given as JSON."""
     if not isinstance(value, str):
         return value
     try:
@@ -49,7 +49,7 @@ def _parsed(value: Any) -> Any:
 
 
 class DiffusionSettings(SettingsSection):
-    """Of all models that denoise; one that cannot honour a setting refuses to start."""
+    """Options of all diffusion models; a model that does not support one refuses to start."""
 
     max_batch: int = Field(
         4, ge=1, description="Requests of equal shape and settings that are denoised together."
@@ -94,12 +94,12 @@ class DiffusionSettings(SettingsSection):
 
     @property
     def num_processes(self) -> int:
-        """Processes that a denoiser runs in, each with a GPU."""
+        """Processes of a denoiser, each with one GPU."""
         return self.ulysses_degree * self.ring_degree * self.cfg_parallel_size
 
 
 def devices_of_ranks(first: str, num_ranks: int) -> tuple[str, ...]:
-    """Return the devices of the ranks that share a step: ``first``, and the GPUs after it."""
+    """Return the devices of the ranks of a parallel step: ``first``, and the GPUs after it."""
     kind, _, index = first.partition(":")
     if kind != "cuda":
         return (first,) * num_ranks

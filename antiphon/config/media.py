@@ -1,4 +1,4 @@
-"""What the image and video APIs accept, and where what they make is kept."""
+"""Settings of the image and video APIs, and of the storage of their outputs."""
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ OPENAI_VIDEO_MODELS = ("sora-2", "sora-2-pro")
 
 
 class ImageSettings(SettingsSection):
-    """What the image API accepts."""
+    """Limits and defaults of the image API."""
 
     max_prompt_characters: int = Field(32_000, ge=1, description="Longest prompt.")
     max_images: int = Field(10, ge=1, description="Most images of one request.")
@@ -31,7 +31,7 @@ class ImageSettings(SettingsSection):
 
 
 class VideoSettings(SettingsSection):
-    """What the video API accepts."""
+    """Limits and defaults of the video API."""
 
     max_prompt_characters: int = Field(32_000, ge=1, description="Longest prompt.")
     default_fps: int = Field(24, ge=1, description="Frames a second unless a request says them.")
@@ -52,7 +52,7 @@ class VideoSettings(SettingsSection):
 
 
 class MediaSettings(SettingsSection):
-    """Where images and videos are kept for those who fetch them by an address."""
+    """Storage of images and videos that clients fetch by URL."""
 
     output_fs_url: str | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""The only reader of flags, environment and TOML.
+"""Reader of flags, environment and TOML; nothing else reads settings.
 
 Later sources win: defaults, TOML file, environment (``ANTIPHON_<SECTION>_<NAME>``), flags.
 An unknown key in any of them is an error that suggests the nearest known one.
@@ -20,22 +20,22 @@ from antiphon.errors import SettingsError
 
 ENVIRONMENT_PREFIX = "ANTIPHON_"
 CLUSTER_TOKEN = "ANTIPHON_CLUSTER_TOKEN"
-"""The variable that holds what processes of one server prove themselves to each other with."""
+"""Variable with the token that processes of one server authenticate each other with."""
 
 API_KEY = "ANTIPHON_API_KEY"
-"""Of a server that is asked for something, not of one that is started."""
+"""Variable with the key for requests to a server; a starting server ignores it."""
 _NO_SETTINGS = ("ANTIPHON_CONFIG", API_KEY, CLUSTER_TOKEN)
 
 LIBRARY_DEFAULTS = {
     "CACHE_DIT_LOG_LEVEL": "WARNING",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128",
 }
-"""oneDNN, PyTorch's convolutions on a CPU, keeps what it compiled for the last 1,024 shapes: every
-length of a recording is another shape in each layer, which took 60 to 150 MiB. cache_dit logs
-several lines for each network."""
+"""oneDNN, which runs PyTorch's convolutions on a CPU, caches the last 1,024 compiled shapes. Every
+length of a recording is a new shape in each layer, which took 60 to 150 MiB. cache_dit logs
+several lines per network."""
 
 Entry: TypeAlias = tuple[str, str, Any]
-"""Section, name and value of one setting."""
+"""Section, name and value of a setting."""
 
 
 def load_settings(
@@ -47,12 +47,12 @@ def load_settings(
     """Merge all sources into one tree.
 
     Args:
-        flags: ``{"server.port": 8000}``; ``None`` values mean "not given".
-        file: TOML with one table a section; default: ``ANTIPHON_CONFIG`` if that is set.
-        environment: default: the process's own.
+        flags: values by key, ``{"server.port": 8000}``; ``None`` values are ignored.
+        file: TOML file with one table per section; ``None``: ``ANTIPHON_CONFIG``, if set.
+        environment: environment variables; ``None``: those of the process.
 
     Raises:
-        SettingsError: naming the source, the key and, if it is unknown, the nearest known key.
+        SettingsError: a setting is invalid; the message names source, key and nearest known key.
     """
     environment = os.environ if environment is None else environment
     file = file or (Path(found) if (found := environment.get("ANTIPHON_CONFIG")) else None)
@@ -70,9 +70,9 @@ def load_settings(
 
 
 def set_library_defaults(more: Mapping[str, str] | None = None) -> None:
-    """Bound what libraries keep, and what they tell; call it before they start.
+    """Limit caches and logs of libraries; must be called before they are imported.
 
-    The environment wins.
+    Existing environment variables take precedence.
 
     Args:
         more: further variables of libraries, with their defaults.
@@ -82,19 +82,19 @@ def set_library_defaults(more: Mapping[str, str] | None = None) -> None:
 
 
 def cluster_token() -> str:
-    """Return the token of the server's processes; it is made if the environment has none."""
+    """Return the token of the server's processes; create it if the environment has none."""
     if not os.environ.get(CLUSTER_TOKEN):
         use_cluster_token(secrets.token_hex(32))
     return os.environ[CLUSTER_TOKEN]
 
 
 def use_cluster_token(token: str) -> None:
-    """Take another token than this process's own: that of the cluster that it has joined."""
+    """Replace this process's token by that of the cluster that it has joined."""
     os.environ[CLUSTER_TOKEN] = token
 
 
 def process_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a process that this one starts: its own, and ``more``."""
+    """Return the environment of a child process: this one's, and ``more``."""
     return {**os.environ, **(more or {})}
 
 
@@ -108,7 +108,7 @@ def _known_keys() -> dict[str, tuple[str, str]]:
 
 
 def _entry(key: str, value: Any, *, source: str, shown: Mapping[str, str]) -> Entry:
-    """Find ``key`` among the known ones; ``shown`` maps a source's spelling to a known key."""
+    """Return the entry of ``key``; ``shown`` maps a source's spelling to a known key."""
     if key not in shown:
         near = get_close_matches(key, shown, n=1, cutoff=0.5)
         hint = f" Did you mean '{near[0]}'?" if near else ""
@@ -136,7 +136,7 @@ def _from_environment(environment: Mapping[str, str]) -> list[Entry]:
 
 
 def _parse(value: str, key: str) -> Any:
-    """Read a variable: JSON for tables, comma-separated for lists, else as it is."""
+    """Parse a variable: JSON for tables, comma-separated for lists, else unchanged."""
     section, _, name = key.partition(".")
     if not name:
         return value
@@ -149,7 +149,7 @@ def _parse(value: str, key: str) -> Any:
     if isinstance(default, tuple):
         parts = tuple(part.strip() for part in value.split(",") if part.strip())
         if key == "server.api_keys" and not parts:
-            raise SettingsError(  # a secret that is not there must not open the server
+            raise SettingsError(  # a missing secret must not disable authentication
                 "environment: ANTIPHON_SERVER_API_KEYS is empty. Unset it if no key is to be asked"
                 " for."
             )

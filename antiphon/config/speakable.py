@@ -1,4 +1,4 @@
-"""What is said of answers that were written to be seen."""
+"""Settings of the conversion of answers to speech."""
 
 from typing import Literal, TypeAlias
 
@@ -12,7 +12,7 @@ SaidUrl: TypeAlias = Literal["host", "say", "skip"]
 
 
 class SpeakableSettings(SettingsSection):
-    """How an answer in a chat is made speakable; a request may say otherwise."""
+    """Conversion of chat answers to spoken text; a request may override it."""
 
     markdown: SaidMarkdown = Field(
         "plain",
