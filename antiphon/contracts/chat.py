@@ -29,7 +29,7 @@ CHAT_VOICE = "chat_voice"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatCapabilities(Capabilities):
-    """What a loaded model can do in the task of chats.
+    """Capabilities of a loaded model in the task of chats.
 
     Attributes:
         sampling: defaults of the checkpoint, every field set.
@@ -48,14 +48,14 @@ class ChatCapabilities(Capabilities):
 
 
 class Detokenizer(Protocol):
-    """Turns the tokens of one answer into text, one after the other."""
+    """Incremental decoder of an answer's tokens."""
 
     def push(self, token: int) -> str:
         """Return the text that is certain by now, "" within a character or a control token."""
         ...
 
     def flush(self) -> str:
-        """Return what is left at the end: U+FFFD for bytes that are no character."""
+        """Return the rest at the end: U+FFFD for incomplete characters."""
         ...
 
 

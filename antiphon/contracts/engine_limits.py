@@ -15,7 +15,7 @@ _FEW_STREAMS_PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """How much is admitted.
+    """Limits of admission.
 
     Attributes:
         max_waiting: live requests that may wait for a slot.
@@ -41,7 +41,7 @@ class AdmissionLimits:
         num_streams: int | None = None,
         message: str = STREAMS_ARE_MANY,
     ) -> None:
-        """Let a request wait.
+        """Admit a request to the queue.
 
         Args:
             num_ahead: requests of its priority that wait already.
@@ -75,7 +75,7 @@ class AdmissionLimits:
         return num_ahead < max_waiting and not (is_live and wait_s > max_wait_s)
 
     def retry_after_s(self, wait_s: float) -> float:
-        """Return when a refused request should come back, by its predicted wait."""
+        """Return the time after which a refused request should return, by its predicted wait."""
         return min(max(wait_s, MIN_RETRY_AFTER_S), self.max_retry_after_s)
 
 
@@ -98,9 +98,9 @@ class PlaybackPolicy:
     Streams with less slack than ``comfort_s`` are exempt, and
     those in danger get the frames there are, if that is less than a chunk.
 
-    Where a pass of the codec takes hardly longer for the frames of two steps than for those of one,
-    every other step leaves its chunks to the next, one frame more each, unless somebody waits for a
-    first sound or is near silence.
+    Where a codec pass takes hardly longer for the frames of two steps than for those of one, every
+    other step leaves its chunks to the next, one frame more each, unless a stream waits for first
+    audio or its buffer is nearly empty.
 
     Attributes:
         start: duration of a first chunk, in steps of the longer kind; of a first sound that is

@@ -27,7 +27,7 @@ from antiphon.errors import how_to_install
 
 
 class StageKind(StrEnum):
-    """How a stage is driven; the pipeline holds one driver for each kind."""
+    """Kind of a stage's driver; the pipeline holds one driver for each kind."""
 
     AUTOREGRESSIVE = "autoregressive"  # an engine steps a `Runner`
     DECODER = "decoder"  # a `StreamingDecoder`, which carries state per request
@@ -37,7 +37,7 @@ class StageKind(StrEnum):
 
 
 class ItemKind(StrEnum):
-    """What flows into and out of a stage."""
+    """Kind of the items that flow into and out of a stage."""
 
     TEXT = "text"
     TOKENS = "tokens"
@@ -50,7 +50,7 @@ class ItemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoadContext:
-    """Where and how a model is loaded; the only argument of every factory.
+    """Device and settings of loading a model; the only argument of every factory.
 
     It can be pickled, but for `progress`: a fabric that crosses a process replaces that.
 
@@ -113,7 +113,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a loaded model can do in one task; requests outside it are refused before any work.
+    """Capabilities of a loaded model in one task; other requests are refused before any work.
 
     Attributes:
         sample_request: one that it can serve with nothing added, to warm up and to measure.
@@ -126,7 +126,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechCapabilities(Capabilities):
-    """What a loaded model can do in the task of speech.
+    """Capabilities of a loaded model in the task of speech.
 
     Attributes:
         sample_rate_hz: Sample rate of the audio.
@@ -340,7 +340,7 @@ class Measuring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """All that the rest of the system knows of one kind of model.
+    """Declaration of one kind of model for the rest of the system.
 
     Attributes:
         name: Name in the registry.

@@ -23,7 +23,7 @@ def files_table(directory: Path) -> Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What a checkpoint is, found without loading it.
+    """Description of a checkpoint, found without loading it.
 
     Attributes:
         facts: short answers by name, in the order in which people want them.
@@ -38,7 +38,7 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What speech takes of a GPU, found without loading the checkpoint.
+    """GPU footprint of speech, found without loading the checkpoint.
 
     Attributes:
         weight_bytes: Bytes of weights that stay there.

@@ -8,7 +8,7 @@ from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureCapabilities(Capabilities):
-    """What a loaded model can do in a task that draws.
+    """Capabilities of a loaded model in a task that draws.
 
     Attributes:
         parameters: defaults of denoising, every field set that the family uses; a request that
@@ -30,7 +30,7 @@ class PictureCapabilities(Capabilities):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageCapabilities(PictureCapabilities):
-    """What a loaded model can do in the task of images.
+    """Capabilities of a loaded model in the task of images.
 
     Attributes:
         max_images: Images that a request may bring to be edited; 0: it cannot edit.
@@ -48,7 +48,7 @@ class ImageCapabilities(PictureCapabilities):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VideoCapabilities(PictureCapabilities):
-    """What a loaded model can do in the task of videos.
+    """Capabilities of a loaded model in the task of videos.
 
     Attributes:
         default_num_frames: Number of frames unless the request has its own.

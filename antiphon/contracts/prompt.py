@@ -63,7 +63,8 @@ class Piece:
 
     Attributes:
         data: the family's own form of it.
-        num_frames_allowed: As in `Prompt`, counted from the request's first frame.
+        num_frames_allowed: frames that may be made, as in `Prompt`, counted from the request's
+            first.
         num_tokens: text units that it adds, for usage.
     """
 
@@ -113,7 +114,7 @@ class SupportsRequestChecks(Protocol):
     """Optional: a prompter whose model restricts requests beyond its capabilities."""
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
-        """Refuse what no text and no voice could make right; does no work.
+        """Refuse a request that no text and no voice could make valid; does no work.
 
         Args:
             request: Request, still without its recordings.
@@ -169,19 +170,19 @@ class SupportsTextChecks(Protocol):
 
 @runtime_checkable
 class SupportsVoiceNames(Protocol):
-    """What a prompter is too if more voices have names than its capabilities list."""
+    """Optional: a prompter that accepts more voice names than its capabilities list."""
 
     def named_voice(self, name: str) -> Voice | None:
-        """Return the voice that a name means, such as a mix of others; ``None`` if it means none.
+        """Return the voice of a name, such as a mix of others; ``None`` if the name is unknown.
 
-        Does no work. `Prompter.build` may still refuse to speak with it.
+        Does no work. `Prompter.build` may still refuse the voice.
         """
         ...
 
 
 @runtime_checkable
 class VoicePreparing(Protocol):
-    """What a prompter is too if its model can clone voices."""
+    """Optional: a prompter whose model can clone voices."""
 
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
@@ -218,7 +219,7 @@ class EncoderClient(Protocol):
 
 @runtime_checkable
 class SupportsEncoderWarmUp(Protocol):
-    """What a prompter with an encoder is too if it knows what to warm it with."""
+    """Optional: a prompter that can warm its encoder."""
 
     def warm_encoder(self) -> None:
         """Encode something, so that the first user does not wait for caches; blocks."""
@@ -227,7 +228,7 @@ class SupportsEncoderWarmUp(Protocol):
 
 @runtime_checkable
 class SupportsDefaultSizes(Protocol):
-    """What a prompter of images or videos is too if the best size depends on the request."""
+    """Optional: a prompter of images or videos whose best size depends on the request."""
 
     def choose_size(self, request: ImageRequest | VideoRequest) -> tuple[int, int]:
         """Return width and height for a request without a size, such as its image's shape."""

@@ -210,7 +210,7 @@ class FrameReady:
 
 @dataclass(frozen=True, slots=True)
 class WordTime:
-    """When a word is spoken, from the beginning of its stream."""
+    """Time of a word, from the beginning of its stream."""
 
     word: str
     start_s: float
@@ -250,7 +250,7 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class Latents:
-    """What an encoder has made, or a stage hands to the next.
+    """Output of an encoder, or of a stage for the next one.
 
     Attributes:
         data: an array, or arrays by name, that the family reads; or `PositionStates`.
@@ -276,7 +276,7 @@ class PositionStates:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a request cost: text units read by the model and frames it made."""
+    """Cost of a request: text units read by the model and frames it made."""
 
     input_tokens: int = 0
     output_tokens: int = 0
