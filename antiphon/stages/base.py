@@ -63,7 +63,7 @@ class StageRequest:
 
 
 class Stage(Protocol):
-    """Model code that can be placed anywhere; it knows no fabric.
+    """Model code that can be placed anywhere, independent of the fabric.
 
     The stream that `open` returns ends with exactly one `Ended`, or raises. Closing it, at any
     moment, closes ``upstream`` and frees all that the request holds.
@@ -74,7 +74,7 @@ class Stage(Protocol):
         ...
 
     def append(self, request_id: str, piece: Piece) -> None:
-        """Give an open request more text; does nothing if it has ended."""
+        """Append text to an open request; does nothing if it has ended."""
         ...
 
     def abort(self, request_id: str) -> None:
@@ -82,7 +82,7 @@ class Stage(Protocol):
         ...
 
     async def close(self) -> None:
-        """Free what loading took."""
+        """Free the memory of loading."""
         ...
 
 
