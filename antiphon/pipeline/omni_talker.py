@@ -172,11 +172,11 @@ class AnswerTalker:
         self._states.put_nowait(None)
 
     async def reserve(self, request_id: str, *, is_live: bool = True) -> None:
-        """Have the audio admitted before anything is written; see `Reservation.take`.
+        """Admit the audio before any text is written; see `Reservation.take`.
 
         Args:
-            request_id: Id that `audio` will be called with.
-            is_live: As for `audio`.
+            request_id: id of the later call of `audio`.
+            is_live: whether a client plays the audio while it is generated.
         """
         self._place = Reservation(
             self._model, request_id, self._metrics, is_live=is_live, speed=self._speed

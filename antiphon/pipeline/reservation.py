@@ -25,14 +25,14 @@ class Reservation:
         is_live: bool = True,
         speed: float = 1.0,
     ) -> None:
-        """Prepare to ask for room.
+        """Prepare a reservation.
 
         Args:
-            task: Speech task.
-            stream_id: As in `antiphon.stages.base.StageRequest`.
-            metrics: count the stream if it is refused.
-            is_live: The same.
-            speed: The same.
+            task: speech task.
+            stream_id: id of the stream, see `antiphon.stages.base.StageRequest`.
+            metrics: metrics that count a refused stream.
+            is_live: whether a client plays the audio while it is generated.
+            speed: playback speed.
         """
         self.is_taken = False
         self._name = task.name

@@ -1,7 +1,7 @@
-"""Markdown that arrives in pieces, made text for a voice as soon as it is certain.
+"""Conversion of streaming Markdown to spoken text, as soon as it is certain.
 
-However the pieces are cut, the same is said. What is certain is said at once: nothing waits for
-the end of a paragraph, as it would with a parser of whole documents.
+The result is the same for any division into pieces. Certain text is returned at once, not at the
+end of a paragraph as by a parser of whole documents.
 """
 
 import re

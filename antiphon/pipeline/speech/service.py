@@ -161,13 +161,13 @@ class Speech:
         on_segment: Callable[[str], None] | None = None,
         is_answer: bool = False,
     ) -> Synthesis:
-        """Begin an utterance whose text arrives; that of the request means nothing.
+        """Start an utterance whose text arrives later; the request's own text is ignored.
 
         Args:
-            request: Options of the speech.
+            request: options of the speech.
             reads_late: whether to speak text token by token, if the family can, rather than by
                 sentences.
-            on_segment: As in `SynthesisContext`.
+            on_segment: callback for segments, see `SynthesisContext`.
             is_answer: whether a model writes the text, not a client: it may be of any length, and
                 have tags of pauses that are none.
 
