@@ -98,8 +98,8 @@ class AudioOutbox:
             format: File format.
             channels: Channels of the file; 1 mixes several down.
             is_whole: Whether the file is sent at its end, in one piece whose header has its length.
-            reads_late: As in `Speech.open`.
-            observers: called with each chunk before it is encoded.
+            reads_late: whether text is spoken token by token, see `Speech.open`.
+            observers: functions called with each chunk before it is encoded.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
@@ -148,7 +148,7 @@ class AudioOutbox:
             return
         playing.cancel()
         await asyncio.gather(_freed(playing, self._session), *self._freeing)
-        # What waited, and the traceback of what was played, refer to those who play here.
+        # Queued items, and the traceback of played ones, refer to this object.
         self._waiting = asyncio.Queue()
         self._playing = None
 

@@ -117,8 +117,8 @@ class InProcessSocket(_Connection):
 
         Args:
             app: the API, whose lifespan has been entered.
-            path: of the route.
-            headers: besides those that every connection has.
+            path: path of the route.
+            headers: headers beside those of every connection.
             sent: messages of the client. The connection outlasts their end.
         """
         self._sent = sent

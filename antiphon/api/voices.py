@@ -1,6 +1,6 @@
-"""Which voices can be asked for, in one body that every known client can read; voices of one's own.
+"""List of voices in one body for all known clients, and uploads of voices.
 
-An uploaded voice is prepared at once, so that an answer of 200 means that it can speak.
+An uploaded voice is prepared before the answer, so that status 200 means that it can speak.
 """
 
 from typing import Any
