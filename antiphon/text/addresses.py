@@ -18,10 +18,10 @@ MAX_CODE_TOKENS = 200
 VOWELS = frozenset("aeiouyAEIOUY")
 
 
-_TRAILING = ".,;:!?)]}'\"\u201d>*_"
+_TRAILING = ".,;:!?)]}'\"\u201d>*_`"
 
 
-_BEFORE_ADDRESS = " \n(\"'\u201c<"
+_BEFORE_ADDRESS = " \n(\"'\u201c<`*"
 
 
 _SCHEMES = ("http", "https", "ftp", "mailto", "file", "ssh")

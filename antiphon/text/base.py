@@ -10,15 +10,17 @@ from antiphon.contracts.prompt import TextCheck
 SentenceIds: TypeAlias = tuple[int, ...]
 """Ids of a sentence's phonemes, never empty, without padding."""
 
-UNSPOKEN_PHONEMES = frozenset(';:,.!?—…"“”() ˈˌ')
+_STRESS = frozenset("ˈˌ")
+_MARKS = frozenset(';:,.!?—…"“”() ')
+UNSPOKEN_PHONEMES = _MARKS | _STRESS
 """Phoneme symbols without a sound."""
 
 _CLAUSE_END = re.compile(r"(?<=[,;:—]) +")
 _SPACE = re.compile(r" +")
 
 
-Owner: TypeAlias = tuple[int, str, int | None]
-"""Word of a phoneme: its number, its text, and its offset in the text."""
+Owner: TypeAlias = tuple[int, str]
+"""Word of a phoneme: its number and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,11 @@ class ReadWord:
         word: word as written in the text.
         start: index of its first phoneme.
         stop: index after its last phoneme.
-        offset: offset of its first character in the text; ``None`` if unknown.
     """
 
     word: str
     start: int
     stop: int
-    offset: int | None = None
 
 
 class TextReader(Protocol):
@@ -78,13 +78,12 @@ def place_words(
         owner = None if symbol == " " else next(owners, None)
         if symbol not in ids:
             continue
-        if owner is not None and symbol not in UNSPOKEN_PHONEMES:
+        # The network begins a word with its stress mark: that time is no pause.
+        if owner is not None and symbol not in _MARKS:
             start, _ = placed.get(owner, (place, place))
             placed[owner] = start, place + 1
         place += 1
-    return tuple(
-        ReadWord(word, start, stop, offset) for (_, word, offset), (start, stop) in placed.items()
-    )
+    return tuple(ReadWord(word, start, stop) for (_, word), (start, stop) in placed.items())
 
 
 def split_phonemes(phonemes: str, max_phonemes: int) -> list[str]:

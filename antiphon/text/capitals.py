@@ -2,14 +2,15 @@
 
 from antiphon.text.name_table import CARDINAL_NAMES, CENTURY_WORDS, COMPASS, REGNAL_NAMES, STATES
 from antiphon.text.number_words import cardinal, ordinal, roman
-from antiphon.text.numerals import say_year
+from antiphon.text.numerals import say_integer, say_year
 from antiphon.text.readings import Reading
-from antiphon.text.tokens import LINE, SPACE, WORD, TokenizedText
+from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
 from antiphon.text.word_table import LETTER_WORDS, SHORT_WORDS, SHOUTED
 from antiphon.text.words import follows_name
 
 _ROMAN_LONG = frozenset("IVXLC")
 _ROMAN_ALONE = frozenset("IVX")
+_MAX_OUTLINE_PARTS = 6
 
 
 def read_roman(tokens: TokenizedText, place: int) -> Reading | None:
@@ -32,6 +33,30 @@ def read_roman(tokens: TokenizedText, place: int) -> Reading | None:
     if tokens.after(stop) in CENTURY_WORDS and value < 100:
         return ((stop, ordinal(value)),)
     return None if tail == "s" else _roman_alone(tokens, place, letters, value, tail)
+
+
+def read_outline(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "Section III.A" and "Appendix 3.B.2"."""
+    if tokens.kind(place + 1) != "." or tokens.before(place) not in CARDINAL_NAMES:
+        return None
+    spoken, kinds, stop = list[str](), "", place
+    while len(kinds) < _MAX_OUTLINE_PARTS:
+        text, kind = tokens.text(stop), tokens.kind(stop)
+        value = roman(text.upper()) if kind == WORD and (not spoken or len(text) > 1) else None
+        if kind == WORD and value is None and len(text) > 1:
+            return None
+        if kind == DIGITS:
+            spoken += ["point"] if kinds[-1:] == DIGITS else []
+            spoken.append(say_integer(text))
+        else:
+            spoken.append(text.upper() if value is None else cardinal(value))
+        kinds += WORD if kind == WORD and value is None else DIGITS
+        stop += 1
+        if tokens.kind(stop) != "." or tokens.kind(stop + 1) not in (WORD, DIGITS):
+            break
+        stop += 1
+    is_outline = len(kinds) > 1 and (WORD in kinds or tokens.kind(place) == WORD)
+    return ((stop, " ".join(spoken)),) if is_outline and tokens.is_closed(stop) else None
 
 
 def _roman_alone(

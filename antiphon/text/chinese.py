@@ -84,7 +84,7 @@ class ChineseReader:
         for words in self._sentences(text):
             owners = iter(
                 [
-                    (number, word, None)
+                    (number, word)
                     for number, (word, phonemes) in enumerate(words)
                     for _ in phonemes.replace(" ", "")
                 ]

@@ -2,7 +2,7 @@
 
 from antiphon.text.addresses import MAX_CODE_TOKENS, VOWELS, camel_parts, say_code_digits
 from antiphon.text.code_table import CODE_SIGNS, ELEMENTS, NAMED_SIGNS
-from antiphon.text.name_table import KEY_NAMES, KEYS, VERSION_WORDS
+from antiphon.text.name_table import KEY_NAMES, KEYS, PHONE_WORDS, VERSION_WORDS
 from antiphon.text.number_words import cardinal, in_pairs, spelled
 from antiphon.text.numerals import say_integer, say_year
 from antiphon.text.readings import Reading
@@ -12,6 +12,7 @@ from antiphon.text.word_table import TO_BETWEEN
 
 _MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
 _MAX_MIXED_TOKENS = 24
+_MAX_CALL_TOKENS = 8
 _MAX_POWER_DIGITS = 6
 _FORMULA_KINDS = (WORD, DIGITS, *SUBSCRIPTS, "(", ")")
 
@@ -45,17 +46,32 @@ def read_phone(tokens: TokenizedText, place: int) -> Reading | None:
             stop += 1
         elif following not in ("(", DIGITS):
             break
-    if (
-        not groups
-        or not tokens.is_closed(end)
-        or not _is_phone(groups, separators, has_plus=has_plus)
-    ):
+    is_local = [*map(len, groups)] == [3, 4] and not separators.strip()
+    is_phone = is_local and _is_called(tokens, place, end)
+    is_phone = is_phone or bool(groups and _is_phone(groups, separators, has_plus=has_plus))
+    if not is_phone or not tokens.is_closed(end):
         return None
     spoken = ["eight hundred" if group == "800" else _say_group(group) for group in groups]
     words = ", ".join(spoken)
     if groups[0] == "1" and not has_plus and len(groups) > 1:
         words = " ".join(spoken[:2]) + "".join(f", {each}" for each in spoken[2:])
     return ((end, f"plus {words}" if has_plus else words),)
+
+
+def _is_called(tokens: TokenizedText, place: int, stop: int) -> bool:
+    """Whether two groups of digits are a line by themselves, or stand behind "call" and the like.
+
+    Args:
+        tokens: of the text.
+        place: the first of them.
+        stop: token behind the last one.
+    """
+    start = place - 1
+    while tokens.kind(start) not in (LINE, "") and place - start < _MAX_CALL_TOKENS:
+        if tokens.text(start).lower() in PHONE_WORDS:
+            return True
+        start -= 1
+    return start == place - 1 and tokens.ends_text(stop + (tokens.kind(stop) == "."))
 
 
 def _is_vanity(tokens: TokenizedText, place: int) -> bool:

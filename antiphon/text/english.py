@@ -146,7 +146,7 @@ def _words_of(text: str, pieces: Sequence[SpokenPiece]) -> list[Owner]:
 
     Words are separated by spaces, unless one piece covers several of them.
     """
-    owners: list[Owner] = []
+    owners: list[int] = []
     spans: list[tuple[int, int]] = []
     for piece in pieces:
         part = text[piece.start : piece.stop]
@@ -157,8 +157,8 @@ def _words_of(text: str, pieces: Sequence[SpokenPiece]) -> list[Owner]:
             spans[-1] = spans[-1][0], end
         else:
             spans.append((begin, max(begin, end)))
-        owners.append((len(spans) - 1, "", 0))
-    return [(number, text[slice(*spans[number])], spans[number][0]) for number, _, _ in owners]
+        owners.append(len(spans) - 1)
+    return [(number, text[slice(*spans[number])]) for number in owners]
 
 
 def _in_runs(spoken: str, numbers: list[int]) -> tuple[str, list[int]]:

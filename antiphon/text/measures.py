@@ -1,6 +1,6 @@
 """Numbers in special forms: feet and inches, angles, durations, dimensions and powers."""
 
-from antiphon.text.number_words import cardinal, in_pairs
+from antiphon.text.number_words import cardinal, in_pairs, plural
 from antiphon.text.numerals import Numeral, parse_numeral, say_integer, say_numeral
 from antiphon.text.quantities import Quantity, parse_quantity
 from antiphon.text.readings import Reading
@@ -45,6 +45,23 @@ _DURATIONS = {
     "secs": "second",
     "ms": "millisecond",
 }
+_BEFORE_SECONDS = frozenset(
+    (
+        *("in", "after", "within", "every", "for", "about", "around", "under", "over", "below"),
+        *("only", "just", "another", "than", "from", "to", "by", "at", "last", "next", "first"),
+        *("took", "take", "takes", "taking", "taken", "lasts", "lasted", "wait", "waits", "waited"),
+        *("hold", "rest", "sleep", "sleeps", "pause", "pauses", "ran", "runs", "add", "plus"),
+        *("minus", "between", "is", "was", "approximately", "nearly", "almost", "exactly", "a"),
+        *("min", "mins", "minute", "minutes", "hour", "hours", "timeout", "delay", "per", "each"),
+    )
+)
+_AFTER_SECONDS = frozenset(
+    (
+        *("delay", "timeout", "interval", "window", "break", "later", "ago", "remaining", "left"),
+        *("clip", "video", "before", "after", "elapsed", "faster", "slower", "long", "pause"),
+        *("countdown", "timer", "limit", "rest", "hold", "plank", "sprint", "latency", "gap"),
+    )
+)
 _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
 
@@ -126,6 +143,29 @@ def read_duration(tokens: TokenizedText, place: int) -> Reading | None:
     if len(words) < 2 or not tokens.is_closed(end):
         return None
     return ((end, " ".join(words)),)
+
+
+def read_plural(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "two 747s" and "100s of": more of a number, unless they are seconds."""
+    digits, stop = tokens.text(place), place + 2
+    if tokens.text(place + 1) != "s" or not tokens.is_open(place) or not tokens.is_closed(stop):
+        return None
+    if _are_seconds(tokens, place):
+        return None
+    is_paired = len(digits) in (3, 4) and digits[0] != "0" and digits[-2:] != "00"
+    words = in_pairs(int(digits)) if is_paired else say_integer(digits)
+    return ((stop, plural(words.removeprefix("one ") if digits[0] == "1" else words)),)
+
+
+def _are_seconds(tokens: TokenizedText, place: int) -> bool:
+    """Whether a number with an "s" is a time, by the words around it."""
+    before, after = tokens.before(place), tokens.after(place + 2)
+    if before in ("and", "or", "to") and tokens.has(place - 5, "dw w "):
+        before = tokens.before(place - 5)
+    if before or tokens.kind(place - 1) not in (SPACE, LINE, ""):
+        return before in _BEFORE_SECONDS or after in _AFTER_SECONDS
+    is_value = place > 1 and tokens.kind(place - 2) in ":=<>~|"
+    return is_value or after in _AFTER_SECONDS or tokens.ends_text(place + 2)
 
 
 def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:

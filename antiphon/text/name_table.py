@@ -86,6 +86,11 @@ DIGIT_WORDS = (
 """Words after which the digits of a number are read one by one."""
 
 
+PHONE_WORDS = frozenset(
+    ("call", "called", "dial", "phone", "telephone", "tel", "text", "fax", "ring", "cell", "mobile")
+) | frozenset(("reach", "contact", "whatsapp", "hotline", "landline"))
+
+
 PAIR_WORDS = frozenset(
     ("room", "flight", "route", "highway", "interstate", "apartment", "suite", "bus", "train")
 ) | frozenset(("boeing", "airbus", "unit", "form", "channel", "error", "building", "model", "area"))

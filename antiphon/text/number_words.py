@@ -83,7 +83,7 @@ def plural(words: str) -> str:
     """Return "nineteen nineties" for "nineteen ninety"."""
     if words.endswith("y"):
         return f"{words[:-1]}ies"
-    return f"{words}es" if words.endswith(("x", "o")) else f"{words}s"
+    return f"{words}es" if words.endswith("x") else f"{words}s"
 
 
 def roman(letters: str) -> int | None:

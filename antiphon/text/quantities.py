@@ -347,7 +347,8 @@ def read_ordinal(tokens: TokenizedText, place: int) -> Reading | None:
     if numeral is None or not numeral.is_integer or len(numeral.whole) > 12:
         return None
     suffix = tokens.text(numeral.stop).lower()
-    if suffix not in ("st", "nd", "rd", "th") or not tokens.is_closed(numeral.stop + 1):
+    ends = tokens.kind(numeral.stop + 1) == "-" or tokens.is_closed(numeral.stop + 1)
+    if suffix not in ("st", "nd", "rd", "th") or not ends:
         return None
     words = ordinal_of(cardinal(int(numeral.whole), british=tokens.british))
     return ((numeral.stop + 1, words),)

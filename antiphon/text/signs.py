@@ -138,7 +138,8 @@ def read_tag(tokens: TokenizedText, place: int) -> Reading | None:
         stop += 1
     if tokens.kind(stop) != ">":
         return None
-    return ((stop + 1, ", " if name in ("br", "p", "li", "td") else ""),)
+    is_pause = name in ("br", "p", "li", "td") and not _begins_line(tokens, place)
+    return ((stop + 1, ", " if is_pause else ""),)
 
 
 def read_link_start(tokens: TokenizedText, place: int) -> Reading | None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 _LETTER = r"[^\W\d_\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u2089\u2150-\u2189]"
 _TOKEN = re.compile(rf"{_LETTER}+(?:'{_LETTER}+)*|[0-9]+|[^\S\n]+|\n\s*|.", re.DOTALL)
-_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});")
+_ENTITY = re.compile(r"&(?:amp;){0,3}(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});")
 _SAME_AS = {
     **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),
     **dict.fromkeys("\u2010\u2011", "-"),
@@ -170,7 +170,9 @@ def _plain_text(text: str) -> tuple[str, list[int]]:
     while place < len(text):
         entity = _ENTITY.match(text, place) if text[place] == "&" else None
         stop = place + 1 if entity is None else entity.end()
-        read = html.unescape(text[place:stop])
+        read = text[place:stop]
+        while entity is not None and read != (read := html.unescape(read)):
+            pass
         if entity is None or read == text[place:stop] or read in "\r\n":
             read, stop = text[place], place + 1
         for character in read:

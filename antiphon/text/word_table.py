@@ -92,6 +92,8 @@ SAINTS = (
 )
 
 ABBREVIATIONS: Mapping[str, str] = {
+    **{"Hosp": "Hospital", "Ctr": "Center", "Div": "Division", "mfg": "manufacturing"},
+    **{"std": "standard", "resp": "respectively"},
     **{"approx": "approximately", "vs": "versus", "etc": "et cetera", "viz": "namely"},
     **{"Inc": "Incorporated", "Corp": "Corporation", "Ltd": "Limited", "Co": "Company"},
     **{"Bros": "Brothers", "Dept": "Department", "dept": "department", "Univ": "University"},
@@ -152,6 +154,8 @@ BEFORE_NUMBERS: Mapping[str, str] = {
     **{"max": "maximum", "Max": "Maximum", "Op": "Opus", "op": "opus", "Ep": "Episode"},
     **{"ep": "episode", "Ser": "Series", "App": "Appendix", "Ex": "Example", "Nr": "Number"},
     **{"nr": "number", "Bk": "Book", "Lv": "Level", "lv": "level", "Lvl": "Level", "lvl": "level"},
+    **{"Chap": "Chapter", "chap": "chapter", "chaps": "chapters", "Cl": "Clause", "cl": "clause"},
+    **{"app": "appendix", "tab": "table", "bk": "book", "Lat": "Latitude"},
 }
 """Abbreviations with a dot before a number; elsewhere they are words."""
 BARE_BEFORE_NUMBERS = frozenset(("pp", "vol", "Vol", "Fig", "fig", "ext", "Ext", "Nr", "nr", "lvl"))

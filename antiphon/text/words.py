@@ -41,6 +41,14 @@ def read_slashed_word(tokens: TokenizedText, place: int) -> Reading | None:
     return None
 
 
+def read_optional_plural(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "file(s)" as "files"."""
+    ending = tokens.text(place + 2)
+    if not tokens.has(place + 1, "(w)") or ending not in ("s", "es", "ren"):
+        return None
+    return ((place + 4, f"{tokens.text(place)}{ending}"),) if tokens.is_closed(place + 4) else None
+
+
 def read_dotted(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "U.S.", "e.g.", "Ph.D." and "J.R.R.": letters with a dot after each."""
     stop, num_parts = place, 0

@@ -38,6 +38,7 @@ SILENT_SIGNS = frozenset("\u2122\u00ae\u2120")
 """Signs that are left out although the dictionary has readings for them."""
 
 _NUMBER_RULES: tuple[Rule, ...] = (
+    capitals.read_outline,
     words.read_slashed_word,
     dates.read_numeric_date,
     codes.read_phone,
@@ -55,6 +56,7 @@ _NUMBER_RULES: tuple[Rule, ...] = (
     measures.read_feet,
     measures.read_angle,
     measures.read_duration,
+    measures.read_plural,
     measures.read_dimensions,
     measures.read_multiple,
     ranges.read_quantity,
@@ -69,6 +71,8 @@ _WORD_RULES: tuple[Rule, ...] = (
     dates.read_month_first,
     dates.read_weekday,
     words.read_slashed_word,
+    words.read_optional_plural,
+    capitals.read_outline,
     words.read_dotted,
     words.read_initial,
     words.read_abbreviation,

@@ -1,6 +1,7 @@
 """Any text can be read: what has no English sound is left out, and nothing raises."""
 
 import random
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,6 +13,7 @@ from antiphon.text.base import split_phonemes
 from antiphon.text.unspoken import UnspokenFinder
 
 MAX_PHONEMES = 400
+MAX_RUN_CHARACTERS = 64
 
 
 def read(text: str) -> tuple[tuple[int, ...], ...]:
@@ -60,6 +62,54 @@ def test_threads_read_the_same() -> None:
     texts = [f"The zorbleflick number {n} was read at {n}:30." for n in range(24)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(read, texts)) == [read(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Some names e.g. Ann are short",
+        "It is late i.e. after ten",
+        "Bring apples etc. to the party",
+        "Alphonse a.k.a. Scarface was here",
+        "It is cats vs. dogs again",
+        "We walked approx. five miles",
+        "See fig. 3 and no. 5 and vol. 2 here",
+        "I saw Dr. Smith on St. James St. near Mt. Hood",
+        "A book of J. R. R. Tolkien and J.S. Bach",
+        "The U.S. Army left the U.K. embassy",
+        "Smith Jr. of Acme Inc. and Doe Ltd. met Prof. Lee et al. there",
+        "At 5 p.m. on Fri. the 3rd of Sept. we left",
+        "The man said 'yes' and \"no\" to so-called _friends_ of *hers*",
+    ],
+)
+def test_an_abbreviation_or_a_quotation_is_no_pause(text: str) -> None:
+    (sentence,) = reader(british=False)._sentences(text)
+    assert not set(sentence.phonemes) & set(",;:.!?—…()")
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "aB", "[", "[a](", "[a](/b/) ", "9", "a-", "$", "&#", "A.", "a b ", "é", "1/"]
+)
+def test_what_one_call_works_on_is_bounded(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a regular expression the interpreter's lock is kept.
+
+    A run without spaces costs the dictionary's expressions more than linear time, and a bracket
+    without a link all that follows it.
+    """
+    own, given = reader(british=False), list[str]()
+    tokenize = own._g2p.tokenize
+
+    def spy(text: str) -> object:
+        given.append(text)
+        return tokenize(text)
+
+    monkeypatch.setattr(own._g2p, "tokenize", spy)
+    own.pronounce(unit * (MAX_PHONEMES // len(unit)))
+    for text in given:
+        rest = re.sub(r"\[[^]]+]\(/[^)]*/\)", "", text)
+        assert "[" not in rest
+        assert max(map(len, rest.split()), default=0) <= MAX_RUN_CHARACTERS
+        assert len(text) <= 10 * MAX_PHONEMES
 
 
 def test_british_reading_differs() -> None:

@@ -90,10 +90,8 @@ def test_words_are_those_of_the_text(text: str) -> None:
     last = 0
     for sentence in reader(british=False).read_words(text):
         for word in sentence:
-            assert word.offset is not None
-            assert text[word.offset : word.offset + len(word.word)] == word.word != ""
-            assert last <= word.offset
-            last = word.offset
+            assert word.word
+            last = text.index(word.word, last) + (" " in word.word)
 
 
 NASTY = (

@@ -1,5 +1,7 @@
 """When hibari's words are spoken: each in its turn, where it can be heard."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,8 @@ from antiphon.families.hibari.generator import HibariGenerator
 from antiphon.families.hibari.prompt import HibariPrompter
 
 AUDIBLE = 0.01
+MAX_GAP_S = 0.15
+"""Between two words that no mark parts."""
 TEXT = "Hello there, my friend! It cost $3.50 at the market. Isn't that well-known?"
 
 
@@ -48,6 +52,26 @@ def test_words_come_in_order_and_can_be_heard(
     for each in words:
         heard = samples[int(each.start_s * 24_000) : int(each.end_s * 24_000)]
         assert np.abs(heard).max() > AUDIBLE, each
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use a name e.g. Ann Ames or Olaf St. Ives.",
+        "The U.S. Army took approx. 8 aides a.k.a. agents to Dr. Ames.",
+        "See fig. 8 vs. no. 11 etc. in J. S. Adams i.e. once.",
+    ],
+)
+def test_no_pause_stands_at_an_abbreviation_inside_a_sentence(
+    prompter: HibariPrompter, generator: HibariGenerator, text: str
+) -> None:
+    samples, words = spoken(generator, prompt_of(prompter, text))
+    gaps = {before.word: after.start_s - before.end_s for before, after in pairwise(words)}
+    assert len(words) > 8
+    assert max(gaps.values()) <= MAX_GAP_S, gaps
+    inside = samples[int(words[0].end_s * 24_000) : int(words[-1].start_s * 24_000)]
+    (sound,) = np.nonzero(np.abs(inside) > AUDIBLE)
+    assert np.diff(sound).max() / 24_000 <= MAX_GAP_S
 
 
 def test_telling_changes_no_sample(prompter: HibariPrompter, generator: HibariGenerator) -> None:
