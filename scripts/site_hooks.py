@@ -61,8 +61,10 @@ def linked_files(docs: Path) -> set[str]:
     return {name for name in names - {*ROOT_PAGES} if (ROOT / name).is_file()}
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Turn links that leave docs/ into links within the site."""
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
+    """Turn links that leave docs/ into links within the site; folders of docs/ link as files do."""
+    if page is not None and "/" in page.file.src_uri:
+        return markdown
     return _LINK.sub(lambda link: from_docs(link[1]), markdown)
 
 

@@ -98,6 +98,8 @@ def test_a_websocket_is_heard_to_the_end_of_what_it_says_and_then_closed(start: 
             connect(address, max_size=None, proxy=None) as silent,
             connect(address, max_size=None, proxy=None) as speaking,
         ):
+            # A connection without a configuration is closed after 10 seconds, which may pass here.
+            Client(silent).send("session.config")
             talk = Client(speaking)
             talk.send("session.config", response_format="pcm", stream_audio=True)
             talk.send("input.text", text="Hello there. " * 500)

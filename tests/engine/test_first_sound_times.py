@@ -17,6 +17,6 @@ def test_parts_of_a_step_follow_the_request_and_precede_its_sound(
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = [line.rsplit(maxsplit=2) for line in told.splitlines()[1:]]
     begun_ms = {name: float(begins) for name, begins, ends in lines if float(ends) >= float(begins)}
-    parts = ["_add 1", "schedule 1", "launch 1", "send 1", "_put_all 1", "first chunk"]
+    parts = ["_add 1", "schedule 1", "launch 1", "send 1", "wake_all 1", "first chunk"]
     assert [name for name in begun_ms if name in parts] == parts
     assert begun_ms["_add 1"] > 0
