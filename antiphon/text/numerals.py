@@ -153,7 +153,7 @@ def say_decade(digits: str) -> str:
 
 def is_year(digits: str) -> bool:
     """Return whether four digits usually are a year without further context."""
-    return len(digits) == 4 and (1100 <= int(digits) < 2000 or 2000 <= int(digits) < 2100)
+    return len(digits) == 4 and digits.isdecimal() and 1100 <= int(digits) < 2100
 
 
 def roman_at(tokens: TokenizedText, place: int) -> int | None:

@@ -4,7 +4,7 @@ import sys
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from antiphon.families.hibari.reading import reader
@@ -46,6 +46,7 @@ def test_pieces_cover_a_text(text: str) -> None:
 
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(PLAUSIBLE)
+@example("I LOVE NEW YORK 1600 Pennsylvania Avenue NW")
 def test_no_digit_is_left_and_what_is_written_out_is_read_as_it_is(text: str) -> None:
     written = written_out(text)
     assert not any("0" <= character <= "9" for character in written if text.isascii())
