@@ -96,6 +96,11 @@ class LoadContext:
         assert self.path is not None, "the family needs a checkpoint"
         return self.path
 
+    @property
+    def is_dummy(self) -> bool:
+        """Whether weights are random."""
+        return self.load_format == "dummy"
+
     def progress_of(self, part: str) -> Callable[[int, int], None] | None:
         """Return the progress callback of one part, by the name that it is shown with."""
         return None if self.progress is None else partial(self.progress, part)

@@ -3,9 +3,7 @@
 import math
 import re
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -26,23 +24,6 @@ _NEAR = (
 _CONV_GAIN, _GAIN = 0.5, 1.0
 """Gain of convolutions, whose activations add power, and of other matrices."""
 _FLOAT_BYTES = 4
-
-_is_drawing: ContextVar[bool] = ContextVar("_is_drawing", default=False)
-
-
-@contextmanager
-def drawn_weights() -> Iterator[None]:
-    """Let `antiphon.nn.weights.open_weights` draw tensors inside the block instead of reading."""
-    token = _is_drawing.set(True)
-    try:
-        yield
-    finally:
-        _is_drawing.reset(token)
-
-
-def is_drawing() -> bool:
-    """Return whether weights are drawn."""
-    return _is_drawing.get()
 
 
 class DrawnTensors:

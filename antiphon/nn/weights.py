@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Required, TypeAlias, TypedDict, Unpack
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
-from antiphon.nn.dummy_weights import DrawnTensors, is_drawing
+from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import (
     STEM,
@@ -29,6 +29,21 @@ from antiphon.nn.safetensors_index import (
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Callback with the bytes read so far and the total."""
+
+
+class WeightOptions(TypedDict, total=False):
+    """Arguments of `open_weights` that depend on the load context.
+
+    Attributes:
+        like: tensor of the wanted type, on the wanted device.
+        progress: callback after every tensor.
+        is_dummy: whether tensors are drawn at random, and no file is needed.
+    """
+
+    like: Required[Tensor]
+    progress: Progress | None
+    is_dummy: bool
+
 
 _log = logging.getLogger(__name__)
 _DTYPES = ("F32", "BF16", "F16")
@@ -98,34 +113,31 @@ def open_weights(
     directory: Path,
     layout: Mapping[str, Shape],
     *,
-    like: Tensor,
     part: str = "",
     unused: str | None = None,
     others: str | None = None,
     stem: str = STEM,
-    progress: Progress | None = None,
+    **how: Unpack[WeightOptions],
 ) -> Iterator[Weights]:
     """Check a directory against its layout, and yield the tensors of one part of it.
 
-    On leaving, every tensor of the part must have been read. Within
-    `antiphon.nn.dummy_weights.drawn_weights`, tensors are drawn and no file is needed.
+    On leaving, every tensor of the part must have been read.
 
     Args:
         directory: folder with model.safetensors, or shards and an index.
         layout: names and shapes of all its tensors.
-        like: tensor of the wanted type, on the wanted device.
         part: prefix of the part's tensor names.
         unused: regular expression of whole names that the part does not need.
         others: regular expression of whole names beside the layout, read elsewhere.
         stem: prefix of the file names.
-        progress: callback after every tensor.
+        how: the wanted type and device, see `WeightOptions`.
 
     Raises:
         ModelLoadError: the files do not match the layout, or a tensor was left unread.
     """
     skip = re.compile(unused or _NOTHING)
-    drawn = DrawnTensors(layout, like)
-    stored = None if is_drawing() else _checked(directory, layout, others, stem)
+    drawn = DrawnTensors(layout, how["like"])
+    stored = None if how.get("is_dummy") else _checked(directory, layout, others, stem)
     with _opened({file for file, _ in stored.values()} if stored else ()) as handles:
         found: Mapping[str, tuple[TensorHeader, Any]]
         if stored is None:
@@ -137,7 +149,7 @@ def open_weights(
             for name, each in found.items()
             if name.startswith(part) and not skip.fullmatch(name)
         }
-        weights = LazyWeights(directory, tensors, like=like, progress=progress)
+        weights = LazyWeights(directory, tensors, like=how["like"], progress=how.get("progress"))
         yield weights
         weights.check_all_read()
 
@@ -174,8 +186,6 @@ def check_tied(directory: Path, tied: Mapping[str, str]) -> None:
     Raises:
         ModelLoadError: a stored tensor differs from the one used in its place.
     """
-    if is_drawing():
-        return
     if problems := tied_problems(read_directory(directory), tied):
         raise ModelLoadError(f"{directory}: tensors: {'; '.join(problems)}")
 

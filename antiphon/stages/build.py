@@ -217,9 +217,4 @@ def _load(spec: StageSpec, context: LoadContext) -> Any:
         from antiphon.diffusion.parallel import ParallelDenoiser
 
         return ParallelDenoiser(spec.factory, context)
-    if context.load_format == "dummy":
-        from antiphon.nn.dummy_weights import drawn_weights
-
-        with drawn_weights():
-            return spec.factory.resolve()(context)
     return spec.factory.resolve()(context)

@@ -10,6 +10,7 @@ from antiphon.contracts.chat_types import ChatRequest, Message
 from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import ModelLoadError, SettingsError
 from antiphon.families.registry import families, family
+from antiphon.families.voxcpm2.weights import PTH
 from antiphon.offline import Antiphon
 
 FRAMES = 6
@@ -46,6 +47,19 @@ def test_speech_is_made_without_files_of_weights_and_again_alike(
             heard.append(model.speech(request).samples)
     assert np.abs(heard[0]).max() > 0
     np.testing.assert_array_equal(heard[0], heard[1])
+
+
+def test_a_file_of_weights_in_another_format_is_not_read(tmp_path: Path) -> None:
+    path = without_weights(tmp_path, "voxcpm2", "custom_voice")
+    (path / PTH).write_bytes(b"not a file of tensors")
+    request = SpeechRequest(
+        input="Hello there.",
+        seed=1,
+        sampling=Sampling(max_frames=FRAMES),
+        options={"ref_audio": NOISE},
+    )
+    with Antiphon.load(str(path), device="cpu", max_slots=2, load_format="dummy") as model:
+        assert np.abs(model.speech(request).samples).max() > 0
 
 
 @pytest.mark.parametrize("layout", ["qwen3", "llama", "omni_voice"])

@@ -38,13 +38,15 @@ def load_runner(
     like = like_of(context)
     longest = config.max_positions(context)
     max_positions = longest if max_positions is None else min(max_positions, longest)
-    check_tied(context.checkpoint, tied(config))
+    if not context.is_dummy:
+        check_tied(context.checkpoint, tied(config))
     opened = open_weights(
         context.checkpoint,
         layout_of(config),
         like=like,
         others=others(config),
         progress=context.progress_of("language model"),
+        is_dummy=context.is_dummy,
     )
     with torch.inference_mode(), opened as weights:
         model = CausalLM(

@@ -24,11 +24,14 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     config = load_config(context.checkpoint)
     rate_hz, num_samples = config.codec.sample_rate_hz, config.codec.samples_per_frame
     like = like_of(context, "float32")
-    progress = context.progress_of("codec")
-    with (
-        torch.inference_mode(),
-        codec_decoder_weights(context.checkpoint, config, like=like, progress=progress) as weights,
-    ):
+    opened = codec_decoder_weights(
+        context.checkpoint,
+        config,
+        like=like,
+        progress=context.progress_of("codec"),
+        is_dummy=context.is_dummy,
+    )
+    with torch.inference_mode(), opened as weights:
         decoder = CodecDecoder.of(weights, config.codec.decoder)
         if not kernels.run_on(like):
             return GroupedDecoder(decoder, sample_rate_hz=rate_hz, samples_per_frame=num_samples)

@@ -42,11 +42,15 @@ def load_language_model(context: LoadContext, max_positions: int = MAX_POSITIONS
         ModelLoadError: tensors are missing, or of the wrong shape.
     """
     config, like = load_config(context.checkpoint), like_of(context)
-    progress, is_invariant = context.progress_of("talker"), context.is_deterministic
-    with (
-        torch.inference_mode(),
-        language_model_weights(context.checkpoint, config, like=like, progress=progress) as weights,
-    ):
+    is_invariant = context.is_deterministic
+    opened = language_model_weights(
+        context.checkpoint,
+        config,
+        like=like,
+        progress=context.progress_of("talker"),
+        is_dummy=context.is_dummy,
+    )
+    with torch.inference_mode(), opened as weights:
         talker = Talker.of(weights, config.talker, max_positions, is_batch_invariant=is_invariant)
         predictor = load_predictor(
             weights, config.predictor, talker.frame_table, is_batch_invariant=is_invariant

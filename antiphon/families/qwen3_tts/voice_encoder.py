@@ -33,10 +33,10 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     """
     config = load_config(context.checkpoint)
     assert config.speaker_encoder is not None, "only base checkpoints encode voices"
-    like = like_of(context, "float32")
-    with speaker_encoder_weights(context.checkpoint, config, like=like) as weights:
+    path, like, is_dummy = context.checkpoint, like_of(context, "float32"), context.is_dummy
+    with speaker_encoder_weights(path, config, like=like, is_dummy=is_dummy) as weights:
         speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
-    with codec_encoder_weights(context.checkpoint, config, like=like) as weights:
+    with codec_encoder_weights(path, config, like=like, is_dummy=is_dummy) as weights:
         codec = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
     rate_hz, frame = config.codec.sample_rate_hz, config.codec.samples_per_frame
     batches = ParallelRows(

@@ -23,10 +23,14 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     """
     config = load_config(context.checkpoint)
     like = like_of(context, "float32")
-    progress = context.progress_of("audio vae")
     with torch.inference_mode():
         weights = vae_weights(
-            context.checkpoint, config.vae, "decoder.", like=like, progress=progress
+            context.checkpoint,
+            config.vae,
+            "decoder.",
+            like=like,
+            progress=context.progress_of("audio vae"),
+            is_dummy=context.is_dummy,
         )
         network = VAEDecoder.of(weights, config)
     graphs = context.progress_of("audio vae graphs")

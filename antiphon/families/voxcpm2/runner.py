@@ -30,7 +30,11 @@ def load_runner(
     like = like_of(context)
     max_positions = max_positions or config.max_positions
     opened = model_weights(
-        context.checkpoint, config, like=like, progress=context.progress_of("language model")
+        context.checkpoint,
+        config,
+        like=like,
+        progress=context.progress_of("language model"),
+        is_dummy=context.is_dummy,
     )
     with torch.inference_mode(), opened as weights:
         model = VoxCPM2Model(

@@ -33,7 +33,8 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     config = load_config(context.checkpoint)
     vae, frame, size = config.vae, config.encoded_samples_per_frame, config.frame_size - 1
     like = like_of(context, "float32")
-    encoder = VAEEncoder.of(vae_weights(context.checkpoint, vae, "encoder.", like=like), vae)
+    weights = vae_weights(context.checkpoint, vae, "encoder.", like=like, is_dummy=context.is_dummy)
+    encoder = VAEEncoder.of(weights, vae)
 
     def encode(samples: Tensor, _: Tensor | None = None) -> Tensor:
         return encoder.encode_rows(samples).reshape(len(samples), -1, size)

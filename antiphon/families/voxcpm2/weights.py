@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Unpack
 
 from torch import Tensor
 
@@ -23,7 +24,7 @@ from antiphon.families.voxcpm2.config import AudioVAEConfig, VoxCPM2Config
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import layout_problems
 from antiphon.nn.torch_file import joined_weights, read_torch_file
-from antiphon.nn.weights import Progress, open_weights
+from antiphon.nn.weights import WeightOptions, open_weights
 
 PTH = f"{VAE_STEM}.pth"
 _NORMED = ".weight_v"
@@ -31,27 +32,26 @@ _NORMED = ".weight_v"
 
 @contextmanager
 def model_weights(
-    path: Path, config: VoxCPM2Config, *, like: Tensor, progress: Progress | None = None
+    path: Path, config: VoxCPM2Config, **how: Unpack[WeightOptions]
 ) -> Iterator[Weights]:
     """Open the language models and the networks inside a step.
 
     Args:
         path: directory of the checkpoint.
         config: configuration of the checkpoint.
-        like: tensor with the requested type and device.
-        progress: callback run for every tensor.
+        how: further arguments of `open_weights`.
 
     Raises:
         ModelLoadError: on entering, if the files do not match the configuration; on leaving, if a
             tensor was not used.
     """
     layout = model_layout(config)
-    with open_weights(path, layout, like=like, others=MODEL_OTHERS, progress=progress) as weights:
+    with open_weights(path, layout, others=MODEL_OTHERS, **how) as weights:
         yield weights
 
 
 def vae_weights(
-    path: Path, config: AudioVAEConfig, part: str, *, like: Tensor, progress: Progress | None = None
+    path: Path, config: AudioVAEConfig, part: str, **how: Unpack[WeightOptions]
 ) -> Weights:
     """Return the AudioVAE's encoder or decoder, with weight normalisation merged.
 
@@ -62,22 +62,18 @@ def vae_weights(
         ModelLoadError: the files do not match the configuration.
     """
     layout = vae_layout(config)
-    if not (path / f"{VAE_STEM}.safetensors").is_file() and (path / PTH).is_file():
+    is_pth = not (path / f"{VAE_STEM}.safetensors").is_file() and (path / PTH).is_file()
+    if is_pth and not how.get("is_dummy"):
         found = read_pth(path / PTH)
         shapes = {name: tuple(each.shape) for name, each in found.items()}
         if problems := layout_problems(shapes, layout):
             raise ModelLoadError(f"{path / PTH}: tensors {'; '.join(problems)}")
-        moved = {name: each.to(like) for name, each in found.items() if name.startswith(part)}
+        moved = {
+            name: each.to(how["like"]) for name, each in found.items() if name.startswith(part)
+        }
         return _multiplied(moved)
     with open_weights(
-        path,
-        layout,
-        like=like,
-        part=part,
-        unused=ENCODER_UNUSED,
-        others=VAE_OTHERS,
-        stem=VAE_STEM,
-        progress=progress,
+        path, layout, part=part, unused=ENCODER_UNUSED, others=VAE_OTHERS, stem=VAE_STEM, **how
     ) as weights:
         return _multiplied(weights)
 

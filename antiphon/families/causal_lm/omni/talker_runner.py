@@ -37,6 +37,7 @@ def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRun
         like=like,
         others=NOT_OF_TALKER,
         progress=context.progress_of("talker"),
+        is_dummy=context.is_dummy,
     )
     with torch.inference_mode(), opened as weights:
         model = OmniTalker(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from antiphon.families.causal_lm.omni.voices import load_voices
 from antiphon.families.kit.loading import like_of
 from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32
-from antiphon.nn.weights import Progress, open_weights
+from antiphon.nn.weights import Progress, WeightOptions, open_weights
 
 _SEED_BITS = 64
 
@@ -230,26 +230,19 @@ def load_token2wav(context: LoadContext) -> Token2Wav:
         ModelLoadError: the checkpoint cannot be served.
     """
     like = like_of(context, "float32")
-    networks = load_networks(context.checkpoint, like, context.progress_of("token2wav"))
+    progress, is_dummy = context.progress_of("token2wav"), context.is_dummy
+    networks = load_networks(context.checkpoint, like=like, progress=progress, is_dummy=is_dummy)
     return Token2Wav(*networks, context.progress_of("graphs of token2wav"))
 
 
-def load_networks(
-    path: Path, like: Tensor, progress: Progress | None = None
-) -> tuple[FlowModel, OmniVocoder]:
+def load_networks(path: Path, **how: Unpack[WeightOptions]) -> tuple[FlowModel, OmniVocoder]:
     """Load both networks of a checkpoint's directory, in the type and on the device of ``like``.
 
     Raises:
         ModelLoadError: tensors are missing or have the wrong shape.
     """
     config = load_omni_config(path)
-    opened = open_weights(
-        path,
-        token2wav_layout(config),
-        like=like,
-        others=NOT_OF_TOKEN2WAV,
-        progress=progress,
-    )
+    opened = open_weights(path, token2wav_layout(config), others=NOT_OF_TOKEN2WAV, **how)
     with torch.inference_mode(), opened as weights:
         voices = load_voices(path, config)
         return FlowModel(config.flow, weights, voices), OmniVocoder(config.vocoder, weights)

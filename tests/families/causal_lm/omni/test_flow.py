@@ -14,7 +14,7 @@ from antiphon.families.causal_lm.omni.vocoder import OmniVocoder, reach_frames  
 
 @pytest.fixture(scope="module")
 def networks(speaking: Path) -> tuple[FlowModel, OmniVocoder]:
-    return load_networks(speaking, torch.empty(0))
+    return load_networks(speaking, like=torch.empty(0))
 
 
 def window_of(codes: Any, noise: Any) -> FlowWindow:
