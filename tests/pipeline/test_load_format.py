@@ -10,7 +10,7 @@ from antiphon.contracts.chat_types import ChatRequest, Message
 from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import ModelLoadError, SettingsError
 from antiphon.families.registry import families, family
-from antiphon.families.voxcpm2.weights import PTH
+from antiphon.families.voxcpm2.checkpoint import PTH
 from antiphon.offline import Antiphon
 
 FRAMES = 6

@@ -19,22 +19,21 @@ FAMILY = Family(
     draws_weights=True,
     extra=Extra.of("torch", "torch", "safetensors", "tokenizers"),
     inspector=_HERE("checkpoint:inspect"),
-    footprint=_HERE("footprint:footprint"),
+    footprint=_HERE("checkpoint:footprint"),
     checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
-    measuring=Measuring(
-        frame_products=_HERE("footprint:frame_products"),
-        frames_per_token=6,
-    ),
+    measuring=Measuring(frame_products=_HERE("checkpoint:frame_products"), frames_per_token=6),
     tasks={
         "speech": Task(
             request=SpeechRequest,
             prompter=_HERE("prompt:VoxCPM2Prompter"),
             options=VoxCPM2Options,
             recordings=("ref_audio", "prompt_audio"),
-            encoder=_HERE.encoder("voice encoder"),
+            encoder=_HERE.encoder("voice encoder", "audio_vae_stages:load_voice_encoder"),
             pipeline=(
-                _HERE.autoregressive("language model", weights=("model*.safetensors",)),
-                _HERE.decoder("audio vae", weights=("audiovae.*",)),
+                _HERE.autoregressive(
+                    "language model", "language_model:load_runner", weights=("model*.safetensors",)
+                ),
+                _HERE.decoder("audio vae", "audio_vae_stages:load_codec", weights=("audiovae.*",)),
             ),
         )
     },

@@ -73,7 +73,7 @@ class VAEDecoder:
 
     @classmethod
     def of(cls, weights: Weights, config: VoxCPM2Config) -> "VAEDecoder":
-        """Build the decoder from `antiphon.families.voxcpm2.weights.vae_weights`."""
+        """Build the decoder from `antiphon.families.voxcpm2.audio_vae_stages.vae_weights`."""
         vae, builder = config.vae, LayerBuilder(weights)
         first = [CausalConv.of(builder, "decoder.model.0", groups=_groups(vae, vae.latent_dim))]
         if vae.depthwise:
@@ -105,7 +105,7 @@ class VAEDecoder:
 
     @torch.no_grad()
     def decode(self, frames: Tensor, rows: DecoderState) -> Tensor:
-        """Decode the next frame of each row; see `antiphon.families.voxcpm2.latents`.
+        """Decode the next frame of each row; see `antiphon.families.voxcpm2.request`.
 
         Args:
             frames: frames of the rows, int64 ``[num_rows, frame_size]``.
@@ -159,7 +159,7 @@ class VAEEncoder:
 
     @classmethod
     def of(cls, weights: Weights, config: AudioVAEConfig) -> "VAEEncoder":
-        """Build the encoder from `antiphon.families.voxcpm2.weights.vae_weights`."""
+        """Build the encoder from `antiphon.families.voxcpm2.audio_vae_stages.vae_weights`."""
         blocks = []
         for index, rate, channels in encoder_blocks(config):
             name = f"encoder.block.{index}.block"

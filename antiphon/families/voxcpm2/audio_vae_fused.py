@@ -159,7 +159,7 @@ class FusedVAEDecoder:
 
         Args:
             codes: frames, int64 ``[num_frames, frame_size]``; see
-                `antiphon.families.voxcpm2.latents`.
+                `antiphon.families.voxcpm2.request`.
             table: slots and positions of the frames, see `antiphon.nn.codec_layers.frame_table`.
             state: state of the slots; updated in place.
             max_row_frames: maximum number of frames per row.

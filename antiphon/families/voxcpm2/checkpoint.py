@@ -1,16 +1,25 @@
-"""Layout and inspection of a checkpoint's tensors."""
+"""Layout and inspection of a checkpoint's tensors, and GPU requirements derived from them."""
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from antiphon.contracts.inspection import Inspection
+from antiphon.contracts.family import Product
+from antiphon.contracts.inspection import Footprint, Inspection
 from antiphon.families.kit.checkpoint import (
     Findings,
     by_prefix,
     components,
     num_parameters,
+)
+from antiphon.families.kit.footprints import (
+    FLOAT_BYTES,
+    HALF_BYTES,
+    num_values,
+    read_bytes,
+    stream_flop,
 )
 from antiphon.families.kit.layouts import (
     Layout,
@@ -21,7 +30,12 @@ from antiphon.families.kit.layouts import (
     repeated,
     under,
 )
-from antiphon.families.voxcpm2.config import AudioVAEConfig, VoxCPM2Config, load_config
+from antiphon.families.voxcpm2.config import (
+    DEFAULT_STEPS,
+    AudioVAEConfig,
+    VoxCPM2Config,
+    load_config,
+)
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import STEM, Shape, TensorHeader
 
@@ -33,8 +47,8 @@ VAE_OTHERS = r"decoder\.sr_bin_boundaries"
 ENCODER_UNUSED = r"encoder\.fc_logvar\..*"
 NUM_UNITS = 3
 """Residual units per block of the AudioVAE, with dilations 1, 3 and 9."""
-_PTH = f"{VAE_STEM}.pth"
-_KERNEL, _LATENT_KERNEL = 7, 3
+PTH = f"{VAE_STEM}.pth"
+_KERNEL, _LATENT_KERNEL, _CONV_AXES = 7, 3, 3
 _TRANSPOSED = re.compile(r"decoder\.model\.\d+\.block\.1")
 _PARTS = {
     "base_lm.": "language model",
@@ -51,8 +65,7 @@ def inspect(path: Path) -> Inspection:
     found = Findings()
     config = found.attempt(lambda: load_config(path))
     parts = [(STEM, MODEL_OTHERS, model_layout(config) if config else None)]
-    has_pth = (path / _PTH).is_file() and not (path / f"{VAE_STEM}.safetensors").is_file()
-    if not has_pth:
+    if not has_pth(path):
         parts.append((VAE_STEM, VAE_OTHERS, vae_layout(config.vae) if config else None))
     headers: list[TensorHeader] = []
     for stem, others, layout in parts:
@@ -69,9 +82,14 @@ def inspect(path: Path) -> Inspection:
     facts = {
         **(_facts(config) if config else {}),
         "Parameters": num_parameters(headers),
-        "AudioVAE": f"{_PTH}, which only loading looks into" if has_pth else "safetensors",
+        "AudioVAE": f"{PTH}, which only loading looks into" if has_pth(path) else "safetensors",
     }
     return found.inspection(facts, components(by_prefix(headers, _PARTS, "between them")))
+
+
+def has_pth(path: Path) -> bool:
+    """Return whether the AudioVAE is read from the published PyTorch file."""
+    return (path / PTH).is_file() and not (path / f"{VAE_STEM}.safetensors").is_file()
 
 
 def _facts(config: VoxCPM2Config) -> dict[str, str | int]:
@@ -92,11 +110,8 @@ def _facts(config: VoxCPM2Config) -> dict[str, str | int]:
 def model_layout(config: VoxCPM2Config) -> Layout:
     """Return the layout of model.safetensors."""
     width, latent = config.base.hidden_size, config.feature_size
-    encoder, flow, narrow = (
-        config.encoder.hidden_size,
-        config.flow.hidden_size,
-        config.bottleneck_size,
-    )
+    encoder, flow = config.encoder.hidden_size, config.flow.hidden_size
+    narrow = config.bottleneck_size
     estimator = "feat_decoder.estimator"
     layout: Layout = {"base_lm.embed_tokens.weight": (config.vocab_size, width)}
     layout |= _transformer("base_lm", config.base) | _transformer("residual_lm", config.residual)
@@ -128,16 +143,17 @@ def model_layout(config: VoxCPM2Config) -> Layout:
 
 def vae_layout(config: AudioVAEConfig) -> Layout:
     """Return the layout of audiovae.safetensors or audiovae.pth, without `VAE_OTHERS`."""
+    layers = [*_encoder_layers(config), *_decoder_layers(config)]
     layout: Layout = {}
-    for name, shape in (*_encoder_convs(config), *_decoder_convs(config)):
-        num_out = shape[1] if _TRANSPOSED.fullmatch(name) else shape[0]
-        layout |= {
-            f"{name}.weight_g": (shape[0], 1, 1),
-            f"{name}.weight_v": shape,
-            f"{name}.bias": (num_out,),
-        }
-    for name, channels in (*_encoder_snakes(config), *_decoder_snakes(config)):
-        layout[f"{name}.alpha"] = (1, channels, 1)
+    for name, shape in layers:
+        if len(shape) == _CONV_AXES:
+            num_out = shape[1] if _TRANSPOSED.fullmatch(name) else shape[0]
+            layout |= {
+                f"{name}.weight_g": (shape[0], 1, 1),
+                f"{name}.weight_v": shape,
+                f"{name}.bias": (num_out,),
+            }
+    layout |= {f"{name}.alpha": (1, *shape, 1) for name, shape in layers if len(shape) == 1}
     if config.num_sample_rate_bins:
         for index, _, channels in decoder_blocks(config):
             for part in ("scale", "bias"):
@@ -169,35 +185,21 @@ def _transformer(name: str, sizes: TransformerConfig) -> Layout:
     return under(name, layout | repeated("layers", sizes.num_layers, layer))
 
 
-def _units(name: str, channels: int, *, depthwise: bool) -> Iterator[tuple[str, Shape]]:
-    """Yield the convolutions of a residual unit."""
-    yield f"{name}.block.1", (channels, 1 if depthwise else channels, _KERNEL)
-    yield f"{name}.block.3", (channels, channels, 1)
-
-
-def _encoder_convs(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:
+def _encoder_layers(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:
+    """Yield convolutions with the shapes of their weights, and snakes with their channels."""
     yield "encoder.block.0", (config.encoder_dim, 1, _KERNEL)
-    channels = config.encoder_dim
     for index, rate, channels in encoder_blocks(config):
         name = f"encoder.block.{index}.block"
-        for unit in range(NUM_UNITS):
-            yield from _units(f"{name}.{unit}", channels, depthwise=config.depthwise)
+        yield from _units(name, range(NUM_UNITS), channels, config)
+        yield f"{name}.{NUM_UNITS}", (channels,)
         yield f"{name}.{NUM_UNITS + 1}", (2 * channels, channels, 2 * rate)
     widest = config.encoder_dim * 2 ** len(config.encoder_rates)
     for part in ("fc_mu", "fc_logvar"):
         yield f"encoder.{part}", (config.latent_dim, widest, _LATENT_KERNEL)
 
 
-def _encoder_snakes(config: AudioVAEConfig) -> Iterator[tuple[str, int]]:
-    for index, _, channels in encoder_blocks(config):
-        name = f"encoder.block.{index}.block"
-        for unit in range(NUM_UNITS):
-            yield f"{name}.{unit}.block.0", channels
-            yield f"{name}.{unit}.block.2", channels
-        yield f"{name}.{NUM_UNITS}", channels
-
-
-def _decoder_convs(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:
+def _decoder_layers(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:
+    """Yield the layers of the decoder; see `_encoder_layers`."""
     latent, widest = config.latent_dim, config.decoder_dim
     if config.depthwise:
         yield "decoder.model.0", (latent, 1, _KERNEL)
@@ -206,25 +208,120 @@ def _decoder_convs(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:
         yield "decoder.model.0", (widest, latent, _KERNEL)
     for index, rate, channels in decoder_blocks(config):
         name = f"decoder.model.{index}.block"
+        yield f"{name}.0", (channels,)
         yield f"{name}.1", (channels, channels // 2, 2 * rate)
-        for unit in range(2, 2 + NUM_UNITS):
-            yield from _units(f"{name}.{unit}", channels // 2, depthwise=config.depthwise)
+        yield from _units(name, range(2, 2 + NUM_UNITS), channels // 2, config)
     last, channels = last_layer(config)
+    yield f"decoder.model.{last}", (channels,)
     yield f"decoder.model.{last + 1}", (1, channels, _KERNEL)
 
 
-def _decoder_snakes(config: AudioVAEConfig) -> Iterator[tuple[str, int]]:
-    for index, _, channels in decoder_blocks(config):
-        name = f"decoder.model.{index}.block"
-        yield f"{name}.0", channels
-        for unit in range(2, 2 + NUM_UNITS):
-            yield f"{name}.{unit}.block.0", channels // 2
-            yield f"{name}.{unit}.block.2", channels // 2
-    last, channels = last_layer(config)
-    yield f"decoder.model.{last}", channels
+def _units(
+    name: str, numbers: range, channels: int, config: AudioVAEConfig
+) -> Iterator[tuple[str, Shape]]:
+    """Yield the layers of residual units."""
+    for unit in numbers:
+        yield f"{name}.{unit}.block.0", (channels,)
+        yield f"{name}.{unit}.block.1", (channels, 1 if config.depthwise else channels, _KERNEL)
+        yield f"{name}.{unit}.block.2", (channels,)
+        yield f"{name}.{unit}.block.3", (channels, channels, 1)
 
 
 def last_layer(config: AudioVAEConfig) -> tuple[int, int]:
     """Return the layer index and the channels of the decoder's last snake."""
     index, _, channels = decoder_blocks(config)[-1]
     return index + 1, channels // 2
+
+
+_PROMPT_POSITIONS = 40  # per sentence
+_LAUNCHES_A_LAYER = 5  # four products, and attention with rotary embedding
+_ENDS_LAUNCHES = 140  # per frame outside of layers; a third of them in the AudioVAE
+_DILATIONS = (1, 3, 9)
+
+# From docs/performance.md, by width of the language model: the published size.
+_MEASURED_MS = {2048: {"H200": {1: 5.30, 8: 7.50, 64: 17.28}}}
+
+
+def footprint(path: Path) -> Footprint:
+    """Return the GPU requirements of a checkpoint's directory; reads no tensor.
+
+    Raises:
+        ModelLoadError: the configuration cannot be read.
+    """
+    config = load_config(path)
+    products, vae = frame_products(path), vae_layout(config.vae)
+    halves = [*model_layout(config).values()]
+    halves += [shape for name, shape in vae.items() if name.startswith("decoder.")]
+    encoder = [shape for name, shape in vae.items() if name.startswith("encoder.")]
+    return Footprint(
+        weight_bytes=HALF_BYTES * num_values(halves) + FLOAT_BYTES * num_values(encoder),
+        read_bytes=read_bytes(products),
+        stream_flop=stream_flop(products),
+        decoder_flop=_decoder_flop(config, vae),
+        position_bytes=HALF_BYTES * config.position_size,
+        slot_bytes=_slot_bytes(config),
+        num_launches=_num_launches(config),
+        frames_per_s=config.vae.out_sample_rate / config.samples_per_frame,
+        prompt_positions=_PROMPT_POSITIONS,
+        measured_ms=_MEASURED_MS.get(config.base.hidden_size, {}),
+    )
+
+
+def frame_products(path: Path) -> list[Product]:
+    """Return the matrix products of one frame, in order, with the usual number of steps.
+
+    The flow runs twice in each step except the skipped first one.
+    """
+    config = load_config(path)
+    width, flow = config.base.hidden_size, config.flow.hidden_size
+    narrow, latent = config.bottleneck_size, config.feature_size
+    num_positions = 3 + 2 * config.patch_size
+    products = [
+        *config.base.products("base."),
+        Product("quantizer.in", narrow, width),
+        Product("quantizer.out", width, narrow),
+        Product("join", width, 2 * width),
+        *config.residual.products("residual."),
+        Product("stop", width, width),
+        Product("to flow", 2 * flow, width),
+    ]
+    for _ in range(DEFAULT_STEPS - 1):
+        products.append(Product("flow.in", flow, latent, 2 * config.patch_size))
+        products += config.flow.products("flow.", 2 * num_positions)
+        products.append(Product("flow.out", latent, flow, 2 * config.patch_size))
+    products.append(Product("encoder.in", config.encoder.hidden_size, latent, config.patch_size))
+    products += config.encoder.products("encoder.", 1 + config.patch_size)
+    return [*products, Product("from encoder", width, config.encoder.hidden_size)]
+
+
+def _num_launches(config: VoxCPM2Config) -> int:
+    num_layers = config.base.num_layers + config.residual.num_layers + config.encoder.num_layers
+    num_layers += (DEFAULT_STEPS - 1) * config.flow.num_layers
+    return _LAUNCHES_A_LAYER * num_layers + _ENDS_LAUNCHES
+
+
+def _decoder_flop(config: VoxCPM2Config, vae: Mapping[str, Shape]) -> int:
+    """Return the additions and multiplications of the AudioVAE's decoder per frame.
+
+    Each weight is multiplied once per column that its convolution is applied to.
+    """
+    blocks = {f"decoder.model.{index}": rate for index, rate, _ in decoder_blocks(config.vae)}
+    flop, num_columns, block = 0, config.patch_size, ""
+    for name, shape in vae.items():
+        if not (name.startswith("decoder.model.") and name.endswith("weight_v")):
+            continue
+        flop += 2 * math.prod(shape) * num_columns
+        found = ".".join(name.split(".")[:3])
+        if found in blocks and found != block:  # a block starts with its upsampling
+            block, num_columns = found, num_columns * blocks[found]
+    return flop
+
+
+def _slot_bytes(config: VoxCPM2Config) -> int:
+    """Return the AudioVAE's memory per stream: columns before each convolution."""
+    vae = config.vae
+    _, last_channels = last_layer(vae)
+    kept = 6 * (vae.latent_dim + last_channels)
+    for _, _, channels in decoder_blocks(vae):
+        kept += channels + 6 * sum(_DILATIONS) * (channels // 2)
+    return FLOAT_BYTES * kept  # two copies in float16

@@ -7,6 +7,7 @@ needs no synchronisation with the device.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.model_runner.ar_model import (
     Codes,
@@ -22,17 +24,20 @@ from antiphon.engine.model_runner.ar_model import (
     PromptSpan,
     SlotStart,
 )
+from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.slot_model import SlotModel
-from antiphon.families.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, VoxCPM2Config
+from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
+from antiphon.families.voxcpm2.checkpoint import MODEL_OTHERS, model_layout
+from antiphon.families.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, VoxCPM2Config, load_config
 from antiphon.families.voxcpm2.flow import Flow, FlowInputs
-from antiphon.families.voxcpm2.latents import Patches
 from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder, Quantizer, StopHead
-from antiphon.families.voxcpm2.request import PATCH, VoxCPM2Prompt, VoxCPM2Request
+from antiphon.families.voxcpm2.request import PATCH, Patches, VoxCPM2Prompt, VoxCPM2Request
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.backends import backend_of
 from antiphon.nn.graphs import round_up
 from antiphon.nn.host_device import upload
 from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.weights import open_weights
 
 _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
 
@@ -229,3 +234,37 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         """
         parts = (patches,) if self.uses_kernels else torch.split(patches, 1)
         return torch.cat([self._from_encoder(self._encoder(each)) for each in parts]).repeat(1, 2)
+
+
+VoxCPM2Runner: TypeAlias = ModelRunner[VoxCPM2Request]
+
+
+def load_runner(
+    context: LoadContext, *, max_positions: int | None = None, **how: Unpack[RunnerOptions]
+) -> VoxCPM2Runner:
+    """Load a checkpoint's language models and their runner; see `runner_of`.
+
+    ``max_positions`` defaults to the longest request in the checkpoint's training.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    config = load_config(context.checkpoint)
+    like = like_of(context)
+    max_positions = max_positions or config.max_positions
+    opened = open_weights(
+        context.checkpoint,
+        model_layout(config),
+        like=like,
+        others=MODEL_OTHERS,
+        progress=context.progress_of("language model"),
+        is_dummy=context.is_dummy,
+    )
+    with torch.inference_mode(), opened as weights:
+        model = VoxCPM2Model(
+            NetworkBuilder(weights, context.is_deterministic),
+            config,
+            num_slots=context.max_slots,
+            max_positions=max_positions,
+        )
+    return runner_of(context, model, max_positions, **how)

@@ -13,11 +13,20 @@ from antiphon.contracts.types import Samples, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CloningPrompter, known_text
 from antiphon.families.kit.prompt_length import check_prompt_length
-from antiphon.families.voxcpm2.cloning import check_options, choose_imitation
 from antiphon.families.voxcpm2.config import MIN_FRAMES, load_config
-from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE, frames_of
-from antiphon.families.voxcpm2.options import FAMILY_NAME, VoxCPM2Options
-from antiphon.families.voxcpm2.request import FlowSampling, VoxCPM2Prompt
+from antiphon.families.voxcpm2.options import (
+    FAMILY_NAME,
+    VoxCPM2Options,
+    check_options,
+    choose_imitation,
+)
+from antiphon.families.voxcpm2.request import (
+    CONTINUED,
+    REFERENCE,
+    FlowSampling,
+    VoxCPM2Prompt,
+    frames_of,
+)
 from antiphon.families.voxcpm2.tokenizer import load_tokenizer
 
 _MAX_SEGMENT_CHARACTERS = 1000

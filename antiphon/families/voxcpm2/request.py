@@ -1,4 +1,7 @@
-"""Prompt of the language models, and host-side state of a request in a slot."""
+"""Prompt of the language models, frames of latents, and host-side state of a request in a slot.
+
+A frame is the end flag, 0 or 1, followed by its patch: the bits of each float32, in an int64.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.families.voxcpm2.config import AUDIO_START, REFERENCE_END, REFERENCE_START
-from antiphon.families.voxcpm2.latents import Patches, patches_of
 
+Patches = NDArray[np.float32]
+"""Patches, ``[num_patches, patch_size * feature_size]``."""
+REFERENCE, CONTINUED = "reference", "continued"
+"""Outputs of the voice encoder: patches for reference, and patches for continuation."""
 PATCH = -1
 """Placeholder id of a position that holds a patch."""
 _PATCH_KEY = 1 << 63
@@ -120,3 +126,15 @@ class VoxCPM2Request:
 def _key(patch: Patches) -> int:
     digest = blake2b(patch.tobytes(), digest_size=8).digest()
     return int.from_bytes(digest, "little") | _PATCH_KEY
+
+
+def frames_of(patches: Patches) -> NDArray[np.int64]:
+    """Return the frames of patches, with end flags of 0."""
+    bits = np.ascontiguousarray(patches, np.float32).view(np.int32).astype(np.int64)
+    return np.pad(bits, ((0, 0), (1, 0)))
+
+
+def patches_of(frames: NDArray[np.int64]) -> Patches:
+    """Return the patches of frames, ``[num_frames, frame_size]``."""
+    bits = np.ascontiguousarray(frames[:, 1:].astype(np.int32))
+    return bits.view(np.float32)

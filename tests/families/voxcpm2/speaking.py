@@ -12,8 +12,8 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest
 from antiphon.engine.plan import CodecChunk, Start
 from antiphon.engine.runner import Runner
-from antiphon.families.voxcpm2.latents import patches_of
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
+from antiphon.families.voxcpm2.request import patches_of
 from tests.engine.drive import Drive
 
 DEFAULT = Sampling()

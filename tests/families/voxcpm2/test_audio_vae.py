@@ -14,11 +14,9 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.kit.cloned_voices import Recording
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.audio_vae import VAEDecoder
-from antiphon.families.voxcpm2.codec_stage import load_codec
+from antiphon.families.voxcpm2.audio_vae_stages import load_codec, load_voice_encoder, vae_weights
 from antiphon.families.voxcpm2.config import load_config
-from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE, frames_of
-from antiphon.families.voxcpm2.voice_encoder import load_voice_encoder
-from antiphon.families.voxcpm2.weights import vae_weights
+from antiphon.families.voxcpm2.request import CONTINUED, REFERENCE, frames_of
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.oracle.cases import RATE_HZ, reference
 from tests.families.voxcpm2.speaking import decode
@@ -56,7 +54,7 @@ def test_latents_pass_as_whole_numbers_exactly(codec: StreamingDecoder) -> None:
     odd = np.array([[0.0, -0.0, 1e-40, -1e30, 3.4e38, 1.1, -1.1, np.pi] * 4], np.float32)
     frames = frames_of(odd)
     assert frames.dtype == np.int64
-    from antiphon.families.voxcpm2.latents import patches_of
+    from antiphon.families.voxcpm2.request import patches_of
 
     np.testing.assert_array_equal(patches_of(frames).view(np.int32), odd.view(np.int32))
 

@@ -16,10 +16,10 @@ from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.voxcpm2.audio_vae import VAEDecoder
 from antiphon.families.voxcpm2.audio_vae_fused import FusedVAEDecoder
+from antiphon.families.voxcpm2.audio_vae_stages import _multiplied
 from antiphon.families.voxcpm2.checkpoint import vae_layout
 from antiphon.families.voxcpm2.config import AudioVAEConfig, VoxCPM2Config, load_config
-from antiphon.families.voxcpm2.latents import frames_of
-from antiphon.families.voxcpm2.weights import _multiplied
+from antiphon.families.voxcpm2.request import frames_of
 from antiphon.nn.codec_layers.frame_table import empty_table
 from antiphon.nn.precision import exact_float32
 from tests.kernels import why_not_here

@@ -14,9 +14,9 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.registry import checkpoint_family
 from antiphon.families.voxcpm2.checkpoint import inspect, model_layout, vae_layout
 from antiphon.families.voxcpm2.config import load_config
+from antiphon.families.voxcpm2.language_model import load_runner
 from antiphon.families.voxcpm2.random_checkpoint import make_checkpoint
 from antiphon.families.voxcpm2.random_configs import main_config
-from antiphon.families.voxcpm2.runner import load_runner
 from tests.families.voxcpm2.conftest import context_of
 
 Change = Callable[[dict[str, Any]], object]

@@ -11,9 +11,9 @@ import torch
 
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import CodecChunk
-from antiphon.families.voxcpm2.codec_stage import load_codec
+from antiphon.families.voxcpm2.audio_vae_stages import load_codec
+from antiphon.families.voxcpm2.language_model import VoxCPM2Runner, load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.families.voxcpm2.runner import VoxCPM2Runner, load_runner
 from antiphon.nn.precision import exact_float32
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.oracle.cases import continued, reference

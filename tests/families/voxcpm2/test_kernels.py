@@ -14,10 +14,10 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.families.voxcpm2.checkpoint import model_layout
 from antiphon.families.voxcpm2.config import DEFAULT_STEPS, load_config
 from antiphon.families.voxcpm2.flow import Flow, FlowInputs
+from antiphon.families.voxcpm2.language_model import load_runner
 from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.random_configs import main_config
-from antiphon.families.voxcpm2.runner import load_runner
 from antiphon.nn import kernels
 from antiphon.nn.precision import exact_float32
 from tests.families.voxcpm2.conftest import context_of

@@ -12,8 +12,8 @@ import torch
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
 from antiphon.families.kit import loading
+from antiphon.families.voxcpm2.language_model import VoxCPM2Runner, load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.families.voxcpm2.runner import VoxCPM2Runner, load_runner
 from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
 from tests.families.voxcpm2.oracle.cases import continued, reference

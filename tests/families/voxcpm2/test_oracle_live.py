@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from antiphon.families.voxcpm2.audio_vae_stages import load_codec, load_voice_encoder
 from antiphon.families.voxcpm2.checkpoint import model_layout, vae_layout
-from antiphon.families.voxcpm2.codec_stage import load_codec
 from antiphon.families.voxcpm2.config import load_config
-from antiphon.families.voxcpm2.latents import frames_of
+from antiphon.families.voxcpm2.language_model import load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.random_checkpoint import make_checkpoint
 from antiphon.families.voxcpm2.random_configs import main_config
-from antiphon.families.voxcpm2.runner import load_runner
-from antiphon.families.voxcpm2.voice_encoder import load_voice_encoder
+from antiphon.families.voxcpm2.request import frames_of
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.oracle.cases import CASES
 from tests.families.voxcpm2.speaking import decode, speak

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.prompt import Prompt
+from antiphon.families.voxcpm2.language_model import VoxCPM2Runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.request import PATCH
-from antiphon.families.voxcpm2.runner import VoxCPM2Runner
 from tests.families.voxcpm2.oracle.cases import CASES, MAX_FRAMES, Case, continued, reference
 from tests.families.voxcpm2.speaking import ask, decode, speak
 

@@ -13,9 +13,8 @@ from antiphon.fabric.wire import safe_pickle
 from antiphon.families.kit.cloned_voices import Recording, VoicePreparer
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.config import AUDIO_START, REFERENCE_END, REFERENCE_START
-from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE, frames_of
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.families.voxcpm2.request import PATCH, VoxCPM2Prompt
+from antiphon.families.voxcpm2.request import CONTINUED, PATCH, REFERENCE, VoxCPM2Prompt, frames_of
 from tests.families.voxcpm2.oracle.cases import RATE_HZ, continued, reference
 from tests.families.voxcpm2.speaking import ask
 

@@ -10,8 +10,8 @@ from antiphon.contracts.family import LoadContext
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import Recording
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
-from antiphon.families.voxcpm2.latents import CONTINUED, REFERENCE
-from antiphon.families.voxcpm2.voice_encoder import load_voice_encoder
+from antiphon.families.voxcpm2.audio_vae_stages import load_voice_encoder
+from antiphon.families.voxcpm2.request import CONTINUED, REFERENCE
 
 PARTS = (REFERENCE, CONTINUED)
 LENGTHS = (100, 9_600, 20_001, 70_007)
