@@ -127,7 +127,8 @@ class Machine:
         assert context.path is not None
         self._num_frames = num_frames
         config = load_config(context.path)
-        sampling = replace(DRAWN, max_frames=num_frames)
+        # A step made in advance, after the end, would be noted in some histories only.
+        sampling = replace(DRAWN, max_frames=num_frames, ignore_eos=True)
         self.prompts: Sequence[Prompt] = [
             made_prompt(
                 config,
