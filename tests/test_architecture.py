@@ -53,7 +53,7 @@ CORE_PATH = (
     *("errors.py", "concurrency.py", "config/*.py", "telemetry/*.py", "contracts/*.py"),
     *("engine/**/*.py", "nn/*.py"),
     *("nn/codec_layers/*.py", "codec/*.py", "stages/*.py"),
-    *("fabric/base.py", "fabric/local.py", "fabric/model_pool.py"),
+    *("fabric/base.py", "fabric/local.py", "fabric/pool.py"),
     *("pipeline/model_loading.py", "pipeline/reservation.py", "pipeline/runtime.py"),
     *("pipeline/speech/*.py", "audio/chain.py", "audio/encode.py", "audio/resample.py"),
     *("audio/stretch.py", "audio/wav.py", "audio/loudness.py"),

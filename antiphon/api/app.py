@@ -64,7 +64,7 @@ from antiphon.api.video_jobs import start_video_jobs
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.contracts.types import LoadProgress
-from antiphon.fabric.replica_fabric import ReplicaFabric
+from antiphon.fabric.replicas.fabric import ReplicaFabric
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
 from antiphon.pipeline.chat import CHAT, Chats

@@ -26,7 +26,7 @@ from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.types import Samples
 from antiphon.errors import AntiphonError
 from antiphon.fabric.local import LocalFabric
-from antiphon.fabric.model_pool import ModelPool
+from antiphon.fabric.pool import ModelPool
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 

@@ -9,7 +9,7 @@ from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
     from antiphon.config import Settings
-    from antiphon.fabric.cluster import ClusterControl, StageSummary
+    from antiphon.fabric.cluster.base import ClusterControl, StageSummary
 
 _ADDRESS = (
     "Of the Ray cluster, HOST:PORT or auto; default: the server of this host, if there is one."
@@ -52,7 +52,7 @@ def stage(
 
     from antiphon.config.sources import process_environment
     from antiphon.errors import SettingsError
-    from antiphon.fabric.ray_driver import OUTLIVE_HEAD
+    from antiphon.fabric.cluster.ray_driver import OUTLIVE_HEAD
 
     _check_installed()
     if head == (address is not None):
@@ -127,7 +127,7 @@ async def _scaled(
 async def _control(settings: "Settings") -> "ClusterControl":
     """Return the one cluster that is meant: that of a server of this host, or one on Ray."""
     from antiphon.errors import SettingsError
-    from antiphon.fabric.control_service import ControlClient
+    from antiphon.fabric.cluster.control_service import ControlClient
 
     server = settings.server
     if server.ray_address is None:
@@ -137,7 +137,7 @@ async def _control(settings: "Settings") -> "ClusterControl":
         if found:
             return found[0]
     _check_installed()
-    from antiphon.fabric.ray_control import RayClusterControl
+    from antiphon.fabric.cluster.ray_control import RayClusterControl
 
     return await RayClusterControl.connect(server.ray_address, server.ray_namespace)
 

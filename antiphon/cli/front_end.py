@@ -8,7 +8,7 @@ from pathlib import Path
 
 from antiphon.config import Settings
 from antiphon.errors import AntiphonError
-from antiphon.fabric.child_process import begin, report_to_parent
+from antiphon.fabric.cluster.child_process import begin, report_to_parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def run_front_end(plan: FrontEndPlan) -> None:
     from antiphon.api.front_end import FrontEnd
     from antiphon.api.middleware.shared_limit_table import SharedLimitTable
     from antiphon.cli.uvicorn_server import ApiServer, configure
-    from antiphon.fabric.cluster_service import ClusterClient
+    from antiphon.fabric.cluster.service import ClusterClient
 
     configure(plan.settings, plan.name)
     table = SharedLimitTable(plan.table, plan.index, plan.number)

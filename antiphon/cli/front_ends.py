@@ -31,12 +31,12 @@ from antiphon.concurrency import cancel_and_wait
 from antiphon.config import Settings
 from antiphon.config.sources import cluster_token, process_environment
 from antiphon.errors import AntiphonError, SettingsError
-from antiphon.fabric.child_process import ChildProcess
 from antiphon.fabric.choice import open_cluster
-from antiphon.fabric.cluster import OwnCluster
-from antiphon.fabric.cluster_service import ClusterServer
-from antiphon.fabric.restarted_process import STOP_S, Backoff
-from antiphon.fabric.runtime_folder import runtime_folder
+from antiphon.fabric.cluster.base import OwnCluster
+from antiphon.fabric.cluster.child_process import ChildProcess
+from antiphon.fabric.cluster.restarted_process import STOP_S, Backoff
+from antiphon.fabric.cluster.runtime_folder import runtime_folder
+from antiphon.fabric.cluster.service import ClusterServer
 from antiphon.pipeline.model_loading import STAGE_BUILDER
 from antiphon.telemetry.process_state import ProcessState
 

@@ -10,7 +10,7 @@ from antiphon.contracts.family import Ref
 from antiphon.contracts.types import LoadProgress
 from antiphon.errors import SettingsError, how_to_install
 from antiphon.fabric.base import Fabric
-from antiphon.fabric.cluster import Cluster, OwnCluster
+from antiphon.fabric.cluster.base import Cluster, OwnCluster
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.sockets import WireTls
 
@@ -31,12 +31,12 @@ async def open_fabric(
     """
     if cluster is None and settings.server.fabric == "local":
         return LocalFabric(builder.resolve())
-    from antiphon.fabric.replica_fabric import ReplicaFabric
-    from antiphon.fabric.replica_link import ReplicaLimits
+    from antiphon.fabric.replicas.fabric import ReplicaFabric
+    from antiphon.fabric.replicas.link import ReplicaLimits
     from antiphon.fabric.wire.stage_client import StageConnections
 
     if cluster is None:
-        from antiphon.fabric.runtime_folder import runtime_folder
+        from antiphon.fabric.cluster.runtime_folder import runtime_folder
 
         folder = stack.enter_context(runtime_folder())
         cluster = await open_cluster(settings, builder, folder, stack, progress)
@@ -72,9 +72,9 @@ async def open_cluster(
         ray_cluster = await _open_ray(settings, builder, folder)
         stack.push_async_callback(ray_cluster.close)
         return ray_cluster
-    from antiphon.fabric.control_service import ControlServer
-    from antiphon.fabric.process_cluster import ProcessCluster
-    from antiphon.fabric.process_launcher import ProcessClusterOptions
+    from antiphon.fabric.cluster.control_service import ControlServer
+    from antiphon.fabric.cluster.launch_process import ProcessClusterOptions
+    from antiphon.fabric.cluster.process_cluster import ProcessCluster
 
     cluster = ProcessCluster(
         ProcessClusterOptions(
@@ -98,8 +98,8 @@ async def open_cluster(
 async def _open_ray(settings: Settings, builder: Ref, folder: Path) -> OwnCluster:
     if find_spec("ray") is None:
         raise SettingsError(f"server.fabric: stages on Ray need it: {how_to_install('ray')}.")
-    from antiphon.fabric.cluster_members import ClusterLimits
-    from antiphon.fabric.ray_driver import RayDriver, RayDriverPlan
+    from antiphon.fabric.cluster.members import ClusterLimits
+    from antiphon.fabric.cluster.ray_driver import RayDriver, RayDriverPlan
 
     server = settings.server
     cluster = await RayDriver.open(

@@ -11,8 +11,8 @@ from antiphon.contracts.types import LoadProgress
 from antiphon.errors import ModelLoadError, SettingsError
 from antiphon.fabric.base import Fabric
 from antiphon.fabric.choice import open_fabric
-from antiphon.fabric.cluster import Cluster
-from antiphon.fabric.model_pool import ModelPool
+from antiphon.fabric.cluster.base import Cluster
+from antiphon.fabric.pool import ModelPool
 from antiphon.families.registry import resolve
 from antiphon.pipeline.chat import CHAT, ChatModel
 from antiphon.pipeline.omni_talker import ChatVoiceModel

@@ -19,7 +19,7 @@ from antiphon.contracts.types import Latents, LoadProgress, new_request_id
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
-from antiphon.fabric.model_pool import ModelPool, PooledModel
+from antiphon.fabric.pool import ModelPool, PooledModel
 from antiphon.families.registry import further_names, plain_name, resolve, served_name
 from antiphon.pipeline.acceleration_check import (
     check_accelerations,

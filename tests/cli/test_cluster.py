@@ -11,8 +11,8 @@ import pytest
 
 from antiphon.cli.cluster import _named
 from antiphon.errors import SettingsError
-from antiphon.fabric.cluster import StageSummary
-from antiphon.fabric.ray_driver import OUTLIVE_HEAD
+from antiphon.fabric.cluster.base import StageSummary
+from antiphon.fabric.cluster.ray_driver import OUTLIVE_HEAD
 from tests.cli.conftest import Run
 
 

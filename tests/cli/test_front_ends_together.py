@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.fabric.runtime_folder import runtime_folder
+from antiphon.fabric.cluster.runtime_folder import runtime_folder
 from tests.cli.conftest import DEADLINE_S, Run
 from tests.cli.front_end_servers import (
     LONG,

@@ -17,7 +17,7 @@ from antiphon.contracts.types import AudioChunk, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, CodecChunk
 from antiphon.engine.request import EngineRequest
-from antiphon.fabric.resume_log import ResumeLog
+from antiphon.fabric.replicas.resume_log import ResumeLog
 from antiphon.stages.base import StageRequest
 from tests.codec.test_look_ahead import (
     LENGTHS,

@@ -12,7 +12,7 @@ from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.prompt import Prompt, Prompter, SupportsVoiceNames
 from antiphon.contracts.types import LoadProgress, SpeechRequest, Voice
 from antiphon.errors import UnknownVoiceError
-from antiphon.fabric.model_pool import ModelPool
+from antiphon.fabric.pool import ModelPool
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.voice_spellings import other_spellings
 from antiphon.placement.model_placement import ModelPlacement

@@ -17,7 +17,7 @@ from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.faults import fault_of
 from antiphon.errors import AntiphonError
 from antiphon.fabric.base import Placement
-from antiphon.fabric.cluster import Replica
+from antiphon.fabric.cluster.base import Replica
 from antiphon.fabric.wire.safe_pickle import ForeignDataError, dumps, loads
 from antiphon.families.registry import FAMILIES, families
 from antiphon.telemetry.engine_stats import EngineStats

@@ -20,7 +20,7 @@ from antiphon.fabric.wire.stage_server import StageServer
 from antiphon.families.registry import resolve
 from antiphon.stages.base import StageItem, StageRequest
 from antiphon.stages.build import build_stage, engine_groups
-from tests.fabric.replicas import UNLIMITED
+from tests.fabric.replicas.local_cluster import UNLIMITED
 
 DEADLINE_S = 30.0
 CONTEXT = LoadContext(device="cpu", admission=UNLIMITED)

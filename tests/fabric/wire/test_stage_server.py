@@ -24,7 +24,7 @@ from antiphon.families.registry import resolve
 from antiphon.stages.base import Stage, StageItem, StageRequest
 from antiphon.stages.build import build_stage, engine_groups
 from antiphon.telemetry.stage_status import Publish, StageStatus
-from tests.fabric.refusing_stage import RefusingStage
+from tests.fabric.cluster.refusing_stage import RefusingStage
 from tests.fabric.wire.peers import TOKEN, run, turns, until
 
 SPEC = StageSpec("stub", StageKind.GENERATOR, ItemKind.TEXT, ItemKind.AUDIO, Ref("none:none"))

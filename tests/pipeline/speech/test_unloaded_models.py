@@ -12,7 +12,7 @@ from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
-from antiphon.fabric.model_pool import ModelPool
+from antiphon.fabric.pool import ModelPool
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.stages.base import StageHandle

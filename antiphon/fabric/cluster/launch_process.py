@@ -1,0 +1,220 @@
+"""Launcher of replicas as child processes of this host, restarted when they end."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from antiphon.contracts.family import LoadContext, Ref
+from antiphon.contracts.types import LoadProgress
+from antiphon.errors import AntiphonError, ModelLoadError
+from antiphon.fabric.cluster.base import Replica
+from antiphon.fabric.cluster.child_process import ChildProcess
+from antiphon.fabric.cluster.hosting import Beat, Hosting, ReplicaAction
+from antiphon.fabric.cluster.restarted_process import RestartedProcess
+from antiphon.fabric.cluster.stage_process import StageProcessPlan
+from antiphon.telemetry.process_state import ProcessState
+from antiphon.telemetry.stage_status import StageStatus
+
+logger = logging.getLogger(__name__)
+
+_MODULE = "antiphon.fabric.cluster.stage_process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessClusterOptions:
+    """Settings of all stage processes of a cluster.
+
+    Attributes:
+        builder: `StageBuilder` that runs in the processes.
+        folder: folder of sockets, which only this user may enter.
+        token: token that processes prove themselves with.
+        environment: variables of all processes.
+        log_level: least level that is logged, as in `ServerSettings`.
+        log_format: format of log lines, as in `ServerSettings`.
+        stall_s: seconds of one step after which a process is restarted.
+        progress: callback with the progress of loading; ``None``: the context's own.
+    """
+
+    builder: Ref
+    folder: Path
+    token: str
+    environment: Mapping[str, str]
+    log_level: str = "info"
+    log_format: str = "text"
+    stall_s: float = 120.0
+    progress: LoadProgress | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    """A replica, whichever process it is in at the moment."""
+
+    name: str
+    hosting: Hosting
+    context: LoadContext
+    key: "_ProcessKey"
+    process: RestartedProcess
+    incarnation: str = ""
+    replica: Replica | None = None
+    failure: str | None = None
+    keeping: "asyncio.Task[None] | None" = None
+    retry: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def beat(self) -> Beat:
+        replica = self.replica
+        return Beat(
+            name=self.name,
+            hosting=self.hosting,
+            process=self.incarnation,
+            num_wanted=self.hosting.placement.num_replicas,
+            replica=replica,
+            status=StageStatus() if replica is None else self.process.status(replica.stage),
+            failure=self.failure,
+        )
+
+
+class _ProcessKey(NamedTuple):
+    """Properties that stages have in common if they share a process."""
+
+    device: str
+    memory_fraction: float | None
+    environment: tuple[tuple[str, str], ...]
+    number: int
+
+
+class ProcessLauncher:
+    """The `Launcher` of one host: a process for each device, and one more for each further replica
+    on it. A replica whose process has ended is loaded again at once."""
+
+    def __init__(self, options: ProcessClusterOptions, record: Callable[[Beat], object]) -> None:
+        """Begin without a process.
+
+        Args:
+            record: callback with the heartbeat of a replica that has changed.
+        """
+        self._options = options
+        self._record = record
+        self._incarnations = count()
+        self._kept: dict[str, _Kept] = {}
+        self._processes: dict[_ProcessKey, RestartedProcess] = {}
+        self._stopping: dict[asyncio.Task[None], str] = {}
+        self._checks: set[asyncio.Task[None]] = set()
+
+    async def wait_until_reachable(self) -> None:
+        """Return at once: children can always be started."""
+
+    def beats(self) -> Sequence[Beat]:
+        return tuple(kept.beat() for kept in self._kept.values())
+
+    async def launch(self, actions: Sequence[ReplicaAction]) -> None:
+        for action in actions:
+            if action.kind == "start":
+                assert action.hosting is not None
+                self._start(action.name, action.hosting, action.number)
+            elif action.kind == "restart":
+                self._kept[action.name].retry.set()
+            else:
+                kept = self._kept.pop(action.name)
+                stopping = asyncio.create_task(self._stop(kept), name=f"stop {action.name}")
+                self._stopping[stopping] = kept.hosting.id
+                stopping.add_done_callback(self._stopping.pop)
+
+    async def stopped(self, stage_id: str | None = None) -> None:
+        """Wait for the replicas of a stage, or of all stages, that are being stopped."""
+        while tasks := [task for task, id in self._stopping.items() if stage_id in (None, id)]:
+            await asyncio.wait(tasks)
+
+    def processes(self) -> tuple[ProcessState, ...]:
+        """Return the states of all stage processes."""
+        return tuple(process.state for process in self._processes.values())
+
+    def check(self, replica_id: str) -> None:
+        """End the process of a replica if it does not answer."""
+        for kept in self._kept.values():
+            if kept.replica is not None and kept.replica.id == replica_id:
+                check = asyncio.create_task(kept.process.check())
+                self._checks.add(check)
+                check.add_done_callback(self._checks.discard)
+
+    def _start(self, name: str, hosting: Hosting, number: int) -> None:
+        context = hosting.placement.context_of(hosting.context, number)
+        context = replace(context, progress=self._options.progress)
+        # PyTorch bounds the memory of a process: engines with different bounds share none.
+        device, fraction = context.device, context.memory_fraction
+        key = _ProcessKey(device, fraction, hosting.placement.environment, number)
+        process = self._process(key)
+        process.num_users += 1
+        kept = self._kept[name] = _Kept(name, hosting, context, key, process)
+        kept.keeping = asyncio.create_task(self._keep_alive(kept), name=f"keep {name}")
+
+    async def _keep_alive(self, kept: _Kept) -> None:
+        """Load a replica, and again whenever it has been lost."""
+        while True:
+            kept.incarnation = f"{kept.name}.{next(self._incarnations)}"
+            kept.failure, kept.replica = None, None
+            self._record(kept.beat())
+            try:
+                connection = await kept.process.connection()
+                stage = await connection.host(kept.hosting.specs, kept.context)
+            except AntiphonError as error:
+                kept.retry.clear()
+                kept.failure = _failure(kept, error)
+                self._record(kept.beat())
+                await kept.retry.wait()
+                continue
+            kept.replica = Replica(
+                id=kept.incarnation,
+                address=connection.address,
+                stage=stage,
+                host=socket.gethostname(),
+                device=kept.context.device,
+            )
+            self._record(kept.beat())
+            cause = await kept.process.broken(stage)
+            logger.error("%s is lost, and loaded again: %s", kept.name, cause)
+
+    async def _stop(self, kept: _Kept) -> None:
+        assert kept.keeping is not None
+        kept.keeping.cancel()
+        await asyncio.wait([kept.keeping])
+        process = kept.process
+        process.num_users -= 1
+        if not process.num_users:
+            del self._processes[kept.key]
+            await process.stop()
+        elif kept.replica is not None:
+            await process.release(kept.replica.stage)
+
+    def _process(self, key: _ProcessKey) -> RestartedProcess:
+        if key not in self._processes:
+            name = f"engine-{key.device.replace(':', '')}" + (f"-{key.number}" * (key.number > 0))
+            taken = {process.name for process in self._processes.values()}
+            name = name if name not in taken else f"{name}-{len(taken)}"
+            options = self._options
+
+            async def launch() -> ChildProcess:
+                address = f"unix:{options.folder}/{name}-{next(self._incarnations)}.sock"
+                plan = StageProcessPlan(
+                    name=name,
+                    address=address,
+                    token=options.token,
+                    builder=options.builder,
+                    log_level=options.log_level,
+                    log_format=options.log_format,
+                )
+                variables = {**options.environment, **dict(key.environment)}
+                return await ChildProcess.start(name, _MODULE, plan, environment=variables)
+
+            self._processes[key] = RestartedProcess(name, launch, options.token, options.stall_s)
+        return self._processes[key]
+
+
+def _failure(kept: _Kept, error: AntiphonError) -> str:
+    if isinstance(error, ModelLoadError):
+        return error.message
+    return f"The stages {kept.hosting.name} could not be loaded: {error.message}"

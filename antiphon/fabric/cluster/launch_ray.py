@@ -1,0 +1,198 @@
+"""Actor of a cluster on Ray that starts, watches and stops replicas.
+
+It is named, detached and restarted by Ray. Front ends and replicas call it; it calls only Ray, so
+that no unresponsive process blocks it.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from antiphon.contracts.family import Ref
+from antiphon.fabric.cluster.controller import ClusterController
+from antiphon.fabric.cluster.hosting import Beat, Hosting, ReplicaAction
+from antiphon.fabric.cluster.members import ClusterLimits
+from antiphon.fabric.cluster.ray_control import end_with_raylet
+from antiphon.fabric.cluster.ray_groups import RayGroups
+from antiphon.fabric.cluster.ray_placement import (
+    actor_options,
+    alive_nodes,
+    choose_node,
+    lack,
+    node_options,
+)
+from antiphon.fabric.cluster.ray_replica import RayReplica, ReplicaTask
+from antiphon.fabric.cluster.state import ClusterState
+from antiphon.fabric.wire.sockets import WireTls
+
+logger = logging.getLogger(__name__)
+
+_SEPARATOR = "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerPlan:
+    """Start data of a cluster.
+
+    Attributes:
+        namespace: Ray namespace of the controller and the replicas.
+        token: token of the connections between all processes of the cluster.
+        build: `StageBuilder` of the replicas.
+        tls: TLS of the connections; every host has the files at the same path.
+    """
+
+    namespace: str
+    token: str = field(repr=False)
+    build: Ref
+    limits: ClusterLimits
+    tls: WireTls | None = None
+
+
+class RayController(ClusterController):
+    """The actor: a `ClusterController` whose replicas are Ray actors that send heartbeats."""
+
+    _launcher: "_RayLauncher"
+
+    def __init__(self, plan: ControllerPlan) -> None:
+        """Begin; called by Ray, also when it restarts the actor."""
+        end_with_raylet()
+        self._plan = plan
+        # Replicas that exist before the controller are those of a controller that died.
+        found = frozenset(_replica_names(plan.namespace))
+        state = ClusterState(
+            _new_name,
+            now_s=time.monotonic(),
+            limits=plan.limits,
+            is_restarted=bool(found),
+            first_version=time.time_ns(),  # above all of an earlier controller
+        )
+        super().__init__(state, _RayLauncher(plan, state, found))
+
+    async def token(self) -> str:
+        """Return the token of the cluster's connections."""
+        return self._plan.token
+
+    async def unplaced(self, stage_id: str) -> str | None:
+        """Return what a stage without a process waits for; ``None``: a process has started."""
+        hosting = self._state.unplaced(stage_id)
+        if hosting is None:
+            return None
+        found = await asyncio.to_thread(self._launcher.lack, hosting)
+        return found or "There is room, but its process has not started; see Ray's logs."
+
+
+class _RayLauncher:
+    """The `Launcher` whose replicas are detached Ray actors."""
+
+    def __init__(self, plan: ControllerPlan, state: ClusterState, found: frozenset[str]) -> None:
+        """Launch nothing yet.
+
+        Args:
+            state: state of the cluster, which holds the nodes and bundles of replicas.
+            found: names of replicas that an earlier controller has started.
+        """
+        self._plan = plan
+        self._state = state
+        self._found = found
+        self._controller = ray.get_runtime_context().current_actor
+        self._groups = RayGroups(plan.namespace)
+        self._began_s = time.monotonic()
+
+    async def wait_until_reachable(self) -> None:
+        # Without Ray's head nothing can be started or stopped, and a front end whose driver has
+        # ended cannot come back.
+        await asyncio.to_thread(alive_nodes)
+
+    def beats(self) -> Sequence[Beat]:
+        return ()
+
+    async def launch(self, actions: Sequence[ReplicaAction]) -> None:
+        for action in actions:
+            await asyncio.to_thread(self._do, action)
+        if self._found and time.monotonic() - self._began_s > self._plan.limits.lease_s:
+            await asyncio.to_thread(self._stop_unknown)
+        # Until all replicas have reported, a group without any may still be in use.
+        if not self._found and any(action.kind == "stop" for action in actions):
+            await asyncio.to_thread(self._groups.remove_unused, self._state.bundles())
+
+    def lack(self, hosting: Hosting) -> str | None:
+        """Return what keeps Ray from placing a replica; ``None``: it has room."""
+        look = lack if hosting.group_id is None else self._groups.lack
+        return look(hosting, alive_nodes())
+
+    def _do(self, action: ReplicaAction) -> None:
+        """Execute an action; blocks for some milliseconds."""
+        logger.warning("%s %s", action.kind, action.name)
+        try:
+            match action.kind:
+                case "start":
+                    assert action.hosting is not None
+                    self._start(action.name, action.hosting)
+                case "stop":
+                    ray.kill(self._actor(action.name), no_restart=True)
+                case "restart":
+                    ray.kill(self._actor(action.name), no_restart=False)
+        except ValueError:  # the actor no longer exists
+            logger.warning("there is no actor %s to %s", action.name, action.kind)
+        except RayError as error:
+            logger.warning("cannot %s %s: %s", action.kind, action.name, error)
+
+    def _start(self, name: str, hosting: Hosting) -> None:
+        plan, nodes, bundle = self._plan, alive_nodes(), ""
+        if hosting.group_id is not None:
+            taken = self._state.bundles(hosting.id)
+            bundle, where = self._groups.take(hosting, nodes, taken)
+            self._state.plan(name, bundle=bundle)
+        else:
+            node = choose_node(hosting, nodes, self._state.placed())
+            where = node_options(hosting, node)
+            if node is not None:
+                self._state.plan(name, node=node)
+        task = ReplicaTask(
+            name=name,
+            hosting=hosting,
+            build=plan.build,
+            token=plan.token,
+            tls=plan.tls,
+            stall_s=plan.limits.stall_s,
+            bundle=bundle,
+        )
+        options = {
+            **actor_options(hosting, nodes),
+            **where,
+            "name": name,
+            "namespace": plan.namespace,
+            "lifetime": "detached",
+            "max_restarts": -1,
+        }
+        ray.remote(RayReplica).options(**options).remote(task, self._controller)
+
+    def _actor(self, name: str) -> Any:
+        return ray.get_actor(name, namespace=self._plan.namespace)
+
+    def _stop_unknown(self) -> None:
+        """Stop replicas of an earlier controller that have not reported to this one."""
+        for name in self._found - self._state.names:
+            self._do(ReplicaAction("stop", name))
+        self._found = frozenset()
+        self._groups.remove_unused(self._state.bundles())
+
+
+def _new_name(stage_id: str) -> str:
+    return f"{stage_id}{_SEPARATOR}{uuid.uuid4().hex[:8]}"
+
+
+def _replica_names(namespace: str) -> list[str]:
+    found = ray.util.list_named_actors(all_namespaces=True)
+    return [
+        actor["name"]
+        for actor in found
+        if actor["namespace"] == namespace and _SEPARATOR in actor["name"]
+    ]

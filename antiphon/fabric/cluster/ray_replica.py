@@ -1,0 +1,143 @@
+"""Replica of a stage as a Ray actor, which Ray places and restarts.
+
+Ray carries no data: the actor's process listens like any other stage process, and sends a heartbeat
+to the controller every second.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from antiphon.concurrency import set_interpreter_for_streams, settle_heap
+from antiphon.contracts.family import Ref
+from antiphon.errors import EngineError, ModelLoadError
+from antiphon.fabric.base import Placement
+from antiphon.fabric.cluster.base import Replica
+from antiphon.fabric.cluster.hosting import Beat, Hosting
+from antiphon.fabric.cluster.ray_control import end_with_raylet
+from antiphon.fabric.cluster.ray_placement import own_context
+from antiphon.fabric.local import LocalFabric
+from antiphon.fabric.wire.sockets import WireTls
+from antiphon.fabric.wire.stage_server import StageServer
+from antiphon.stages.base import StageHandle
+from antiphon.telemetry.stage_status import StageStatus
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_S = 5.0
+BEAT_S = 1.0
+"""Period of heartbeats; changes of a replica are reported after half of it on average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaTask:
+    """Start data of a replica's process.
+
+    Attributes:
+        hosting: stages that it loads.
+        build: `StageBuilder` of its stages.
+        token: token of the cluster's connections.
+        tls: TLS of the cluster's connections; every host has the files at the same path.
+        stall_s: duration of a step after which the process ends itself.
+        bundle: bundle of a placement group that the process is in.
+    """
+
+    name: str
+    hosting: Hosting
+    build: Ref
+    token: str = field(repr=False)
+    tls: WireTls | None = None
+    stall_s: float = 120.0
+    bundle: str = ""
+
+
+class RayReplica:
+    """Actor with its own event loop in a thread, so that no Ray call waits for it."""
+
+    def __init__(self, task: ReplicaTask, controller: Any) -> None:
+        """Begin to load; called by Ray, in a fresh process each time."""
+        self._task = task
+        self._controller = controller
+        self._process = f"{task.name}/{uuid.uuid4().hex[:12]}"
+        self._node = ray.get_runtime_context().get_node_id()
+        self._host = ray.util.get_node_ip_address()
+        end_with_raylet()
+        self._num_wanted = task.hosting.placement.num_replicas
+        self._replica: Replica | None = None
+        self._failure: str | None = None
+        self._fabric = LocalFabric(task.build.resolve())
+        self._handle: StageHandle | None = None
+        threading.Thread(target=self._run, name="stage", daemon=True).start()
+
+    def ping(self) -> tuple[str, int]:
+        """Return Ray's id of the node and the process id, also while stages are loaded."""
+        return self._node, os.getpid()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            logger.error("%s ends", self._task.name, exc_info=True)
+            os._exit(1)  # Ray starts another process; a half-dead one would keep its streams
+
+    async def _serve(self) -> None:
+        set_interpreter_for_streams()
+        beating = asyncio.create_task(self._beat_forever())
+        server = StageServer(self._fabric, self._task.token, tls=self._task.tls)
+        address = await server.serve(f"tcp:{self._host}:0")
+        hosting = self._task.hosting
+        try:
+            handle = await self._fabric.host(hosting.specs, own_context(hosting), Placement())
+        except ModelLoadError as error:
+            self._failure = error.message
+        else:
+            settle_heap()
+            self._handle = handle
+            self._replica = Replica(self._process, address, handle.id, self._host)
+        await beating
+
+    async def _beat_forever(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_ANSWER_S):  # calls block while Ray restarts it
+                    self._num_wanted = await self._controller.beat.remote(self._beat())
+            except (RayError, TimeoutError) as error:
+                logger.warning("%s cannot reach the controller: %s", self._task.name, error)
+            await asyncio.sleep(BEAT_S)
+            self._check_engine()
+
+    def _check_engine(self) -> None:
+        """End the process if its engine has failed or hangs: its streams then move at once.
+
+        Raises:
+            EngineError: it has.
+        """
+        if self._handle is None:
+            return
+        status = self._fabric.status(self._handle)
+        if status.failure is not None:
+            raise EngineError(f"The engine has failed: {status.failure}")
+        if (stalled_s := status.stalled_s()) > self._task.stall_s:
+            raise EngineError(f"A step has taken {stalled_s:.0f} s.")
+
+    def _beat(self) -> Beat:
+        handle = self._handle
+        status = StageStatus() if handle is None else self._fabric.status(handle)
+        return Beat(
+            name=self._task.name,
+            hosting=self._task.hosting,
+            process=self._process,
+            num_wanted=self._num_wanted,
+            node=self._node,
+            bundle=self._task.bundle,
+            replica=self._replica,
+            status=replace(status, stats=None),  # front ends get them from the stage itself
+            failure=self._failure,
+        )

@@ -1,0 +1,1 @@
+"""Replicas of stages: balanced, connected and resumed from the processes that use them."""

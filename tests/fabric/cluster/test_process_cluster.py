@@ -1,0 +1,306 @@
+"""Stage processes of one host: started, shared, restarted, and gone when nobody needs them."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.config.sources import process_environment
+from antiphon.contracts.family import LoadContext, Ref
+from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.types import AudioChunk, SpeechRequest
+from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
+from antiphon.fabric.base import Placement
+from antiphon.fabric.cluster.base import Cluster, Replica
+from antiphon.fabric.cluster.launch_process import ProcessClusterOptions
+from antiphon.fabric.cluster.process_cluster import ProcessCluster
+from antiphon.fabric.cluster.runtime_folder import runtime_folder
+from antiphon.fabric.cluster.service import ClusterClient, ClusterServer
+from antiphon.fabric.wire.frames import WireLimits
+from antiphon.fabric.wire.stage_client import StageConnection
+from antiphon.families.registry import resolve
+from antiphon.stages.base import StageRequest
+from tests.fabric.cluster.refusing_stage import LOADED_FILE
+from tests.servers import DEADLINE_S
+
+TOKEN = "token of the tests"
+CONTEXT = LoadContext(device="cpu")
+
+
+@asynccontextmanager
+async def started(
+    builder: str = "antiphon.stages.build:build_stage",
+) -> AsyncGenerator[tuple[ProcessCluster, str], None]:
+    """Give a cluster, and the folder of its sockets."""
+    with runtime_folder() as folder:
+        options = ProcessClusterOptions(
+            builder=Ref(builder),
+            folder=folder,
+            token=TOKEN,
+            environment=process_environment(),
+            log_level="warning",
+        )
+        cluster = ProcessCluster(options)
+        try:
+            yield cluster, str(folder)
+        finally:
+            await cluster.close()
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, DEADLINE_S))
+
+
+async def replicas(cluster: Cluster, stage_id: str, number: int) -> tuple[Replica, ...]:
+    """Return the replicas as soon as there are so many."""
+    async with aclosing(cluster.watch(stage_id)) as changes:
+        async for found in changes:
+            if len(found) == number:
+                return found
+    raise AssertionError("the watch has ended")
+
+
+async def spoken(replica: Replica) -> bytes:
+    """Return the samples of a request that a replica serves."""
+    request = StageRequest("a", prompt("Hello there."))
+    connection = await StageConnection.connect(replica.address, TOKEN)
+    try:
+        samples = b""
+        async with aclosing(connection.open(replica.stage, request)) as items:
+            async for item in items:
+                if isinstance(item, AudioChunk):
+                    samples += item.samples.tobytes()
+        return samples
+    finally:
+        connection.close()
+
+
+def prompt(text: str) -> Prompt:
+    task = resolve("toy")[0].tasks["speech"]
+    prompter = task.prompter.resolve()(CONTEXT)
+    request = SpeechRequest(text, sampling=task.sampling)
+    made: Prompt = prompter.build(request, prompter.capabilities.voices[0], 7)
+    return made
+
+
+def pipeline() -> Any:
+    return resolve("toy")[0].tasks["speech"].pipeline
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_no_collection_goes_over_what_was_loaded() -> None:
+    async def test() -> None:
+        async with started("tests.fabric.cluster.refusing_stage:build_heap_stage") as (cluster, _):
+            stage = await cluster.host(pipeline(), CONTEXT, Placement())
+            [replica] = await replicas(cluster, stage, 1)
+            connection = await StageConnection.connect(replica.address, TOKEN)
+            request = StageRequest("a", Prompt(data=None, num_tokens=1, seed=0))
+            with pytest.raises(OverloadedError) as caught:
+                await anext(connection.open(replica.stage, request))
+            connection.close()
+            assert caught.value.retry_after_s is not None
+            assert caught.value.retry_after_s > 10_000, "modules alone have more objects"
+
+    run(test())
+
+
+def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            cluster, folder = await stack.enter_async_context(started())
+            server = ClusterServer(cluster, TOKEN)
+            address = await server.serve(f"unix:{folder}/cluster.sock")
+            stack.push_async_callback(server.close)
+            one, two = [await ClusterClient.connect(address, TOKEN) for _ in range(2)]
+            ids = [await each.host(pipeline(), CONTEXT, Placement()) for each in (one, two)]
+            assert len(set(ids)) == 1
+            [replica] = await replicas(two, ids[0], 1)
+            assert await spoken(replica)
+            [state] = await one.processes()
+            assert state.is_up
+            await one.close()
+            with pytest.raises(ReplicaLostError):
+                await one.processes()
+            assert await spoken(replica), "the other needs it"
+            await two.release(ids[0])
+            assert await two.processes() == ()
+            assert not is_running(state.pid)
+            await two.close()
+            assert sorted(os.listdir(folder)) == ["cluster.sock", "lock"]
+
+    run(test())
+
+
+def test_the_stages_of_a_lost_client_are_kept_for_its_successor() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            cluster, folder = await stack.enter_async_context(started())
+            server = ClusterServer(cluster, TOKEN, kept_s=inf)
+            address = await server.serve(f"unix:{folder}/cluster.sock")
+            stack.push_async_callback(server.close)
+            first = await ClusterClient.connect(address, TOKEN)
+            id = await first.host(pipeline(), CONTEXT, Placement())
+            before = await replicas(first, id, 1)
+            await first.close()
+            for _ in range(2):
+                client = await ClusterClient.connect(address, TOKEN)
+                assert await client.host(pipeline(), CONTEXT, Placement()) == id
+                assert await replicas(client, id, 1) == before
+                await client.close()
+            last = await ClusterClient.connect(address, TOKEN)
+            assert await last.host(pipeline(), CONTEXT, Placement()) == id
+            [summary] = await cluster.stages()
+            assert summary.num_front_ends == 1, "earlier clients are not counted"
+            await last.release(id)
+            assert await replicas(last, id, 1) == before
+            await last.close()
+            await server.close()
+            assert cluster.processes() == ()
+
+    run(test())
+
+
+def test_a_client_that_is_silent_is_named_and_one_that_leaves_is_not() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            cluster, folder = await stack.enter_async_context(started())
+            silent: list[int] = []
+            limits = WireLimits(ping_s=0.05, silence_s=0.2)
+            server = ClusterServer(cluster, TOKEN, on_silent=silent.append, limits=limits)
+            address = await server.serve(f"unix:{folder}/cluster.sock")
+            stack.push_async_callback(server.close)
+            leaving = await ClusterClient.connect(address, TOKEN)
+            await leaving.close()
+            client = await ClusterClient.connect(address, TOKEN)  # its sign of life is due later
+            while not silent:
+                await asyncio.sleep(0.02)
+            assert silent == [os.getpid()]
+            await client.close()
+
+    run(test())
+
+
+def test_a_client_connects_again_and_has_its_stages_hosted_again() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            cluster, folder = await stack.enter_async_context(started())
+            server = ClusterServer(cluster, TOKEN)
+            address = await server.serve(f"unix:{folder}/cluster.sock")
+            client = await ClusterClient.connect(address, TOKEN)
+            id = await client.host(pipeline(), CONTEXT, Placement())
+            [before] = await replicas(client, id, 1)
+            expected = await spoken(before)
+            await server.close()
+            assert cluster.processes() == ()
+            with pytest.raises(ReplicaLostError):
+                await client.processes()
+            server = ClusterServer(cluster, TOKEN)
+            assert await server.serve(address) == address
+            stack.push_async_callback(server.close)
+            [after] = await replicas(client, id, 1)
+            assert after.id != before.id
+            assert await spoken(after) == expected
+            assert await client.host(pipeline(), CONTEXT, Placement()) == id
+            await client.scale(id, 2)
+            await replicas(client, id, 2)
+            for _ in range(2):
+                assert await client.processes()
+                await client.release(id)
+            assert await client.processes() == ()
+            await client.close()
+
+    run(test())
+
+
+def test_a_process_that_is_killed_is_started_again_and_says_the_same() -> None:
+    async def test() -> None:
+        async with started() as (cluster, folder):
+            stage_id = await cluster.host(pipeline(), CONTEXT, Placement())
+            [before] = await replicas(cluster, stage_id, 1)
+            expected = await spoken(before)
+            for _ in range(3):
+                [state] = cluster.processes()
+                os.kill(state.pid, signal.SIGKILL)
+                await replicas(cluster, stage_id, 0)
+                [after] = await replicas(cluster, stage_id, 1)
+                assert after.id != before.id
+                assert await spoken(after) == expected
+                before = after
+            assert [each.num_restarts for each in cluster.processes()] == [3]
+            assert len(os.listdir(folder)) == 2, "the sockets of the dead are gone"
+
+    run(test())
+
+
+def test_stages_that_were_ready_are_hosted_while_they_cannot_be_loaded_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(LOADED_FILE, str(tmp_path / "loaded"))
+
+    async def test() -> None:
+        async with started("tests.fabric.cluster.refusing_stage:build_once") as (cluster, _):
+            stage_id = await cluster.host(pipeline(), CONTEXT, Placement())
+            [state] = cluster.processes()
+            os.kill(state.pid, signal.SIGKILL)
+            await replicas(cluster, stage_id, 0)
+            assert await cluster.host(pipeline(), CONTEXT, Placement()) == stage_id
+            assert await replicas(cluster, stage_id, 0) == ()
+
+    run(test())
+
+
+def test_replicas_are_added_and_drained() -> None:
+    async def test() -> None:
+        async with started() as (cluster, _):
+            stage_id = await cluster.host(pipeline(), CONTEXT, Placement(num_replicas=2))
+            found = await replicas(cluster, stage_id, 2)
+            assert len({each.address for each in found}) == 2
+            sounds = {await spoken(each) for each in found}
+            assert len(sounds) == 1
+            await cluster.scale(stage_id, 1)
+            [left] = await replicas(cluster, stage_id, 1)
+            assert left in found, "none was restarted"
+            assert len(cluster.processes()) == 1
+
+    run(test())
+
+
+def test_replicas_are_added_while_requests_fill_their_capacity() -> None:
+    async def test() -> None:
+        async with started() as (cluster, _):
+            placement = Placement(max_replicas=2, max_slots=1)
+            stage_id = await cluster.host(pipeline(), CONTEXT, placement)
+            [first] = await replicas(cluster, stage_id, 1)
+            connection = await StageConnection.connect(first.address, TOKEN)
+            stream = connection.open(first.stage, StageRequest("held", prompt("Hello. " * 50)))
+            await anext(stream)
+            assert first in await replicas(cluster, stage_id, 2)
+            await stream.aclose()
+            connection.close()
+
+    run(test())
+
+
+def test_what_cannot_be_loaded_is_told_and_leaves_no_process() -> None:
+    async def test() -> None:
+        async with started() as (cluster, _):
+            with pytest.raises(ModelLoadError):
+                await cluster.host(
+                    pipeline(), CONTEXT, Placement(environment=(("PYTHONHOME", "/"),))
+                )
+            assert cluster.processes() == ()
+
+    run(test())
