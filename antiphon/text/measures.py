@@ -1,5 +1,6 @@
 """Numbers in special forms: feet and inches, angles, durations, dimensions and powers."""
 
+from antiphon.text.contexts import words
 from antiphon.text.number_words import cardinal, in_pairs, plural
 from antiphon.text.numerals import Numeral, parse_numeral, say_integer, say_numeral
 from antiphon.text.quantities import Quantity, parse_quantity
@@ -9,28 +10,17 @@ from antiphon.text.units import parse_unit
 
 _FEET, _INCHES = ("'", "\u2032"), ('"', "\u2033", "\u201d")
 _MAX_QUOTE_TOKENS = 40
-_SIZE_WORDS = frozenset(
-    (
-        "x",
-        "by",
-        "tall",
-        "wide",
-        "long",
-        "deep",
-        "high",
-        "screen",
-        "monitor",
-        "display",
-        "tv",
-        "pipe",
-    )
-) | frozenset(
-    ("thick", "diameter", "pizza", "laptop", "tablet", "wheels", "vinyl", "record", "nails")
+_SIZE_WORDS = words(
+    """
+    by deep diameter display high laptop long monitor nails pipe pizza record screen tablet tall
+    thick tv vinyl wheels wide x
+    """
 )
-_TIMES_WORDS = frozenset(
-    ("faster", "slower", "more", "less", "better", "worse", "bigger", "smaller", "larger", "higher")
-) | frozenset(
-    ("lower", "cheaper", "longer", "shorter", "as", "the", "a", "per", "daily", "stronger")
+_TIMES_WORDS = words(
+    """
+    a as better bigger cheaper daily faster higher larger less longer lower more per shorter slower
+    smaller stronger the worse
+    """
 )
 _DURATIONS = {
     "d": "day",
@@ -45,22 +35,19 @@ _DURATIONS = {
     "secs": "second",
     "ms": "millisecond",
 }
-_BEFORE_SECONDS = frozenset(
-    (
-        *("in", "after", "within", "every", "for", "about", "around", "under", "over", "below"),
-        *("only", "just", "another", "than", "from", "to", "by", "at", "last", "next", "first"),
-        *("took", "take", "takes", "taking", "taken", "lasts", "lasted", "wait", "waits", "waited"),
-        *("hold", "rest", "sleep", "sleeps", "pause", "pauses", "ran", "runs", "add", "plus"),
-        *("minus", "between", "is", "was", "approximately", "nearly", "almost", "exactly", "a"),
-        *("min", "mins", "minute", "minutes", "hour", "hours", "timeout", "delay", "per", "each"),
-    )
+_BEFORE_SECONDS = words(
+    """
+    a about add after almost another approximately around at below between by delay each every
+    exactly first for from hold hour hours in is just last lasted lasts min mins minus minute
+    minutes nearly next only over pause pauses per plus ran rest runs sleep sleeps take taken takes
+    taking than timeout to took under wait waited waits was within
+    """
 )
-_AFTER_SECONDS = frozenset(
-    (
-        *("delay", "timeout", "interval", "window", "break", "later", "ago", "remaining", "left"),
-        *("clip", "video", "before", "after", "elapsed", "faster", "slower", "long", "pause"),
-        *("countdown", "timer", "limit", "rest", "hold", "plank", "sprint", "latency", "gap"),
-    )
+_AFTER_SECONDS = words(
+    """
+    after ago before break clip countdown delay elapsed faster gap hold interval latency later left
+    limit long pause plank remaining rest slower sprint timeout timer video window
+    """
 )
 _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 

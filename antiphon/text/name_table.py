@@ -1,264 +1,106 @@
 """Names, and words that decide how an adjacent number or Roman numeral is read."""
 
-from collections.abc import Mapping
+from antiphon.text.contexts import pairs, words
 
-STARTERS = (
-    frozenset(
-        ("He", "She", "It", "The", "This", "That", "These", "Those", "They", "We", "I", "You", "In")
-    )
-    | frozenset(
-        (
-            "But",
-            "And",
-            "So",
-            "Then",
-            "There",
-            "Here",
-            "If",
-            "When",
-            "What",
-            "Why",
-            "How",
-            "Who",
-            "My",
-        )
-    )
-    | frozenset(
-        ("His", "Her", "Our", "Their", "Its", "A", "An", "On", "At", "For", "However", "Now", "As")
-    )
-    | frozenset(
-        ("After", "Before", "While", "Since", "Because", "Please", "Let", "Is", "Are", "Was", "Do")
-    )
-    | frozenset(
-        ("Did", "Can", "Could", "Will", "Would", "Some", "Many", "Most", "All", "No", "Yes", "Not")
-    )
-    | frozenset(
-        ("Its", "Another", "Next", "Later", "Meanwhile", "Where", "Although", "With", "Your")
-    )
+STARTERS = words(
+    """
+    A After All Although An And Another Are As At Because Before But Can Could Did Do For He Her
+    Here His How However I If In Is It Its Later Let Many Meanwhile Most My Next No Not Now On Our
+    Please She Since So Some That The Their Then There These They This Those Was We What When Where
+    While Who Why Will With Would Yes You Your
+    """
 )
 """Capitalized words that start a sentence, rather than a name, after an abbreviation."""
-
-
-STATES: Mapping[str, str] = {
-    **{"AL": "Alabama", "AK": "Alaska", "AZ": "Arizona", "AR": "Arkansas", "CA": "California"},
-    **{"CO": "Colorado", "CT": "Connecticut", "DE": "Delaware", "FL": "Florida", "GA": "Georgia"},
-    **{"HI": "Hawaii", "ID": "Idaho", "IL": "Illinois", "IN": "Indiana", "IA": "Iowa"},
-    **{"KS": "Kansas", "KY": "Kentucky", "LA": "Louisiana", "ME": "Maine", "MD": "Maryland"},
-    **{"MA": "Massachusetts", "MI": "Michigan", "MN": "Minnesota", "MS": "Mississippi"},
-    **{"MO": "Missouri", "MT": "Montana", "NE": "Nebraska", "NV": "Nevada", "NJ": "New Jersey"},
-    **{"NH": "New Hampshire", "NM": "New Mexico", "NY": "New York", "NC": "North Carolina"},
-    **{"ND": "North Dakota", "OH": "Ohio", "OK": "Oklahoma", "OR": "Oregon"},
-    **{"PA": "Pennsylvania", "RI": "Rhode Island", "SC": "South Carolina", "SD": "South Dakota"},
-    **{"TN": "Tennessee", "TX": "Texas", "UT": "Utah", "VT": "Vermont", "VA": "Virginia"},
-    **{"WA": "Washington", "WV": "West Virginia", "WI": "Wisconsin", "WY": "Wyoming"},
-    "DC": "D C",
-}
-
-
-COMPASS: Mapping[str, str] = {
-    **{"N": "North", "S": "South", "E": "East", "W": "West", "NE": "Northeast"},
-    **{"NW": "Northwest", "SE": "Southeast", "SW": "Southwest"},
-}
-
-
-DIGIT_WORDS = (
-    frozenset(
-        ("pin", "zip", "code", "passcode", "password", "otp", "id", "account", "order", "ticket")
-    )
-    | frozenset(
-        (
-            "confirmation",
-            "card",
-            "serial",
-            "case",
-            "reference",
-            "ref",
-            "extension",
-            "ext",
-            "invoice",
-        )
-    )
-    | frozenset(
-        ("tracking", "combination", "license", "licence", "plate", "call", "dial", "text", "phone")
-    )
-    | frozenset(("number", "agent", "claim", "policy", "booking", "postcode", "isbn", "ssn", "key"))
+STATES = pairs(
+    """
+    AL=Alabama, AK=Alaska, AZ=Arizona, AR=Arkansas, CA=California, CO=Colorado, CT=Connecticut,
+    DE=Delaware, FL=Florida, GA=Georgia, HI=Hawaii, ID=Idaho, IL=Illinois, IN=Indiana, IA=Iowa,
+    KS=Kansas, KY=Kentucky, LA=Louisiana, ME=Maine, MD=Maryland, MA=Massachusetts, MI=Michigan,
+    MN=Minnesota, MS=Mississippi, MO=Missouri, MT=Montana, NE=Nebraska, NV=Nevada, NJ=New Jersey,
+    NH=New Hampshire, NM=New Mexico, NY=New York, NC=North Carolina, ND=North Dakota, OH=Ohio,
+    OK=Oklahoma, OR=Oregon, PA=Pennsylvania, RI=Rhode Island, SC=South Carolina, SD=South Dakota,
+    TN=Tennessee, TX=Texas, UT=Utah, VT=Vermont, VA=Virginia, WA=Washington, WV=West Virginia,
+    WI=Wisconsin, WY=Wyoming, DC=D C
+    """
+)
+COMPASS = pairs(
+    """
+    N=North, S=South, E=East, W=West, NE=Northeast, NW=Northwest, SE=Southeast, SW=Southwest
+    """
+)
+DIGIT_WORDS = words(
+    """
+    account agent booking call card case claim code combination confirmation dial ext extension id
+    invoice isbn key licence license number order otp passcode password phone pin plate policy
+    postcode ref reference serial ssn text ticket tracking zip
+    """
 )
 """Words after which the digits of a number are read one by one."""
-
-
-PHONE_WORDS = frozenset(
-    ("call", "called", "dial", "phone", "telephone", "tel", "text", "fax", "ring", "cell", "mobile")
-) | frozenset(("reach", "contact", "whatsapp", "hotline", "landline"))
-
-
-PAIR_WORDS = frozenset(
-    ("room", "flight", "route", "highway", "interstate", "apartment", "suite", "bus", "train")
-) | frozenset(("boeing", "airbus", "unit", "form", "channel", "error", "building", "model", "area"))
-
-
-VERSION_WORDS = (
-    frozenset(
-        ("version", "v", "release", "python", "node", "ubuntu", "java", "ios", "android", "windows")
-    )
-    | frozenset(
-        (
-            "linux",
-            "macos",
-            "php",
-            "go",
-            "rust",
-            "ruby",
-            "django",
-            "firefox",
-            "chrome",
-            "debian",
-            "ver",
-        )
-    )
-    | frozenset(("cuda", "pytorch", "kernel", "usb", "bluetooth", "http", "gpt", "llama", "build"))
+PHONE_WORDS = words(
+    """
+    call called cell contact dial fax hotline landline mobile phone reach ring tel telephone text
+    whatsapp
+    """
 )
-
-
-YEAR_WORDS = (
-    frozenset(
-        ("in", "since", "until", "till", "by", "from", "year", "of", "during", "circa", "before")
-    )
-    | frozenset(
-        (
-            "after",
-            "between",
-            "early",
-            "late",
-            "mid",
-            "to",
-            "and",
-            "spring",
-            "summer",
-            "autumn",
-            "fall",
-        )
-    )
-    | frozenset(
-        ("winter", "through", "class", "copyright", "established", "founded", "born", "died")
-    )
+PAIR_WORDS = words(
+    """
+    airbus apartment area boeing building bus channel error flight form highway interstate model
+    room route suite train unit
+    """
 )
-
-
-DATE_WORDS = frozenset(
-    ("on", "by", "until", "since", "from", "before", "after", "dated", "due", "date", "till")
-) | frozenset(("through", "starting", "ending", "expires", "born", "between", "deadline"))
-
-
-DECADE_WORDS = frozenset(
-    ("the", "his", "her", "their", "my", "your", "our", "early", "late", "mid", "in", "its", "and")
+VERSION_WORDS = words(
+    """
+    android bluetooth build chrome cuda debian django firefox go gpt http ios java kernel linux
+    llama macos node php python pytorch release ruby rust ubuntu usb v ver version windows
+    """
 )
-
-
-NOT_NOUNS = frozenset(
-    ("was", "is", "has", "as", "this", "his", "its", "us", "always", "perhaps", "yes", "plus")
-) | frozenset(
-    ("does", "versus", "whereas", "thus", "across", "towards", "besides", "sees", "brings")
+YEAR_WORDS = words(
+    """
+    after and autumn before between born by circa class copyright died during early established fall
+    founded from in late mid of since spring summer through till to until winter year
+    """
+)
+DATE_WORDS = words(
+    """
+    after before between born by date dated deadline due ending expires from on since starting
+    through till until
+    """
+)
+DECADE_WORDS = words("and early her his in its late mid my our the their your")
+NOT_NOUNS = words(
+    """
+    across always as besides brings does has his is its perhaps plus sees this thus towards us
+    versus was whereas yes
+    """
 )
 """Singular words that end like plurals."""
-
-
-CARDINAL_NAMES = (
-    frozenset(
-        ("chapter", "part", "act", "scene", "section", "volume", "book", "article", "war", "mark")
-    )
-    | frozenset(
-        (
-            "type",
-            "level",
-            "stage",
-            "class",
-            "grade",
-            "bowl",
-            "apollo",
-            "gemini",
-            "fantasy",
-            "episode",
-        )
-    )
-    | frozenset(
-        (
-            "round",
-            "rocky",
-            "phase",
-            "title",
-            "appendix",
-            "figure",
-            "table",
-            "unit",
-            "category",
-            "tier",
-        )
-    )
-    | frozenset(
-        ("vol", "ch", "pt", "step", "rambo", "division", "schedule", "theorem", "factor", "wars")
-    )
-    | frozenset(
-        ("saturn", "opus", "sonata", "symphony", "no", "group", "page", "civilization", "gta")
-    )
+CARDINAL_NAMES = words(
+    """
+    act apollo appendix article book bowl category ch chapter civilization class division episode
+    factor fantasy figure gemini grade group gta level mark no opus page part phase pt rambo rocky
+    round saturn scene schedule section sonata stage step symphony table theorem tier title type
+    unit vol volume war wars
+    """
 )
 """Words after which a Roman numeral is a cardinal."""
-
-
-REGNAL_NAMES = (
-    frozenset(
-        (
-            "pope",
-            "king",
-            "queen",
-            "henry",
-            "louis",
-            "edward",
-            "george",
-            "william",
-            "charles",
-            "james",
-        )
-    )
-    | frozenset(
-        (
-            "richard",
-            "elizabeth",
-            "napoleon",
-            "pius",
-            "benedict",
-            "leo",
-            "paul",
-            "ramses",
-            "ramesses",
-        )
-    )
-    | frozenset(
-        ("frederick", "philip", "alexander", "nicholas", "peter", "catherine", "ivan", "umberto")
-    )
-    | frozenset(
-        ("emmanuel", "gustav", "christian", "ferdinand", "francis", "clement", "urban", "innocent")
-    )
-    | frozenset(
-        ("gregory", "john", "mary", "margaret", "margrethe", "felipe", "carlos", "wilhelm", "otto")
-    )
-    | frozenset(
-        ("robert", "david", "thomas", "joseph", "albert", "xerxes", "darius", "ptolemy", "leopold")
-    )
-    | frozenset(("haakon", "olav", "harald", "constantine", "justinian", "cleopatra", "julius"))
+REGNAL_NAMES = words(
+    """
+    albert alexander benedict carlos catherine charles christian clement cleopatra constantine
+    darius david edward elizabeth emmanuel felipe ferdinand francis frederick george gregory gustav
+    haakon harald henry innocent ivan james john joseph julius justinian king leo leopold louis
+    margaret margrethe mary napoleon nicholas olav otto paul peter philip pius pope ptolemy queen
+    ramesses ramses richard robert thomas umberto urban wilhelm william xerxes
+    """
 )
-
-
-CENTURY_WORDS = frozenset(("century", "centuries", "dynasty", "amendment", "olympiad", "olympics"))
-
-
-KEYS: Mapping[str, str] = {
-    **{"ctrl": "control", "control": "control", "alt": "alt", "cmd": "command", "shift": "shift"},
-    **{"option": "option", "opt": "option", "command": "command", "win": "windows", "meta": "meta"},
-    **{"super": "super", "fn": "function", "windows": "windows"},
-}
-
-
-KEY_NAMES: Mapping[str, str] = {
-    **{"del": "delete", "esc": "escape", "ins": "insert", "pgup": "page up", "pgdn": "page down"},
-    **{"ret": "return", "bksp": "backspace"},
-}
+CENTURY_WORDS = words("amendment centuries century dynasty olympiad olympics")
+KEYS = pairs(
+    """
+    ctrl=control, control=control, alt=alt, cmd=command, shift=shift, option=option, opt=option,
+    command=command, win=windows, meta=meta, super=super, fn=function, windows=windows
+    """
+)
+KEY_NAMES = pairs(
+    """
+    del=delete, esc=escape, ins=insert, pgup=page up, pgdn=page down, ret=return, bksp=backspace
+    """
+)

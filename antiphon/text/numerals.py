@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from antiphon.text.contexts import words
 from antiphon.text.name_table import DIGIT_WORDS, NOT_NOUNS, PAIR_WORDS, YEAR_WORDS
 from antiphon.text.number_words import (
     MAX_NUMBER,
@@ -19,9 +20,7 @@ from antiphon.text.unit_table import FRACTION_SIGNS
 _MAX_CARDINAL_DIGITS = 15
 _MAX_FRACTION_PARTS = (*range(2, 13), 15, 16, 20, 24, 25, 32, 50, 60, 64, 100, 128, 1000)
 _MAX_GROUPS = 6
-_SHORT_DIGIT_WORDS = frozenset(
-    ("call", "dial", "text", "code", "pin", "cvv", "otp", "ext", "extension", "passcode")
-)
+_SHORT_DIGIT_WORDS = words("call code cvv dial ext extension otp passcode pin text")
 _GROUP_SIGNS = (",", " ", "'", "_", ".")
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from antiphon.text.contexts import words
 from antiphon.text.name_table import PAIR_WORDS
 from antiphon.text.number_words import cardinal, ordinal_of
 from antiphon.text.numerals import (
@@ -52,10 +53,11 @@ _CODE_WORDS = PAIR_WORDS | {
     "exit",
     "step",
 }
-_NOT_COUNTED = frozenset(
-    ("a", "an", "the", "in", "on", "at", "to", "of", "and", "or", "for", "per", "with", "is", "was")
-) | frozenset(
-    ("from", "by", "as", "than", "that", "which", "each", "but", "so", "if", "more", "less")
+_NOT_COUNTED = words(
+    """
+    a an and as at but by each for from if in is less more of on or per so than that the to was
+    which with
+    """
 )
 
 
@@ -77,7 +79,7 @@ class Quantity:
     numeral: Numeral
     sign: str = ""
     scale: str = ""
-    money: tuple[str, str, str, str] | None = None
+    money: tuple[str, ...] | None = None
     unit: Unit | None = None
     is_glued: bool = False
     per: str = ""
@@ -164,9 +166,7 @@ def _is_sign(tokens: TokenizedText, place: int) -> bool:
     )
 
 
-def _currency_before(
-    tokens: TokenizedText, place: int
-) -> tuple[tuple[str, str, str, str] | None, int]:
+def _currency_before(tokens: TokenizedText, place: int) -> tuple[tuple[str, ...] | None, int]:
     """Return the currency before a number, and the start of the number."""
     kind, text = tokens.kind(place), tokens.text(place)
     if kind in CURRENCIES:
@@ -192,7 +192,7 @@ def _currency_before(
 
 def _currency_behind(
     tokens: TokenizedText, stop: int, numeral: Numeral
-) -> tuple[tuple[str, str, str, str] | None, int, Numeral]:
+) -> tuple[tuple[str, ...] | None, int, Numeral]:
     comma = _decimal_comma(tokens, numeral) if tokens.has(stop, ",d") else numeral
     is_grouped = len(numeral.decimals) == 3 and 0 < len(numeral.whole) < 4
     if is_grouped and not numeral.is_grouped and numeral.whole != "0":

@@ -1,14 +1,13 @@
 """Times of day: "9:05", "9am", "9:30-11 a.m.", "0600 hours"."""
 
+from antiphon.text.contexts import words
 from antiphon.text.number_words import cardinal, spelled
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
 from antiphon.text.units import ends_here
 
 _DASHES = ("-", "\u2013")
-_ZONES = frozenset(
-    ("EST", "EDT", "CST", "CDT", "MST", "MDT", "PST", "PDT", "GMT", "UTC", "ET", "PT", "CET", "BST")
-)
+_ZONES = words("BST CDT CET CST EDT EST ET GMT MDT MST PDT PST PT UTC")
 
 
 def read_time(tokens: TokenizedText, place: int) -> Reading | None:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import PER_SHORT, PER_WORDS, UNITS, WITH_DOT
 
-Unit: TypeAlias = tuple[str, str]
+Unit: TypeAlias = tuple[str, ...]
 """Singular and plural."""
 _POWERS = {"2": "square", "3": "cubic", "\u00b2": "square", "\u00b3": "cubic"}
 

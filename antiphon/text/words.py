@@ -1,5 +1,6 @@
 """Abbreviations, titles, initials, Roman numerals and words in capitals."""
 
+from antiphon.text.contexts import words
 from antiphon.text.name_table import (
     COMPASS,
     STARTERS,
@@ -148,24 +149,11 @@ def _plain_abbreviation(
     return _with_end(tokens, stop, name, has_dot=has_dot)
 
 
-_WORDS_AT_END = frozenset(
-    (
-        "al",
-        "Max",
-        "Min",
-        "max",
-        "temp",
-        "Temp",
-        "par",
-        "mo",
-        "ft",
-        "Co",
-        "Fl",
-        "dist",
-        "prob",
-        "Tech",
-    )
-) | frozenset(("Ill", "Va", "ed", "gal", "Miss", "Wash", "Penn", "Ph", "sec", "ave")) - {"Co"}
+_WORDS_AT_END = words(
+    """
+    al ave Co dist ed Fl ft gal Ill Max max Min Miss mo par Penn Ph prob sec Tech Temp temp Va Wash
+    """
+)
 
 
 def _with_end(tokens: TokenizedText, stop: int, words: str, *, has_dot: bool) -> Reading:
