@@ -47,10 +47,7 @@ class ImagePrompt:
 class ImagePrompter(ABC):
     """Base class of image prompt builders; a family defines capabilities and counts tokens."""
 
-    @property
-    @abstractmethod
-    def capabilities(self) -> ImageCapabilities:
-        """Capabilities of the loaded checkpoint."""
+    capabilities: ImageCapabilities
 
     @abstractmethod
     def count_tokens(self, text: str) -> int:

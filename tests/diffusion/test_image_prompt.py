@@ -9,15 +9,13 @@ from antiphon.errors import InvalidRequestError
 
 
 class Words(ImagePrompter):
-    @property
-    def capabilities(self) -> ImageCapabilities:
-        return ImageCapabilities(
-            sample_request=ImageRequest("ready"),
-            parameters=DiffusionParameters(num_inference_steps=4, guidance_scale=2.0),
-            size_multiple=16,
-            default_size=(64, 32),
-            max_prompt_tokens=3,
-        )
+    capabilities = ImageCapabilities(
+        sample_request=ImageRequest("ready"),
+        parameters=DiffusionParameters(num_inference_steps=4, guidance_scale=2.0),
+        size_multiple=16,
+        default_size=(64, 32),
+        max_prompt_tokens=3,
+    )
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())

@@ -32,17 +32,13 @@ class CausalLMPrompter:
         config = load_config(context.checkpoint)
         self._tokenizer = load_tokenizer(context.checkpoint)
         self._markup = load_chat_markup(context.checkpoint)
-        self._capabilities = ChatCapabilities(
+        self.capabilities = ChatCapabilities(
             sample_request=_SAMPLE,
             sampling=config.sampling,
             max_positions=config.max_positions(context),
             vocab_size=config.vocab_size,
             thinks=self._markup.thinks,
         )
-
-    @property
-    def capabilities(self) -> ChatCapabilities:
-        return self._capabilities
 
     def build(self, request: ChatRequest, seed: int) -> Prompt:
         messages = [
@@ -54,17 +50,17 @@ class CausalLMPrompter:
             for name, value in request.template_kwargs.items()
         }
         text = self._markup.render(messages, variables)
-        max_positions = self._capabilities.max_positions
+        max_positions = self.capabilities.max_positions
         found, num_tokens = self._tokenizer.encode_within(text, max_positions)
         if not num_tokens:
             raise InvalidRequestError("These messages make an empty prompt.", param="messages")
         limits = answer_limits(request, num_tokens, max_positions)
         ids = tuple(found)
-        if max(ids) >= self._capabilities.vocab_size:
+        if max(ids) >= self.capabilities.vocab_size:
             # The tokenizer has tokens without a row in the checkpoint's embedding.
             raise InvalidRequestError(
                 f"The messages have a token {max(ids)} in this model's tokenizer, which the model"
-                f" lacks. Allowed: 0 to {self._capabilities.vocab_size - 1}.",
+                f" lacks. Allowed: 0 to {self.capabilities.vocab_size - 1}.",
                 param="messages",
             )
         if request.is_spoken and len(ids) > MAX_TOLD_POSITIONS:
@@ -74,7 +70,7 @@ class CausalLMPrompter:
                 param="messages",
                 code="context_length_exceeded",
             )
-        sampling = complete_sampling(request, self._capabilities)
+        sampling = complete_sampling(request, self.capabilities)
         return Prompt(
             data=CausalLMPrompt(
                 ids,

@@ -57,7 +57,7 @@ class GlmImagePrompter(ImagePrompter):
         self._tokenizer = load_tokenizer(context.checkpoint / PROCESSOR_DIRECTORY)
         self._sizes = SourceSizes.read(context.checkpoint / PROCESSOR_DIRECTORY)
         side = 4 * CODE_PIXELS
-        self._capabilities = ImageCapabilities(
+        self.capabilities = ImageCapabilities(
             sample_request=ImageRequest(
                 "Ready.",
                 width=side,
@@ -72,10 +72,6 @@ class GlmImagePrompter(ImagePrompter):
             needs_encoder=True,
             negative_prompts=False,
         )
-
-    @property
-    def capabilities(self) -> ImageCapabilities:
-        return self._capabilities
 
     def use_encoder(self, encode: Encode) -> None:
         """Take what turns images into codes."""

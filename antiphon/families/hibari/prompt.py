@@ -42,7 +42,7 @@ class HibariPrompter:
         self._readers = {
             name: reader(british=installed.british) for name, installed in voices.items()
         }
-        self._capabilities = SpeechCapabilities(
+        self.capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ,
             voices=tuple(installed.voice for installed in voices.values()),
             languages=_LANGUAGES,
@@ -50,10 +50,6 @@ class HibariPrompter:
             word_times=True,
             writes_out=True,
         )
-
-    @property
-    def capabilities(self) -> SpeechCapabilities:
-        return self._capabilities
 
     def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
         """Return the words without an English reading."""

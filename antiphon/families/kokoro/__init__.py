@@ -17,7 +17,7 @@ FAMILY = Family(
     config_keys=("istftnet", "plbert", "vocab"),
     files=("kokoro-v1_0.pth", "voices/*.pt", "voices/*.bin", "onnx/model.onnx"),
     needs_checkpoint=True,
-    inspector=_HERE("checkpoint_info:inspect"),
+    inspector=_HERE("voices:inspect"),
     checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
     tasks={
         "speech": Task(

@@ -1,4 +1,7 @@
-"""Phonemes to audio: one run of the network a sentence."""
+"""Phonemes to audio: one run of the network a sentence, whose silence is trimmed.
+
+The networks surround every sentence with silence, some 275 ms before and 425 ms after.
+"""
 
 import os
 from collections.abc import Generator
@@ -19,7 +22,6 @@ from antiphon.families.kokoro.checkpoint import (
     KokoroCheckpoint,
     read_checkpoint,
 )
-from antiphon.families.kokoro.pauses import PAUSE_FRAMES, frames_after, natural_span
 from antiphon.families.kokoro.prompt import KokoroPrompt
 from antiphon.families.kokoro.voices import VoiceStyles, in_order
 from antiphon.text.word_times import word_times
@@ -29,6 +31,10 @@ _FRAME_S = FRAME_SAMPLES / SAMPLE_RATE_HZ
 _SILENCE_FRAMES = 4  # 100 ms for a text with nothing to pronounce: no stream is empty
 _MAX_THREADS = 4
 _WARM_UP_IDS = tuple(range(43, 83))  # Any will do: about as many as a short sentence has.
+LEAD_FRAMES = 2  # 50 ms: the breath before a soft consonant
+FRAME_MS = 25
+PAUSE_FRAMES = 10  # 250 ms: with the next lead, 300 ms between sentences
+_AUDIBLE = 1e-3  # -60 dBFS
 
 
 class KokoroNetwork(Protocol):
@@ -37,7 +43,13 @@ class KokoroNetwork(Protocol):
     def speak(
         self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
     ) -> tuple[Samples, NDArray[np.float32] | None]:
-        """Return a sentence's samples, and its phonemes' durations in frames if they are known."""
+        """Return a sentence's samples, and its phonemes' durations in frames if they are known.
+
+        Args:
+            ids: phoneme ids, without padding.
+            style: style vector, see `VoiceStyles.style`.
+            seed: seed of the request and number of the sentence, from which noise is drawn.
+        """
         ...
 
 
@@ -133,3 +145,36 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def frames_after(pause_ms: int | None, *, is_last: bool) -> int:
+    """Return the frames of silence after a sentence.
+
+    Args:
+        pause_ms: pause between sentences, including the lead of the next one; ``None``: the
+            default.
+        is_last: whether the end of a text may follow: then no more than usual.
+    """
+    if pause_ms is None:
+        return PAUSE_FRAMES
+    wanted = max(0, round(pause_ms / FRAME_MS) - LEAD_FRAMES)
+    return min(wanted, PAUSE_FRAMES) if is_last else wanted
+
+
+def natural_span(samples: Samples, num_after: int = PAUSE_FRAMES) -> tuple[int, int]:
+    """Return the first frame and the end of the audible span, with silence around it.
+
+    Silence that the samples do not have is not made up: a span never leaves them.
+
+    Args:
+        samples: one sentence.
+        num_after: frames of silence after it.
+    """
+    num_frames = -(-len(samples) // FRAME_SAMPLES)
+    padded = np.pad(samples, (0, num_frames * FRAME_SAMPLES - len(samples)))
+    power = np.mean(np.square(padded.reshape(num_frames, FRAME_SAMPLES)), axis=1)
+    (audible,) = np.nonzero(np.sqrt(power) > _AUDIBLE)
+    if len(audible) == 0:
+        return 0, num_frames
+    first, last = int(audible[0]), int(audible[-1])
+    return max(0, first - LEAD_FRAMES), min(num_frames, last + 1 + num_after)

@@ -1,7 +1,9 @@
 """Kokoro's network as CUDA graphs: one launch replaces about a thousand small kernels.
 
 A sentence is padded to one of a few sizes, whatever else runs, so its samples depend on its seed
-alone. Several sentences run side by side, each in a lane: their kernels fill the GPU together.
+alone. Several sentences run side by side, each in a lane: their kernels fill the GPU together. A
+sentence takes two steps of fixed sizes, on tensors that keep their place; only the durations are
+read back between them, which determine the length of the second step.
 """
 
 from collections.abc import Iterator
@@ -19,11 +21,13 @@ from torch import Tensor
 from antiphon.contracts.types import Samples
 from antiphon.families.kokoro.checkpoint import FRAME_SAMPLES, PAD_ID
 from antiphon.families.kokoro.model import KokoroModel
-from antiphon.families.kokoro.recurrent import make_padded
-from antiphon.families.kokoro.sentence_steps import SentenceSteps
+from antiphon.families.kokoro.padding import PaddedRows, make_padded
+from antiphon.families.kokoro.vocoder import NUM_HARMONICS
+from antiphon.nn.backends import backend_of
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download
 from antiphon.nn.precision import exact_float32
+from antiphon.nn.sampler import seed_words
 
 _NUM_LANES = 3
 _TOKENS = (32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
@@ -34,6 +38,7 @@ _USUAL_TOKENS, _USUAL_FRAMES = 192, 480
 
 _Step: TypeAlias = tuple[Literal["read", "say"], int]
 _Spoken: TypeAlias = tuple[Samples, NDArray[np.float32]]
+_NUM_NUMBERS = 4  # behind the ids: how many there are, the seed's two words, the sentence's number
 
 
 class GraphNetwork:
@@ -69,13 +74,7 @@ class GraphNetwork:
     def speak(
         self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
     ) -> _Spoken:
-        """Return a sentence's samples, and its phonemes' durations in frames.
-
-        Args:
-            ids: phoneme ids, without padding.
-            style: style vector, see `VoiceStyles.style`.
-            seed: seed of the noise.
-        """
+        """Return samples and durations; see `antiphon.families.kokoro.generator.KokoroNetwork`."""
         lane = self._lanes.get()
         try:
             return lane.speak((PAD_ID, *ids, PAD_ID), style, seed)
@@ -121,13 +120,7 @@ class _Lane:
     def speak(
         self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
     ) -> _Spoken:
-        """Speak a sentence, in the only thread that uses this lane meanwhile.
-
-        Args:
-            ids: phoneme ids, with padding.
-            style: style vector, see `VoiceStyles.style`.
-            seed: seed of the noise.
-        """
+        """Speak a sentence, in the only thread that uses this lane meanwhile; ids have padding."""
         with self._graphs.on_stream():
             self._steps.fill(ids, style, seed)
             read = self._run(("read", round_up(len(ids), self._tokens)))
@@ -178,3 +171,86 @@ def _exact() -> Iterator[None]:
             yield
         finally:
             torch.backends.cudnn.deterministic = is_deterministic
+
+
+class SentenceSteps:
+    """One sentence at a time, with all that is known of it on the device."""
+
+    def __init__(self, model: KokoroModel, device: torch.device) -> None:
+        """Allocate; the model is prepared for padded rows."""
+        self._model = model
+        config, pinned = model.config, device.type == "cuda"
+        self.max_tokens = config.num_positions
+        width = self.max_tokens + _NUM_NUMBERS
+        self._host_words = torch.zeros(1, width, dtype=torch.int64, pin_memory=pinned)
+        self._host_style = torch.zeros(1, 2 * config.style_dim, pin_memory=pinned)
+        self._words = self._host_words.to(device, copy=True)
+        self._style = self._host_style.to(device, copy=True)
+        self._durations = torch.zeros(1, self.max_tokens, dtype=torch.int64, device=device)
+        size = config.hidden_dim + config.style_dim
+        self._encoded = torch.zeros(1, self.max_tokens, size, device=device)
+        self._text = torch.zeros(1, config.hidden_dim, self.max_tokens, device=device)
+
+    def fill(self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]) -> None:
+        """Upload a sentence, when that before is done.
+
+        Args:
+            ids: phoneme ids, with padding at both ends.
+            style: ``[1, 2 * style_dim]``.
+            seed: seed of the request, and the sentence's number.
+        """
+        words = self._host_words.numpy()[0]
+        words[: len(ids)], words[len(ids) :] = ids, 0
+        words[self.max_tokens :] = len(ids), *seed_words(seed[0]), seed[1]
+        self._host_style.numpy()[:] = style
+        self._words.copy_(self._host_words, non_blocking=True)
+        self._style.copy_(self._host_style, non_blocking=True)
+
+    def pretend(self, num_frames: int) -> None:
+        """Let the first phoneme last this long, so that `say` can be captured before it is used."""
+        self._durations.zero_()
+        self._durations[:, :1].fill_(num_frames)
+
+    def read(self, num_tokens: int) -> Tensor:
+        """Read a sentence of up to so many ids; return durations in frames, ``[1, max_tokens]``."""
+        rows = PaddedRows.of(self._words[:, self.max_tokens], num_tokens)
+        ids = self._words[:, :num_tokens]
+        encoded, text, durations = self._model.read(ids, self._style, rows)
+        self._encoded[:, :num_tokens] = encoded
+        self._text[:, :, :num_tokens] = text
+        self._durations.zero_()
+        self._durations[:, :num_tokens] = durations
+        return self._durations
+
+    def say(self, num_frames: int) -> Tensor:
+        """Return ``[1, num_samples]`` of the encoded text, which has at most ``num_frames``."""
+        places, rows = frames_of(self._durations, num_frames)
+        encoded = self._encoded.gather(1, places.mT.expand(-1, -1, self._encoded.shape[2]))
+        text = self._text.gather(2, places.expand(-1, self._text.shape[1], -1))
+        return self._model.say(encoded, text, self._style, self._draw, rows)
+
+    def speak_whole(self, num_tokens: int) -> Tensor:
+        """Return the samples of a sentence of exactly so many ids, ``[num_samples]``, unpadded."""
+        samples: Tensor
+        samples, _ = self._model(self._words[:, :num_tokens], self._style, self._draw)
+        return samples
+
+    def _draw(self, length: int) -> Tensor:
+        """Return noise for a pitch curve: numbers of the seed and the place, not of the length."""
+        seeds, index = self._words[:, -3:-1].contiguous(), self._words[:, -1].contiguous()
+        places = torch.arange(length, device=seeds.device)
+        size = self._model.config.frame_upsampling * NUM_HARMONICS
+        return backend_of(seeds).gaussian_noise(seeds, index, places, size)
+
+
+def frames_of(durations: Tensor, num_frames: int) -> tuple[Tensor, PaddedRows]:
+    """Return the phoneme of each frame, int64 ``[B, 1, num_frames]``, and whose frames they are.
+
+    Args:
+        durations: durations of phonemes in frames, int64 ``[B, length]``.
+        num_frames: number of frames, at least that of the longest row.
+    """
+    ends = durations.cumsum(dim=1)
+    frames = torch.arange(num_frames, device=ends.device).expand(len(ends), -1).contiguous()
+    places = torch.searchsorted(ends, frames, right=True).clamp(max=ends.shape[1] - 1)
+    return places[:, None], PaddedRows.of(ends[:, -1], num_frames)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from torch import Tensor, nn
 
-from antiphon.families.kokoro.config import KokoroConfig
+from antiphon.families.kokoro.checkpoint import KokoroConfig
 from antiphon.families.kokoro.padding import PaddedRows
 from antiphon.families.kokoro.text_layers import PhonemeBert, PhonemeEncoder, ProsodyPredictor
 from antiphon.families.kokoro.vocoder import NUM_HARMONICS, KokoroDecoder

@@ -46,7 +46,7 @@ class KokoroPrompter:
         readable = [describe(name) for name in self._voices if letter_of(name) in self._readers]
         if not readable:
             raise ModelLoadError(f"{checkpoint.path}: there is no voice of a language known here.")
-        self._capabilities = SpeechCapabilities(
+        self.capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ,
             voices=tuple(readable),
             languages=self._readers.names,
@@ -55,10 +55,6 @@ class KokoroPrompter:
             writes_out=True,
             streams_bytes=True,
         )
-
-    @property
-    def capabilities(self) -> SpeechCapabilities:
-        return self._capabilities
 
     def named_voice(self, name: str) -> Voice | None:
         """Return a mix, or a voice whose own language cannot be read here; ``None`` if unknown."""

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker, report_files
-from antiphon.families.kokoro.checkpoint import MAX_PHONEMES, STYLE_SIZE
-from antiphon.families.kokoro.config import load_config
+from antiphon.families.kokoro.checkpoint import MAX_PHONEMES, STYLE_SIZE, load_config
 from antiphon.families.kokoro.model import KokoroModel
 from antiphon.families.kokoro.random_vocabulary import VOCABULARY
 

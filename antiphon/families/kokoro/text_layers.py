@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from antiphon.families.kokoro.config import KokoroConfig
-from antiphon.families.kokoro.padding import PaddedRows, own
-from antiphon.families.kokoro.recurrent import BothWays
+from antiphon.families.kokoro.checkpoint import KokoroConfig
+from antiphon.families.kokoro.padding import BothWays, PaddedRows, own
 from antiphon.families.kokoro.styled_layers import StyledLayerNorm, StyledResidual
 
 _EMBEDDING_SIZE = 128

@@ -14,8 +14,7 @@ from torch import Tensor
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.errors import ModelLoadError
-from antiphon.families.kokoro.checkpoint import PAD_ID, KokoroCheckpoint
-from antiphon.families.kokoro.config import load_config
+from antiphon.families.kokoro.checkpoint import PAD_ID, KokoroCheckpoint, load_config
 from antiphon.families.kokoro.graph_network import GraphNetwork
 from antiphon.families.kokoro.model import KokoroModel
 from antiphon.families.kokoro.vocoder import NUM_HARMONICS
@@ -46,13 +45,7 @@ class TorchNetwork:
     def speak(
         self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
     ) -> tuple[Samples, NDArray[np.float32]]:
-        """Return a sentence's samples, and its phonemes' durations in frames.
-
-        Args:
-            ids: phoneme ids, without padding.
-            style: style vector, see `VoiceStyles.style`.
-            seed: seed of the noise.
-        """
+        """Return samples and durations; see `antiphon.families.kokoro.generator.KokoroNetwork`."""
         drawn = np.random.default_rng(seed)
 
         def draw(length: int) -> Tensor:

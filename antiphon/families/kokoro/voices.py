@@ -1,24 +1,70 @@
-"""Voices by their names: language, gender, name; and mixes such as ``af_bella(2)+af_sky``."""
+"""Voices by their names: language, gender, name; mixes such as ``af_bella(2)+af_sky``."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from pickle import UnpicklingError
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.inspection import Inspection, Table
 from antiphon.contracts.types import Voice
 from antiphon.errors import EngineError, ModelLoadError, how_to_install
-from antiphon.families.kokoro.checkpoint import STYLE_SIZE, KokoroCheckpoint
+from antiphon.families.kokoro.checkpoint import (
+    SAMPLE_RATE_HZ,
+    STYLE_SIZE,
+    KokoroCheckpoint,
+    read_checkpoint,
+)
 from antiphon.families.kokoro.languages import LANGUAGES
-from antiphon.families.kokoro.loudness import KOKORO_LUFS
 
 _DEFAULT = "af_heart"
 _GENDERS = {"f": "female", "m": "male"}
 _MAX_MIXED = 16
 _PART = re.compile(r"(?P<name>\w+)(\((?P<weight>\d*\.?\d+)\))?")
 _SIGN = re.compile(r"(\+|-)")
+_LUFS: Final[Mapping[str, float]] = {
+    "af_alloy": -20.6,
+    "af_aoede": -17.4,
+    "af_bella": -22.5,
+    "af_heart": -22.4,
+    "af_jessica": -21.5,
+    "af_kore": -18.2,
+    "af_nicole": -21.6,
+    "af_nova": -26.1,
+    "af_river": -20.6,
+    "af_sarah": -20.4,
+    "af_sky": -23.0,
+    "am_adam": -18.0,
+    "am_echo": -21.4,
+    "am_eric": -20.6,
+    "am_fenrir": -18.5,
+    "am_liam": -21.0,
+    "am_michael": -23.6,
+    "am_onyx": -21.4,
+    "am_puck": -17.8,
+    "am_santa": -22.0,
+    "bf_alice": -20.1,
+    "bf_emma": -19.5,
+    "bf_isabella": -17.1,
+    "bf_lily": -20.5,
+    "bm_daniel": -21.0,
+    "bm_fable": -20.7,
+    "bm_george": -21.2,
+    "bm_lewis": -23.3,
+    "zf_xiaobei": -20.4,
+    "zf_xiaoni": -18.1,
+    "zf_xiaoxiao": -16.4,
+    "zf_xiaoyi": -18.8,
+    "zm_yunjian": -20.8,
+    "zm_yunxi": -20.9,
+    "zm_yunxia": -20.6,
+    "zm_yunyang": -23.6,
+}
+"""Integrated loudness of the published voices, by FFmpeg's ebur128 over six sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +98,7 @@ def describe(name: str) -> Voice:
 
 def _loudness_lufs(parts: tuple[MixedVoice, ...]) -> float | None:
     """Return the measured loudness of a voice, and for a mix the mean of its parts by share."""
-    known = [KOKORO_LUFS.get(part.name) for part in parts]
+    known = [_LUFS.get(part.name) for part in parts]
     if any(each is None for each in known):
         return None
     return sum(abs(part.share) * (each or 0.0) for part, each in zip(parts, known, strict=True))
@@ -138,3 +184,29 @@ def _read_pickled(file: str) -> NDArray[np.float32]:
         raise ModelLoadError(f"{file}: is no table of styles of {STYLE_SIZE} numbers.")
     rows: NDArray[np.float32] = tensor.float().numpy()
     return rows
+
+
+def inspect(path: Path) -> Inspection:
+    """Return the contents of a checkpoint's directory, complete or not."""
+    try:
+        found = read_checkpoint(path)
+    except ModelLoadError as error:
+        return Inspection(facts={"Model": "Kokoro"}, problems=(error.message,))
+    files = [file for file in (found.network, found.weights) if file is not None]
+    names = in_order(found.voices)
+    by_letter: dict[str, list[str]] = {}
+    for name in names:
+        by_letter.setdefault(letter_of(name), []).append(name)
+    rows = [(LANGUAGES[letter].title, ", ".join(by_letter[letter])) for letter in by_letter]
+    return Inspection(
+        facts={
+            "Model": "Kokoro",
+            "Sample rate": f"{SAMPLE_RATE_HZ} Hz",
+            "Phonemes": len(found.vocabulary),
+            "Voices": len(names),
+            "On a CPU": "ONNX Runtime" if found.network else "PyTorch",
+            "On a GPU": "PyTorch" if found.weights else "not",
+            "Size": sum(file.stat().st_size for file in files),
+        },
+        tables=(Table(title="Voices", columns=("language", "voices"), rows=tuple(rows)),),
+    )

@@ -37,16 +37,12 @@ class MossPrompter:
         """
         found = read_checkpoint(check_trust(context))
         self._voices = found.voices
-        self._capabilities = SpeechCapabilities(
+        self.capabilities = SpeechCapabilities(
             sample_rate_hz=found.sample_rate_hz,
             channels=found.channels,
             voices=tuple(_voice(name, each) for name, each in found.voices.items()),
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         )
-
-    @property
-    def capabilities(self) -> SpeechCapabilities:
-        return self._capabilities
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Build the prompt of one segment; a character counts as a token.

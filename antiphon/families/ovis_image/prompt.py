@@ -32,7 +32,7 @@ class OvisImagePrompter(ImagePrompter):
         if not self._tokenizer.chat_template:
             raise ModelLoadError(f"{context.checkpoint / 'tokenizer'}: has no chat template")
         self._num_around = self._length("")
-        self._capabilities = ImageCapabilities(
+        self.capabilities = ImageCapabilities(
             sample_request=ImageRequest(
                 "Ready.",
                 width=4 * multiple,
@@ -45,10 +45,6 @@ class OvisImagePrompter(ImagePrompter):
             max_prompt_tokens=SEQUENCE_LENGTH + NUM_DROPPED_TOKENS - self._num_around,
             min_steps=config.min_steps,
         )
-
-    @property
-    def capabilities(self) -> ImageCapabilities:
-        return self._capabilities
 
     def count_tokens(self, text: str) -> int:
         return self._length(text) - self._num_around

@@ -55,7 +55,7 @@ class PiperPrompter:
             model.name: phonemizer_of(model) for model in models
         }
         names = dict.fromkeys(name for model in models for name in model.language_names)
-        self._capabilities = SpeechCapabilities(
+        self.capabilities = SpeechCapabilities(
             sample_rate_hz=models[0].sample_rate_hz,
             voices=tuple(_voice(name, model) for model in models for name in model.voices),
             languages=tuple(names),
@@ -63,10 +63,6 @@ class PiperPrompter:
             word_times=True,
             writes_out=all(model.phoneme_type != "text" for model in models),
         )
-
-    @property
-    def capabilities(self) -> SpeechCapabilities:
-        return self._capabilities
 
     def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
         """Return the parts of the text that the voice leaves out."""

@@ -42,7 +42,7 @@ class QwenImagePrompter(ImagePrompter):
         self._num_around = self._length("")
         num_dropped = 0 if is_for_edits else NUM_DROPPED_TOKENS
         grey = np.full((multiple, multiple, 3), 128, np.uint8)
-        self._capabilities = ImageCapabilities(
+        self.capabilities = ImageCapabilities(
             sample_request=ImageRequest(
                 "Ready.",
                 width=4 * multiple,
@@ -58,10 +58,6 @@ class QwenImagePrompter(ImagePrompter):
             needs_image=is_for_edits,
             min_steps=config.min_steps,
         )
-
-    @property
-    def capabilities(self) -> ImageCapabilities:
-        return self._capabilities
 
     def count_tokens(self, text: str) -> int:
         return self._length(text) - self._num_around

@@ -58,6 +58,11 @@ _PARTS = {
     "encoder.": "AudioVAE encoder",
     "decoder.": "AudioVAE decoder",
 }
+_PROMPT_POSITIONS = 40  # per sentence
+_LAUNCHES_A_LAYER = 5  # four products, and attention with rotary embedding
+_ENDS_LAUNCHES = 140  # per frame outside of layers; a third of them in the AudioVAE
+_DILATIONS = (1, 3, 9)
+_MEASURED_MS = {2048: {"H200": {1: 5.30, 8: 7.50, 64: 17.28}}}
 
 
 def inspect(path: Path) -> Inspection:
@@ -233,13 +238,7 @@ def last_layer(config: AudioVAEConfig) -> tuple[int, int]:
     return index + 1, channels // 2
 
 
-_PROMPT_POSITIONS = 40  # per sentence
-_LAUNCHES_A_LAYER = 5  # four products, and attention with rotary embedding
-_ENDS_LAUNCHES = 140  # per frame outside of layers; a third of them in the AudioVAE
-_DILATIONS = (1, 3, 9)
-
 # From docs/performance.md, by width of the language model: the published size.
-_MEASURED_MS = {2048: {"H200": {1: 5.30, 8: 7.50, 64: 17.28}}}
 
 
 def footprint(path: Path) -> Footprint:

@@ -40,6 +40,7 @@ from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.weights import open_weights
 
 _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
+VoxCPM2Runner: TypeAlias = ModelRunner[VoxCPM2Request]
 
 
 class VoxCPM2Model(SlotModel[VoxCPM2Request]):
@@ -234,9 +235,6 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         """
         parts = (patches,) if self.uses_kernels else torch.split(patches, 1)
         return torch.cat([self._from_encoder(self._encoder(each)) for each in parts]).repeat(1, 2)
-
-
-VoxCPM2Runner: TypeAlias = ModelRunner[VoxCPM2Request]
 
 
 def load_runner(

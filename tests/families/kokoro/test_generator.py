@@ -13,8 +13,12 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Samples
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.families.kokoro.checkpoint import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from antiphon.families.kokoro.generator import KokoroGenerator
-from antiphon.families.kokoro.pauses import LEAD_FRAMES, PAUSE_FRAMES, natural_span
+from antiphon.families.kokoro.generator import (
+    LEAD_FRAMES,
+    PAUSE_FRAMES,
+    KokoroGenerator,
+    natural_span,
+)
 from antiphon.families.kokoro.prompt import KokoroPrompt
 from antiphon.text.base import ReadWord
 

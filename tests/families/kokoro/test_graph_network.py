@@ -15,10 +15,9 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.families.kokoro import graph_network
 from antiphon.families.kokoro.checkpoint import PAD_ID, read_checkpoint
-from antiphon.families.kokoro.graph_network import GraphNetwork
+from antiphon.families.kokoro.graph_network import GraphNetwork, SentenceSteps
 from antiphon.families.kokoro.model import KokoroModel
-from antiphon.families.kokoro.recurrent import make_padded
-from antiphon.families.kokoro.sentence_steps import SentenceSteps
+from antiphon.families.kokoro.padding import make_padded
 from antiphon.families.kokoro.torch_network import build_model, load_torch_network
 from tests.families.kokoro.test_torch_network import FILE, IDS, STYLE
 

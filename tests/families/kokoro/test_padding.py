@@ -7,14 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from antiphon.families.kokoro.graph_network import frames_of
 from antiphon.families.kokoro.model import KokoroModel
-from antiphon.families.kokoro.padding import PaddedRows
-from antiphon.families.kokoro.recurrent import make_padded
-from antiphon.families.kokoro.sentence_steps import frames_of
-from antiphon.families.kokoro.short_time import signal, spectra
+from antiphon.families.kokoro.padding import PaddedRows, make_padded
 from antiphon.families.kokoro.styled_layers import StyledInstanceNorm, StyledResidual
 from antiphon.families.kokoro.torch_network import build_model
-from antiphon.families.kokoro.vocoder import NUM_HARMONICS
+from antiphon.families.kokoro.vocoder import NUM_HARMONICS, signal, spectra
 from tests.families.kokoro.test_torch_network import FILE
 
 LENGTHS = (9, 23, 2)

@@ -31,16 +31,12 @@ class OmniVoicePrompter:
         config = load_omni_config(context.checkpoint)
         names = [*load_voices(context.checkpoint, config)]
         nothing = np.zeros((_SAMPLE_POSITIONS, config.talker.embedding_size), np.float32)
-        self._capabilities = AnswerVoiceCapabilities(
+        self.capabilities = AnswerVoiceCapabilities(
             sample_request=AnswerVoiceRequest(PositionStates(0, nothing), names[0]),
             sample_rate_hz=SAMPLE_RATE_HZ,
             voices=tuple(Voice(id=name, name=name) for name in names),
             instructions=INSTRUCTIONS,
         )
-
-    @property
-    def capabilities(self) -> AnswerVoiceCapabilities:
-        return self._capabilities
 
     def build(self, request: AnswerVoiceRequest, seed: int) -> Prompt:
         states = request.states.states

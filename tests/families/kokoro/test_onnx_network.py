@@ -8,8 +8,12 @@ import pytest
 
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.onnx_graph import FLOAT, OnnxGraph, OnnxNode
-from antiphon.families.kokoro.onnx_graph import NOISE_LENGTH, with_durations, with_given_noise
-from antiphon.families.kokoro.onnx_network import OnnxNetwork
+from antiphon.families.kokoro.onnx_network import (
+    NOISE_LENGTH,
+    OnnxNetwork,
+    with_durations,
+    with_given_noise,
+)
 
 FOLDER = Path(__file__).parent
 IDS = tuple(range(43, 173))  # two frames each: more samples than there is noise, so that it repeats
