@@ -51,8 +51,6 @@ def random_checkpoint(
             dtype="float32" if size.startswith("tiny") else measuring.dtype,
             progress=lambda num_done, num_all: progress(path.name, num_done, num_all),
         )
-        if measuring.edit_weights is not None:
-            measuring.edit_weights.resolve()(path)
         yield path
 
 

@@ -326,8 +326,6 @@ class Measuring:
 
     Attributes:
         task: Task that is measured.
-        edit_weights: Function that changes a directory's checkpoint of random weights so that all
-            that is made is audio; ``None``: it is.
         frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order;
             ``None``: what bounds it is not measured.
         frames_per_token: Frames that a prompter allows for a token of text at least.
@@ -336,7 +334,6 @@ class Measuring:
     """
 
     task: str = "speech"
-    edit_weights: Ref | None = None
     frame_products: Ref | None = None
     frames_per_token: int = 10
     dtype: str = "bfloat16"
@@ -361,9 +358,10 @@ class Family:
         inspector: takes a checkpoint's directory, returns an `Inspection` (see
             `antiphon.contracts.inspection`); reads no tensor.
         footprint: Reference to a function of the same arguments that returns a `Footprint`.
-        checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
-            ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
-            which is called with the bytes written so far and the bytes in all.
+        checkpoint_maker: writes a checkpoint of random weights into a directory, or one without
+            weights, which are drawn when it is loaded; besides it takes ``size``, ``task``,
+            ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``, which is called with
+            the bytes written so far and the bytes in all.
         draws_weights: Support of random weights in place of files.
         accelerations: Supported settings of models that denoise.
         measuring: Requirements of speed measurements, with its ``checkpoint_maker``;

@@ -26,6 +26,7 @@ from antiphon.offline import Audio, collect
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.stages.base import StageRequest
+from tests.families.whole_checkpoints import maker_of
 
 T = TypeVar("T")
 SPEAKING = [family for family in families() if SPEECH in family.tasks]
@@ -62,9 +63,8 @@ def _random_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Make a small checkpoint of random weights for every family that needs one."""
     for family in SPEAKING:
         if family.needs_checkpoint:
-            assert family.checkpoint_maker is not None, "without one it cannot be tested"
             made[family.name] = tmp_path_factory.mktemp(family.name)
-            family.checkpoint_maker.resolve()(made[family.name], size="tiny", task="custom_voice")
+            maker_of(family.name)(made[family.name], size="tiny", task="custom_voice")
     for name, make in LAYOUTS.items():
         made[name] = tmp_path_factory.mktemp(name)
         make(made[name])

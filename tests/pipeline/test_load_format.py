@@ -9,6 +9,7 @@ import pytest
 from antiphon.contracts.chat_types import ChatRequest, Message
 from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import ModelLoadError, SettingsError
+from antiphon.families.kit.random_checkpoint import DRAWN_FILE
 from antiphon.families.registry import families, family
 from antiphon.families.voxcpm2.checkpoint import PTH
 from antiphon.offline import Antiphon
@@ -20,6 +21,7 @@ SPOKEN = [
     ("qwen3_tts", "voice_design", {"instructions": "A calm voice."}),
     ("qwen3_tts", "base", {"options": {"ref_audio": NOISE, "x_vector_only_mode": True}}),
     ("voxcpm2", "custom_voice", {"options": {"ref_audio": NOISE}}),
+    ("mimo_audio", "custom_voice", {"options": {"ref_audio": NOISE}}),
 ]
 
 
@@ -28,6 +30,7 @@ def without_weights(path: Path, name: str, task: str) -> Path:
     maker = family(name).checkpoint_maker
     assert maker is not None
     maker.resolve()(path, size="tiny", task=task)
+    (path / DRAWN_FILE).unlink(missing_ok=True)
     for file in [*path.rglob("*.safetensors"), *path.rglob("*.safetensors.index.json")]:
         file.unlink()
     return path
@@ -68,6 +71,15 @@ def test_a_language_model_answers_without_files_of_weights(layout: str, tmp_path
     request = ChatRequest((Message(role="user", content="Hello."),), seed=1, max_tokens=5)
     with Antiphon.load(str(path), device="cpu", max_slots=2, load_format="dummy") as model:
         assert model.chat(request) == model.chat(request)
+
+
+def test_a_directory_that_is_made_without_weights_says_so(tmp_path: Path) -> None:
+    maker = family("mimo_audio").checkpoint_maker
+    assert maker is not None
+    maker.resolve()(tmp_path)
+    with Antiphon.load(str(tmp_path), device="cpu", max_slots=2) as model:
+        request = SpeechRequest("Hello.", seed=1, sampling=Sampling(max_frames=FRAMES))
+        assert np.abs(model.speech(request).samples).max() > 0
 
 
 def test_files_of_weights_are_needed_by_default(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""Inspection of checkpoints by their configuration and their files' headers, without torch."""
+"""Declaration of checkpoints as parts, and inspection by their files' headers, without torch."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack
 
 from antiphon.contracts.inspection import Inspection, Table
 from antiphon.errors import ModelLoadError
@@ -17,12 +18,59 @@ from antiphon.nn.safetensors_index import (
     some,
 )
 
+if TYPE_CHECKING:
+    from antiphon.nn.layers import Weights
+    from antiphon.nn.weights import WeightOptions
+
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
 Found = TypeVar("Found")
 
 DTYPES = ("F32", "BF16", "F16")
 """Number types of tensors that `antiphon.nn.weights` converts."""
 _NO_NAME = r"(?!)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Tensors of a network, or several, in the safetensors files of a directory.
+
+    Attributes:
+        directory: folder of the files.
+        layout: names and shapes of all tensors of the files.
+        prefix: prefix of the part's tensor names.
+        unused: regular expression of names that the network does not need.
+        others: regular expression of names beside the layout.
+        stem: beginning of the files' names.
+    """
+
+    directory: Path
+    layout: Mapping[str, Shape]
+    prefix: str = ""
+    unused: str | None = None
+    others: str | None = None
+    stem: str = STEM
+
+    def open(self, **how: "Unpack[WeightOptions]") -> "AbstractContextManager[Weights]":
+        """Open the tensors, each of which must be used.
+
+        Args:
+            how: further arguments of `antiphon.nn.weights.open_weights`.
+
+        Raises:
+            ModelLoadError: on entering, the files do not match the layout; on leaving, a tensor
+                was not used.
+        """
+        from antiphon.nn.weights import open_weights
+
+        return open_weights(
+            self.directory,
+            self.layout,
+            part=self.prefix,
+            unused=self.unused,
+            others=self.others,
+            stem=self.stem,
+            **how,
+        )
 
 
 @dataclass(slots=True)

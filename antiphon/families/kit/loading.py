@@ -10,6 +10,7 @@ from antiphon.engine.model_runner.ar_model import ARModel
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.nn.weights import WeightOptions
 
 RequestT = TypeVar("RequestT")
 
@@ -31,6 +32,20 @@ def like_of(context: LoadContext, dtype: str | None = None) -> Tensor:
     """
     device = resolve_device(context.device, context.memory_fraction)
     return torch.empty(0, dtype=resolve_dtype(dtype or context.dtype, device), device=device)
+
+
+def weights_for(
+    context: LoadContext, part: str | None = None, dtype: str | None = None
+) -> WeightOptions:
+    """Return the arguments of `antiphon.nn.weights.open_weights` that depend on the context.
+
+    Args:
+        context: device, number type and load format.
+        part: label of the progress; ``None``: it is not reported.
+        dtype: name of the type; ``None``: that of the context.
+    """
+    progress = None if part is None else context.progress_of(part)
+    return WeightOptions(like=like_of(context, dtype), progress=progress, is_dummy=context.is_dummy)
 
 
 def runner_of(

@@ -1,8 +1,12 @@
-"""Makers of checkpoints of random weights, for tests and measurements."""
+"""Makers of checkpoints of random weights, for tests and measurements.
+
+Families that draw weights make directories without weights, which are drawn when a model is loaded.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -17,19 +21,23 @@ from antiphon.nn.random_weights import (
 from antiphon.nn.safetensors_index import STEM
 
 Progress: TypeAlias = Callable[[int, int], None]
+Json: TypeAlias = dict[str, Any]
+
+DRAWN_FILE = "antiphon.json"
+"""Mark of a directory without weights: they are random, as with the load format "dummy"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Making:
     """Checked arguments of a maker; see `CheckpointMaker`."""
 
-    size: Any
-    task: Any
-    vocabulary: Any
-    seed: int
-    dtype: Dtype
-    shards: int
-    progress: Progress | None
+    size: Any = "tiny"
+    task: Any = None
+    vocabulary: Any = "byte"
+    seed: int = 0
+    dtype: Dtype = "float32"
+    shards: int = 1
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +51,8 @@ class CheckpointMaker:
         vocabularies: names of vocabularies; "byte" reads any text.
         dtypes: number types of the weights.
         is_sharded: whether weights can be spread over several files.
+        has_weights: whether weights are written; without, they are drawn by names when loaded, and
+            seed and shards have no effect.
     """
 
     write: Callable[[Path, Making], None]
@@ -51,6 +61,7 @@ class CheckpointMaker:
     vocabularies: Sequence[str]
     dtypes: Sequence[str]
     is_sharded: bool
+    has_weights: bool
 
     def __call__(
         self,
@@ -85,7 +96,8 @@ class CheckpointMaker:
             "task": (str(task), self.tasks),
             "vocabulary": (vocabulary, self.vocabularies),
             "dtype": (dtype, self.dtypes),
-            "shards": (str(shards), () if self.is_sharded else ("1",)),
+            "shards": (str(shards), () if self.is_sharded and self.has_weights else ("1",)),
+            "seed": (str(seed), () if self.has_weights else ("0",)),
         }
         check_arguments(**{name: each for name, each in allowed.items() if each[1]})
         path.mkdir(parents=True, exist_ok=True)
@@ -99,6 +111,8 @@ class CheckpointMaker:
             progress=progress,
         )
         self.write(path, making)
+        if not self.has_weights:
+            write_json(path / DRAWN_FILE, {"load_format": "dummy"})
 
 
 def checkpoint_maker(
@@ -108,6 +122,7 @@ def checkpoint_maker(
     vocabularies: Sequence[str] = ("byte",),
     dtypes: Sequence[str] = get_args(Dtype),
     is_sharded: bool = True,
+    has_weights: bool = True,
 ) -> Callable[[Callable[[Path, Making], None]], CheckpointMaker]:
     """Turn a function into a `CheckpointMaker`; arguments as its attributes, empty: any value."""
     return lambda write: CheckpointMaker(
@@ -117,7 +132,43 @@ def checkpoint_maker(
         vocabularies=vocabularies,
         dtypes=dtypes,
         is_sharded=is_sharded,
+        has_weights=has_weights,
     )
+
+
+def has_drawn_weights(path: Path) -> bool:
+    """Return whether a checkpoint's directory was made without weights."""
+    return (path / DRAWN_FILE).is_file()
+
+
+def configs_of(data: Path, *choices: str) -> dict[str, Json]:
+    """Return the configuration files of a made checkpoint, by their paths in its directory.
+
+    Args:
+        data: JSON file with one object a file: its parts by choice, with "common" in all of them.
+        choices: size, task and the like; later ones have precedence.
+    """
+    files = json.loads(data.read_text(encoding="utf-8"))
+    chosen = ("common", *choices)
+    return {
+        file: reduce(_merged, (parts[each] for each in chosen if each in parts), Json())
+        for file, parts in files.items()
+    }
+
+
+def _merged(base: Json, more: Json) -> Json:
+    """Return the union of two objects and of their members that are objects."""
+    return base | {
+        key: _merged(base[key], value) if isinstance(value, dict) and key in base else value
+        for key, value in more.items()
+    }
+
+
+def write_configs(path: Path, configs: Mapping[str, Json]) -> None:
+    """Write configuration files, by their paths in the checkpoint's directory."""
+    for name, content in configs.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        write_json(path / name, content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """MiMo-Audio 7B in native PyTorch: a language model over 160 ms groups, and an audio tokenizer.
 
 The weights are under the MIT licence, the official code under Apache-2.0. The audio tokenizer is a
-separate repository, see `antiphon.families.mimo_audio.tokenizer_path`.
+separate repository, see `antiphon.families.mimo_audio.config_reader`.
 """
 
 from antiphon.contracts.chat_types import ChatRequest
@@ -20,19 +20,18 @@ FAMILY = Family(
     title="MiMo-Audio 7B: speech in the style of instructions, with voices of recordings; chats",
     architectures=("MiMoAudioModel", "MiMoAudioForCausalLM"),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra.of("torch", "torch", "safetensors", "tokenizers"),
     inspector=_HERE("checkpoint:inspect"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
-    measuring=Measuring(
-        edit_weights=_HERE("bench_spec:make_all_audio"),
-    ),
+    checkpoint_maker=_HERE("sizes:make_checkpoint"),
+    measuring=Measuring(),
     tasks={
         "speech": Task(
             request=SpeechRequest,
             prompter=_HERE("prompt:MiMoAudioPrompter"),
             options=MiMoAudioOptions,
             recordings=("ref_audio",),
-            encoder=_HERE.encoder("voice encoder"),
+            encoder=_HERE.encoder("voice encoder", "audio_encoder:load_voice_encoder"),
             pipeline=(
                 _LANGUAGE_MODEL,
                 _HERE.decoder("codec", weights=("MiMo-Audio-Tokenizer/*.safetensors",)),

@@ -1,4 +1,4 @@
-"""The tokenizer's encoder from whole recordings to codes."""
+"""Encoder stage: the tokenizer's encoder from whole recordings to codes."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -7,15 +7,27 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
+from antiphon.families.kit.cloned_voices import CODES, RecordingLimits
+from antiphon.families.kit.loading import weights_for
+from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
+from antiphon.families.mimo_audio.checkpoint import encoder_part
 from antiphon.families.mimo_audio.codec_layers import NetLayer, frequencies, layer_norm
 from antiphon.families.mimo_audio.config import AudioTokenizerConfig
+from antiphon.families.mimo_audio.config_reader import (
+    load_config,
+    load_tokenizer_config,
+    tokenizer_path,
+)
 from antiphon.nn.codec_layers.transformer import Frequencies, LayerNorm
 from antiphon.nn.layers import Weights
+from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 from antiphon.nn.row_lengths import RowLengths
 
 LengthT = TypeVar("LengthT", int, Tensor)
 
 _LOWEST_MAGNITUDE = 1e-7
+_MIN_RECORDING_S, _MAX_RECORDING_S = 0.5, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +164,36 @@ def mel_filters(config: AudioTokenizerConfig) -> Tensor:
     rising = -distances_hz[:-2] / widths_hz[:-1, None]
     falling = distances_hz[2:] / widths_hz[1:, None]
     return torch.minimum(rising, falling).clamp(min=0).float()
+
+
+def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> ClonedVoiceEncoder:
+    """Load the tokenizer's encoder, whose codes are int64 ``[num_frames, num_codes]``.
+
+    Args:
+        context: checkpoint, device and settings of the stage.
+        pads: whether recordings are encoded in padded batches; ``None``: only on a GPU.
+
+    Raises:
+        ModelLoadError: the audio tokenizer cannot be loaded.
+    """
+    encoder = load_audio_encoder(context)
+    rate_hz = encoder.config.sample_rate_hz
+    codes = PaddedPass(encoder.encode_rows, encoder.encode, encoder.mels, encoder.num_frames)
+    batches = PaddedBatches(
+        {CODES: codes},
+        encoder.filters.device,
+        sample_rate_hz=rate_hz,
+        samples_per_frame=encoder.frame_samples,
+        pads=pads,
+    )
+    limits = RecordingLimits(rate_hz, _MAX_RECORDING_S, _MIN_RECORDING_S)
+    return ClonedVoiceEncoder(batches, limits, [CODES])
+
+
+def load_audio_encoder(context: LoadContext) -> AudioEncoder:
+    """Load only the network; raises ModelLoadError."""
+    path = tokenizer_path(context.checkpoint)
+    config = load_tokenizer_config(path, load_config(context.checkpoint))
+    opened = encoder_part(path, config).open(**weights_for(context, dtype="float32"))
+    with torch.inference_mode(), opened as weights:
+        return AudioEncoder.of(weights, config)

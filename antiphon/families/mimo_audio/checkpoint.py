@@ -6,6 +6,7 @@ from pathlib import Path
 from antiphon.contracts.inspection import Inspection
 from antiphon.families.kit.checkpoint import (
     Findings,
+    Part,
     by_prefix,
     components,
     num_parameters,
@@ -20,15 +21,16 @@ from antiphon.families.kit.layouts import (
     under,
 )
 from antiphon.families.mimo_audio.config import AudioTokenizerConfig, MiMoAudioConfig, NetConfig
-from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
-from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
+from antiphon.families.mimo_audio.config_reader import (
+    load_config,
+    load_tokenizer_config,
+    tokenizer_path,
+)
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import TensorHeader
 
-UNUSED_IN_TOKENIZER = r"encoder\.quantizer\..*\.(inited|cluster_size|embed_avg)"
-"""Regular expression of tensor names that only training uses."""
-ENCODER_ONLY = r"encoder\.(?!quantizer).*"
-"""Regular expression of tensor names that only the encoder uses."""
+_OF_TRAINING = r"encoder\.quantizer\..*\.(inited|cluster_size|embed_avg)"
+_ENCODER_ONLY = r"encoder\.(?!quantizer).*"
 _PARTS = {
     "local_transformer": "patch decoder",
     "hidden_states_downcast": "patch decoder",
@@ -47,21 +49,21 @@ def inspect(path: Path) -> Inspection:
     headers: dict[str, TensorHeader] = {}
     audio: AudioTokenizerConfig | None = None
 
-    def read(directory: Path, layout: Layout | None) -> None:
-        part = found.headers(directory)
-        if part is not None:
-            found.check_layout(directory, part, layout)
-            found.check_dtypes(directory, part.values())
-            headers.update(part)
+    def read(directory: Path, part: Part | None) -> None:
+        stored = found.headers(directory)
+        if stored is not None:
+            found.check_layout(directory, stored, part.layout if part else None)
+            found.check_dtypes(directory, stored.values())
+            headers.update(stored)
 
     config = found.attempt(lambda: load_config(path))
-    read(path, layout_of(config) if config else None)
+    read(path, model_part(path, config) if config else None)
     beside = found.attempt(lambda: tokenizer_path(path))
     if beside is not None:
         if config is not None:
             main = config
             audio = found.attempt(lambda: load_tokenizer_config(beside, main))
-        read(beside, tokenizer_layout_of(audio) if audio else None)
+        read(beside, decoder_part(beside, audio) if audio else None)
     if config is not None and find_spec("tokenizers"):
         from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 
@@ -100,7 +102,24 @@ def _audio_facts(config: AudioTokenizerConfig) -> dict[str, str]:
     }
 
 
-def spare_codebooks(config: AudioTokenizerConfig) -> str:
+def model_part(path: Path, config: MiMoAudioConfig) -> Part:
+    """Return the language model and its local transformers in a checkpoint's directory."""
+    return Part(directory=path, layout=layout_of(config))
+
+
+def encoder_part(path: Path, config: AudioTokenizerConfig) -> Part:
+    """Return the encoder in an audio tokenizer's directory, with the quantizers in use."""
+    unused, layout = f"{_OF_TRAINING}|{_spare_codebooks(config)}", tokenizer_layout_of(config)
+    return Part(directory=path, layout=layout, prefix="encoder.", unused=unused)
+
+
+def decoder_part(path: Path, config: AudioTokenizerConfig) -> Part:
+    """Return the decoder in an audio tokenizer's directory, with the quantizers in use."""
+    unused = f"{_OF_TRAINING}|{_ENCODER_ONLY}|{_spare_codebooks(config)}"
+    return Part(directory=path, layout=tokenizer_layout_of(config), unused=unused)
+
+
+def _spare_codebooks(config: AudioTokenizerConfig) -> str:
     """Return a regular expression of quantizer tensors that the model does not use."""
     spare = range(config.num_codes_used, len(config.code_sizes))
     names = [rf"encoder\.quantizer\.vq\.layers\.{index}\..*" for index in spare]

@@ -21,22 +21,20 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import row_buckets
-from antiphon.families.kit.loading import like_of
-from antiphon.families.mimo_audio.checkpoint import (
-    ENCODER_ONLY,
-    UNUSED_IN_TOKENIZER,
-    spare_codebooks,
-    tokenizer_layout_of,
-)
+from antiphon.families.kit.loading import weights_for
+from antiphon.families.mimo_audio.checkpoint import decoder_part
 from antiphon.families.mimo_audio.codec import AudioDecoder, CodecState
 from antiphon.families.mimo_audio.config import PASS_GROUPS, AudioTokenizerConfig
-from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
+from antiphon.families.mimo_audio.config_reader import (
+    load_config,
+    load_tokenizer_config,
+    tokenizer_path,
+)
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
-from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32
-from antiphon.nn.weights import Progress, open_weights
+from antiphon.nn.weights import Progress
 
 _NOTHING, _GROUP, _LATE = range(3)
 """Contents of a place in a pass: nothing, a group of the stream, or one past its end."""
@@ -336,14 +334,7 @@ def load_codec(
     path = tokenizer_path(context.checkpoint)
     config = load_tokenizer_config(path, model)
     empty_id = load_text_tokenizer(context.checkpoint, model.vocab_size).empty_id
-    like = like_of(context, "float32")
-    opened = open_weights(
-        path,
-        tokenizer_layout_of(config),
-        like=like,
-        unused=f"{UNUSED_IN_TOKENIZER}|{ENCODER_ONLY}|{spare_codebooks(config)}",
-        progress=context.progress_of("codec"),
-    )
+    opened = decoder_part(path, config).open(**weights_for(context, "codec", "float32"))
     with torch.inference_mode(), opened as weights:
         return MiMoAudioCodec(
             AudioDecoder.of(weights, config, is_exact=context.dtype == "float32"),

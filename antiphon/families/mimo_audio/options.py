@@ -1,12 +1,17 @@
-"""Request fields specific to this family."""
+"""Request fields specific to this family, and default sampling: the official values for speech."""
 
 from pydantic import ConfigDict, Field
 
 from antiphon.contracts.sampling_ranges import MAX_FACTOR, MAX_TOP_K
+from antiphon.contracts.types import Sampling
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.families.kit.reference import Reference
 
 FAMILY_NAME = "mimo_audio"
+MAX_FRAMES = 1500
+"""Maximum groups per segment, text and speech: 4 minutes."""
+TEXT = Sampling(temperature=0.6, top_k=0, top_p=1.0, repetition_penalty=1.0, max_frames=MAX_FRAMES)
+CODES = Sampling(temperature=0.9, top_k=0, top_p=0.95, repetition_penalty=1.0)
 
 
 class MiMoAudioOptions(StrictModel):
@@ -29,3 +34,12 @@ class MiMoAudioOptions(StrictModel):
     local_top_p: float | None = Field(
         None, gt=0, le=1, description="Of the audio's codes. Default 0.95."
     )
+
+
+def code_sampling(asked: Sampling, options: MiMoAudioOptions) -> Sampling:
+    """Return complete sampling of codes; a greedy request has greedy codes."""
+    temperature = options.local_temperature
+    if temperature is None and asked.temperature == 0:
+        temperature = 0.0
+    given = Sampling(temperature=temperature, top_k=options.local_top_k, top_p=options.local_top_p)
+    return given.with_defaults(CODES)

@@ -19,17 +19,24 @@ from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
 from antiphon.families.kit.prompt_length import check_prompt_length
 from antiphon.families.mimo_audio.config import MAX_POSITIONS
-from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
-from antiphon.families.mimo_audio.options import FAMILY_NAME, MiMoAudioOptions
+from antiphon.families.mimo_audio.config_reader import (
+    load_config,
+    load_tokenizer_config,
+    tokenizer_path,
+)
+from antiphon.families.mimo_audio.options import (
+    FAMILY_NAME,
+    TEXT,
+    MiMoAudioOptions,
+    code_sampling,
+)
 from antiphon.families.mimo_audio.request import (
     MiMoAudioPrompt,
     audio_groups,
     position_keys,
     text_groups,
 )
-from antiphon.families.mimo_audio.sampling import TEXT, code_sampling
 from antiphon.families.mimo_audio.text_tokenizer import IM_END, IM_START, load_text_tokenizer
-from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
 
 _MAX_SEGMENT_CHARACTERS = 300
 _MAX_INSTRUCTIONS_CHARACTERS = 2000

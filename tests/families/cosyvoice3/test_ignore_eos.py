@@ -13,8 +13,8 @@ from antiphon.contracts.types import Sampling
 from antiphon.families.cosyvoice3.checkpoint import LANGUAGE_FILE, TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.runner import load_runner
-from antiphon.families.kit.weight_edits import head_row, leaning_rows
 from tests.families.cosyvoice3.speech import DRAWN, prompt_of, tokens_of
+from tests.families.weight_edits import head_row, leaning_rows
 
 NUM_TOKENS = 24
 

@@ -22,13 +22,13 @@ from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.language_model import draw_nucleus
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompter
 from antiphon.families.cosyvoice3.runner import CosyVoice3Runner, load_runner
-from antiphon.families.kit.weight_edits import head_row, leaning_rows
 from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise
 from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
 from tests.engine.drive import Drive
 from tests.families.cosyvoice3.oracle import cases
 from tests.families.cosyvoice3.speech import FIRST_TEXT, GREEDY, prompt_of, tokens_of
+from tests.families.weight_edits import head_row, leaning_rows
 
 TEXTS = (cases.TEXT_IDS, (3, 4), (50, 51, 52, 53, 54, 55, 56))
 

@@ -16,8 +16,8 @@ from antiphon.engine.runner import Runner
 from antiphon.families.fish_speech.checkpoint import PICKLED_FILE, s2_name
 from antiphon.families.fish_speech.config import load_config
 from antiphon.families.fish_speech.request import FishSpeechPrompt
-from antiphon.families.kit.weight_edits import write_rows
 from tests.engine.drive import Drive
+from tests.families.weight_edits import write_rows
 
 DRAWN = Sampling(temperature=1.0, top_k=30, top_p=0.9, min_frames=1)
 NUM_CODEBOOKS = 10

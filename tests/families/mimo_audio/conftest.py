@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.families.mimo_audio.random_checkpoint import make_checkpoint
 from tests.families.mimo_audio.oracle.record import SEED
+from tests.families.mimo_audio.random_checkpoint import make_checkpoint
 
 
 @pytest.fixture(scope="session")

@@ -15,11 +15,20 @@ from antiphon.families.mimo_audio.config_reader import load_config
 from antiphon.families.mimo_audio.request import MiMoAudioPrompt, text_groups
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from tests.engine.drive import Drive
+from tests.families.weight_edits import head_row, leaning_rows, write_rows
 
 Frames = list[NDArray[np.int64]]
 
 GREEDY = Sampling(temperature=0.0, top_k=0, top_p=1.0, repetition_penalty=1.0)
 DRAWN = Sampling(temperature=0.9, top_k=30, top_p=0.95, repetition_penalty=1.0)
+
+
+def make_all_audio(path: Path) -> None:
+    """Change a random checkpoint so that every group contains audio."""
+    config = load_config(path)
+    empty_id = load_text_tokenizer(path, config.vocab_size).empty_id
+    head = {empty_id: head_row(config.transformer)}
+    write_rows(path, {**leaning_rows("model", config.transformer), "lm_head.weight": head})
 
 
 def prompt_of(

@@ -14,13 +14,13 @@ from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.errors import InvalidRequestError
-from antiphon.families.kit.weight_edits import head_row, leaning_rows, write_rows
 from antiphon.families.mimo_audio.chat import MiMoChatPrompter
 from antiphon.families.mimo_audio.config import MAX_POSITIONS
 from antiphon.families.mimo_audio.config_reader import load_config
 from antiphon.families.mimo_audio.runner import load_runner
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from tests.families.mimo_audio.speaking import DRAWN, frames_of, prompt_of
+from tests.families.weight_edits import head_row, leaning_rows, write_rows
 
 NUM_TOKENS = 8
 GREEDY = ChatSampling(temperature=0.0)

@@ -20,7 +20,6 @@ from antiphon.contracts.types import AudioChunk, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.request import EngineRequest
-from antiphon.families.mimo_audio.bench_spec import make_all_audio
 from antiphon.families.mimo_audio.codec_stage import (
     MiMoAudioCodec,
     PendingGroups,
@@ -32,7 +31,7 @@ from antiphon.families.mimo_audio.runner import load_language_model, load_runner
 from antiphon.nn import kernels
 from tests.asking import AskNothing, step_asking_nothing
 from tests.families.mimo_audio.oracle.record import random_codes
-from tests.families.mimo_audio.speaking import GREEDY, prompt_of
+from tests.families.mimo_audio.speaking import GREEDY, make_all_audio, prompt_of
 from tests.families.mimo_audio.test_parity import decode, groups_of
 
 SIZES = (32, 32, 8, 8, 8, 8, 8, 8)

@@ -8,11 +8,24 @@ from typing import Any
 import pytest
 
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.random_checkpoint import configs_of
 from antiphon.families.mimo_audio.checkpoint import inspect
-from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
-from antiphon.families.mimo_audio.random_configs import main_config, tokenizer_config
+from antiphon.families.mimo_audio.config_reader import (
+    TOKENIZER_NAME,
+    load_config,
+    load_tokenizer_config,
+    tokenizer_path,
+)
+from antiphon.families.mimo_audio.sizes import CONFIGS
 from antiphon.families.mimo_audio.text_tokenizer import SPEECH_TOKENS, load_text_tokenizer
-from antiphon.families.mimo_audio.tokenizer_path import TOKENIZER_NAME, tokenizer_path
+
+
+def main_config(size: str) -> dict[str, Any]:
+    return configs_of(CONFIGS, size)["config.json"]
+
+
+def tokenizer_config(size: str) -> dict[str, Any]:
+    return configs_of(CONFIGS, size)[f"{TOKENIZER_NAME}/config.json"]
 
 
 def with_config(path: Path, values: dict[str, Any]) -> Path:
@@ -22,7 +35,7 @@ def with_config(path: Path, values: dict[str, Any]) -> Path:
 
 
 def test_the_published_sizes_are_read(tmp_path: Path) -> None:
-    config = load_config(with_config(tmp_path, main_config("7b", "bfloat16")))
+    config = load_config(with_config(tmp_path, main_config("7b")))
     beside = with_config(tmp_path / TOKENIZER_NAME, tokenizer_config("7b"))
     audio = load_tokenizer_config(beside, config)
     assert (config.frame_size, config.decoder.max_positions) == (33, 11)
@@ -52,7 +65,7 @@ def test_the_published_sizes_are_read(tmp_path: Path) -> None:
 def test_a_config_that_is_not_implemented_names_its_key(
     tmp_path: Path, key: str, value: Any
 ) -> None:
-    with_config(tmp_path, main_config("tiny", "float32") | {key: value})
+    with_config(tmp_path, main_config("tiny") | {key: value})
     with pytest.raises(ModelLoadError, match=f"config.json: '({key}|local_dim)"):
         load_config(tmp_path)
 
@@ -74,7 +87,7 @@ def test_a_config_that_is_not_implemented_names_its_key(
 def test_an_audio_tokenizer_of_another_kind_names_its_key(
     tmp_path: Path, key: str, value: Any
 ) -> None:
-    config = load_config(with_config(tmp_path / "main", main_config("tiny", "float32")))
+    config = load_config(with_config(tmp_path / "main", main_config("tiny")))
     with_config(tmp_path, tokenizer_config("tiny") | {key: value})
     with pytest.raises(ModelLoadError, match=f"'({key}|codebook_size)'"):
         load_tokenizer_config(tmp_path, config)

@@ -1,17 +1,18 @@
-"""Speech that would end at once, whose end is ignored, and random weights that are all audio."""
+"""Speech that would end at once, whose end is ignored, and drawn weights that are all audio."""
 
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
+from antiphon.config import LoadFormat
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
-from antiphon.families.kit.weight_edits import head_row, leaning_rows, write_rows
-from antiphon.families.mimo_audio.bench_spec import make_all_audio
 from antiphon.families.mimo_audio.config_reader import load_config
 from antiphon.families.mimo_audio.runner import load_runner
+from antiphon.families.mimo_audio.sizes import make_checkpoint
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from tests.families.mimo_audio.speaking import DRAWN, frames_of, prompt_of
+from tests.families.weight_edits import head_row, leaning_rows, write_rows
 
 NUM_FRAMES = 12
 
@@ -25,9 +26,11 @@ def make_ending(path: Path) -> None:
     write_rows(path, {**leaning, "lm_head.weight": {end: wanted}})
 
 
-def texts_of(path: Path, seed: int, sampling: Sampling = DRAWN) -> list[int]:
+def texts_of(
+    path: Path, seed: int, sampling: Sampling = DRAWN, load_format: LoadFormat = "auto"
+) -> list[int]:
     """Return the text ids of groups, as many as come before an end."""
-    runner = load_runner(LoadContext(path, "cpu", "float32", 1))
+    runner = load_runner(LoadContext(path, "cpu", "float32", 1, load_format=load_format))
     prompt = prompt_of(path, f"Sentence {seed}.", sampling, seed)
     return [int(each[0]) for each in frames_of(runner, {0: prompt}, NUM_FRAMES)[0]]
 
@@ -43,10 +46,8 @@ def test_speech_that_would_end_goes_on(checkpoint: Path, tmp_path: Path) -> None
     assert all(5 <= len(texts_of(path, seed, late)) < NUM_FRAMES for seed in range(2))
 
 
-def test_random_weights_are_made_all_audio(checkpoint: Path, tmp_path: Path) -> None:
-    path = tmp_path / "audio"
-    copytree(checkpoint, path)
-    make_all_audio(path)
-    empty = load_text_tokenizer(path, load_config(path).vocab_size).empty_id
+def test_drawn_weights_are_all_audio(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path)
+    empty = load_text_tokenizer(tmp_path, load_config(tmp_path).vocab_size).empty_id
     for seed in range(2):
-        assert texts_of(path, seed) == [empty] * NUM_FRAMES
+        assert texts_of(tmp_path, seed, load_format="dummy") == [empty] * NUM_FRAMES

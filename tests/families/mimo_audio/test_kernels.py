@@ -11,17 +11,18 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
-from antiphon.families.mimo_audio import random_configs
+from antiphon.families.kit.random_checkpoint import Making, configs_of, write_configs
 from antiphon.families.mimo_audio.codec_fused import FusedStack
 from antiphon.families.mimo_audio.codec_layers import NetLayer
 from antiphon.families.mimo_audio.codec_stage import StageState, load_codec
 from antiphon.families.mimo_audio.config import NetConfig
-from antiphon.families.mimo_audio.random_checkpoint import make_checkpoint
 from antiphon.families.mimo_audio.runner import load_runner
+from antiphon.families.mimo_audio.sizes import CONFIGS
 from antiphon.nn import kernels
 from antiphon.nn.codec_layers.transformer import LayerNorm
 from antiphon.nn.layers import Linear
 from tests.engine.drive import Drive
+from tests.families.mimo_audio.random_checkpoint import make_checkpoint, write_weights
 from tests.families.mimo_audio.speaking import DRAWN, GREEDY, frames_of, prompt_of
 from tests.families.mimo_audio.test_codec_stage import decode_together, streams_of
 from tests.kernels import why_not_here
@@ -140,14 +141,14 @@ def layer_of(config: NetConfig) -> NetLayer:
 def test_a_step_of_full_size_heads_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    full, tiny = random_configs.main_config("7b", "bfloat16"), random_configs.main_config
+    full, tiny = (configs_of(CONFIGS, size)["config.json"] for size in ("7b", "tiny"))
     layers = {"num_hidden_layers": 1, "local_layers": 1, "input_local_layers": 1}
     share = {"num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 1024}
     small = full | layers | share | {"intermediate_size": 1024, "vocab_size": 1024}
-    codes = {key: tiny("tiny", "bfloat16")[key] for key in ("speech_vocab_size",)}
-    empty = {"speech_zeroemb_idx": tiny("tiny", "bfloat16")["speech_zeroemb_idx"]}
-    monkeypatch.setattr(random_configs, "main_config", lambda size, dtype: small | codes | empty)
+    codes = {key: tiny[key] for key in ("speech_vocab_size", "speech_zeroemb_idx")}
     make_checkpoint(tmp_path)
+    write_configs(tmp_path, {"config.json": small | codes})
+    write_weights(tmp_path, Making())
     prompt = prompt_of(tmp_path, "Hello " * 6, DRAWN)
     context = LoadContext(tmp_path, "cpu", "bfloat16", 4)
     compiled: Compiler = request.getfixturevalue("compiler")  # not before: it fakes torch.empty

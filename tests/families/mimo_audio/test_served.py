@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
-from antiphon.families.mimo_audio.bench_spec import make_all_audio
-from antiphon.families.mimo_audio.random_checkpoint import make_checkpoint
+from tests.families.mimo_audio.random_checkpoint import make_checkpoint
+from tests.families.mimo_audio.speaking import make_all_audio
 from tests.servers import RunningServer, start_server, wait_until
 
 pytestmark = pytest.mark.slow  # servers whose codec is made ready for every stream

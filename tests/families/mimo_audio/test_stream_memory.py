@@ -1,6 +1,5 @@
 """What streams keep is reckoned as it is allocated, and left to them by keys and values."""
 
-import json
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,12 +9,17 @@ import pytest
 import torch
 
 from antiphon.contracts.family import LoadContext
-from antiphon.families.mimo_audio import random_configs, runner
+from antiphon.families.mimo_audio import runner
 from antiphon.families.mimo_audio.codec_stage import load_codec
 from antiphon.families.mimo_audio.config import AudioTokenizerConfig
-from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
-from antiphon.families.mimo_audio.stream_memory import reserved_bytes, stream_bytes
-from antiphon.families.mimo_audio.tokenizer_path import TOKENIZER_NAME, tokenizer_path
+from antiphon.families.mimo_audio.config_reader import (
+    TOKENIZER_NAME,
+    load_config,
+    load_tokenizer_config,
+    tokenizer_path,
+)
+from antiphon.families.mimo_audio.runner import reserved_bytes, stream_bytes
+from antiphon.families.mimo_audio.sizes import make_checkpoint
 from antiphon.nn import kernels
 
 NUM_SLOTS = 2
@@ -23,13 +27,7 @@ NUM_SLOTS = 2
 
 @pytest.fixture
 def published(tmp_path: Path) -> AudioTokenizerConfig:
-    configs = {
-        tmp_path: random_configs.main_config("7b", "bfloat16"),
-        tmp_path / TOKENIZER_NAME: random_configs.tokenizer_config("7b"),
-    }
-    for path, config in configs.items():
-        path.mkdir(exist_ok=True)
-        (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    make_checkpoint(tmp_path, size="7b")
     return load_tokenizer_config(tmp_path / TOKENIZER_NAME, load_config(tmp_path))
 
 

@@ -17,14 +17,21 @@ from antiphon.contracts.types import Samples, Sampling, SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CODES, Recording
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
-from antiphon.families.mimo_audio.audio_encoder import AudioEncoder, mel_filters
-from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
+from antiphon.families.mimo_audio.audio_encoder import (
+    AudioEncoder,
+    load_audio_encoder,
+    load_voice_encoder,
+    mel_filters,
+)
+from antiphon.families.mimo_audio.config_reader import (
+    load_config,
+    load_tokenizer_config,
+    tokenizer_path,
+)
 from antiphon.families.mimo_audio.prompt import MiMoAudioPrompter
 from antiphon.families.mimo_audio.request import MiMoAudioPrompt, audio_groups
 from antiphon.families.mimo_audio.runner import load_runner
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
-from antiphon.families.mimo_audio.tokenizer_path import tokenizer_path
-from antiphon.families.mimo_audio.voice_encoder import load_audio_encoder, load_voice_encoder
 from antiphon.nn.row_lengths import RowLengths
 from antiphon.offline import collect
 from antiphon.pipeline.speech.model import SpeechModel

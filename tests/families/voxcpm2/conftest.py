@@ -10,12 +10,12 @@ import torch
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
-from antiphon.families.kit.weight_edits import write_rows
 from antiphon.families.voxcpm2.audio_vae_stages import load_codec, load_voice_encoder
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.language_model import VoxCPM2Runner, load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.random_checkpoint import make_checkpoint
+from tests.families.weight_edits import write_rows
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,12 +7,12 @@ import numpy as np
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
-from antiphon.families.kit.weight_edits import write_rows
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.language_model import load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.speaking import DEFAULT, Spoken, ask, speak
+from tests.families.weight_edits import write_rows
 
 NUM_STEPS = 12
 

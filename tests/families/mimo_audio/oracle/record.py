@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
-from antiphon.families.mimo_audio.random_checkpoint import make_checkpoint
+from antiphon.families.mimo_audio.config_reader import (
+    TOKENIZER_NAME,
+    load_config,
+    load_tokenizer_config,
+)
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
-from antiphon.families.mimo_audio.tokenizer_path import TOKENIZER_NAME
 from tests.families.mimo_audio.oracle.upstream import import_upstream, load_model, load_tokenizer
+from tests.families.mimo_audio.random_checkpoint import make_checkpoint
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "upstream.npz"
 SEED = 3

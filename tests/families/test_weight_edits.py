@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from antiphon.families.kit.weight_edits import write_rows
 from antiphon.nn.random_weights import Dtype, RandomTensor, write_sharded
+from tests.families.weight_edits import write_rows
 
 TENSORS = {
     "a.weight": RandomTensor((6, 5), std=0.5),

@@ -1,39 +1,25 @@
-"""Writer of checkpoints with random weights in the published layout, for tests and benchmarks."""
+"""Writer of checkpoints with random weights in the published layout."""
 
 import math
 from pathlib import Path
-from typing import get_args
 
-from antiphon.families.kit.random_checkpoint import (
-    Making,
-    RandomPart,
-    checkpoint_maker,
-    write_json,
-    write_parts,
-)
-from antiphon.families.kit.random_tokenizer import write_byte_tokenizer
-from antiphon.families.mimo_audio import random_configs as configs
+from antiphon.families.kit.random_checkpoint import Making, RandomPart, write_parts
 from antiphon.families.mimo_audio.checkpoint import layout_of, tokenizer_layout_of
-from antiphon.families.mimo_audio.config_reader import load_config, load_tokenizer_config
-from antiphon.families.mimo_audio.tokenizer_path import TOKENIZER_NAME
-from antiphon.nn.random_weights import (
-    RandomTensor,
+from antiphon.families.mimo_audio.config_reader import (
+    TOKENIZER_NAME,
+    load_config,
+    load_tokenizer_config,
 )
+from antiphon.families.mimo_audio.sizes import SPECIAL_TOKENS
+from antiphon.families.mimo_audio.sizes import make_checkpoint as without_weights
+from antiphon.nn.random_weights import RandomTensor
 from antiphon.nn.safetensors_index import Shape
+from tests.families.whole_checkpoints import WholeCheckpoints
 
-TASKS = ("custom_voice",)
 
-
-@checkpoint_maker(sizes=get_args(configs.Size), tasks=TASKS)
-def make_checkpoint(path: Path, making: Making) -> None:
-    """Write a checkpoint, with the audio tokenizer in a subdirectory."""
-    beside = path / TOKENIZER_NAME
-    beside.mkdir(parents=True, exist_ok=True)
-    write_json(path / "config.json", configs.main_config(making.size, making.dtype))
-    write_json(beside / "config.json", configs.tokenizer_config(making.size))
-    tokenizer = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "model_max_length": 8192}
-    write_byte_tokenizer(path, configs.SPECIAL_TOKENS, tokenizer)
-    config = load_config(path)
+def write_weights(path: Path, making: Making) -> None:
+    """Write weights by the configuration in a directory."""
+    config, beside = load_config(path), path / TOKENIZER_NAME
     main = {name: _tensor(name, shape) for name, shape in layout_of(config).items()}
     layout = tokenizer_layout_of(load_tokenizer_config(beside, config))
     audio = {name: _audio_tensor(name, shape) for name, shape in layout.items()}
@@ -43,6 +29,9 @@ def make_checkpoint(path: Path, making: Making) -> None:
         RandomPart(directory=beside, tensors=audio, seed=seed, dtype=dtype),
     ]
     write_parts(parts, making.progress)
+
+
+make_checkpoint = WholeCheckpoints(without_weights, write_weights)
 
 
 def _tensor(name: str, shape: Shape) -> RandomTensor:
@@ -58,7 +47,7 @@ def _tensor(name: str, shape: Shape) -> RandomTensor:
     if name == "model.layers.0.self_attn.o_proj.weight":
         return RandomTensor(shape, 0.5 / math.sqrt(shape[1]), 2.0 / shape[1])
     if name == "lm_head.weight":
-        empty = 256 + configs.SPECIAL_TOKENS.index("<|empty|>")
+        empty = 256 + SPECIAL_TOKENS.index("<|empty|>")
         return RandomTensor(shape, 1.0 / math.sqrt(shape[1]), row_means={empty: 7.0 / shape[1]})
     if name.endswith(".bias"):
         return RandomTensor(shape, 0.3)

@@ -1,4 +1,4 @@
-"""Edits of weight rows, by which measurements change random checkpoints."""
+"""Edits of weight rows in files of random checkpoints."""
 
 import json
 from collections.abc import Mapping
