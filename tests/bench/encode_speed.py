@@ -18,7 +18,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.families.kit.cloned_voices import CODES, SPEAKER, Recording
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.qwen3_tts import FAMILY
-from antiphon.families.qwen3_tts.voice_encoder import load_voice_encoder
+from antiphon.families.qwen3_tts.encoder import load_voice_encoder
 from antiphon.stages.base import StageRequest
 from antiphon.stages.encoder_stage import EncoderStage
 from tests.bench.peer import device_of, peer_flags, report, weights_of

@@ -31,7 +31,7 @@ _NO_NAME = r"(?!)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class WeightsPart:
     """Tensors of a network, or several, in the safetensors files of a directory.
 
     Attributes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from antiphon.contracts.inspection import Inspection
 from antiphon.families.kit.checkpoint import (
     Findings,
-    Part,
+    WeightsPart,
     by_prefix,
     components,
     num_parameters,
@@ -49,7 +49,7 @@ def inspect(path: Path) -> Inspection:
     headers: dict[str, TensorHeader] = {}
     audio: AudioTokenizerConfig | None = None
 
-    def read(directory: Path, part: Part | None) -> None:
+    def read(directory: Path, part: WeightsPart | None) -> None:
         stored = found.headers(directory)
         if stored is not None:
             found.check_layout(directory, stored, part.layout if part else None)
@@ -102,21 +102,21 @@ def _audio_facts(config: AudioTokenizerConfig) -> dict[str, str]:
     }
 
 
-def model_part(path: Path, config: MiMoAudioConfig) -> Part:
+def model_part(path: Path, config: MiMoAudioConfig) -> WeightsPart:
     """Return the language model and its local transformers in a checkpoint's directory."""
-    return Part(directory=path, layout=layout_of(config))
+    return WeightsPart(directory=path, layout=layout_of(config))
 
 
-def encoder_part(path: Path, config: AudioTokenizerConfig) -> Part:
+def encoder_part(path: Path, config: AudioTokenizerConfig) -> WeightsPart:
     """Return the encoder in an audio tokenizer's directory, with the quantizers in use."""
     unused, layout = f"{_OF_TRAINING}|{_spare_codebooks(config)}", tokenizer_layout_of(config)
-    return Part(directory=path, layout=layout, prefix="encoder.", unused=unused)
+    return WeightsPart(directory=path, layout=layout, prefix="encoder.", unused=unused)
 
 
-def decoder_part(path: Path, config: AudioTokenizerConfig) -> Part:
+def decoder_part(path: Path, config: AudioTokenizerConfig) -> WeightsPart:
     """Return the decoder in an audio tokenizer's directory, with the quantizers in use."""
     unused = f"{_OF_TRAINING}|{_ENCODER_ONLY}|{_spare_codebooks(config)}"
-    return Part(directory=path, layout=tokenizer_layout_of(config), unused=unused)
+    return WeightsPart(directory=path, layout=tokenizer_layout_of(config), unused=unused)
 
 
 def _spare_codebooks(config: AudioTokenizerConfig) -> str:

@@ -28,9 +28,11 @@ FAMILY = Family(
             prompter=_HERE("prompt:Qwen3TTSPrompter"),
             options=Qwen3TTSOptions,
             recordings=("ref_audio",),
-            encoder=_HERE.encoder("voice encoder"),
+            encoder=_HERE.encoder("voice encoder", "encoder:load_voice_encoder"),
             pipeline=(
-                _HERE.autoregressive("talker", weights=("*.safetensors",)),
+                _HERE.autoregressive(
+                    "talker", "language_model:load_runner", weights=("*.safetensors",)
+                ),
                 _HERE.decoder("codec", weights=("speech_tokenizer/*.safetensors",)),
             ),
         )

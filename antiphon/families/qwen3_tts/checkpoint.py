@@ -1,4 +1,4 @@
-"""Tensor layout of a checkpoint by its configuration, and its inspection."""
+"""Parts of a checkpoint, their tensor layout by its configuration, and its inspection."""
 
 import json
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.kit.checkpoint import (
     Facts,
     Findings,
+    WeightsPart,
     by_prefix,
     components,
     num_parameters,
@@ -139,6 +140,35 @@ def _tokenizer(found: Findings, path: Path) -> str:
         found.problems.append(f"{file}: cannot be read: {error}")
         return "none"
     return f"{file.name}{' and merges.txt' if is_split else ''}, {size} tokens"
+
+
+def language_model_part(path: Path, config: Qwen3TTSConfig) -> WeightsPart:
+    """Return the talker, predictor included, in a checkpoint's directory."""
+    return WeightsPart(directory=path, layout=main_layout(config), prefix="talker.")
+
+
+def speaker_encoder_part(path: Path, config: Qwen3TTSConfig) -> WeightsPart:
+    """Return the speaker encoder of a base checkpoint."""
+    return WeightsPart(directory=path, layout=main_layout(config), prefix="speaker_encoder.")
+
+
+def codec_decoder_part(path: Path, config: Qwen3TTSConfig) -> WeightsPart:
+    """Return the codec's decoder, without input projections of quantizers."""
+    directory, unused = path / CODEC_DIRECTORY, r"decoder\.quantizer\.\w+\.input_proj\.weight"
+    layout = codec_layout(config)
+    return WeightsPart(directory=directory, layout=layout, prefix="decoder.", unused=unused)
+
+
+def codec_encoder_part(path: Path, config: Qwen3TTSConfig) -> WeightsPart:
+    """Return the codec's encoder, with the quantizers in use, without their output projections."""
+    encoder = config.codec.encoder
+    num_acoustic = config.codec.num_quantizers - encoder.num_semantic_quantizers
+    spare = range(num_acoustic, encoder.num_quantizers - encoder.num_semantic_quantizers)
+    levels = "|".join(map(str, spare)) or "(?!)"
+    unused = r"encoder\.quantizer\.\w+\.output_proj\.weight|.*\.initialized"
+    unused += rf"|encoder\.quantizer\.acoustic.*\.layers\.({levels})\..*"
+    directory, layout = path / CODEC_DIRECTORY, codec_layout(config)
+    return WeightsPart(directory=directory, layout=layout, prefix="encoder.", unused=unused)
 
 
 def main_layout(config: Qwen3TTSConfig) -> Layout:

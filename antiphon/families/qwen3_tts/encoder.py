@@ -1,22 +1,35 @@
-"""Codec encoder: reference audio to codes, the encoder half of Mimi.
+"""Encoder stage: the speaker encoder, and the codec's encoder, which is that of Mimi.
 
 The checkpoint's configuration names an attention window, but the published code applies none here:
 every position attends to all before it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
 from antiphon.errors import InvalidRequestError
+from antiphon.families.kit.cloned_voices import CODES, SPEAKER, RecordingLimits
+from antiphon.families.kit.loading import weights_for
+from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
+from antiphon.families.qwen3_tts.checkpoint import codec_encoder_part, speaker_encoder_part
 from antiphon.families.qwen3_tts.config import DOWNSAMPLE_STRIDE, CodecEncoderConfig
+from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
 from antiphon.nn.codec_layers.conv import LayerBuilder, PaddedConv
 from antiphon.nn.codec_layers.quantizer import ResidualQuantizer, codebook
 from antiphon.nn.codec_layers.seanet import SeanetEncoder
 from antiphon.nn.codec_layers.state import EmptyHistory
 from antiphon.nn.codec_layers.transformer import CodecTransformer
+from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.layers import Weights
+from antiphon.nn.mel import HOP_SAMPLES, log_mel_rows, mel_filters
+from antiphon.nn.padded_batches import PaddedPass
+from antiphon.nn.parallel_rows import ParallelRows
 from antiphon.nn.row_lengths import RowLengths
 
 
@@ -121,3 +134,56 @@ def _quantizer(weights: Weights, kind: str, num_codebooks: int) -> ResidualQuant
     names = (f"{name}.layers.{index}.codebook" for index in range(num_codebooks))
     tables = tuple(codebook(weights, each, "embed_sum") for each in names)
     return ResidualQuantizer(weights[f"{name}.input_proj.weight"], tables)
+
+
+def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> ClonedVoiceEncoder:
+    """Load the encoders of a base checkpoint.
+
+    Args:
+        context: device and settings of loading.
+        pads: whether recordings are padded; ``None``: on a GPU.
+
+    Raises:
+        ModelLoadError: the encoders cannot be loaded.
+    """
+    config = load_config(context.checkpoint)
+    assert config.speaker_encoder is not None, "only base checkpoints encode voices"
+    path, how = context.checkpoint, weights_for(context, dtype="float32")
+    with speaker_encoder_part(path, config).open(**how) as weights:
+        speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
+    with codec_encoder_part(path, config).open(**how) as weights:
+        codec = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
+    rate_hz, frame = config.codec.sample_rate_hz, config.codec.samples_per_frame
+    batches = ParallelRows(
+        _passes(speaker, codec, frame),
+        how["like"].device,
+        sample_rate_hz=rate_hz,
+        samples_per_frame=frame,
+        pads=pads,
+    )
+    max_s = (MAX_POSITIONS - RESERVED_FRAMES) * frame / rate_hz
+    limits = RecordingLimits(rate_hz, max_s, speaker.min_samples / rate_hz)
+    return ClonedVoiceEncoder(batches, limits, [SPEAKER, CODES])
+
+
+def _passes(speaker: EcapaEncoder, codec: CodecEncoder, frame: int) -> Mapping[str, PaddedPass]:
+    """Return the passes of both encoders.
+
+    Speaker vectors are float32 ``[B, D]``; codes are int64 ``[B, num_frames, Q]``. Spectrograms are
+    computed outside of graphs: a few kernels, whose plans cuFFT caches itself.
+    """
+    config, device = speaker.config, speaker.project.weight.device
+    filters = torch.from_numpy(mel_filters(config.mel_dim, config.sample_rate_hz)).to(device)
+    codes = PaddedPass(
+        codec.encode_rows, codec.encode, num_frames=lambda num_samples: -(-num_samples // frame)
+    )
+    vectors = PaddedPass(partial(_vectors, speaker), speaker.embed, partial(_mels, filters))
+    return {SPEAKER: vectors, CODES: codes}
+
+
+def _mels(filters: Tensor, samples: Tensor, lengths: Tensor) -> Tensor:
+    return log_mel_rows(samples, RowLengths(lengths), filters)
+
+
+def _vectors(speaker: EcapaEncoder, mels: Tensor, lengths: Tensor) -> Tensor:
+    return speaker.pooled(mels, RowLengths(lengths // HOP_SAMPLES))[:, :, 0]

@@ -5,8 +5,9 @@ the host. Host state (slot numbers, lengths) is passed in as numbers.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -14,16 +15,22 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, PromptSpan, SlotStart
+from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.slot_model import SlotModel
+from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
+from antiphon.families.qwen3_tts.checkpoint import language_model_part
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
+from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.input_ids import InputIds
 from antiphon.families.qwen3_tts.prompt_layout import FRAME as FRAME_COLUMN
 from antiphon.families.qwen3_tts.prompt_layout import SPEAKER, Qwen3TTSPrompt
 from antiphon.families.qwen3_tts.request import Qwen3TTSRequest
-from antiphon.families.qwen3_tts.stopping import LoopDetectors
-from antiphon.families.qwen3_tts.talker import Talker
+from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, LoopDetectors
+from antiphon.families.qwen3_tts.talker import Talker, load_predictor
+from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
 from antiphon.nn.host_device import upload
@@ -39,6 +46,7 @@ from antiphon.nn.sampler import (
 if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.kernels.fused_linear import PreNormState
 
+Qwen3TTSRunner: TypeAlias = ModelRunner[Qwen3TTSRequest]
 Reaches: TypeAlias = tuple[SamplingReach, SamplingReach]
 """Reach of the talker's sampling, and of the predictor's."""
 
@@ -337,3 +345,39 @@ def _embed_known(ids: Tensor, table: Tensor) -> Tensor:
     """Look up ids; negative ones, which stand for no id, give zeros."""
     rows = F.embedding(ids.clamp(min=0), table)
     return torch.where((ids >= 0)[..., None], rows, 0.0)
+
+
+def load_runner(
+    context: LoadContext,
+    *,
+    max_positions: int = MAX_POSITIONS,
+    cache_bytes: int | None = None,
+    **how: Unpack[RunnerOptions],
+) -> Qwen3TTSRunner:
+    """Load a checkpoint's language model and its runner; see `runner_of`.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    context = replace(context, cache_bytes=cache_bytes or context.cache_bytes)
+    return runner_of(context, load_language_model(context, max_positions), max_positions, **how)
+
+
+def load_language_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> LanguageModel:
+    """Load talker and predictor from a checkpoint's directory.
+
+    Raises:
+        ModelLoadError: tensors are missing, or of the wrong shape.
+    """
+    config = load_config(context.checkpoint)
+    is_invariant = context.is_deterministic
+    opened = language_model_part(context.checkpoint, config).open(**weights_for(context, "talker"))
+    with torch.inference_mode(), opened as weights:
+        talker = Talker.of(weights, config.talker, max_positions, is_batch_invariant=is_invariant)
+        predictor = load_predictor(
+            weights, config.predictor, talker.frame_table, is_batch_invariant=is_invariant
+        )
+        kind = FusedLanguageModel if kernels.run_on(talker.text_table) else LanguageModel
+        return kind(
+            config, talker, predictor, num_slots=context.max_slots, max_positions=max_positions
+        )

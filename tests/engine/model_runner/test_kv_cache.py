@@ -15,7 +15,7 @@ from antiphon.engine.model_runner import kv_cache
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.plan import BlockCopy
 from antiphon.families.qwen3_tts.config import CheckpointTask
-from antiphon.families.qwen3_tts.runner import load_runner
+from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.nn.attention import KVShape
 from antiphon.nn.packed_upload import PackedUpload
 

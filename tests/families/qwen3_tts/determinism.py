@@ -39,8 +39,12 @@ from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.families.qwen3_tts import runner as runners
 from antiphon.families.qwen3_tts.codec_stage import load_codec
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.language_model import FusedLanguageModel, LanguageModel, Reaches
-from antiphon.families.qwen3_tts.runner import load_runner
+from antiphon.families.qwen3_tts.language_model import (
+    FusedLanguageModel,
+    LanguageModel,
+    Reaches,
+    load_runner,
+)
 from tests.families.qwen3_tts.lm import DRAWN, made_prompt
 
 KINDS = ("hidden", "scores", "codes")

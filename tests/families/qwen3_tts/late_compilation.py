@@ -14,7 +14,7 @@ import triton
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.runner import load_runner
+from antiphon.families.qwen3_tts.language_model import load_runner
 from tests.engine.drive import Drive
 from tests.families.qwen3_tts.lm import hear, made_prompt
 

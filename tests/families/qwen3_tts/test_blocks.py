@@ -15,7 +15,7 @@ from antiphon.engine.model_runner import model_runner
 from antiphon.engine.plan import FRAME_STORE_FRAMES, Append, Start
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.runner import Qwen3TTSRunner, load_runner
+from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runner
 from antiphon.nn.graphs import Graphs
 from tests.engine.drive import Drive
 from tests.families.qwen3_tts.lm import Codes, Heard, hear, made_prompt, opened, take

@@ -13,15 +13,15 @@ from torch import Tensor
 
 from antiphon.codec.grouped_decoder import GroupedDecoder
 from antiphon.engine.plan import CodecChunk
+from antiphon.families.qwen3_tts.checkpoint import (
+    codec_decoder_part,
+    codec_encoder_part,
+    speaker_encoder_part,
+)
 from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.encoder import CodecEncoder
 from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
-from antiphon.families.qwen3_tts.weights import (
-    codec_decoder_weights,
-    codec_encoder_weights,
-    speaker_encoder_weights,
-)
 from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.ecapa import EcapaEncoder
 from tests.families.qwen3_tts.codec_models import (
@@ -224,12 +224,12 @@ def test_every_tensor_of_a_checkpoint_is_taken(tmp_path: Path) -> None:
     make_checkpoint(tmp_path, size="tiny", task="base")
     config = load_config(tmp_path)
     codec, like = config.codec, torch.empty(0)
-    with codec_decoder_weights(tmp_path, config, like=like) as weights:
+    with codec_decoder_part(tmp_path, config).open(like=like) as weights:
         CodecDecoder.of(weights, codec.decoder)
-    with codec_encoder_weights(tmp_path, config, like=like) as weights:
+    with codec_encoder_part(tmp_path, config).open(like=like) as weights:
         CodecEncoder.of(weights, codec.encoder, codec.num_quantizers)
     assert config.speaker_encoder is not None
-    with speaker_encoder_weights(tmp_path, config, like=like) as weights:
+    with speaker_encoder_part(tmp_path, config).open(like=like) as weights:
         EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
 
 

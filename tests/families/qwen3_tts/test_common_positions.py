@@ -20,8 +20,8 @@ from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.families.qwen3_tts.config import CheckpointTask
+from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
-from antiphon.families.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from tests.engine.copying import BLOCK, CopyingEngine, assert_copies_exactly
 
 NUM_FRAMES = 3

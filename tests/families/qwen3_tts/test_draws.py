@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
+from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
-from antiphon.families.qwen3_tts.runner import load_runner
 from tests.families.qwen3_tts.lm import hear
 from tests.families.qwen3_tts.oracle.draws import CHECKPOINT, SAMPLINGS, SPEAKER, TEXT, Drawing
 from tests.nn.chi_square import excess

@@ -15,8 +15,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import Append, Start
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.language_model import LanguageModel
-from antiphon.families.qwen3_tts.runner import Qwen3TTSRunner, load_runner
+from antiphon.families.qwen3_tts.language_model import LanguageModel, Qwen3TTSRunner, load_runner
 from tests.engine.drive import Drive
 from tests.families.qwen3_tts.lm import Codes, made_prompt, opened
 

@@ -20,7 +20,7 @@ from antiphon.contracts.types import SpeechRequest
 from antiphon.engine.plan import Start
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.runner import Qwen3TTSRunner, load_runner
+from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runner
 from antiphon.offline import Audio, collect
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech

@@ -16,7 +16,7 @@ if reason := why_not_here():
 from antiphon.contracts.family import LoadContext
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.runner import load_runner
+from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.nn import kernels
 from antiphon.nn.graphs import Graphs
 from tests.families.qwen3_tts.lm import DRAWN, GREEDY, hear, made_prompt

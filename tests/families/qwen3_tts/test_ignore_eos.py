@@ -13,7 +13,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.runner import load_runner
+from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.stopping import LoopDetectors
 from tests.families.qwen3_tts.lm import DRAWN, Heard, hear, made_prompt
 from tests.families.weight_edits import write_rows

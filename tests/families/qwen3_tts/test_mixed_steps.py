@@ -13,8 +13,7 @@ from antiphon.engine.model_runner import model_runner
 from antiphon.engine.plan import Start
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.language_model import LanguageModel
-from antiphon.families.qwen3_tts.runner import Qwen3TTSRunner, load_runner
+from antiphon.families.qwen3_tts.language_model import LanguageModel, Qwen3TTSRunner, load_runner
 from antiphon.nn import kernels
 from tests.engine.drive import Drive
 from tests.families.qwen3_tts.lm import made_prompt

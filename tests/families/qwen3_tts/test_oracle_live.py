@@ -13,10 +13,10 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples, SpeechRequest, Voice
 from antiphon.families.qwen3_tts.codec_stage import load_codec
+from antiphon.families.qwen3_tts.encoder import load_voice_encoder
+from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
-from antiphon.families.qwen3_tts.runner import load_runner
-from antiphon.families.qwen3_tts.voice_encoder import load_voice_encoder
 from tests.families.qwen3_tts.lm import GREEDY, hear
 from tests.families.qwen3_tts.oracle.cases import (
     LIVE_CASES,

@@ -14,11 +14,11 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import SpeechRequest, Voice
+from antiphon.families.qwen3_tts.checkpoint import codec_decoder_part
 from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
-from antiphon.families.qwen3_tts.runner import Qwen3TTSRunner, load_runner
-from antiphon.families.qwen3_tts.weights import codec_decoder_weights
 from tests.families.qwen3_tts.lm import GREEDY, hear
 from tests.families.qwen3_tts.oracle.cases import CASES, REFERENCES, Case, reference_audio
 from tests.families.qwen3_tts.parity import Recorded, recorded, recorded_reference
@@ -89,7 +89,7 @@ def test_audio_is_the_official_one(
 ) -> None:
     path = parity_checkpoint(official.case.checkpoint)
     config = load_config(path)
-    with codec_decoder_weights(path, config, like=torch.empty(0)) as weights:
+    with codec_decoder_part(path, config).open(like=torch.empty(0)) as weights:
         decoder = CodecDecoder.of(weights, config.codec.decoder)
     codes, num_led = official.codes, 0
     if official.case.reference is not None and official.case.reference_text is not None:

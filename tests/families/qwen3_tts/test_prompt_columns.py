@@ -17,9 +17,12 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.engine.model_runner.ar_model import PromptSpan, SlotStart
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.language_model import FusedLanguageModel, LanguageModel
+from antiphon.families.qwen3_tts.language_model import (
+    FusedLanguageModel,
+    LanguageModel,
+    load_language_model,
+)
 from antiphon.families.qwen3_tts.request import Qwen3TTSRequest
-from antiphon.families.qwen3_tts.runner import load_language_model
 from antiphon.nn import kernels
 from antiphon.nn.packed_upload import PackedUpload
 from tests.families.qwen3_tts.lm import made_prompt

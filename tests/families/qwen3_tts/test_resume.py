@@ -21,7 +21,7 @@ from antiphon.engine.request import EngineRequest
 from antiphon.families.qwen3_tts.codec_stage import load_codec
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.runner import load_runner
+from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.stages.base import StageRequest
 from antiphon.stages.build import EngineStage
 from tests.families.qwen3_tts.lm import DRAWN, made_prompt, opened

@@ -13,12 +13,11 @@ from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CODES, SPEAKER, Recording
+from antiphon.families.qwen3_tts.checkpoint import codec_encoder_part, speaker_encoder_part
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.encoder import CodecEncoder
+from antiphon.families.qwen3_tts.encoder import CodecEncoder, load_voice_encoder
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
-from antiphon.families.qwen3_tts.voice_encoder import load_voice_encoder
-from antiphon.families.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.nn.ecapa import EcapaEncoder
 
 NUM_SAMPLES = 24000
@@ -84,9 +83,9 @@ def noted(path: Path, heard: list[str]) -> Qwen3TTSPrompter:
 def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: Qwen3TTSPrompter) -> None:
     config, samples = load_config(path), torch.tensor(recording())
     assert config.speaker_encoder is not None
-    with speaker_encoder_weights(path, config, like=samples) as weights:
+    with speaker_encoder_part(path, config).open(like=samples) as weights:
         speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder).embed(samples)
-    with codec_encoder_weights(path, config, like=samples) as weights:
+    with codec_encoder_part(path, config).open(like=samples) as weights:
         encoder = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
     voice = preparer.prepare_voice(recording(), name="Ann", ref_text="Hello.")
     assert (voice.name, voice.family, voice.ref_text) == ("Ann", "qwen3_tts", "Hello.")

@@ -17,7 +17,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.runner import load_runner
+from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.row_writer import RowWriter

@@ -9,7 +9,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.families.qwen3_tts.checkpoint import codec_layout
 from antiphon.families.qwen3_tts.codec import CodecDecoder
-from antiphon.families.qwen3_tts.codec_fused import fused
+from antiphon.families.qwen3_tts.codec_stage import fused
 from antiphon.nn.codec_layers.frame_table import empty_table
 from tests.nn.kernels.compiler import CARDS, Card, compiling
 from tests.nn.kernels.test_full_size import (

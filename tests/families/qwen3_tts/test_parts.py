@@ -10,18 +10,18 @@ from safetensors.torch import load_file, save_file
 
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
+from antiphon.families.qwen3_tts.checkpoint import (
+    codec_decoder_part,
+    codec_encoder_part,
+    language_model_part,
+    speaker_encoder_part,
+)
 from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.language_model import load_language_model
 from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.families.qwen3_tts.random_configs import Size
-from antiphon.families.qwen3_tts.runner import load_language_model
-from antiphon.families.qwen3_tts.weights import (
-    codec_decoder_weights,
-    codec_encoder_weights,
-    language_model_weights,
-    speaker_encoder_weights,
-)
 
 LIKE = torch.empty(0)
 
@@ -35,12 +35,12 @@ def test_parts_are_disjoint_and_leave_out_only_what_nobody_needs(base: Path) -> 
     config = load_config(base)
     names: list[str] = []
     for part in (
-        language_model_weights,
-        speaker_encoder_weights,
-        codec_decoder_weights,
-        codec_encoder_weights,
+        language_model_part,
+        speaker_encoder_part,
+        codec_decoder_part,
+        codec_encoder_part,
     ):
-        with part(base, config, like=LIKE) as weights:
+        with part(base, config).open(like=LIKE) as weights:
             names += [name for name in weights if weights[name].dtype == torch.float32]
     assert len(names) == len(set(names))
     stored = load_file(base / "model.safetensors")
@@ -69,7 +69,7 @@ def test_shards_and_number_types_load(tmp_path: Path, size: Size, task: Checkpoi
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         model = load_language_model(LoadContext(tmp_path, "cpu", name, 1), 64)
         assert model.talker.head.weight.dtype == dtype
-    with codec_decoder_weights(tmp_path, config, like=LIKE) as weights:
+    with codec_decoder_part(tmp_path, config).open(like=LIKE) as weights:
         assert CodecDecoder.of(weights, config.codec.decoder).tables.rows.isfinite().all()
 
 

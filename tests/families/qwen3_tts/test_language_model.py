@@ -15,7 +15,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import Start
 from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.runner import load_runner
+from antiphon.families.qwen3_tts.language_model import load_runner
 from tests.engine.drive import Drive
 from tests.families.qwen3_tts.lm import DRAWN, GREEDY, Heard, hear, hear_late, made_prompt, opened
 
