@@ -9,8 +9,8 @@ from antiphon.contracts.chat_types import ChatRequest
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import UnknownModelError, UnservedTaskError
 from antiphon.pipeline.markdown_to_speech.text import SpeakableText
-from antiphon.pipeline.omni_talker import AnswerTalker, ChatVoiceModel, OmniTalkerChat
-from antiphon.pipeline.spoken_chat import SpokenChat
+from antiphon.pipeline.omni_talker import ChatVoiceModel
+from antiphon.pipeline.spoken_chat import SpokenChat, TextSpokenChat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +45,20 @@ class AnswerVoice:
         await server.speech.check_voice(request)
         return replace(self, model=request.model)
 
-    def begin(self, request: ChatRequest, server: ServerState) -> SpokenChat | OmniTalkerChat:
+    def begin(self, request: ChatRequest, server: ServerState) -> SpokenChat:
         """Begin an answer, whose text and audio are to be read at the same time.
 
         Raises:
             InvalidRequestError: it cannot be spoken so, or the request be answered.
         """
         if (own := self._own(request.model, server)) is not None:
-            voice = AnswerTalker(
-                own,
-                self.voice,
-                aliases=server.settings.speech.all_voice_aliases,
-                seed=request.seed,
-                speed=self.speed,
-                sample_rate_hz=self.sample_rate_hz,
-                metrics=server.chats.metrics,
-            )
-            return server.chats.speak(request, voice)
+            voice = own.voice(self.voice, server.settings.speech.all_voice_aliases)
+            speech_request = self._speech_request(f"{request.id}-voice", request.seed)
+            return server.chats.speak(request, own, voice, speech_request)
         speech_request = self._speech_request(f"{request.id}-speech", request.seed)
         speakable = SpeakableText(self.speakable.over(server.settings.speakable))
-        return SpokenChat(server.chats.stream(request), server.speech, speech_request, speakable)
+        chat = server.chats.stream(request)
+        return TextSpokenChat(chat, server.speech, speech_request, speakable)
 
     def _own(self, chat: str | None, server: ServerState) -> ChatVoiceModel | None:
         """Return the voice of the model that chats, if that is to speak and has one."""

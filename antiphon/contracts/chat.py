@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling
-from antiphon.contracts.family import Capabilities
+from antiphon.contracts.family import Capabilities, VoiceCapabilities
 from antiphon.contracts.prompt import Piece, Prompt
-from antiphon.contracts.types import PositionStates, Sampling, Voice
+from antiphon.contracts.types import PositionStates, Sampling
 from antiphon.errors import InvalidRequestError
 
 MAX_BIASES = 1024
@@ -73,18 +73,14 @@ class AnswerVoiceRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerVoiceCapabilities(Capabilities):
+class AnswerVoiceCapabilities(VoiceCapabilities):
     """Capabilities of a loaded model that speaks its own answers.
 
     Attributes:
-        sample_rate_hz: Sample rate of the audio.
-        voices: never empty; the first one is the default.
         instructions: the system prompt after which the model was trained to speak; "": any.
     """
 
     sample_request: AnswerVoiceRequest
-    sample_rate_hz: int
-    voices: tuple[Voice, ...]
     instructions: str = ""
 
 

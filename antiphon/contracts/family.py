@@ -130,13 +130,31 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpeechCapabilities(Capabilities):
-    """Capabilities of a loaded model in the task of speech.
+class VoiceCapabilities(Capabilities):
+    """Capabilities of a loaded model that speaks, whatever it reads.
 
     Attributes:
         sample_rate_hz: Sample rate of the audio.
         channels: Number of channels, 1 or 2; with 2, samples have the shape ``[num_samples, 2]``.
         voices: never empty; the first one is the default.
+    """
+
+    sample_rate_hz: int
+    channels: int = 1
+    voices: tuple[Voice, ...]
+
+    def __post_init__(self) -> None:
+        if not self.voices:
+            raise ValueError("a model needs at least one voice")
+        if self.channels not in (1, 2):
+            raise ValueError("speech has 1 or 2 channels: MP3 and others have no more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeechCapabilities(VoiceCapabilities):
+    """Capabilities of a loaded model in the task of speech.
+
+    Attributes:
         languages: accepted values of ``language`` (lower case); empty if it cannot be chosen.
         instructions: whether ``instructions`` changes the voice.
         cloning: whether it speaks with voices of recordings; its prompter then is `VoicePreparing`.
@@ -159,8 +177,6 @@ class SpeechCapabilities(Capabilities):
     """
 
     sample_request: SpeechRequest = SpeechRequest("Ready.")
-    sample_rate_hz: int
-    voices: tuple[Voice, ...]
     languages: tuple[str, ...] = ()
     instructions: bool = False
     cloning: bool = False
@@ -168,18 +184,11 @@ class SpeechCapabilities(Capabilities):
     word_times: bool = False
     late_text: bool = False
     draws_end: bool = False
-    channels: int = 1
     voice_fields: tuple[str, ...] = ()
     streams_bytes: bool = False
     quick_characters: int = 0
     writes_out: bool = False
     sampling: SamplingRanges | None = None
-
-    def __post_init__(self) -> None:
-        if not self.voices:
-            raise ValueError("a model needs at least one voice")
-        if self.channels not in (1, 2):
-            raise ValueError("speech has 1 or 2 channels: MP3 and others have no more")
 
     def brings_voice(self, request: SpeechRequest) -> bool:
         """Whether a request chooses its voice by other means than a name."""

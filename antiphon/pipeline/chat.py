@@ -24,7 +24,9 @@ from antiphon.contracts.types import (
     FrameReady,
     Latents,
     PositionStates,
+    SpeechRequest,
     Usage,
+    Voice,
     new_seed,
 )
 from antiphon.contracts.well_formed import check_members, check_range
@@ -33,7 +35,7 @@ from antiphon.pipeline.all_or_nothing import alone, together
 from antiphon.pipeline.chat_text import AnswerText
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.omni_talker import (
-    AnswerTalker,
+    AnswerSynthesis,
     ChatVoiceModel,
     OmniTalkerChat,
     StopStringGate,
@@ -163,11 +165,25 @@ class Chats:
             ]
         )
 
-    def speak(self, request: ChatRequest, voice: AnswerTalker) -> OmniTalkerChat:
-        """Write one answer as `stream` does, spoken by the model itself."""
-        request = replace(request, is_spoken=True)
-        chat = self._written(request, self.check(request), voice.push_states)
-        return OmniTalkerChat(request, alone(chat), voice)
+    def speak(
+        self, request: ChatRequest, talker: ChatVoiceModel, voice: Voice, speech: SpeechRequest
+    ) -> OmniTalkerChat:
+        """Write one answer as `stream` does, spoken by the model itself.
+
+        Args:
+            request: Request to answer.
+            talker: Voice model of the model that answers.
+            voice: Voice of ``talker``.
+            speech: Options of the speech.
+        """
+        model = self.check(request)
+        if request.num_logprobs is not None:
+            raise InvalidRequestError("'logprobs' is not supported with audio output.")
+        seed = new_seed() if speech.seed is None else speech.seed
+        speech = replace(speech, seed=seed, is_live=request.is_live)
+        synthesis = AnswerSynthesis(talker, speech, voice, self._workers, self.metrics)
+        chat = self._written(replace(request, is_spoken=True), model, synthesis.push)
+        return OmniTalkerChat(alone(chat), synthesis)
 
     async def _written(
         self,

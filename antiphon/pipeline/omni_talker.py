@@ -2,42 +2,39 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from types import MappingProxyType
 
-from antiphon.audio.chain import Chain
+from antiphon.concurrency import Workers
 from antiphon.contracts.chat import (
     AnswerVoiceCapabilities,
     AnswerVoicePrompter,
     AnswerVoiceRequest,
 )
-from antiphon.contracts.chat_types import ChatRequest, ChatStream, TextDelta
+from antiphon.contracts.chat_types import ChatStream
 from antiphon.contracts.prompt import Piece
 from antiphon.contracts.types import (
     AudioChunk,
     Ended,
     PositionStates,
-    Samples,
-    SpeechStream,
+    SpeechRequest,
     Usage,
+    Voice,
     new_request_id,
-    new_seed,
 )
-from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.pipeline.playback_transcript import PlaybackTranscript
-from antiphon.pipeline.reservation import Reservation
-from antiphon.pipeline.runtime import LoadedTask
-from antiphon.pipeline.speech.model import DEFAULT_VOICE
-from antiphon.stages.base import StageRequest
+from antiphon.pipeline.speech.model import VoiceModel
+from antiphon.pipeline.speech.synthesis import Synthesis
+from antiphon.pipeline.speech.text import Boundary
+from antiphon.pipeline.spoken_chat import SpokenChat
+from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.metrics import Metrics
 
 _WARM_UP_STATES = 2
 _WARM_UP_FRAMES = 32
 
 
-class ChatVoiceModel(LoadedTask):
+class ChatVoiceModel(VoiceModel):
     """The voice of a model that chats."""
 
     prompter: AnswerVoicePrompter
@@ -46,25 +43,6 @@ class ChatVoiceModel(LoadedTask):
     def capabilities(self) -> AnswerVoiceCapabilities:
         """What the loaded checkpoint can do."""
         return self.prompter.capabilities
-
-    def voice(self, name: str | None, aliases: Mapping[str, str]) -> str:
-        """Return the id of the voice of this name, in any case, or that it is an alias of.
-
-        Args:
-            name: ``None`` and "default" are the first voice.
-            aliases: Voice names by alias.
-
-        Raises:
-            UnknownVoiceError: there is none.
-        """
-        voices = {each.id.casefold(): each.id for each in self.capabilities.voices}
-        wanted = (name or DEFAULT_VOICE).casefold()
-        for candidate in (wanted, aliases.get(wanted, "").casefold()):
-            if candidate == DEFAULT_VOICE:
-                return self.capabilities.voices[0].id
-            if candidate in voices:
-                return voices[candidate]
-        raise UnknownVoiceError(name or "", [*voices.values(), *aliases])
 
     async def warm_up(self) -> None:
         """Speak a short answer without text, so that the first request does not fill caches."""
@@ -115,135 +93,89 @@ class StopStringGate:
                 self._held.appendleft(PositionStates(end, states.states[size:]))
 
 
-class AnswerTalker:
+class AnswerSynthesis(Synthesis):
     """The audio of one answer, from hidden states that arrive while it is written."""
+
+    _model: ChatVoiceModel
 
     def __init__(
         self,
         model: ChatVoiceModel,
-        voice: str | None,
-        *,
-        aliases: Mapping[str, str] = MappingProxyType({}),
-        seed: int | None = None,
-        speed: float = 1.0,
-        sample_rate_hz: int | None = None,
-        metrics: Metrics | None = None,
+        request: SpeechRequest,
+        voice: Voice,
+        workers: Workers,
+        metrics: Metrics,
     ) -> None:
-        """Choose voice, speed and sample rate.
-
-        Args:
-            model: Model that speaks.
-            voice: Voice by name; ``None``: the default one.
-            aliases: Voice names by alias.
-            seed: makes it repeatable; ``None`` draws one.
-            speed: 0.25 to 4.0, above 1 is faster; pitch is kept.
-            sample_rate_hz: Sample rate of the audio; ``None``: the model's own.
-            metrics: measure the stream.
-
-        Raises:
-            UnknownVoiceError: the model has no such voice.
-        """
-        self._model = model
-        self._voice = model.voice(voice, aliases)
-        self._seed = new_seed() if seed is None else seed
-        self._metrics = metrics or Metrics()
-        own_hz = model.capabilities.sample_rate_hz
-        self._speed = speed
-        self._chain = Chain.build(own_hz, sample_rate_hz or own_hz, speed)
+        """Prepare an answer with the options and the seed of ``request``."""
+        super().__init__(model, request, workers, metrics)
+        self._voice = voice
         self._states: asyncio.Queue[PositionStates | None] = asyncio.Queue()
         self._num_states = 0
-        self._place: Reservation | None = None
-        self._is_speaking = False
+        self._opening: tuple[PositionStates, PositionStates] | None = None
+        self._items: StageStream | None = None
+        self._num_frames = 0
+        self._has_ended = False
 
-    @property
-    def sample_rate_hz(self) -> int:
-        """Of the audio."""
-        return self._chain.sample_rate_hz
-
-    def push_states(self, states: PositionStates) -> None:
+    def push(self, states: PositionStates) -> None:
         """Take states of the language model, of its prompt first; known ones are skipped."""
         num_old = max(0, self._num_states - states.start)
         if num_old < len(states.states):
             self._num_states = states.start + len(states.states)
             self._states.put_nowait(PositionStates(states.start + num_old, states.states[num_old:]))
 
-    def complete(self) -> None:
-        """Mark the answer as complete; may be called more than once."""
+    def finish(self) -> None:
+        """Mark the answer as complete; may be called again."""
         self._states.put_nowait(None)
 
-    async def reserve(self, request_id: str, *, is_live: bool = True) -> None:
-        """Admit the audio before any text is written; see `Reservation.take`.
+    async def has_answer(self) -> bool:
+        """Wait for the first states of the answer; return whether there are any. Call once."""
+        prompted = await self._states.get()
+        first = None if prompted is None else await self._states.get()
+        if prompted is not None and first is not None:
+            self._opening = prompted, first
+        return self._opening is not None
 
-        Args:
-            request_id: id of the later call of `audio`.
-            is_live: whether a client plays the audio while it is generated.
-        """
-        self._place = Reservation(
-            self._model, request_id, self._metrics, is_live=is_live, speed=self._speed
+    async def close(self) -> None:
+        items, self._items = self._items, None
+        if items is not None:
+            await items.aclose()
+        await super().close()
+
+    async def _find_voice(self) -> Voice:
+        return self._voice
+
+    async def _step(self) -> list[AudioChunk] | None:
+        if self._has_ended:
+            return None
+        if self._items is None:
+            self._items = await self._open()
+            return await self._begin_segment(self._voice, Boundary.NONE, has_next=False)
+        item = await anext(self._items)
+        await self.release()  # the stages have it by now
+        if isinstance(item, AudioChunk):
+            self._num_frames += item.num_frames
+            return await self._push(item)
+        assert isinstance(item, Ended), "stages end with audio"
+        self._has_ended = True
+        ended = replace(item, usage=Usage(0, self._num_frames))
+        return await self._end_segment(ended, is_last=True)
+
+    async def _open(self) -> StageStream:
+        assert self._opening is not None, "there is an answer"
+        prompted, first = self._opening
+        request = self._request
+        prompt = await self._workers.run(
+            self._model.prompter.build, AnswerVoiceRequest(prompted, self._voice.id), request.seed
         )
-        await self._place.take()
-
-    async def leave(self) -> None:
-        """Release the reservation, unless audio has begun."""
-        if not self._is_speaking:
-            await self._release()
-
-    async def _release(self) -> None:
-        if self._place is not None:
-            await self._place.release()
-
-    async def audio(self, request_id: str, *, is_live: bool = True) -> SpeechStream:
-        """Yield the audio, then its `Ended`; an answer without a word is silent.
-
-        Raises:
-            OverloadedError: before the first chunk: too much is under way.
-            EngineError: the model failed.
-        """
-        self._is_speaking = True
-        try:
-            prompted = await self._states.get()
-            first = None if prompted is None else await self._states.get()
-            if prompted is None or first is None:
-                yield Ended("stop")
-                return
-            request = AnswerVoiceRequest(prompted, self._voice)
-            prompt = await asyncio.to_thread(self._model.prompter.build, request, self._seed)
-            stage_request = StageRequest(
-                request_id,
-                prompt,
-                is_live=is_live,
-                stream_id=request_id,
-                is_later=self._place is not None and self._place.is_taken,
-                speed=self._speed,
-            )
-            async with aclosing(self._spoken(stage_request, first)) as events:
-                async for event in events:
-                    yield event
-        finally:
-            await self._release()
-
-    async def _spoken(self, stage_request: StageRequest, first: PositionStates) -> SpeechStream:
-        """Yield the audio of a prompt and of the states that follow."""
-        num_frames = 0
-        with self._metrics.observe(self._model.name) as stats:
-            stats.ask()
-            stream = self._model.open(stage_request, self._pieces(first))
-            async with aclosing(stream) as items:
-                async for item in items:
-                    await self._release()  # the request has it by now
-                    if isinstance(item, AudioChunk):
-                        stats.hear(item.duration_s)
-                        samples = await self._changed(item.samples)
-                        num_frames += item.num_frames
-                        if len(samples):
-                            yield replace(item, samples=samples, sample_rate_hz=self.sample_rate_hz)
-                        stats.ask()
-                    elif isinstance(item, Ended):
-                        ended = replace(item, usage=Usage(0, num_frames))
-                        if len(rest := await self._flushed()):
-                            yield AudioChunk(rest, self.sample_rate_hz)
-                        stats.end(ended)
-                        yield ended
+        stage_request = StageRequest(
+            request.id,
+            prompt,
+            is_live=request.is_live,
+            stream_id=request.id,
+            is_later=self._is_admitted,
+            speed=request.speed,
+        )
+        return self._model.open(stage_request, self._pieces(first))
 
     async def _pieces(self, first: PositionStates) -> AsyncGenerator[Piece, None]:
         """Yield what the voice reads of the answer, as it is written."""
@@ -255,73 +187,20 @@ class AnswerTalker:
             states = await self._states.get()
         yield self._model.prompter.piece(None, num_before)
 
-    async def _changed(self, samples: Samples) -> Samples:
-        if self._chain.is_identity:
-            return samples
-        return await asyncio.to_thread(self._chain.push, samples)
 
-    async def _flushed(self) -> Samples:
-        return await asyncio.to_thread(self._chain.flush)
+class OmniTalkerChat(SpokenChat):
+    """An answer that is spoken by the model that writes it."""
 
+    def __init__(self, chat: ChatStream, synthesis: AnswerSynthesis) -> None:
+        """Begin to speak an answer, whose states are pushed to ``synthesis``."""
+        super().__init__(chat, synthesis)
+        self._states = synthesis
 
-class OmniTalkerChat:
-    """The two streams of one answer, which are read at the same time.
+    async def _speaks(self) -> bool:
+        return await self._states.has_answer()
 
-    The caller reads `text` and `audio`, and closes both; that stops the language model
-    and its voice.
+    def _write(self, text: str) -> None:
+        self.transcript.write(text, text)
 
-    Attributes:
-        transcript: Alignment of the text with the audio.
-    """
-
-    def __init__(self, request: ChatRequest, chat: ChatStream, voice: AnswerTalker) -> None:
-        """Begin to speak an answer.
-
-        Args:
-            request: Request that is answered.
-            chat: Answer whose states are pushed to ``voice``; closed with `text`.
-            voice: Talker.
-        """
-        if request.num_logprobs is not None:
-            raise InvalidRequestError("'logprobs' is not supported with audio output.")
-        self._request = request
-        self._voice_id = f"{request.id}-voice"
-        self._chat = chat
-        self._voice = voice
-        self.transcript = PlaybackTranscript()
-
-    @property
-    def sample_rate_hz(self) -> int:
-        """Of the audio."""
-        return self._voice.sample_rate_hz
-
-    async def text(self) -> ChatStream:
-        """Yield what is written, once the audio is admitted.
-
-        Raises:
-            OverloadedError: before anything is written: too much is under way.
-            EngineError: a model failed.
-        """
-        try:
-            async with aclosing(self._chat) as events:
-                await self._voice.reserve(self._voice_id, is_live=self._request.is_live)
-                async for event in events:
-                    if isinstance(event, TextDelta):
-                        self.transcript.write(event.text, event.text)
-                    else:
-                        self._voice.complete()  # the voice need not wait for the reader
-                    yield event
-        finally:
-            self._voice.complete()  # also of what failed, or was closed
-            await self._voice.leave()
-
-    async def audio(self) -> SpeechStream:
-        """Yield the audio; see `AnswerTalker.audio`."""
-        stream = self._voice.audio(self._voice_id, is_live=self._request.is_live)
-        async with aclosing(stream) as events:
-            async for event in events:
-                if isinstance(event, AudioChunk):
-                    self.transcript.add_audio(event.duration_s)
-                else:
-                    self.transcript.complete()
-                yield event
+    def _stop_writing(self, *, is_complete: bool) -> None:
+        self._states.finish()  # the voice need not wait for the reader

@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from antiphon.audio.chain import Chain
+from antiphon.concurrency import Workers
 from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.config.chat import ChatSettings
 from antiphon.contracts.chat import CHAT_VOICE
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message, TextDelta
-from antiphon.contracts.types import AudioChunk, Ended, PositionStates
+from antiphon.contracts.types import AudioChunk, Ended, PositionStates, SpeechRequest
 from antiphon.errors import ModelLoadError, UnknownVoiceError
 from antiphon.families.registry import checkpoint_family, families
 from antiphon.pipeline.chat import CHAT, Chats, collect_answer
 from antiphon.pipeline.model_loading import ServedModels, load_all_tasks, served_tasks
-from antiphon.pipeline.omni_talker import AnswerTalker
+from antiphon.pipeline.omni_talker import AnswerSynthesis, OmniTalkerChat
+from antiphon.telemetry.metrics import Metrics
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
@@ -62,13 +65,21 @@ def asked(text: str = "How are you?", **more: Any) -> ChatRequest:
     return ChatRequest((Message("user", text),), sampling=sampling, **given)
 
 
-async def said(
-    chats: Chats, request: ChatRequest, voice: str | None = None
-) -> tuple[str, NDArray[np.float32], Ended]:
-    """Return text and audio of an answer, and how the audio ends."""
+def spoken_by(
+    chats: Chats, request: ChatRequest, voice: str | None = None, **more: Any
+) -> OmniTalkerChat:
+    """Begin to speak an answer."""
     model = chats.voice(None)
     assert model is not None
-    spoken = chats.speak(request, AnswerTalker(model, voice, seed=request.seed))
+    speech = SpeechRequest("", seed=request.seed, **more)
+    return chats.speak(request, model, model.voice(voice, {}), speech)
+
+
+async def said(
+    chats: Chats, request: ChatRequest, voice: str | None = None, **more: Any
+) -> tuple[str, NDArray[np.float32], Ended]:
+    """Return text and audio of an answer, and how the audio ends."""
+    spoken = spoken_by(chats, request, voice, **more)
     writing = asyncio.create_task(collect_answer(spoken.text()))
     events = [event async for event in spoken.audio()]
     *chunks, ended = events
@@ -94,12 +105,27 @@ def test_an_answer_is_said_and_is_the_same_alone_and_in_company(path: Path) -> N
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("speed", "rate_hz"), [(2.0, None), (0.5, 8000), (1.0, 48000)])
+def test_speed_rate_and_volume_are_those_of_all_speech(
+    path: Path, speed: float, rate_hz: int | None
+) -> None:
+    async def main() -> None:
+        async with served(path) as (chats, _):
+            request = asked(seed=15)
+            _, plain, _ = await said(chats, request)
+            chain = Chain.build(24_000, rate_hz or 24_000, speed)
+            expected = np.concatenate([chain.push(plain), chain.flush()])
+            more: dict[str, Any] = {"speed": speed, "sample_rate_hz": rate_hz, "volume": 0.5}
+            _, changed, _ = await said(chats, request, **more)
+            np.testing.assert_array_equal(changed, expected * np.float32(0.5))
+
+    asyncio.run(main())
+
+
 def test_closing_stops_both_models(path: Path) -> None:
     async def main() -> None:
         async with served(path) as (chats, models):
-            voice = chats.voice("omni")
-            assert voice is not None
-            spoken = chats.speak(asked(max_tokens=200), AnswerTalker(voice, None, seed=1))
+            spoken = spoken_by(chats, asked(max_tokens=200))
             async with aclosing(spoken.text()) as text, aclosing(spoken.audio()) as audio:
                 assert isinstance(await anext(text), TextDelta)
                 reading = asyncio.create_task(_drain(text))
@@ -126,28 +152,27 @@ def test_an_answer_without_a_word_is_silent(path: Path) -> None:
     asyncio.run(main())
 
 
-class _Recorded(AnswerTalker):
-    num_positions = 0
+def test_a_stop_string_is_not_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[int] = []
+    push = AnswerSynthesis.push
 
-    def push_states(self, states: PositionStates) -> None:
-        super().push_states(states)
-        self.num_positions = max(self.num_positions, states.start + len(states.states))
+    def recorded(synthesis: AnswerSynthesis, states: PositionStates) -> None:
+        push(synthesis, states)
+        ends.append(states.start + len(states.states))
 
+    monkeypatch.setattr(AnswerSynthesis, "push", recorded)
 
-def test_a_stop_string_is_not_said(path: Path) -> None:
     async def main() -> None:
         async with served(path) as (chats, _):
-            voice = chats.voice(None)
-            assert voice is not None
 
             async def told(*stop: str) -> tuple[str, int, int]:
-                own = _Recorded(voice, None, seed=1)
-                spoken = chats.speak(asked(max_tokens=12, stop=stop), own)
+                ends.clear()
+                spoken = spoken_by(chats, asked(max_tokens=12, stop=stop))
                 reading = asyncio.create_task(_drain(spoken.audio()))
                 deltas = [each async for each in spoken.text() if isinstance(each, TextDelta)]
                 await reading
                 num_tokens = sum(each.num_tokens for each in deltas)
-                return "".join(each.text for each in deltas), num_tokens, own.num_positions
+                return "".join(each.text for each in deltas), num_tokens, max(ends)
 
             whole, num_tokens, num_positions = await told()
             assert num_tokens == 12
@@ -165,14 +190,13 @@ def test_voices_are_those_of_the_checkpoint(path: Path) -> None:
             voice = chats.voice(None)
             assert voice is not None
             assert [each.id for each in voice.capabilities.voices] == ["Chelsie", "Ethan"]
-            assert AnswerTalker(voice, "ETHAN", sample_rate_hz=8000).sample_rate_hz == 8000
+            assert spoken_by(chats, asked(), "ETHAN", sample_rate_hz=8000).sample_rate_hz == 8000
             aliases = {"alloy": "default", "echo": "ethan"}
-            assert [voice.voice(each, aliases) for each in ("Alloy", "echo")] == [
-                "Chelsie",
-                "Ethan",
-            ]
+            ids = [voice.voice(each, aliases).id for each in ("Alloy", "echo", None)]
+            assert ids == ["Chelsie", "Ethan", "Chelsie"]
+            assert voice.voice(None, {**aliases, "default": "Ethan"}).id == "Ethan"
             with pytest.raises(UnknownVoiceError, match="Chelsie"):
-                AnswerTalker(voice, "nobody")
+                voice.voice("nobody", {})
             await voice.warm_up()
             assert "own voice" in models.does()["omni"]
 
@@ -182,12 +206,13 @@ def test_voices_are_those_of_the_checkpoint(path: Path) -> None:
 def test_states_told_twice_are_taken_once(path: Path) -> None:
     async def main() -> None:
         async with served(path) as (chats, _):
-            voice = chats.voice(None)
-            assert voice is not None
-            own = AnswerTalker(voice, None)
+            model = chats.voice(None)
+            assert model is not None
+            voice = model.voice(None, {})
+            own = AnswerSynthesis(model, SpeechRequest(""), voice, Workers("test"), Metrics())
             states = np.arange(6, dtype=np.float32).reshape(3, 2)
             for start, end in ((0, 2), (0, 2), (1, 3), (2, 3)):
-                own.push_states(PositionStates(start, states[start:end]))
+                own.push(PositionStates(start, states[start:end]))
             first, second = own._states.get_nowait(), own._states.get_nowait()
             assert first is not None
             assert second is not None

@@ -13,7 +13,7 @@ from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest, Usage
 from antiphon.errors import EngineError, OverloadedError, UnknownVoiceError
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.spoken_chat import SpokenChat
+from antiphon.pipeline.spoken_chat import SpokenChat, TextSpokenChat
 
 SENTENCE = "Here is the first sentence of the answer. And "
 REQUEST = SpeechRequest("", voice="sine", seed=3)
@@ -51,7 +51,7 @@ def test_audio_comes_while_the_answer_is_being_written() -> None:
     async def main() -> None:
         async with speaking() as (speech, _):
             is_heard = asyncio.Event()
-            spoken = SpokenChat(written(" ", SENTENCE, until=is_heard), speech, REQUEST)
+            spoken = TextSpokenChat(written(" ", SENTENCE, until=is_heard), speech, REQUEST)
             reading = asyncio.create_task(read(spoken.text()))
             num_samples = 0
             async for event in spoken.audio():
@@ -75,7 +75,7 @@ def test_audio_comes_while_the_answer_is_being_written() -> None:
 def test_an_answer_without_words_is_silent(texts: tuple[str, ...]) -> None:
     async def main() -> None:
         async with speaking() as (speech, _):
-            spoken = SpokenChat(written(*texts), speech, REQUEST)
+            spoken = TextSpokenChat(written(*texts), speech, REQUEST)
             _, audio = await asyncio.gather(read(spoken.text()), _heard(spoken))
             assert audio == [Ended("stop")]
 
@@ -85,7 +85,7 @@ def test_an_answer_without_words_is_silent(texts: tuple[str, ...]) -> None:
 def test_an_answer_that_nobody_could_say_is_silent() -> None:
     async def main() -> None:
         async with speaking("hibari") as (speech, _):
-            spoken = SpokenChat(written("😀"), speech, SpeechRequest(""))
+            spoken = TextSpokenChat(written("😀"), speech, SpeechRequest(""))
             _, audio = await asyncio.gather(read(spoken.text()), _heard(spoken))
             assert audio == [Ended("stop")]
 
@@ -105,7 +105,7 @@ def test_closing_both_streams_stops_both_models() -> None:
 
     async def main() -> None:
         async with speaking() as (speech, model):
-            spoken = SpokenChat(endless(), speech, REQUEST)
+            spoken = TextSpokenChat(endless(), speech, REQUEST)
             text, audio = spoken.text(), spoken.audio()
             await anext(text)
             await anext(text)
@@ -126,11 +126,11 @@ def test_faults_of_either_model_are_raised() -> None:
 
     async def main() -> None:
         async with speaking() as (speech, _):
-            spoken = SpokenChat(broken(), speech, REQUEST)
+            spoken = TextSpokenChat(broken(), speech, REQUEST)
             with pytest.raises(EngineError):
                 await read(spoken.text())
             await spoken.audio().aclose()
-            unknown = SpokenChat(written(SENTENCE), speech, SpeechRequest("", voice="nobody"))
+            unknown = TextSpokenChat(written(SENTENCE), speech, SpeechRequest("", voice="nobody"))
             await read(unknown.text())
             with pytest.raises(UnknownVoiceError):
                 await _heard(unknown)
@@ -146,12 +146,12 @@ def test_what_a_model_writes_is_held_to_nothing_that_clients_are() -> None:
     async def main() -> None:
         async with speaking(settings=SpeechSettings(max_input_characters=50)) as (speech, _):
             texts = ("Wait [pause:1h] or [pause:99s]. ", SENTENCE * 4)
-            spoken = SpokenChat(written(*texts), speech, REQUEST)
+            spoken = TextSpokenChat(written(*texts), speech, REQUEST)
             _, audio = await asyncio.gather(read(spoken.text()), _heard(spoken))
             assert isinstance(audio[-1], Ended)
             duration_s = sum(each.duration_s for each in audio if isinstance(each, AudioChunk))
             assert duration_s > len(SENTENCE * 4) * 0.05
-            silent = SpokenChat(written("[pause:1s]"), speech, REQUEST)
+            silent = TextSpokenChat(written("[pause:1s]"), speech, REQUEST)
             _, audio = await asyncio.gather(read(silent.text()), _heard(silent))
             assert audio[-1] == Ended("stop")
 
@@ -176,14 +176,14 @@ def test_nothing_is_written_if_there_is_no_room_to_speak(source: str) -> None:
         async with asyncio.timeout(DEADLINE_S):
             async with aclosing(model.reserve("other")) as other:
                 await anext(other)
-                spoken = SpokenChat(asked(), speech, voice)
+                spoken = TextSpokenChat(asked(), speech, voice)
                 items = merged([spoken.text(), spoken.audio()])
                 with pytest.raises(OverloadedError) as refused:
                     await anext(items)
                 assert refused.value.retry_after_s
                 assert not is_asked
             for num_read in (0, 1, 10**6):  # whenever it is left, the room is free again
-                spoken = SpokenChat(asked(), speech, voice)
+                spoken = TextSpokenChat(asked(), speech, voice)
                 async with aclosing(merged([spoken.text(), spoken.audio()])) as items:
                     for _ in range(num_read):
                         if await anext(items, None) is None:

@@ -1,4 +1,4 @@
-"""A model that is loaded for the task of speech, and the voices that it has."""
+"""Models that speak, and the voices that they have."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -8,7 +8,7 @@ import numpy as np
 
 from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
-from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.family import SpeechCapabilities, VoiceCapabilities
 from antiphon.contracts.prompt import Prompt, Prompter, SupportsVoiceNames
 from antiphon.contracts.types import LoadProgress, SpeechRequest, Voice
 from antiphon.errors import UnknownVoiceError
@@ -23,8 +23,51 @@ DEFAULT_VOICE = "default"
 _WARM_UP_FRAMES = 16
 
 
-class SpeechModel(LoadedTask):
-    """A model that is ready to speak."""
+class VoiceModel(LoadedTask):
+    """A model that is ready to speak, whatever it reads."""
+
+    @property
+    def capabilities(self) -> VoiceCapabilities:
+        """What the loaded checkpoint can do."""
+        capabilities: VoiceCapabilities = self.prompter.capabilities
+        return capabilities
+
+    def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
+        """Return the voice of this name, in any case, or that the name is an alias of.
+
+        Raises:
+            UnknownVoiceError: there is none.
+        """
+        found = self.own_voice(name, aliases)
+        if found is None:
+            raise self.unknown_voice(name, aliases)
+        return found
+
+    def own_voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice | None:
+        """Return the voice of this name or alias, if the model comes with it or can make it."""
+        voices = self.capabilities.voices
+        wanted = (name or DEFAULT_VOICE).casefold()
+        by_id = {voice.id.casefold(): voice for voice in voices}
+        default = by_id.get(aliases.get(DEFAULT_VOICE, "").casefold(), voices[0])
+        for candidate in (wanted, aliases.get(wanted, "").casefold()):
+            if candidate == DEFAULT_VOICE:
+                return default
+            if candidate in by_id:
+                return by_id[candidate]
+        if name is not None and isinstance(self.prompter, SupportsVoiceNames):
+            return self.prompter.named_voice(name)
+        return None
+
+    def unknown_voice(
+        self, name: str | None, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
+    ) -> UnknownVoiceError:
+        """Return the error for a voice that is not among the model's own and those uploaded."""
+        own = (voice.id for voice in self.capabilities.voices)
+        return UnknownVoiceError(name or "", [*own, *uploaded, *aliases])
+
+
+class SpeechModel(VoiceModel):
+    """A model that is ready to speak texts."""
 
     prompter: Prompter
 
@@ -76,32 +119,6 @@ class SpeechModel(LoadedTask):
     def _has_recording(self, options: Mapping[str, Any]) -> bool:
         return any(isinstance(options.get(name), np.ndarray) for name in self.task.recordings)
 
-    def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
-        """Return the voice of this name, in any case, or that the name is an alias of.
-
-        Raises:
-            UnknownVoiceError: there is none.
-        """
-        found = self.own_voice(name, aliases)
-        if found is None:
-            raise self.unknown_voice(name, aliases)
-        return found
-
-    def own_voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice | None:
-        """Return the voice of this name or alias, if the model comes with it or can make it."""
-        voices = self.capabilities.voices
-        wanted = (name or DEFAULT_VOICE).casefold()
-        by_id = {voice.id.casefold(): voice for voice in voices}
-        default = by_id.get(aliases.get(DEFAULT_VOICE, "").casefold(), voices[0])
-        for candidate in (wanted, aliases.get(wanted, "").casefold()):
-            if candidate == DEFAULT_VOICE:
-                return default
-            if candidate in by_id:
-                return by_id[candidate]
-        if name is not None and isinstance(self.prompter, SupportsVoiceNames):
-            return self.prompter.named_voice(name)
-        return None
-
     def spellings(self, name: str | None) -> Iterator[str | None]:
         """Yield a voice's name, and others that it may stand for, the likeliest first."""
         yield name
@@ -123,13 +140,6 @@ class SpeechModel(LoadedTask):
         if self.capabilities.brings_voice(request):
             return self.capabilities.voices[0]
         raise self.unknown_voice(request.voice, aliases, uploaded)
-
-    def unknown_voice(
-        self, name: str | None, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
-    ) -> UnknownVoiceError:
-        """Return the error for a voice that is not among the model's own and those uploaded."""
-        own = (voice.id for voice in self.capabilities.voices)
-        return UnknownVoiceError(name or "", [*own, *uploaded, *aliases])
 
     def sample_prompt(self) -> Prompt:
         sampling = replace(self.task.sampling, max_frames=_WARM_UP_FRAMES)

@@ -5,7 +5,7 @@ import numpy as np
 from antiphon.audio.chain import Chain
 from antiphon.audio.joining import Joiner
 from antiphon.concurrency import Workers
-from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.family import VoiceCapabilities
 from antiphon.contracts.types import AudioChunk, Samples, SpeechRequest, WordTime
 from antiphon.pipeline.speech.text import Boundary
 
@@ -30,7 +30,7 @@ class SegmentMixer:
 
     def __init__(
         self,
-        capabilities: SpeechCapabilities,
+        capabilities: VoiceCapabilities,
         request: SpeechRequest,
         workers: Workers,
         start_s: float,

@@ -29,8 +29,8 @@ from antiphon.pipeline.speech.segmenter import (
     Segmenter,
     SentenceSegmenter,
 )
-from antiphon.pipeline.speech.synthesis import Synthesis, SynthesisContext
 from antiphon.pipeline.speech.text_plan import TextPlanner
+from antiphon.pipeline.speech.text_synthesis import SynthesisContext, TextSynthesis
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
 
@@ -151,7 +151,8 @@ class Speech:
             request, model, segmenter, holds_spaces=not is_late, max_characters=max_characters
         )
         context = self._context(request, model, planner, load)
-        return Synthesis(replace(context, checkpoints=checkpoints)).events(request.input)
+        synthesis = TextSynthesis(replace(context, checkpoints=checkpoints))
+        return synthesis.speak(request.input)
 
     def open(
         self,
@@ -160,7 +161,7 @@ class Speech:
         reads_late: bool = True,
         on_segment: Callable[[str], None] | None = None,
         is_answer: bool = False,
-    ) -> Synthesis:
+    ) -> TextSynthesis:
         """Start an utterance whose text arrives later; the request's own text is ignored.
 
         Args:
@@ -197,7 +198,7 @@ class Speech:
             is_answer=is_answer,
         )
         context = self._context(request, model, planner, None)
-        return Synthesis(replace(context, reads_late=reads_late, on_segment=on_segment))
+        return TextSynthesis(replace(context, reads_late=reads_late, on_segment=on_segment))
 
     def check_length(self, request: SpeechRequest) -> None:
         """Refuse a text that is too long for one request, before anything else looks at it.

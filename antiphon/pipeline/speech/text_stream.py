@@ -14,7 +14,7 @@ from antiphon.contracts.types import SpeechRequest, SpeechStream
 from antiphon.errors import AntiphonError, InputTooLongError
 from antiphon.pipeline.speech.segmenter import MAX_CHARACTERS_AT_ONCE, pieces_of
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.synthesis import Synthesis
+from antiphon.pipeline.speech.text_synthesis import TextSynthesis
 
 BYTES_PER_CHARACTER = 64
 """Memory of text that waits to be spoken, where each short sentence is a segment."""
@@ -26,7 +26,10 @@ class Utterance:
     """Text of bounded length for one synthesis; ``num_characters``: pushed so far."""
 
     def __init__(
-        self, synthesis: Synthesis, max_characters: int, hold: Callable[[int], None] | None = None
+        self,
+        synthesis: TextSynthesis,
+        max_characters: int,
+        hold: Callable[[int], None] | None = None,
     ) -> None:
         """Begin without text.
 
@@ -75,7 +78,7 @@ class Utterance:
             self._planning = asyncio.create_task(self._plan_in_turn())
 
     def flush(self) -> None:
-        """See `Synthesis.flush`."""
+        """See `TextSynthesis.flush`."""
         self._in_turn(self.synthesis.flush)
 
     def complete(self) -> None:

@@ -93,7 +93,7 @@ def test_whole_and_arriving_text_sound_the_same_where_it_is_cut_alike(
 
     async def whole(speech: Speech) -> Audio:
         synthesis = speech.open(request)
-        return await collect(synthesis.events(text))
+        return await collect(synthesis.speak(text))
 
     async def body(speech: Speech) -> None:
         try:
