@@ -35,14 +35,14 @@ from antiphon.contracts.well_formed import check_members
 from antiphon.errors import InvalidRequestError
 from antiphon.families.registry import SpeechTasks
 from antiphon.media.results import ImageResult, VideoResult
-from antiphon.pipeline.chat import CHAT, Chats
-from antiphon.pipeline.images import Images
+from antiphon.pipeline.chat.service import CHAT, Chats
 from antiphon.pipeline.model_loading import load_all_tasks
-from antiphon.pipeline.pictures import IMAGE, VIDEO
+from antiphon.pipeline.pictures.images import Images
+from antiphon.pipeline.pictures.service import IMAGE, VIDEO
+from antiphon.pipeline.pictures.videos import Videos
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
-from antiphon.pipeline.videos import Videos
 from antiphon.pipeline.whole_results import (
     StepProgress,
     WholeResults,

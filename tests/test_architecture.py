@@ -45,7 +45,7 @@ KNOWN_CYCLES = [
     {"families.mimo_audio.codec_fused", "families.mimo_audio.codec_layers"},
     {"nn.attention", "nn.attention_backends", "nn.kernels.paged_prefill"},
     {"nn.kernels.row_writes", "nn.row_writes"},
-    {"pipeline.speech.job_plan", "pipeline.speech.job_work"},
+    {"pipeline.jobs.speech_plan", "pipeline.jobs.speech_work"},
 ]
 PACKAGES_OF_AUDIO = {"numpy", "av", "soxr"}
 # What a newcomer reads to follow a speech request from the socket to the samples.

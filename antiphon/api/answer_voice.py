@@ -8,9 +8,9 @@ from antiphon.api.state import ServerState
 from antiphon.contracts.chat_types import ChatRequest
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import UnknownModelError, UnservedTaskError
+from antiphon.pipeline.chat.omni_talker import ChatVoiceModel
+from antiphon.pipeline.chat.spoken_chat import SpokenChat, TextSpokenChat
 from antiphon.pipeline.markdown_to_speech.text import SpeakableText
-from antiphon.pipeline.omni_talker import ChatVoiceModel
-from antiphon.pipeline.spoken_chat import SpokenChat, TextSpokenChat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,15 +67,15 @@ from antiphon.contracts.types import LoadProgress
 from antiphon.fabric.replicas.fabric import ReplicaFabric
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
-from antiphon.pipeline.chat import CHAT, Chats
-from antiphon.pipeline.images import Images
+from antiphon.pipeline.chat.service import CHAT, Chats
 from antiphon.pipeline.media_files import MediaFiles
 from antiphon.pipeline.model_loading import ServedModels, load_models, warm_up
-from antiphon.pipeline.pictures import IMAGE, VIDEO
+from antiphon.pipeline.pictures.images import Images
+from antiphon.pipeline.pictures.service import IMAGE, VIDEO
+from antiphon.pipeline.pictures.videos import Videos
 from antiphon.pipeline.speech.model import SPEECH
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
-from antiphon.pipeline.videos import Videos
 from antiphon.telemetry.metrics import Metrics
 from antiphon.voices.recordings import Recordings
 

@@ -22,7 +22,7 @@ from antiphon.contracts.picture_types import Image, ImageRequest, Progress
 from antiphon.contracts.types import Caller, Ended, Usage
 from antiphon.errors import UnavailableError
 from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, encode_image
-from antiphon.pipeline.images import ImageItem
+from antiphon.pipeline.pictures.images import ImageItem
 
 Drawing: TypeAlias = AsyncGenerator[tuple[int, ImageItem], None]
 """Items of several images, each with its image's number; see `Images.several`."""

@@ -28,7 +28,7 @@ from antiphon.api.validation import validated
 from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.media.image_codec import Pixels
-from antiphon.pipeline.pictures import ImageModel
+from antiphon.pipeline.pictures.service import ImageModel
 from antiphon.telemetry.tracing import until_first
 
 router = APIRouter(tags=["images"], route_class=JsonRoute)

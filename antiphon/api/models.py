@@ -14,9 +14,9 @@ from antiphon.api.state import ServerState
 from antiphon.contracts.chat import CHAT_VOICE, AnswerVoiceCapabilities, ChatCapabilities
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, VideoCapabilities
-from antiphon.pipeline.chat import CHAT, ChatModel
-from antiphon.pipeline.omni_talker import ChatVoiceModel
-from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
+from antiphon.pipeline.chat.omni_talker import ChatVoiceModel
+from antiphon.pipeline.chat.service import CHAT, ChatModel
+from antiphon.pipeline.pictures.service import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 

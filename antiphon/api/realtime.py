@@ -50,7 +50,7 @@ from antiphon.errors import (
     UnknownModelError,
     UnservedTaskError,
 )
-from antiphon.pipeline.chat import ChatModel
+from antiphon.pipeline.chat.service import ChatModel
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.text_stream import Utterance
 

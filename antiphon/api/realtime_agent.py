@@ -48,8 +48,8 @@ from antiphon.api.state import ServerState
 from antiphon.concurrency import cancel_and_wait, merged
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.chat import ChatModel
-from antiphon.pipeline.talk_history import TalkHistory, TalkItem
+from antiphon.pipeline.chat.service import ChatModel
+from antiphon.pipeline.chat.talk_history import TalkHistory, TalkItem
 
 MAX_REPLIES = 4
 """Responses of one client at once: one of its conversation, and others beside that."""

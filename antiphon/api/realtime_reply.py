@@ -13,7 +13,7 @@ from antiphon.api.sockets import Socket
 from antiphon.api.wire_format import WireFormat
 from antiphon.contracts.chat_types import TextDelta
 from antiphon.contracts.types import Ended, Usage
-from antiphon.pipeline.talk_history import ROOT, TalkHistory, TalkItem
+from antiphon.pipeline.chat.talk_history import ROOT, TalkHistory, TalkItem
 
 REPLY_TEXT = 0
 

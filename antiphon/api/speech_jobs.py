@@ -29,8 +29,8 @@ from antiphon.api.tagged_speech import tagged_turns
 from antiphon.config import Settings
 from antiphon.contracts.types import Caller, SpeechRequest, new_seed
 from antiphon.errors import InvalidRequestError, UnavailableError
-from antiphon.pipeline.jobs import JobRunner, job_media
-from antiphon.pipeline.speech.job_plan import Chapter, ChapterPart, JobPlan
+from antiphon.pipeline.jobs.runner import JobRunner, job_media
+from antiphon.pipeline.jobs.speech_plan import Chapter, ChapterPart, JobPlan
 from antiphon.pipeline.speech.service import MAX_SPEED
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.storage.errors import StorageError, UnknownJobError

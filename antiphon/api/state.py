@@ -14,15 +14,15 @@ from antiphon.contracts.family import Task
 from antiphon.contracts.types import Caller
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
-from antiphon.pipeline.chat import Chats
-from antiphon.pipeline.images import Images
+from antiphon.pipeline.chat.service import Chats
 from antiphon.pipeline.media_files import MediaFiles
 from antiphon.pipeline.model_directory import DEFAULT_MODEL, ModelDirectory
 from antiphon.pipeline.model_loading import ServedModels
+from antiphon.pipeline.pictures.images import Images
+from antiphon.pipeline.pictures.videos import Videos
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
-from antiphon.pipeline.videos import Videos
 from antiphon.telemetry.metrics import Metrics
 from antiphon.voices.recordings import Recordings
 

@@ -26,9 +26,9 @@ from antiphon.contracts.picture_types import VideoRequest
 from antiphon.contracts.types import random_hex
 from antiphon.errors import VideoFailedError, VideoNotReadyError
 from antiphon.media.image_codec import Pixels
-from antiphon.pipeline.jobs import JobRunner, job_media
-from antiphon.pipeline.video_jobs import VideoJobWork
-from antiphon.pipeline.videos import INPUT_REFERENCE
+from antiphon.pipeline.jobs.runner import JobRunner, job_media
+from antiphon.pipeline.jobs.video_job import VideoJobWork
+from antiphon.pipeline.pictures.videos import INPUT_REFERENCE
 from antiphon.storage.errors import StorageError, UnknownJobError
 from antiphon.storage.job import Job, JobKind, JobState
 from antiphon.storage.job_database import UNREADABLE

@@ -35,7 +35,7 @@ from antiphon.contracts.picture_types import VideoRequest
 from antiphon.contracts.types import Caller, random_hex
 from antiphon.media.references import image_use
 from antiphon.media.video_codec import MEDIA_TYPE, SUFFIX, encode_video
-from antiphon.pipeline.videos import INPUT_REFERENCE, collect_video
+from antiphon.pipeline.pictures.videos import INPUT_REFERENCE, collect_video
 
 _ERRORS = (400, 401, 404, 429)
 

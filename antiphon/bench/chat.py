@@ -17,7 +17,7 @@ from antiphon.contracts.chat_types import ChatRequest, Message
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import FrameReady, new_request_id
 from antiphon.errors import EngineError
-from antiphon.pipeline.chat import CHAT, ChatModel
+from antiphon.pipeline.chat.service import CHAT, ChatModel
 from antiphon.stages.base import StageRequest
 
 QUESTION = "What did the harbour look like on the evening before the storm? Leave nothing out."

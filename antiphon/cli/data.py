@@ -63,7 +63,7 @@ def verify(data_dir: _DataDir = None) -> None:
 
 def _places(data_dir: Path | None) -> "DataPlaces":
     from antiphon.config.sources import load_settings
-    from antiphon.pipeline.jobs import job_media
+    from antiphon.pipeline.jobs.runner import job_media
     from antiphon.storage.blobs import BlobStore
     from antiphon.storage.checksums import DataPlaces
 

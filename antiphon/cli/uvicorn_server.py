@@ -30,7 +30,7 @@ from antiphon.concurrency import set_interpreter_for_streams, settle_heap
 from antiphon.config import Settings
 from antiphon.contracts.types import LoadProgress
 from antiphon.errors import UnavailableError
-from antiphon.pipeline.jobs import JobRunner
+from antiphon.pipeline.jobs.runner import JobRunner
 from antiphon.telemetry import tracing
 from antiphon.telemetry.logs import configure_logging
 from antiphon.web.routes import page_routes

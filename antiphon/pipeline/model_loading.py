@@ -14,9 +14,9 @@ from antiphon.fabric.choice import open_fabric
 from antiphon.fabric.cluster.base import Cluster
 from antiphon.fabric.pool import ModelPool
 from antiphon.families.registry import resolve
-from antiphon.pipeline.chat import CHAT, ChatModel
-from antiphon.pipeline.omni_talker import ChatVoiceModel
-from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
+from antiphon.pipeline.chat.omni_talker import ChatVoiceModel
+from antiphon.pipeline.chat.service import CHAT, ChatModel
+from antiphon.pipeline.pictures.service import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask, load_tasks
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.placement.settings_placement import ServerPlacement

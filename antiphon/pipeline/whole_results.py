@@ -13,10 +13,10 @@ from antiphon.contracts.picture_types import Image, ImageRequest, Progress, Vide
 from antiphon.contracts.types import Ended, SpeechRequest, random_hex
 from antiphon.errors import EngineError
 from antiphon.media.results import ImageResult, VideoResult
-from antiphon.pipeline.chat import Chats, collect_answer
-from antiphon.pipeline.images import Images
+from antiphon.pipeline.chat.service import Chats, collect_answer
+from antiphon.pipeline.pictures.images import Images
+from antiphon.pipeline.pictures.videos import Videos, collect_video
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.videos import Videos, collect_video
 
 StepProgress = Callable[[Progress], None]
 """Called after steps of denoising, on the event loop, which may be in another thread than the

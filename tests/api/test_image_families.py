@@ -13,8 +13,8 @@ from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.config.media import ImageSettings
 from antiphon.contracts.picture_types import DiffusionParameters, Image, ImageRequest
 from antiphon.media.image_codec import Pixels
-from antiphon.pipeline.images import Images
-from antiphon.pipeline.pictures import ImageModel
+from antiphon.pipeline.pictures.images import Images
+from antiphon.pipeline.pictures.service import ImageModel
 from tests.pictures import data_uri, image_events, pixels_of, png
 from tests.servers import RunningServer, start_server, wait_until
 

@@ -10,7 +10,7 @@ import numpy as np
 import openai
 import pytest
 
-from antiphon.pipeline import chat
+from antiphon.pipeline.chat import service
 from tests.own_voices import VOICES, start_own_voice
 from tests.servers import DEADLINE_S, RunningServer, wait_until
 from tests.sockets import connected, messages
@@ -34,7 +34,7 @@ def long_speech(short_speech: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _draw(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat, "new_seed", lambda: seed)
+    monkeypatch.setattr(service, "new_seed", lambda: seed)
 
 
 def connect(server: RunningServer) -> Any:

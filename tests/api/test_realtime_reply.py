@@ -8,7 +8,7 @@ from typing import Any
 from antiphon.api.realtime_reply import ReplyEvents, ReplyPlan
 from antiphon.contracts.chat_types import TextDelta
 from antiphon.contracts.types import Ended, Usage
-from antiphon.pipeline.talk_history import TalkHistory, TalkItem
+from antiphon.pipeline.chat.talk_history import TalkHistory, TalkItem
 
 
 class Wire:

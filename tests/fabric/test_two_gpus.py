@@ -12,8 +12,8 @@ from antiphon.config.sources import load_settings
 from antiphon.contracts.picture_types import DiffusionParameters, Image, ImageRequest
 from antiphon.contracts.types import SpeechRequest
 from antiphon.offline import collect
-from antiphon.pipeline.images import Images
 from antiphon.pipeline.model_loading import ServedModels, load_models
+from antiphon.pipeline.pictures.images import Images
 from antiphon.pipeline.speech.service import Speech
 from antiphon.placement.settings_placement import resolved
 

@@ -24,7 +24,7 @@ from antiphon.contracts.chat_types import (
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
 from antiphon.families.registry import families
-from antiphon.pipeline.chat import CHAT, ChatModel, Chats, collect_answer
+from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats, collect_answer
 
 T = TypeVar("T")
 CHATTING = {family.name: family for family in families() if CHAT in family.tasks}

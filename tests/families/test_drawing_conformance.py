@@ -17,7 +17,14 @@ from antiphon.contracts.picture_types import DiffusionParameters, Image, Progres
 from antiphon.contracts.types import Ended, new_request_id
 from antiphon.errors import InvalidRequestError
 from antiphon.families.registry import families, family
-from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, PictureModel, VideoModel, completed
+from antiphon.pipeline.pictures.service import (
+    IMAGE,
+    VIDEO,
+    ImageModel,
+    PictureModel,
+    VideoModel,
+    completed,
+)
 from antiphon.stages.base import StageItem, StageRequest
 
 Body: TypeAlias = Callable[[PictureModel], Awaitable[None]]

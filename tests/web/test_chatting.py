@@ -20,7 +20,7 @@ from selenium.webdriver.common.keys import Keys
 
 from antiphon.config import ServerSettings
 from antiphon.contracts.chat_types import ChatRequest
-from antiphon.pipeline.chat import ChatModel, Chats
+from antiphon.pipeline.chat.service import ChatModel, Chats
 from tests.own_voices import VOICES, make_own_voice, start_own_voice
 from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
 from tests.web.conftest import API_KEY

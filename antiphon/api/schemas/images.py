@@ -11,7 +11,7 @@ from antiphon.contracts.picture_types import ImageRequest
 from antiphon.contracts.types import Usage, new_seed
 from antiphon.errors import InvalidRequestError
 from antiphon.media.image_codec import ImageFormat
-from antiphon.pipeline.images import MAX_PREVIEWS, MAX_SEED
+from antiphon.pipeline.pictures.images import MAX_PREVIEWS, MAX_SEED
 
 Quality = Literal["auto", "low", "medium", "high", "standard", "hd"]
 Background = Literal["auto", "opaque", "transparent"]

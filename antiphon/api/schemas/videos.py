@@ -17,7 +17,7 @@ from antiphon.api.schemas.pictures import PictureBody
 from antiphon.contracts.picture_types import DiffusionParameters, VideoRequest
 from antiphon.contracts.pictures import PictureCapabilities
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.pipeline.videos import INPUT_REFERENCE
+from antiphon.pipeline.pictures.videos import INPUT_REFERENCE
 from antiphon.storage.job import Job, JobState
 
 DYNAMO_DEFAULTS = {"boundary_ratio": 0.875, "guidance_scale_2": 1.0}

@@ -15,7 +15,7 @@ import numpy as np
 from antiphon.audio.wav import num_channels
 from antiphon.concurrency import Workers
 from antiphon.contracts.types import AudioChunk, Ended, Usage
-from antiphon.pipeline.speech.job_files import Spend, spend_freely
+from antiphon.pipeline.jobs.speech_files import Spend, spend_freely
 from antiphon.pipeline.speech.text_plan import Segment
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.faults import storage_faults

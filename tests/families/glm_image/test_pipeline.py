@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.contracts.picture_types import DiffusionParameters, Image, ImageRequest, Progress
 from antiphon.contracts.types import Ended
-from antiphon.pipeline.images import ImageItem, Images
 from antiphon.pipeline.model_loading import load_models
+from antiphon.pipeline.pictures.images import ImageItem, Images
 from antiphon.placement.settings_placement import resolved
 
 STEPS = DiffusionParameters(num_inference_steps=3)

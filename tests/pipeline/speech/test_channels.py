@@ -15,7 +15,7 @@ from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, Settings, SpeechSettings
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.types import AudioChunk, SpeechRequest, Voice
-from antiphon.pipeline.speech.job_files import JobFiles
+from antiphon.pipeline.jobs.speech_files import JobFiles
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.service import Speech

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from antiphon.contracts.chat_types import ChatStream, TextDelta
 from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest, SpeechStream
 from antiphon.errors import UnspeakableTextError
+from antiphon.pipeline.chat.playback_transcript import PlaybackTranscript
 from antiphon.pipeline.markdown_to_speech.text import SpeakableText
-from antiphon.pipeline.playback_transcript import PlaybackTranscript
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.synthesis import Synthesis
 from antiphon.pipeline.speech.text_stream import Utterance

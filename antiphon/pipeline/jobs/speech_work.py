@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason, Usage
-from antiphon.pipeline.job_work import JobAccount, JobPlace
-from antiphon.pipeline.speech.job_files import JobFiles
+from antiphon.pipeline.jobs.speech_files import JobFiles
+from antiphon.pipeline.jobs.work import JobAccount, JobPlace
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints, SegmentDone
 from antiphon.pipeline.speech.unspoken import joined
 from antiphon.storage.job import JobProgress, JobResult
 
 if TYPE_CHECKING:  # a plan is spoken by this module
-    from antiphon.pipeline.speech.job_plan import JobPlan
+    from antiphon.pipeline.jobs.speech_plan import JobPlan
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from antiphon.contracts.picture_types import Image, ImageRequest, Progress
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.all_or_nothing import alone, together
-from antiphon.pipeline.pictures import IMAGE, ImageModel, PictureService, completed
+from antiphon.pipeline.pictures.service import IMAGE, ImageModel, PictureService, completed
 from antiphon.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:

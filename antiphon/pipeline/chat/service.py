@@ -32,16 +32,16 @@ from antiphon.contracts.types import (
 from antiphon.contracts.well_formed import check_members, check_range
 from antiphon.errors import EngineError, InvalidRequestError, shortened
 from antiphon.pipeline.all_or_nothing import alone, together
-from antiphon.pipeline.chat_text import AnswerText
-from antiphon.pipeline.model_directory import ModelDirectory
-from antiphon.pipeline.omni_talker import (
+from antiphon.pipeline.chat.answer_text import AnswerText
+from antiphon.pipeline.chat.omni_talker import (
     AnswerSynthesis,
     ChatVoiceModel,
     OmniTalkerChat,
     StopStringGate,
 )
+from antiphon.pipeline.chat.thoughts import ThoughtSplit
+from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.runtime import LoadedTask
-from antiphon.pipeline.thoughts import ThoughtSplit
 from antiphon.stages.base import StageRequest
 from antiphon.telemetry.metrics import Metrics
 

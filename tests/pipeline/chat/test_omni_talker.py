@@ -19,9 +19,9 @@ from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message, Te
 from antiphon.contracts.types import AudioChunk, Ended, PositionStates, SpeechRequest
 from antiphon.errors import ModelLoadError, UnknownVoiceError
 from antiphon.families.registry import checkpoint_family, families
-from antiphon.pipeline.chat import CHAT, Chats, collect_answer
+from antiphon.pipeline.chat.omni_talker import AnswerSynthesis, OmniTalkerChat
+from antiphon.pipeline.chat.service import CHAT, Chats, collect_answer
 from antiphon.pipeline.model_loading import ServedModels, load_all_tasks, served_tasks
-from antiphon.pipeline.omni_talker import AnswerSynthesis, OmniTalkerChat
 from antiphon.telemetry.metrics import Metrics
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")

@@ -18,7 +18,7 @@ from antiphon.concurrency import Workers, cancel_and_wait
 from antiphon.config import Settings
 from antiphon.contracts.types import OPERATOR, Caller
 from antiphon.errors import AntiphonError
-from antiphon.pipeline.job_work import DiskBudget, JobAccount, JobPlace, JobWork
+from antiphon.pipeline.jobs.work import DiskBudget, JobAccount, JobPlace, JobWork
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.errors import StorageError, UnknownJobError
 from antiphon.storage.job import Job, JobFault, JobResult, JobState

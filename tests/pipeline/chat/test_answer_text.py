@@ -9,7 +9,7 @@ from antiphon.contracts.chat_types import ChatRequest, TextDelta
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.token_frame import MAX_LOGPROBS, TokenFrame
 from antiphon.families.toy.chat import ToyChatPrompter
-from antiphon.pipeline.chat_text import AnswerText, StopSearch
+from antiphon.pipeline.chat.answer_text import AnswerText, StopSearch
 
 PIECES = st.lists(st.text("abc", max_size=4), max_size=8)
 

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from antiphon.contracts.chat_types import ChatRole, Message
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.pipeline.playback_transcript import PlaybackTranscript
+from antiphon.pipeline.chat.playback_transcript import PlaybackTranscript
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 

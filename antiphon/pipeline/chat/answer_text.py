@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from antiphon.contracts.chat import ChatPrompter
 from antiphon.contracts.chat_types import ChatRequest, TextDelta, TokenLogprob
 from antiphon.contracts.token_frame import TokenFrame
-from antiphon.pipeline.thoughts import ThoughtSplit
+from antiphon.pipeline.chat.thoughts import ThoughtSplit
 
 _LEAST_LOGPROB = -9999.0
 """OpenAI's log probability of tokens that are nearly impossible; JSON has no infinity."""

@@ -15,9 +15,9 @@ from antiphon.audio.wav import pcm16
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import EngineError
-from antiphon.pipeline.jobs import JobRunner
-from antiphon.pipeline.speech.job_files import CHAPTER_PAUSE_S
-from antiphon.pipeline.speech.job_plan import Chapter, ChapterPart, JobPlan
+from antiphon.pipeline.jobs.runner import JobRunner
+from antiphon.pipeline.jobs.speech_files import CHAPTER_PAUSE_S
+from antiphon.pipeline.jobs.speech_plan import Chapter, ChapterPart, JobPlan
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.service import Speech

@@ -11,7 +11,7 @@ from antiphon.contracts.pictures import VideoCapabilities
 from antiphon.contracts.types import Ended
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.pipeline.all_or_nothing import alone
-from antiphon.pipeline.pictures import VIDEO, PictureService, VideoModel, completed
+from antiphon.pipeline.pictures.service import VIDEO, PictureService, VideoModel, completed
 from antiphon.telemetry.metrics import Metrics
 
 VideoItem: TypeAlias = Progress | Video | Ended

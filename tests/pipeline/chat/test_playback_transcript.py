@@ -2,7 +2,7 @@
 
 import pytest
 
-from antiphon.pipeline.playback_transcript import CHARACTERS_PER_S, PlaybackTranscript
+from antiphon.pipeline.chat.playback_transcript import CHARACTERS_PER_S, PlaybackTranscript
 
 FIRST, SECOND = "One two three. ", "Four **five** six."
 

@@ -13,8 +13,8 @@ from antiphon.errors import OverloadedError, ReplicaLostError, UnavailableError
 from antiphon.media import stills
 from antiphon.media.image_codec import Pixels
 from antiphon.media.video_codec import MEDIA_TYPE, SUFFIX, encode_video
-from antiphon.pipeline.job_work import JobAccount, JobPlace
-from antiphon.pipeline.videos import Videos, collect_video
+from antiphon.pipeline.jobs.work import JobAccount, JobPlace
+from antiphon.pipeline.pictures.videos import Videos, collect_video
 from antiphon.storage.checksums import sha256_of
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobFile, JobProgress, JobResult

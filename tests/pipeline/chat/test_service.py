@@ -13,7 +13,7 @@ from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message, Te
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError, OverloadedError
-from antiphon.pipeline.chat import CHAT, ChatModel, Chats, collect_answer
+from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats, collect_answer
 
 TOY = ModelSettings(source="toy")
 GREEDY = ChatSampling(temperature=0.0)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.pipeline.thoughts import ThoughtSplit
+from antiphon.pipeline.chat.thoughts import ThoughtSplit
 
 PIECES = st.lists(
     st.sampled_from(["<think>", "</think>", "<", "</", "think", ">", " ", "\n", "word", "<th"]),

@@ -11,9 +11,9 @@ from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.contracts.chat_types import ChatEvent, ChatStream, TextDelta
 from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest, Usage
 from antiphon.errors import EngineError, OverloadedError, UnknownVoiceError
+from antiphon.pipeline.chat.spoken_chat import SpokenChat, TextSpokenChat
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.spoken_chat import SpokenChat, TextSpokenChat
 
 SENTENCE = "Here is the first sentence of the answer. And "
 REQUEST = SpeechRequest("", voice="sine", seed=3)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from antiphon.errors import EngineError
-from antiphon.pipeline import jobs as jobs_module
-from antiphon.pipeline.job_work import DiskBudget
+from antiphon.pipeline.jobs import runner as runner_module
+from antiphon.pipeline.jobs.work import DiskBudget
 from antiphon.stages.base import StageRequest
 from antiphon.storage import disk_reserve as reserve_module
 from antiphon.storage.errors import StorageError
@@ -19,7 +19,7 @@ from antiphon.storage.job import Job, JobLimits, JobState
 from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.leases import LeaseHolder
 from antiphon.telemetry.logs import JsonFormatter, TextFormatter, request_id
-from tests.pipeline.speech.test_job_runner import NUM_SEGMENTS, Shop, expected_file, in_shop
+from tests.pipeline.jobs.test_job_runner import NUM_SEGMENTS, Shop, expected_file, in_shop
 
 
 def stopped_at(shop: Shop, num_segments: int) -> asyncio.Event:
@@ -138,7 +138,7 @@ def test_a_result_is_on_the_disk_before_its_job_is_completed(
 
 def test_work_that_breaks_off_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     num_calls = 0
-    monkeypatch.setattr(jobs_module, "_POLL_S", 0.0)
+    monkeypatch.setattr(runner_module, "_POLL_S", 0.0)
 
     async def body(shop: Shop) -> None:
         acquire = shop.ledger.acquire

@@ -4,8 +4,8 @@ import pytest
 
 from antiphon.contracts.chat_types import Message
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.playback_transcript import PlaybackTranscript
-from antiphon.pipeline.talk_history import MAX_ITEMS, ROOT, TalkHistory, TalkItem
+from antiphon.pipeline.chat.playback_transcript import PlaybackTranscript
+from antiphon.pipeline.chat.talk_history import MAX_ITEMS, ROOT, TalkHistory, TalkItem
 
 
 def history() -> TalkHistory:

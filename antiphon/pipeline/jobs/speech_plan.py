@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.types import SpeechStream
-from antiphon.pipeline.job_work import JobAccount, JobPlace
-from antiphon.pipeline.speech.job_files import CHAPTER_PAUSE_S
-from antiphon.pipeline.speech.job_work import speak_job
+from antiphon.pipeline.jobs.speech_files import CHAPTER_PAUSE_S
+from antiphon.pipeline.jobs.speech_work import speak_job
+from antiphon.pipeline.jobs.work import JobAccount, JobPlace
 from antiphon.pipeline.speech.pauses import Pause, split_pauses
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.storage.job import JobResult

@@ -23,8 +23,8 @@ from antiphon.errors import (
     UnservedTaskError,
 )
 from antiphon.families.toy.denoiser import DenoisedPicture, ToyDenoiser
-from antiphon.pipeline.images import Images, ImageStream
-from antiphon.pipeline.pictures import ImageModel, check_parameters, check_size
+from antiphon.pipeline.pictures.images import Images, ImageStream
+from antiphon.pipeline.pictures.service import ImageModel, check_parameters, check_size
 
 TOY = ModelSettings(source="toy")
 DEADLINE_S = 20.0

@@ -23,10 +23,10 @@ from antiphon.contracts.types import (
     Voice,
     new_request_id,
 )
+from antiphon.pipeline.chat.spoken_chat import SpokenChat
 from antiphon.pipeline.speech.model import VoiceModel
 from antiphon.pipeline.speech.synthesis import Synthesis
 from antiphon.pipeline.speech.text import Boundary
-from antiphon.pipeline.spoken_chat import SpokenChat
 from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.metrics import Metrics
 

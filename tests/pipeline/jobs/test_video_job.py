@@ -16,11 +16,11 @@ from antiphon.contracts.picture_types import VideoRequest
 from antiphon.errors import OverloadedError
 from antiphon.families.toy.denoiser import ToyDenoiser
 from antiphon.media.video_codec import encoded_video
-from antiphon.pipeline import video_jobs
-from antiphon.pipeline.jobs import JobRunner
-from antiphon.pipeline.pictures import VideoModel
-from antiphon.pipeline.video_jobs import VideoJobWork
-from antiphon.pipeline.videos import Videos, VideoStream, collect_video
+from antiphon.pipeline.jobs import video_job
+from antiphon.pipeline.jobs.runner import JobRunner
+from antiphon.pipeline.jobs.video_job import VideoJobWork
+from antiphon.pipeline.pictures.service import VideoModel
+from antiphon.pipeline.pictures.videos import Videos, VideoStream, collect_video
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobKind, JobState
 from antiphon.storage.job_ledger import JobLedger
@@ -132,7 +132,7 @@ def test_what_is_given_back_is_begun_anew_and_is_the_same(
 def test_a_job_waits_while_there_is_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(video_jobs, "_RETRY_S", 0.01)
+    monkeypatch.setattr(video_job, "_RETRY_S", 0.01)
     num_refused = 0
 
     async def body(studio: Studio) -> None:

@@ -1,0 +1,1 @@
+"""Chats: prompts, answers as text, and answers that are spoken."""

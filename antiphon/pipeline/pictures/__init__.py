@@ -1,0 +1,1 @@
+"""Images and videos: checked and completed requests, and their models."""
