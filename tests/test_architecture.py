@@ -45,7 +45,6 @@ KNOWN_CYCLES = [
     {"families.mimo_audio.codec_fused", "families.mimo_audio.codec_layers"},
     {"nn.attention", "nn.attention_backends", "nn.kernels.paged_prefill"},
     {"nn.kernels.row_writes", "nn.row_writes"},
-    {"pipeline.jobs.speech_plan", "pipeline.jobs.speech_work"},
 ]
 PACKAGES_OF_AUDIO = {"numpy", "av", "soxr"}
 # What a newcomer reads to follow a speech request from the socket to the samples.
@@ -63,7 +62,7 @@ CORE_PATH = (
     *("api/schemas/field_rules.py", "api/schemas/speech.py", "api/schemas/speech_ws.py"),
     *("families/registry.py", "families/kit/*.py", "families/qwen3_tts/*.py"),
 )
-MAX_CORE_LINES = 34_170  # it may only fall; the aim is 29,500
+MAX_CORE_LINES = 33_920  # it may only fall; the aim is 29,500
 MAX_FILE_LINES = 400
 MAX_ROOT_MODULES = 8
 MAX_FUNCTION_LINES = 60

@@ -30,7 +30,7 @@ from antiphon.config import Settings
 from antiphon.contracts.types import Caller, SpeechRequest, new_seed
 from antiphon.errors import InvalidRequestError, UnavailableError
 from antiphon.pipeline.jobs.runner import JobRunner, job_media
-from antiphon.pipeline.jobs.speech_plan import Chapter, ChapterPart, JobPlan
+from antiphon.pipeline.jobs.speech_job import Chapter, ChapterPart, JobPlan
 from antiphon.pipeline.speech.service import MAX_SPEED
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.storage.errors import StorageError, UnknownJobError

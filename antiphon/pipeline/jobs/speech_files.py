@@ -1,26 +1,19 @@
 """Writes the files of a job: one for all chapters, or one for each."""
 
 import hashlib
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder
 from antiphon.audio.wav import silence
 from antiphon.contracts.types import Samples
+from antiphon.pipeline.speech.segment_checkpoint import Spend, spend_freely
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobChapter, JobFile
 
 CHAPTER_PAUSE_S = 1.0
 """Silence between two chapters of one file."""
-
-Spend = Callable[[int], None]
-"""Callback with the number of bytes about to be written; raises if they may not be."""
-
-
-def spend_freely(num_bytes: int) -> None:
-    """Let everything be written."""
 
 
 class JobFiles:

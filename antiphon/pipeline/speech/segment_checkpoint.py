@@ -15,7 +15,6 @@ import numpy as np
 from antiphon.audio.wav import num_channels
 from antiphon.concurrency import Workers
 from antiphon.contracts.types import AudioChunk, Ended, Usage
-from antiphon.pipeline.jobs.speech_files import Spend, spend_freely
 from antiphon.pipeline.speech.text_plan import Segment
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.faults import storage_faults
@@ -25,6 +24,13 @@ logger = logging.getLogger(__name__)
 _NUM_HASH_BYTES = hashlib.sha256().digest_size
 _NUM_LENGTH_BYTES = 4
 _NUM_HEAD_BYTES = 256 - _NUM_HASH_BYTES - _NUM_LENGTH_BYTES  # so that the samples are aligned
+
+Spend = Callable[[int], None]
+"""Callback with the number of bytes about to be written; raises if they may not be."""
+
+
+def spend_freely(num_bytes: int) -> None:
+    """Let everything be written."""
 
 
 @dataclass(frozen=True, slots=True)

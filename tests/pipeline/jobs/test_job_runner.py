@@ -17,7 +17,7 @@ from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import EngineError
 from antiphon.pipeline.jobs.runner import JobRunner
 from antiphon.pipeline.jobs.speech_files import CHAPTER_PAUSE_S
-from antiphon.pipeline.jobs.speech_plan import Chapter, ChapterPart, JobPlan
+from antiphon.pipeline.jobs.speech_job import Chapter, ChapterPart, JobPlan
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.service import Speech
