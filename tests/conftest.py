@@ -3,8 +3,10 @@
 import gc
 import os
 import signal
+import tomllib
 from collections.abc import Callable, Generator
 from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,19 @@ def _sizes_of_tests_are_no_settings() -> Generator[None, None, None]:
 def _patches_reach_this_process_only(request: pytest.FixtureRequest) -> None:
     if NUM_FRONT_ENDS and "monkeypatch" in request.fixturenames:
         pytest.skip("patches the server, which is several processes")
+
+
+@pytest.fixture
+def bench_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``antiphon bench`` as its project file declares it, installed or not."""
+    project = Path(__file__).parents[1] / "bench" / "pyproject.toml"
+    declared = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["entry-points"]
+    found = EntryPoints(
+        EntryPoint(name, value, group)
+        for group, commands in declared.items()
+        for name, value in commands.items()
+    )
+    monkeypatch.setattr("antiphon.cli.main.further_commands", lambda: found)
 
 
 @pytest.fixture

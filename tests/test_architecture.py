@@ -1,6 +1,7 @@
 """The house rules, enforced: who may import whom, what stays torch-free, and how big things get."""
 
 import ast
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,7 +12,9 @@ import antiphon
 from antiphon.families.registry import FAMILIES
 
 ROOT = Path(antiphon.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
+BENCH = ROOT.parent / "bench" / "antiphon_bench"
+"""Distribution of its own, that the rules treat as a part of the package."""
+FILES = [*sorted(ROOT.rglob("*.py")), *sorted(BENCH.rglob("*.py"))]
 
 # From the bottom up: a part may import those before it, in no place one that comes after it.
 ORDER = (
@@ -19,7 +22,7 @@ ORDER = (
     *("audio", "media", "storage", "voices", "text", "nn"),
     *("engine", "codec", "diffusion", "stages", "fabric", "families"),
     *("placement", "pipeline", "offline", "__init__"),
-    *("web", "demo", "api", "dynamo", "bench", "cli", "__main__"),
+    *("web", "demo", "api", "dynamo", "family_check", "cli", "__main__", "bench"),
 )
 _MODEL_CODE = {"nn", "engine", "codec", "diffusion"}
 # Parts that a part reaches through the ones between only.
@@ -91,7 +94,8 @@ WHOLE_SYSTEM = {"chaos", "clients", "deploy", "load", "quality"}
 
 @cache
 def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+    is_bench = path.is_relative_to(BENCH)
+    return f"bench/{path.relative_to(BENCH)}" if is_bench else path.relative_to(ROOT).as_posix()
 
 
 def part_of(path: Path) -> str:
@@ -112,10 +116,15 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 def imports(path: Path) -> Iterator[str]:
     for node in nodes(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from (within(alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield node.module or ""
+            yield within(node.module or "")
+
+
+def within(module: str) -> str:
+    """Return the name of a module as if all of them were in one package."""
+    return re.sub(r"^antiphon_bench\b", "antiphon.bench", module)
 
 
 def imported_modules() -> dict[str, set[str]]:
@@ -127,7 +136,7 @@ def imported_modules() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, path in modules.items():
         targets = set(imports(path)) | {
-            f"{node.module}.{alias.name}"
+            within(f"{node.module}.{alias.name}")
             for node in nodes(path)
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
@@ -193,7 +202,7 @@ def test_no_import_cycles() -> None:
 @of_each_file
 def test_only_model_code_knows_torch(path: Path) -> None:
     knows_torch = part_of(path) in ("families", "nn")
-    knows_torch |= name_of(path) in ("bench/bound.py", "bench/host_reads.py")
+    knows_torch |= name_of(path) in ("bench/bound.py", "family_check/host_reads.py")
     knows_torch |= name_of(path) in ("bench/quality/opinion.py", "bench/quality/speaker_vectors.py")
     knows_torch |= name_of(path).startswith("engine/model_runner/")
     knows_torch |= name_of(path) in (
@@ -338,7 +347,7 @@ def test_tests_mirror_the_package() -> None:
     """Folders of tests are those of the package; a file named after a module lies with it."""
     folders_of: dict[str, set[str]] = {}
     for path in FILES:
-        folders_of.setdefault(path.stem, set()).add(path.parent.relative_to(ROOT).as_posix())
+        folders_of.setdefault(path.stem, set()).add(Path(name_of(path)).parent.as_posix())
     folders = set[str]().union(*folders_of.values())
     for path in sorted(TESTS.rglob("test_*.py")):
         folder = path.parent.relative_to(TESTS).as_posix()

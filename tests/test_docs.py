@@ -41,7 +41,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_the_files_of_recipes_are_there() -> None:
-    named = re.findall(r"`((?:antiphon|docs|tests)/[\w./]+)`", page("CONTRIBUTING.md"))
+    named = re.findall(r"`((?:antiphon|bench|docs|tests)/[\w./]+)`", page("CONTRIBUTING.md"))
     assert len(named) > 20
     assert not [path for path in named if not (ROOT / path).exists()]
 
@@ -114,7 +114,10 @@ def test_every_dependency_is_justified() -> None:
     required = sorted(re.split(r"[^\w-]", line)[0] for line in project["dependencies"])
     told = re.findall(r"^\| ([\w-]+) \| .+ \| .+ \|$", page("docs/dependencies.md"), re.MULTILINE)
     assert [name for name in told if name not in ("package", "---")] == required
-    for extra in project["optional-dependencies"]:
+    bench = tomllib.loads(page("bench/pyproject.toml"))["project"]
+    assert bench["version"] == antiphon.__version__
+    assert bench["dependencies"] == [f"antiphon=={antiphon.__version__}"]
+    for extra in [*project["optional-dependencies"], *bench["optional-dependencies"]]:
         assert f"| `{extra}` |" in page("docs/dependencies.md")
 
 
@@ -137,7 +140,8 @@ def test_the_tests_that_are_to_show_a_defence_exist() -> None:
 
 
 def test_nobody_is_told_to_install_what_no_registry_has() -> None:
-    told = [*PAGES, *(ROOT / "antiphon").rglob("*.py"), *(ROOT / "deploy").rglob("Dockerfile*")]
+    code = [*(ROOT / "antiphon").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]
+    told = [*PAGES, *code, *(ROOT / "deploy").rglob("Dockerfile*")]
     for path in [*told, ROOT / "constraints.txt"]:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"""(?i)install ['"`]*antiphon\b(?![\w-]*\.whl|-VERSION)""", text), (

@@ -22,13 +22,17 @@ from tests.wheels import write_wheel
 ROOT = Path(__file__).parent.parent
 PINNED = "2.13.0"
 REQUIRES = "torch>=2.8; extra == 'torch'"
+EXTRAS = {
+    "antiphon": {"requires": REQUIRES, "extra": "torch"},
+    "antiphon_bench": {"requires": "antiphon[torch]; extra == 'quality'", "extra": "quality"},
+}
 BACKEND = """
 import sys
 sys.path.insert(0, {tests!r})
 from wheels import write_wheel
 
 def build_editable(folder, settings=None, metadata=None):
-    return write_wheel(folder, "antiphon", "0.1.0", {requires!r}, "torch")
+    return write_wheel(folder, {name!r}, "0.1.0", {requires!r}, {extra!r})
 """
 PYPROJECT = """
 [build-system]
@@ -36,7 +40,7 @@ requires = []
 build-backend = "backend"
 backend-path = ["."]
 [project]
-name = "antiphon"
+name = "{name}"
 version = "0.1.0"
 """
 
@@ -115,13 +119,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def checkout(tmp_path: Path, environment: Path) -> Generator[Checkout, None, None]:
-    for name in ("scripts", "bin", "registry", "index/torch"):
+    for name in ("scripts", "bin", "bench", "registry", "index/torch"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "setup", tmp_path / "scripts")
-    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
-    (tmp_path / "backend.py").write_text(
-        BACKEND.format(tests=str(Path(__file__).parent), requires=REQUIRES)
-    )
+    for name, folder in (("antiphon", tmp_path), ("antiphon_bench", tmp_path / "bench")):
+        (folder / "pyproject.toml").write_text(PYPROJECT.format(name=name))
+        (folder / "backend.py").write_text(
+            BACKEND.format(tests=str(Path(__file__).parent), name=name, **EXTRAS[name])
+        )
     (tmp_path / "constraints.txt").write_text(f"numpy==2.4.6\ntorch=={PINNED}\ntriton==3.7.1\n")
     write_wheel(tmp_path / "registry", "torch", PINNED)
     write_wheel(tmp_path / "index" / "torch", "torch", f"{PINNED}+cpu")
@@ -172,7 +177,9 @@ def test_a_pytorch_that_is_there_is_never_replaced(
     checkout.install(version)
     checkout.setup(has_gpu=has_gpu)
     assert checkout.installed() == version
-    (checkout.folder / "pyproject.toml").write_text(PYPROJECT + "# changed\n")
+    (checkout.folder / "pyproject.toml").write_text(
+        PYPROJECT.format(name="antiphon") + "# changed\n"
+    )
     checkout.setup(has_gpu=has_gpu)
     assert checkout.installed() == version
     constraints = (checkout.folder / ".venv" / ".constraints.txt").read_text().split()
@@ -183,6 +190,12 @@ def test_a_pytorch_that_is_there_is_never_replaced(
 def test_pytorch_is_not_installed_where_nobody_wants_it(checkout: Checkout) -> None:
     checkout.setup("")
     assert checkout.installed() is None
+
+
+def test_the_benchmarks_are_installed_and_their_extra_brings_pytorch(checkout: Checkout) -> None:
+    assert "no NVIDIA GPU" in checkout.setup("quality,torch")
+    assert checkout.installed() == f"{PINNED}+cpu"
+    assert list((checkout.folder / ".venv").glob("lib/*/site-packages/antiphon_bench-*"))
 
 
 def test_the_wheel_can_be_installed_with_an_extra_now_or_later(checkout: Checkout) -> None:

@@ -1,4 +1,4 @@
-"""The built wheel, alone in an empty environment, starts a server that speaks."""
+"""The built wheel, alone in an empty environment, starts a server; the benchmarks can join it."""
 
 import re
 import signal
@@ -19,13 +19,18 @@ BANNER_TIMEOUT_S = 60
 pytestmark = pytest.mark.slow  # installs every base dependency anew
 
 
+def built(project: Path, folder: Path) -> Path:
+    """Return the wheel of a project."""
+    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder)
+    subprocess.run((*build, project), check=True, capture_output=True)
+    return max(folder.glob("*.whl"), key=lambda wheel: wheel.stat().st_mtime_ns)
+
+
 @pytest.fixture(scope="module")
 def antiphon(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build a wheel, install it and nothing else, and return its command."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
-    subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
+    wheel = built(ROOT, folder)
     venv.create(folder / "empty", with_pip=True)
     binaries = folder / "empty" / "bin"
     constraints = ("--constraint", ROOT / "constraints.txt")
@@ -94,3 +99,21 @@ def test_it_is_typed_and_brings_no_torch(antiphon: Path) -> None:
 def test_it_brings_the_shipped_placements(antiphon: Path) -> None:
     listed = subprocess.run((antiphon, "placement", "list"), check=True, capture_output=True)
     assert b"four-talkers-one-codec" in listed.stdout
+
+
+def test_it_has_benchmarks_once_these_are_installed(antiphon: Path, tmp_path: Path) -> None:
+    bench = (antiphon, "bench", "engine", "toy", "--concurrency", "1", "--frames", "5")
+    without = subprocess.run(bench, capture_output=True, text=True, check=False)
+    assert without.returncode == 1
+    assert without.stderr.count("\n") == 1
+    assert "antiphon-bench" in without.stderr
+    commands = subprocess.run((antiphon, "--help"), check=True, capture_output=True, text=True)
+    assert " bench " not in commands.stdout
+    wheel = built(ROOT / "bench", tmp_path)
+    assert f"./{wheel.name.replace('0.1.0', 'VERSION')}" in without.stderr
+    install = (antiphon.parent / "python", "-m", "pip", "install", "--no-index", wheel)
+    subprocess.run(install, check=True, capture_output=True)
+    measured = subprocess.run(bench, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert "audio-s / s" in measured.stdout
+    commands = subprocess.run((antiphon, "--help"), check=True, capture_output=True, text=True)
+    assert " bench " in commands.stdout

@@ -15,7 +15,7 @@ from antiphon.cli.flags import flag
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
-    from antiphon.bench.family_subject import Finding
+    from antiphon.family_check.subject import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ def check_family(flags: CheckFamilyFlags) -> None:
     """
     import asyncio
 
-    from antiphon.bench.family_check import BOUNDED_FRAMES, ENDS, check_in_process
-    from antiphon.bench.family_check_http import check_over_http
-    from antiphon.bench.family_reference import read_reference
-    from antiphon.bench.family_subject import FamilyCheckPlan
     from antiphon.cli.own_server import own_server
     from antiphon.config import ModelSettings
+    from antiphon.family_check.in_process import BOUNDED_FRAMES, ENDS, check_in_process
+    from antiphon.family_check.over_http import check_over_http
+    from antiphon.family_check.reference_check import read_reference
+    from antiphon.family_check.subject import FamilyCheckPlan
 
     expected = None if flags.reference is None else read_reference(flags.reference)
     findings: list[Finding] = []

@@ -71,8 +71,8 @@ def make_checkpoint(
 
 def _maker(name: str | None) -> "Family":
     """Return the family of this name, or the one that is measured where none is named."""
-    from antiphon.bench.random_model import measured_family
     from antiphon.errors import ModelLoadError
+    from antiphon.families.measured import measured_family
     from antiphon.families.registry import family
 
     if name is not None:

@@ -1,12 +1,13 @@
 """``antiphon``: the commands, and one line on stderr for every error that is a user's."""
 
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from antiphon import __version__
-from antiphon.cli.bench import app as bench
 from antiphon.cli.chat_flags import ChatFlags, chat
 from antiphon.cli.cluster import scale, stage
 from antiphon.cli.data import data
@@ -21,11 +22,39 @@ from antiphon.cli.say import SayFlags, say
 from antiphon.cli.serve import ServeFlags, serve
 from antiphon.cli.settings import config
 from antiphon.cli.voices import voices
-from antiphon.errors import AntiphonError
+from antiphon.errors import AntiphonError, SettingsError
+
+
+@cache
+def further_commands() -> EntryPoints:
+    """Return the commands of other distributions, each a `typer.Typer`, not yet loaded."""
+    return entry_points(group="antiphon.commands")
 
 
 class _Commands(TyperGroup):
-    """Prints our own errors in one line; any other is a bug and keeps its traceback."""
+    """Prints our own errors in one line; any other is a bug and keeps its traceback.
+
+    Commands of other distributions are loaded when they are run or listed.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *sorted(further_commands().names)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        for each in further_commands().select(name=cmd_name):
+            found = typer.main.get_command(each.load())
+            found.name = cmd_name
+            return found
+        if cmd_name == "bench":
+            raise SettingsError(
+                "'antiphon bench' comes with antiphon-bench, which is not installed: run"
+                " 'scripts/setup' in a checkout, or pip install"
+                " './antiphon_bench-VERSION-py3-none-any.whl'."
+            )
+        return None
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -77,5 +106,4 @@ app.command()(scale)
 app.add_typer(keys, name="keys")
 app.add_typer(data, name="data")
 app.command()(config)
-app.add_typer(bench, name="bench")
 app.add_typer(dev, name="dev")

@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from antiphon.bench.connection import SpeechClient
-from antiphon.bench.serve import target_of
-from antiphon.bench.summary import Percentiles
 from antiphon.cli.own_server import own_server
+from antiphon_bench.connection import SpeechClient
+from antiphon_bench.serve import target_of
+from antiphon_bench.summary import Percentiles
 from tests.bench.peer import peer_flags, report, weights_of
 from tests.recordings import data_uri, wav
 

@@ -12,7 +12,6 @@ from dataclasses import asdict
 
 import numpy as np
 
-from antiphon.bench.summary import Percentiles
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.families.kit.cloned_voices import CODES, SPEAKER, Recording
@@ -21,6 +20,7 @@ from antiphon.families.qwen3_tts import FAMILY
 from antiphon.families.qwen3_tts.encoder import load_voice_encoder
 from antiphon.stages.base import StageRequest
 from antiphon.stages.encoder_stage import EncoderStage
+from antiphon_bench.summary import Percentiles
 from tests.bench.peer import device_of, peer_flags, report, weights_of
 
 _RATE_HZ = 24_000

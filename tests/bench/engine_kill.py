@@ -14,12 +14,12 @@ import urllib.request
 from dataclasses import asdict
 from typing import Any
 
-from antiphon.bench.connection import SpeechClient
-from antiphon.bench.load import HttpLoad
-from antiphon.bench.record import Record
-from antiphon.bench.serve import target_of
-from antiphon.bench.summary import summarize
 from antiphon.cli.own_server import own_server
+from antiphon_bench.connection import SpeechClient
+from antiphon_bench.load import HttpLoad
+from antiphon_bench.record import Record
+from antiphon_bench.serve import target_of
+from antiphon_bench.summary import summarize
 from tests.bench.peer import peer_flags, report, weights_of
 
 TEXT = "The kettle is on, and somebody is knocking at the door. " * 20

@@ -7,7 +7,15 @@ import os
 import sys
 from dataclasses import replace
 
-from tests.bench.measured_part import LOAD_S, SHORTEST_LOAD_S, Command, Options, Part, antiphon
+from tests.bench.measured_part import (
+    LOAD_S,
+    SHORTEST_LOAD_S,
+    Command,
+    Options,
+    Part,
+    antiphon,
+    bench,
+)
 from tests.bench.several_gpu_parts import several_gpu_parts
 
 TESTS = {
@@ -161,7 +169,7 @@ def _kokoro(options: Options) -> Part:
     make = antiphon("dev", "make-checkpoint", model, "--family", "kokoro", "--size", size)
     load = ("--concurrency", options.streams(1, 8, 64), "--ramp-s", "1")
     few = ("--requests", options.count(256), *options.json("kokoro"))
-    serve = antiphon("bench", "serve", "--model", model, "--device", options.device, *load, *few)
+    serve = bench("serve", "--model", model, "--device", options.device, *load, *few)
     return Part("kokoro", "families", (make, serve), 75)
 
 

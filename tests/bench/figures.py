@@ -26,7 +26,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
-from antiphon.bench.machine import provenance
+from antiphon_bench.machine import provenance
 from tests.bench.figure_parts import all_parts
 from tests.bench.measured_part import Options, Part, chosen
 from tests.bench.part_process import Status, run_commands

@@ -100,12 +100,17 @@ class Options:
 
     def bench(self, kind: str, size: str, *more: str) -> Command:
         """Return a command of ``antiphon bench`` on random weights."""
-        return antiphon("bench", kind, "--random", self.size(size), *self.kept(), *more)
+        return bench(kind, "--random", self.size(size), *self.kept(), *more)
 
 
 def antiphon(*arguments: str) -> Command:
     """Return a command of ours."""
     return sys.executable, "-m", "antiphon", *arguments
+
+
+def bench(*arguments: str) -> Command:
+    """Return a command of ``antiphon bench``."""
+    return sys.executable, "-m", "antiphon_bench", *arguments
 
 
 def chosen(parts: Sequence[Part], wanted: str | None) -> list[Part]:

@@ -8,8 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from antiphon.bench.kept_model import kept_checkpoint
-from antiphon.bench.machine import provenance
+from antiphon_bench.kept_model import kept_checkpoint
+from antiphon_bench.machine import provenance
 
 
 def peer_flags(description: str, size: str) -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ audio. So each fault is told once, however long it is.
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.bench.seams import (
+from antiphon_bench.seams import (
     LOUD,
     MATCH_S,
     SAME,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.audio.wav import wav_header
-from antiphon.bench.bodies import SILENCE, Body
-from antiphon.bench.body_kinds import open_body
+from antiphon_bench.bodies import SILENCE, Body
+from antiphon_bench.body_kinds import open_body
 
 SAMPLES = st.lists(st.sampled_from([0, SILENCE, -SILENCE, SILENCE + 1, -32768, 32767]), max_size=40)
 CUTS = st.lists(st.integers(0, 400))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from antiphon.bench.bound import measure_bound
 from antiphon.contracts.family import Product
+from antiphon_bench.bound import measure_bound
 
 PRODUCTS = [Product("a", 256, 128), Product("b", 128, 256, 2), Product("a", 256, 128)]
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.bench.chat import AnswerTimes, ChatLoad, run_chat, summarize_chat
-from antiphon.bench.random_model import measured_family, random_checkpoint
 from antiphon.config import ModelSettings
 from antiphon.contracts.types import Sampling
+from antiphon.families.measured import measured_family
+from antiphon_bench.chat import AnswerTimes, ChatLoad, run_chat, summarize_chat
+from antiphon_bench.random_model import random_checkpoint
 
 
 def untold(part: str, num_done: int, num_all: int) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.adapters import adapter
-from antiphon.bench.compare import compare
-from antiphon.bench.load import HttpLoad
-from antiphon.bench.record import Record
-from antiphon.bench.report_file import differences, read_report
-from antiphon.bench.suite import Cell, SuitePlan, raw, record_from, result_of
 from antiphon.errors import SettingsError
+from antiphon_bench.adapters import adapter
+from antiphon_bench.compare import compare
+from antiphon_bench.load import HttpLoad
+from antiphon_bench.record import Record
+from antiphon_bench.report_file import differences, read_report
+from antiphon_bench.suite import Cell, SuitePlan, raw, record_from, result_of
 
 CELL = Cell(
     task="custom_voice",

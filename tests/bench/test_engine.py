@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from antiphon.bench.engine import TEXT, Load, StreamTimes, frame_products, run, summarize, text_for
-from antiphon.bench.random_model import random_checkpoint, shortened
 from antiphon.config import ModelSettings
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.types import AudioChunk
+from antiphon_bench.engine import TEXT, Load, StreamTimes, frame_products, run, summarize, text_for
+from antiphon_bench.random_model import random_checkpoint, shortened
 
 
 def test_known_times_give_known_figures() -> None:

@@ -6,13 +6,13 @@ import time
 import numpy as np
 import pytest
 
-from antiphon.bench.fabric import FabricLoad, measure, run
-from antiphon.bench.paced_stage import NUM_SAMPLES, Pace, PacedStage, age_s, stage_cpu_s
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk
 from antiphon.errors import SettingsError
 from antiphon.stages.base import StageRequest, StageStream
 from antiphon.telemetry.stage_status import StageStatus
+from antiphon_bench.fabric import FabricLoad, measure, run
+from antiphon_bench.paced_stage import NUM_SAMPLES, PacedStage, age_s, stage_cpu_s
 
 LOAD = FabricLoad(num_streams=3, num_chunks=4, num_rounds=2, interval_s=0.01)
 
@@ -37,7 +37,7 @@ def test_what_a_way_costs_is_found() -> None:
 
 def test_a_chunk_says_when_it_was_made() -> None:
     async def main() -> AudioChunk:
-        prompt = Prompt(data=Pace(1, 1.0), num_tokens=1, seed=0)
+        prompt = Prompt(data=(1, 1.0), num_tokens=1, seed=0)
         stream = PacedStage(lambda _: None).open(StageRequest("req", prompt), None)
         chunk = await anext(stream)
         assert isinstance(chunk, AudioChunk)

@@ -15,12 +15,14 @@ import pytest
 import typer
 
 from antiphon.cli.main import app
+from antiphon_bench.commands.app import app as bench
 from tests.bench import figures
 from tests.bench.figure_parts import TESTS, all_parts
 from tests.bench.measured_part import LOAD_S, Options, Part, chosen
 from tests.bench.part_process import ROOT, run_commands
 from tests.servers import wait_until
 
+APPS = {"antiphon": app, "antiphon_bench": bench}
 LONG_S = 1000.0
 
 
@@ -74,8 +76,8 @@ def test_commands_are_such_that_are_there(is_tiny: bool, tmp_path: Path) -> None
     for python, m, module, *arguments in commands:
         assert (python, m) == (sys.executable, "-m")
         assert find_spec(module) is not None
-        if module == "antiphon":
-            command: Any = typer.main.get_command(app)
+        if module in APPS:
+            command: Any = typer.main.get_command(APPS[module])
             command.make_context("antiphon", arguments)  # refuses what it does not know
             while arguments and arguments[0] in getattr(command, "commands", {}):
                 command = command.commands[arguments.pop(0)]
@@ -215,7 +217,7 @@ figures.all_parts = lambda options: [Part("a", "a", (command,), 9e9)]
 figures.main(["--out", sys.argv[1]])
 """
     log = tmp_path / "a.log"
-    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'bench'}"}
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], env=path) as process:
         wait_until(lambda: log.exists() and pids_in(log) != [])
         process.terminate()

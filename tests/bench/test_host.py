@@ -2,8 +2,8 @@
 
 import pytest
 
-from antiphon.bench.host import host_times
 from antiphon.telemetry.engine_stats import EngineStats
+from antiphon_bench.host import host_times
 
 
 def test_only_what_was_counted_in_between_is_told() -> None:

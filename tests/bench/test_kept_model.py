@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.bench.kept_model import kept_checkpoint
 from antiphon.errors import ModelLoadError
+from antiphon_bench.kept_model import kept_checkpoint
 
 
 class Told:

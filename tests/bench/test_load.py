@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.bench.load import HttpLoad, Target, arrivals_s, begins_s
-from antiphon.bench.texts import TEXTS, text_of
+from antiphon.family_check.texts import TEXTS
+from antiphon_bench.load import HttpLoad, Target, arrivals_s, begins_s
+from antiphon_bench.texts import text_of
 
 
 def numbers_of(load: HttpLoad) -> list[int]:

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.bench.bootstrap import (
+from antiphon_bench.bootstrap import (
     Interval,
     Statistic,
     change_intervals,
     intervals,
     statistic,
 )
-from antiphon.bench.metrics import METRICS, figures, throughput, values_of
-from antiphon.bench.omni_names import omni_figures
-from antiphon.bench.playback import halts_s, underrun_s
-from antiphon.bench.record import Record
+from antiphon_bench.metrics import METRICS, figures, throughput, values_of
+from antiphon_bench.omni_names import omni_figures
+from antiphon_bench.playback import halts_s, underrun_s
+from antiphon_bench.record import Record
 
 BASE = Record(
     index=0,

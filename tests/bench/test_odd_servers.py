@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.bench.driver import LoadShare, drive
-from antiphon.bench.exchange import retry_after_s
-from antiphon.bench.load import HttpLoad
-from antiphon.bench.record import Outcome, Record
-from antiphon.bench.serve import HttpPlan, measure, target_of
-from antiphon.bench.summary import summarize
+from antiphon_bench.driver import LoadShare, drive
+from antiphon_bench.exchange import retry_after_s
+from antiphon_bench.load import HttpLoad
+from antiphon_bench.record import Outcome, Record
+from antiphon_bench.serve import HttpPlan, measure, target_of
+from antiphon_bench.summary import summarize
 from tests.bench.odd_server import ANSWERS, DURATION_S, OddServer, odd_server
 
 GOOD = {

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from antiphon.bench.adapters import adapter
-from antiphon.bench.load import Target
-from antiphon.bench.record import Outcome, Record
-from antiphon.bench.text_socket import TextStreamClient
+from antiphon_bench.adapters import adapter
+from antiphon_bench.load import Target
+from antiphon_bench.record import Outcome, Record
+from antiphon_bench.text_socket import TextStreamClient
 from tests.bench.odd_server import DURATION_S, SAMPLES, odd_server
 
 DONE = json.dumps({"type": "session.done"})

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.bench.playback import begins_s, halts_s, underrun_s
+from antiphon_bench.playback import begins_s, halts_s, underrun_s
 
 # Multiples of 1/64 are exact in binary: sums and differences are too, and equality can be asked.
 TICKS = st.integers(0, 640).map(lambda ticks: ticks / 64)

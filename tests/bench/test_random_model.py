@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.engine import Load, frame_products, run, text_for
-from antiphon.bench.random_model import measured_family, random_checkpoint
 from antiphon.config import ModelSettings
 from antiphon.errors import ModelLoadError
+from antiphon.families.measured import measured_family
 from antiphon.families.registry import families
+from antiphon_bench.engine import Load, frame_products, run, text_for
+from antiphon_bench.random_model import random_checkpoint
 
 MEASURED = [
     each.name

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from antiphon.bench.load import HttpLoad
-from antiphon.bench.redaction import HIDDEN, Redaction, redaction_of
-from antiphon.bench.serve import HttpPlan, measure, target_of
 from antiphon.errors import SettingsError
+from antiphon_bench.load import HttpLoad
+from antiphon_bench.redaction import HIDDEN, Redaction, redaction_of
+from antiphon_bench.serve import HttpPlan, measure, target_of
 from tests.bench.odd_server import KEY, odd_server
 
 PCM = {"response_format": "pcm"}

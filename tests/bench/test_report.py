@@ -3,8 +3,8 @@
 from typing import Any
 from xml.etree import ElementTree
 
-from antiphon.bench.charts import bars, curves, svg_file
-from antiphon.bench.report import serve_svg
+from antiphon_bench.charts import bars, curves, svg_file
+from antiphon_bench.report import serve_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 MEASURED = {"measured_at": "today", "gpus": ["a < b & c"], "machine": "x86_64"}

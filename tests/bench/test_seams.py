@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.audio.utterance import collect
-from antiphon.bench.seams import FaultKind, SeamFault, seam_faults
 from antiphon.contracts.types import Samples, SpeechRequest
 from antiphon.pipeline.speech.service import Speech
+from antiphon_bench.seams import FaultKind, SeamFault, seam_faults
 from tests.bench.stream_diff import stream_differences
 from tests.speeches import kept
 

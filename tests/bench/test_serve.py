@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.connection import SpeechClient
-from antiphon.bench.driver import LoadShare, drive
-from antiphon.bench.load import HttpLoad
-from antiphon.bench.record import Record
-from antiphon.bench.serve import HttpPlan, measure, target_of
-from antiphon.bench.summary import HttpResult
 from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.errors import SettingsError
+from antiphon_bench.connection import SpeechClient
+from antiphon_bench.driver import LoadShare, drive
+from antiphon_bench.load import HttpLoad
+from antiphon_bench.record import Record
+from antiphon_bench.serve import HttpPlan, measure, target_of
+from antiphon_bench.summary import HttpResult
 from tests.servers import TOY, RunningServer, start_server, wait_until
 
 TEXTS = ("One.", "Two words here.", "And a third text, the longest of all three.")

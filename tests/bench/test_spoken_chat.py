@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from antiphon.bench.bodies import PcmBody, ToldError
-from antiphon.bench.record import Outcome, Record
-from antiphon.bench.spoken_chat import (
+from antiphon_bench.bodies import PcmBody, ToldError
+from antiphon_bench.record import Outcome, Record
+from antiphon_bench.spoken_chat import (
     SpokenLoad,
     converse,
     letters_of_bytes,
     spoken_target,
     summarize_spoken,
 )
-from antiphon.bench.spoken_client import SpokenAnswer, SpokenBody, SpokenExchange
+from antiphon_bench.spoken_client import SpokenAnswer, SpokenBody, SpokenExchange
 
 
 def event(**audio: str) -> bytes:

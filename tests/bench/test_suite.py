@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.adapters import MODES, TASKS, adapter, shipped_adapters
-from antiphon.bench.corpus import LANGUAGES, LENGTH_BOUNDS, LENGTHS, texts_of
-from antiphon.bench.driver import LoadShare, drive
-from antiphon.bench.load import HttpLoad, arrivals_s
-from antiphon.bench.record import Record
-from antiphon.bench.report import buffer_over_time, suite_html, suite_markdown
-from antiphon.bench.suite import Cell, SuitePlan, run_suite, target_for
-from antiphon.bench.text_socket import pieces_of
-from antiphon.bench.trace import Trace, read_trace
 from antiphon.errors import SettingsError
+from antiphon_bench.adapters import MODES, TASKS, adapter, shipped_adapters
+from antiphon_bench.corpus import LANGUAGES, LENGTH_BOUNDS, LENGTHS, texts_of
+from antiphon_bench.driver import LoadShare, drive
+from antiphon_bench.load import HttpLoad, arrivals_s
+from antiphon_bench.record import Record
+from antiphon_bench.report import buffer_over_time, suite_html, suite_markdown
+from antiphon_bench.suite import Cell, SuitePlan, run_suite, target_for
+from antiphon_bench.text_socket import pieces_of
+from antiphon_bench.trace import Trace, read_trace
 from tests.bench.odd_server import odd_server
 from tests.servers import TOY, start_server, wait_until
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.bench.load import HttpLoad
-from antiphon.bench.record import Outcome, Record, outcome_of
-from antiphon.bench.summary import (
+from antiphon_bench.load import HttpLoad
+from antiphon_bench.record import Outcome, Record, outcome_of
+from antiphon_bench.summary import (
     TOLERATED_UNDERRUN_S,
     Percentiles,
     PlaybackSummary,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.bench.adapters import adapter
-from antiphon.bench.connection import SpeechClient
-from antiphon.bench.record import Record
-from antiphon.bench.serve import target_of
-from antiphon.bench.suite import SuitePlan, target_for
-from antiphon.bench.text_socket import TextStreamClient
+from antiphon_bench.adapters import adapter
+from antiphon_bench.connection import SpeechClient
+from antiphon_bench.record import Record
+from antiphon_bench.serve import target_of
+from antiphon_bench.suite import SuitePlan, target_for
+from antiphon_bench.text_socket import TextStreamClient
 from tests.bench.odd_server import DURATION_S, OddServer, odd_server
 from tests.bench.test_suite import cell
 

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 import torch
 
-from antiphon.bench.engine import TEXT
 from antiphon.codec.graph_decoder import GraphDecoder
 from antiphon.config import ModelSettings
 from antiphon.contracts.types import AudioChunk, Sampling, SpeechRequest, new_request_id
@@ -31,6 +30,7 @@ from antiphon.nn.host_device import Download
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.stages.base import StageRequest
+from antiphon_bench.engine import TEXT
 from tests.bench.peer import peer_flags, weights_of
 
 PARTS: tuple[tuple[Any, str], ...] = (

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from antiphon.bench.playback import underrun_s
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
 from antiphon.errors import OverloadedError
+from antiphon_bench.playback import underrun_s
 
 CHUNKS_S = (0.2, 0.4, 0.8)
 LONGEST_CHUNK_S = 1.0

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.bench.seams import seam_faults
 from antiphon.config import Settings
+from antiphon_bench.seams import seam_faults
 from tests.bench.stream_diff import stream_differences
 from tests.decoding import decoded
 from tests.servers import RunningServer, start_server, wait_until

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.audio.utterance import collect
-from antiphon.bench.quality.defects import defects_of
-from antiphon.bench.quality.recording import SpeechRecording
 from antiphon.contracts.types import Samples, SpeechRequest
 from antiphon.pipeline.speech.service import Speech
+from antiphon_bench.quality.defects import defects_of
+from antiphon_bench.quality.recording import SpeechRecording
 from tests.speeches import kept
 
 RATE_HZ = 24_000

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.quality import opinion, speaker_vectors
+from antiphon_bench.quality import opinion, speaker_vectors
 
 pytestmark = pytest.mark.oracle
 
@@ -17,9 +17,9 @@ JUDGE = """
 import json, sys
 import numpy as np
 from antiphon import Antiphon
-from antiphon.bench.quality.recording import SpeechRecording
-from antiphon.bench.quality.report import judge
-from antiphon.bench.quality.speaker_vectors import SpeakerVectors, similarity
+from antiphon_bench.quality.recording import SpeechRecording
+from antiphon_bench.quality.report import judge
+from antiphon_bench.quality.speaker_vectors import SpeakerVectors, similarity
 
 texts = (
     "Please call Stella and ask her to bring these things from the store.",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.bench.quality.prosody import pitch_track, prosody_of, slope_per_min, syllable_rate
+from antiphon_bench.quality.prosody import pitch_track, prosody_of, slope_per_min, syllable_rate
 
 RATE_HZ = 16_000
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.bench.quality import readiness
-from antiphon.bench.quality.readiness import refuse_unready
 from antiphon.errors import SettingsError
+from antiphon_bench.quality import readiness
+from antiphon_bench.quality.readiness import refuse_unready
 
 
 def test_what_needs_nothing_is_always_ready(monkeypatch: pytest.MonkeyPatch) -> None:

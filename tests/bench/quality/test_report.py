@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.bench.quality import opinion, speaker_vectors
-from antiphon.bench.quality.recording import SpeechRecording, read_recording
-from antiphon.bench.quality.report import judge, quality_markdown, summary
-from antiphon.bench.quality.spoken import spoken_by
 from antiphon.errors import SettingsError
+from antiphon_bench.quality import opinion, speaker_vectors
+from antiphon_bench.quality.recording import SpeechRecording, read_recording
+from antiphon_bench.quality.report import judge, quality_markdown, summary
+from antiphon_bench.quality.spoken import spoken_by
 from tests.servers import TOY, start_server
 
 RATE_HZ = 16_000

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from antiphon.bench.quality.spoken import spoken_by
 from antiphon.errors import SettingsError
+from antiphon_bench.quality.spoken import spoken_by
 from tests.bench.odd_server import DURATION_S, KEY, odd_server
 
 TEXTS = {"greeting": "Good day."}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from antiphon.bench.quality.transcript import Recogniser, judged, num_errors, units
 from antiphon.errors import SettingsError
+from antiphon_bench.quality.transcript import Recogniser, judged, num_errors, units
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_the_fewest_changes_are_counted() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.bench.quality.transcript.find_spec", lambda name: None)
+    monkeypatch.setattr("antiphon_bench.quality.transcript.find_spec", lambda name: None)
     with pytest.raises(SettingsError, match="quality"):
         Recogniser()

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from antiphon.bench.random_model import random_checkpoint
 from antiphon.contracts.family import ItemKind, LoadContext, Ref, StageKind, StageSpec, Task
 from antiphon.contracts.prompt import Feed, Piece, Prompt
 from antiphon.contracts.types import AudioChunk, SpeechRequest
@@ -24,6 +23,7 @@ from antiphon.families.registry import resolve
 from antiphon.stages.base import Stage, StageItem, StageRequest
 from antiphon.stages.build import build_stage, engine_groups
 from antiphon.telemetry.stage_status import Publish, StageStatus
+from antiphon_bench.random_model import random_checkpoint
 from tests.fabric.cluster.refusing_stage import RefusingStage
 from tests.fabric.wire.peers import TOKEN, run, turns, until
 

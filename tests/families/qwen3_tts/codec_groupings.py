@@ -19,14 +19,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.bench.kept_model import kept_checkpoint
-from antiphon.bench.machine import provenance
 from antiphon.codec.protocol import PendingAudio, StreamingDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.qwen3_tts.codec_stage import load_codec
 from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon_bench.kept_model import kept_checkpoint
+from antiphon_bench.machine import provenance
 
 _LARGEST_CHUNKS = (1, 2, 4, 8, 16)
 _MAX_IN_FLIGHT = 2

@@ -25,8 +25,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.bench.kept_model import kept_checkpoint
-from antiphon.bench.machine import provenance
 from antiphon.codec.fused_runner import FusedRunner
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import LoadContext
@@ -45,6 +43,8 @@ from antiphon.families.qwen3_tts.language_model import (
     Reaches,
     load_runner,
 )
+from antiphon_bench.kept_model import kept_checkpoint
+from antiphon_bench.machine import provenance
 from tests.families.qwen3_tts.lm import DRAWN, made_prompt
 
 KINDS = ("hidden", "scores", "codes")

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from antiphon.bench.engine import TEXT
+from antiphon_bench.engine import TEXT
 from tests.bench.peer import device_of, peer_flags, report, weights_of
 from tests.families.voxcpm2.oracle.official import official_module
 

@@ -1,0 +1,35 @@
+"""Families whose checkpoints of random weights are measured."""
+
+from antiphon.contracts.family import Family, Measuring
+from antiphon.errors import ModelLoadError
+from antiphon.families.registry import families, family
+
+
+def measured_family(name: str | None, task: str | None = "speech") -> tuple[Family, Measuring]:
+    """Return a family whose checkpoints of random weights are measured, and how.
+
+    Args:
+        name: name in the registry; ``None``: the default family.
+        task: measured task; ``None``: any, of a family that is named.
+
+    Raises:
+        ModelLoadError: there is no such family, or its random weights are not measured; or none is
+            the usual one.
+    """
+    measured = {
+        each.name: (each, each.measuring)
+        for each in families()
+        if each.measuring is not None and task in (None, each.measuring.task)
+    }
+    if name is None:
+        usual = [each for each in measured.values() if each[1].is_usual]
+        if not usual:
+            raise ModelLoadError(f"Give a family with --family; there are: {', '.join(measured)}.")
+        return usual[0]
+    known = family(name).name
+    if known not in measured:
+        raise ModelLoadError(
+            f"Random weights of '{name}' are not measured{f' for {task}' if task else ''}; those"
+            f" of {', '.join(measured)} are."
+        )
+    return measured[known]

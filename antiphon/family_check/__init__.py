@@ -1,0 +1,1 @@
+"""Checks of a family, from one whole file to listeners over HTTP."""

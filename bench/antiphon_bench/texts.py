@@ -1,0 +1,24 @@
+"""Texts of requests, distributed by a seed."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from antiphon.errors import SettingsError
+
+
+def text_of(texts: Sequence[str], seed: int, index: int) -> str:
+    """Return the text of a load's request number ``index``, whichever process sends it."""
+    return random.Random(f"{seed}/{index}").choice(texts)
+
+
+def read_texts(file: Path) -> tuple[str, ...]:
+    """Read one text a line; raises SettingsError if the file cannot be read, or has none."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: cannot be read: {error}") from error
+    texts = tuple(line.strip() for line in lines if line.strip())
+    if not texts:
+        raise SettingsError(f"{file}: there is no text in it.")
+    return texts
