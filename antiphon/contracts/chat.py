@@ -12,17 +12,6 @@ from antiphon.errors import InvalidRequestError
 
 MAX_BIASES = 1024
 """Tokens of one request whose logits can be biased."""
-NEUTRAL_SAMPLING = ChatSampling(
-    temperature=1.0,
-    top_p=1.0,
-    top_k=0,
-    min_p=0.0,
-    presence_penalty=0.0,
-    frequency_penalty=0.0,
-    repetition_penalty=1.0,
-    logit_bias={},
-)
-"""The model's own distribution, every field set."""
 CHAT_VOICE = "chat_voice"
 """Task of a model that speaks its own chat answers."""
 

@@ -1,10 +1,10 @@
 """Frozen vocabulary of chats: what is asked of a model that writes, and what it answers."""
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import asdict as fields_of
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from antiphon.contracts.sampling import ChatSampling as ChatSampling
 from antiphon.contracts.types import Ended, FinishReason, Usage, new_request_id
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant"]
@@ -17,35 +17,6 @@ class Message:
 
     role: ChatRole
     content: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatSampling:
-    """How tokens are drawn; ``None`` means the checkpoint's default.
-
-    Attributes:
-        temperature: 0 takes the most likely token.
-        top_k: 0: all tokens.
-        presence_penalty: taken off the logit of each token that the answer has already.
-        frequency_penalty: The same, multiplied by the number of occurrences.
-        repetition_penalty: divides positive logits of tokens of prompt and answer, and multiplies
-            negative ones.
-        logit_bias: added to the logits of tokens, by id.
-    """
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
-    logit_bias: Mapping[int, float] | None = None
-
-    def with_defaults(self, defaults: "ChatSampling") -> "ChatSampling":
-        """Return these parameters, and ``defaults`` where they are ``None``."""
-        given = {name: value for name, value in fields_of(self).items() if value is not None}
-        return replace(defaults, **given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +45,7 @@ class ChatRequest:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
-    sampling: ChatSampling = ChatSampling()
+    sampling: ChatSampling = field(default_factory=ChatSampling)
     num_logprobs: int | None = None
     template_kwargs: Mapping[str, object] = field(default_factory=dict)
     min_tokens: int = 0

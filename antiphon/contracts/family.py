@@ -16,7 +16,7 @@ from antiphon.config import LoadFormat, ModelSettings
 from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.contracts.options import NoOptions
-from antiphon.contracts.sampling_ranges import SamplingRanges
+from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import (
     LoadProgress,
     Sampling,

@@ -1,9 +1,10 @@
 """Frozen vocabulary of images and videos: what is asked of models that draw, and what they make."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from antiphon.contracts.sampling import Overrides
 from antiphon.contracts.types import new_request_id
 
 if TYPE_CHECKING:  # so that importing the vocabulary stays quick
@@ -12,7 +13,7 @@ if TYPE_CHECKING:  # so that importing the vocabulary stays quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffusionParameters:
+class DiffusionParameters(Overrides):
     """How a denoising stage works on a request. ``None`` means the family's default.
 
     Attributes:
@@ -30,11 +31,6 @@ class DiffusionParameters:
     guidance_scale_2: float | None = None
     boundary_ratio: float | None = None
     flow_shift: float | None = None
-
-    def with_defaults(self, defaults: "DiffusionParameters") -> "DiffusionParameters":
-        """Return these parameters, and ``defaults`` where they are ``None``."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(defaults, **given)
 
 
 @dataclass(frozen=True, slots=True)

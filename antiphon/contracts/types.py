@@ -6,8 +6,10 @@ All of it is frozen and free of torch, so that it crosses threads, processes and
 import os
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+from antiphon.contracts.sampling import Sampling as Sampling
 
 if TYPE_CHECKING:  # so that importing the vocabulary stays quick
     import numpy as np
@@ -49,10 +51,6 @@ def new_seed() -> int:
     return _random.getrandbits(53)
 
 
-MIN_NEW_TOKENS = 1
-"""The least ``max_new_tokens``; see `max_frames_of`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
     """On whose behalf something is done: what is kept belongs to its owner.
@@ -72,68 +70,6 @@ class Caller:
 
 OPERATOR = Caller(is_admin=True)
 """The operator on the server's machine; also every caller, where no key is required."""
-
-
-MIN_TEMPERATURE = 1e-6
-"""Colder draws take the likeliest token: logits divided by less may overflow float32."""
-
-
-def drawn_temperature(temperature: float) -> float:
-    """Return a temperature, or 0 if it is below `MIN_TEMPERATURE`."""
-    return temperature if temperature >= MIN_TEMPERATURE else 0.0
-
-
-NEVER = 2**31 - 1
-"""Number of a frame that no request makes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How an autoregressive stage draws codes. ``None`` means the family's default.
-
-    Attributes:
-        do_sample: ``False`` takes the likeliest code; families read it as a temperature of 0.
-        max_frames: limit of frames.
-        min_frames: frames before which the end is not drawn.
-        ignore_eos: whether the end is never drawn, so that only a limit ends the request.
-    """
-
-    do_sample: bool | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    repetition_penalty: float | None = None
-    max_frames: int | None = None
-    min_frames: int | None = None
-    ignore_eos: bool | None = None
-
-    @property
-    def first_end(self) -> int:
-        """Frames before which the end is not drawn; `NEVER` if it is ignored."""
-        return NEVER if self.ignore_eos else self.min_frames or 0
-
-    @property
-    def least_frames(self) -> int:
-        """Frames that the request makes at least, whatever its text."""
-        return (self.max_frames if self.ignore_eos else self.min_frames) or 0
-
-    def with_defaults(self, defaults: "Sampling") -> "Sampling":
-        """Return these parameters, and ``defaults`` where they are ``None``."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(defaults, **given)
-
-    def with_min_frames(self, least: int) -> "Sampling":
-        """Return these parameters with a minimum of frames that the family sets."""
-        return replace(self, min_frames=max(self.min_frames or 0, least))
-
-
-def max_frames_of(max_new_tokens: int | None) -> int | None:
-    """Return how many frames a limit of tokens leaves room for.
-
-    As elsewhere, the token that ends speech is one of them, and a frame is never made of the last;
-    but there is a frame at least.
-    """
-    return None if max_new_tokens is None else max(max_new_tokens - 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +107,7 @@ class SpeechRequest:
     speed: float = 1.0
     sample_rate_hz: int | None = None
     seed: int | None = None
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     options: Mapping[str, Any] = field(default_factory=dict)
     is_live: bool = True
     may_wait: bool = False

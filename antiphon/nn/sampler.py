@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.contracts.types import Sampling, drawn_temperature
+from antiphon.contracts.sampling import NUM_COLUMNS, device_values
+from antiphon.contracts.types import Sampling
 from antiphon.nn import kernels
 from antiphon.nn.packed_upload import PackedUpload
 
@@ -65,27 +66,26 @@ class SamplingTable:
     """Sampling parameters of every slot, written at a request's start and gathered every step.
 
     Attributes:
-        parameters: temperature, top-k (exact in f32), top-p, repetition penalty; f32
-            ``[num_slots, 4]``.
+        parameters: columns of `antiphon.contracts.sampling.PARAMETERS`, whose top-k is exact in
+            f32; ``[num_slots, NUM_COLUMNS]``.
     """
 
     def __init__(self, num_slots: int, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
         self._uses_kernels = kernels.run_on(torch.empty(0, device=device))
-        self.parameters = torch.ones(num_slots, 4, device=device)
+        self.parameters = torch.ones(num_slots, NUM_COLUMNS, device=device)
         self._host_top_k = [1] * num_slots
         self._host_top_p = [1.0] * num_slots
 
     def write(self, samplings: Mapping[int, Sampling], uploads: PackedUpload) -> None:
         """Set parameters by slot; ``None`` and a ``top_k`` of 0 turn a filter off."""
-        rows = np.ones((len(samplings), 4))
+        rows = np.zeros((len(samplings), NUM_COLUMNS))
         for row, (slot, sampling) in zip(rows, samplings.items(), strict=True):
-            top_k = min(sampling.top_k or self._vocab_size, self._vocab_size)
-            top_p = 1.0 if sampling.top_p is None else sampling.top_p
-            temperature = 1.0 if sampling.temperature is None else sampling.temperature
-            penalty = sampling.repetition_penalty or 1.0
-            row[:] = drawn_temperature(temperature), top_k, top_p, penalty
-            self._host_top_k[slot], self._host_top_p[slot] = top_k, top_p
+            values = device_values(sampling)
+            self._host_top_p[slot] = values["top_p"]
+            top_k = int(values["top_k"]) or self._vocab_size
+            values["top_k"] = self._host_top_k[slot] = min(top_k, self._vocab_size)
+            row[: len(values)] = [*values.values()]
         uploads.write(self.parameters, np.array([*samplings]), rows)
 
     def reach(self, slots: Sequence[int]) -> SamplingReach:
@@ -100,7 +100,7 @@ class SamplingTable:
 
     def rows(self, index: Tensor, reach: SamplingReach) -> SamplingRows:
         """Gather the rows of slots, ``index`` on the device; ``reach`` covers all of them."""
-        temperature, top_k, top_p, repetition_penalty = self.parameters[index].unbind(1)
+        temperature, top_k, top_p, repetition_penalty = self.parameters[index].unbind(1)[:4]
         return SamplingRows(
             temperature=temperature,
             top_k=top_k.long(),

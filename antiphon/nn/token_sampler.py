@@ -14,13 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.contracts.types import drawn_temperature
+from antiphon.contracts.chat_types import ChatSampling
+from antiphon.contracts.sampling import (
+    FREQUENCY_PENALTY,
+    PRESENCE_PENALTY,
+    REPETITION_PENALTY,
+    device_values,
+)
+from antiphon.contracts.types import Sampling
 from antiphon.nn import kernels
 from antiphon.nn.backends import backend_of
 from antiphon.nn.packed_upload import PackedUpload
 
 _MAX_TOP_K = 256  # limit up to which top-k avoids a full sort
-_NUM_PARAMETERS = 8
+_MIN_TOP_P = 1e-6  # less would be 0 in float32, which keeps no token
 
 
 class Filtering(IntEnum):
@@ -59,58 +66,52 @@ class TokenReach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSampling:
-    """Parameters of a request, complete.
+class TokenStart:
+    """Sampling parameters and history of a request.
 
     Attributes:
-        top_k: number of tokens kept; 0: all.
-        repetition_penalty: penalty of tokens of prompt and answer.
-        presence_penalty: penalty of tokens of the answer.
-        frequency_penalty: penalty of tokens of the answer, per occurrence.
-        logit_bias: bias by token.
         num_logprobs: number of alternatives returned beside the token itself; -1: no
             log-probabilities.
         holds_end: whether the end token is excluded from its first logits.
+        prompt: tokens read.
+        answer: tokens written so far.
     """
 
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    logit_bias: Mapping[int, float]
+    sampling: ChatSampling | Sampling
     num_logprobs: int = -1
     holds_end: bool = False
+    prompt: Sequence[int] = ()
+    answer: Sequence[int] = ()
 
     @property
-    def is_adjusted(self) -> bool:
-        """Whether the logits are changed by more than the temperature."""
-        penalties = (self.repetition_penalty, self.presence_penalty, self.frequency_penalty)
-        return penalties != (1.0, 0.0, 0.0) or bool(self.logit_bias)
+    def biases(self) -> Mapping[int, float]:
+        """Biases by token."""
+        biases = self.sampling.logit_bias if isinstance(self.sampling, ChatSampling) else None
+        return biases or {}
+
+    @property
+    def row(self) -> list[float]:
+        """Row of the device's table."""
+        values = device_values(self.sampling)
+        values["top_p"] = max(values["top_p"], _MIN_TOP_P)
+        return [*values.values(), self.num_logprobs]
 
     @property
     def reach(self) -> TokenReach:
         """Summary of these parameters for a step."""
-        filtering = Filtering.SORTED
-        if self.temperature == 0:
-            filtering = Filtering.GREEDY
-        elif not self.top_k and self.top_p >= 1.0:
-            filtering = Filtering.DRAWN
-        elif 0 < self.top_k <= _MAX_TOP_K:
-            filtering = Filtering.LIKELIEST
-        return TokenReach(
-            filtering, self.is_adjusted, self.num_logprobs >= 0, holds_end=self.holds_end
+        values = device_values(self.sampling)
+        is_adjusted = bool(self.biases) or any(
+            values[each.name] != each.neutral
+            for each in (REPETITION_PENALTY, PRESENCE_PENALTY, FREQUENCY_PENALTY)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class TokenHistory:
-    """Prompt and answer of a request at its start."""
-
-    prompt: Sequence[int]
-    answer: Sequence[int]
+        filtering = Filtering.SORTED
+        if values["temperature"] == 0:
+            filtering = Filtering.GREEDY
+        elif not values["top_k"] and values["top_p"] >= 1.0:
+            filtering = Filtering.DRAWN
+        elif 0 < values["top_k"] <= _MAX_TOP_K:
+            filtering = Filtering.LIKELIEST
+        return TokenReach(filtering, is_adjusted, self.num_logprobs >= 0, self.holds_end)
 
 
 class TokenSampler:
@@ -120,7 +121,7 @@ class TokenSampler:
         self,
         num_rows: int,
         vocab_size: int,
-        usual: TokenSampling,
+        usual: ChatSampling | Sampling,
         like: Tensor,
         *,
         max_logprobs: int,
@@ -139,11 +140,10 @@ class TokenSampler:
         self._vocab_size, self._max_logprobs = vocab_size, max_logprobs
         self._backend = backend_of(like)
         # One graph serves all that needs less; without graphs each step does only its own work.
-        self._least = usual.reach if kernels.run_on(like) else TokenReach()
+        self._least = TokenStart(sampling=usual).reach if kernels.run_on(like) else TokenReach()
         self._reaches = [TokenReach()] * num_rows
-        self._parameters = torch.zeros(num_rows, _NUM_PARAMETERS, device=device)
-        self._parameters[:, 1] = 1.0
-        self._parameters[:, 4] = 1.0
+        idle = TokenStart(sampling=Sampling(temperature=0.0), num_logprobs=0).row
+        self._parameters = torch.tensor(idle, device=device).repeat(num_rows, 1)
         self._biased = torch.zeros(num_rows, max_biases, dtype=torch.int64, device=device)
         self._biases = torch.zeros(num_rows, max_biases, device=device)
         self._biased_slots: set[int] = set()
@@ -152,39 +152,31 @@ class TokenSampler:
         self._num_written = torch.zeros(size, dtype=torch.int32, device=device)
         self._codebook = torch.zeros(1, dtype=torch.int64, device=device)
 
-    def write(
-        self, starts: Mapping[int, tuple[TokenSampling, TokenHistory]], uploads: PackedUpload
-    ) -> None:
+    def write(self, starts: Mapping[int, TokenStart], uploads: PackedUpload) -> None:
         """Set parameters and histories by slot."""
-        rows = np.zeros((len(starts), _NUM_PARAMETERS))
-        for row, (slot, (each, _)) in zip(rows, starts.items(), strict=True):
-            row[:] = (
-                *(drawn_temperature(each.temperature), each.top_p, each.top_k, each.min_p),
-                each.repetition_penalty,
-                *(each.presence_penalty, each.frequency_penalty, each.num_logprobs),
-            )
-            self._reaches[slot] = each.reach
+        for slot, start in starts.items():
+            self._reaches[slot] = start.reach
+        rows = np.array([start.row for start in starts.values()])
         uploads.write(self._parameters, np.array([*starts]), rows)
-        adjusted = {slot: each for slot, each in starts.items() if each[0].is_adjusted}
+        adjusted = {
+            slot: start for slot, start in starts.items() if self._reaches[slot].is_adjusted
+        }
         # Other rows' penalties make a step add biases to all of its rows.
         forgetting = {*adjusted, *(self._biased_slots & starts.keys())}
         self._biased_slots -= starts.keys()
-        self._biased_slots |= {slot for slot in adjusted if adjusted[slot][0].logit_bias}
+        self._biased_slots |= {slot for slot, start in adjusted.items() if start.biases}
         if not forgetting:
             return
         uploads.add(self._forget, np.array([*forgetting], np.int64))
-        for function, ids_of in ((self._read, 0), (self._wrote, 1)):
-            places = [
-                (slot, token)
-                for slot, (_, history) in adjusted.items()
-                for token in (history.prompt, history.answer)[ids_of]
-            ]
+        read = [(slot, token) for slot, start in adjusted.items() for token in start.prompt]
+        wrote = [(slot, token) for slot, start in adjusted.items() for token in start.answer]
+        for function, places in ((self._read, read), (self._wrote, wrote)):
             if places:
                 uploads.add(function, np.array(places, np.int64).T)
         biases = [
             (slot, place, token, bias)
-            for slot, (each, _) in adjusted.items()
-            for place, (token, bias) in enumerate(each.logit_bias.items())
+            for slot, start in adjusted.items()
+            for place, (token, bias) in enumerate(start.biases.items())
         ]
         if biases:
             slots, places_of, tokens, values = zip(*biases, strict=True)
@@ -226,7 +218,7 @@ class TokenSampler:
                 logits, slots, rules, draws, is_adjusted=reach.is_adjusted
             )
         logits, parameters = logits.float(), self._parameters[slots]
-        temperature, top_p, top_k, min_p = parameters[:, :4, None].unbind(1)
+        temperature, top_k, top_p, _, min_p = parameters[:, :5, None].unbind(1)
         if reach.is_adjusted:
             logits = self._adjusted(logits, slots, parameters)
         if reach.filtering is Filtering.GREEDY:
@@ -273,7 +265,7 @@ class TokenSampler:
         return torch.where(num_told < 0, torch.nan, own), top, top_logprobs
 
     def _adjusted(self, logits: Tensor, slots: Tensor, parameters: Tensor) -> Tensor:
-        repetition, presence, frequency = parameters[:, 4:7, None].unbind(1)
+        repetition, _, presence, frequency = parameters[:, 3:7, None].unbind(1)
         num_written = self._num_written[slots]
         is_written = num_written > 0
         penalized = torch.where(logits < 0, logits * repetition, logits / repetition)

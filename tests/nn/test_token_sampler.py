@@ -8,31 +8,32 @@ import pytest
 import torch
 from torch import Tensor
 
+from antiphon.contracts.chat_types import ChatSampling
+from antiphon.contracts.sampling import NEUTRAL_SAMPLING, device_values
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import seed_words
 from antiphon.nn.token_sampler import (
     Filtering,
-    TokenHistory,
     TokenReach,
     TokenSampler,
-    TokenSampling,
+    TokenStart,
 )
 
 VOCAB_SIZE = 300
-PLAIN = TokenSampling(logit_bias={})
-NOTHING = TokenHistory((), ())
+PLAIN = NEUTRAL_SAMPLING
 
 
 def sampler_of(
-    *samplings: TokenSampling, history: TokenHistory = NOTHING, vocab_size: int = VOCAB_SIZE
+    *samplings: ChatSampling, vocab_size: int = VOCAB_SIZE, **start: Any
 ) -> TokenSampler:
-    """Return one with these parameters in its first slots."""
+    """Return one with these parameters in its first slots; ``start`` has the rest of them."""
     like = torch.zeros(1)
     sampler = TokenSampler(
         len(samplings) + 1, vocab_size, PLAIN, like, max_logprobs=20, max_biases=8
     )
     uploads = PackedUpload(like.device)
-    sampler.write({slot: (each, history) for slot, each in enumerate(samplings)}, uploads)
+    starts = [TokenStart(sampling=each, **start) for each in samplings]
+    sampler.write({slot: each for slot, each in enumerate(starts)}, uploads)
     uploads.send()
     return sampler
 
@@ -49,7 +50,7 @@ def draw(
     return drawn
 
 
-def kept_by_transformers(logits: Tensor, sampling: TokenSampling) -> Tensor:
+def kept_by_transformers(logits: Tensor, sampling: ChatSampling) -> Tensor:
     """Return the probabilities that transformers would draw from."""
     from transformers import (
         LogitsProcessorList,
@@ -59,10 +60,11 @@ def kept_by_transformers(logits: Tensor, sampling: TokenSampling) -> Tensor:
         TopPLogitsWarper,
     )
 
-    warpers: list[Any] = [TemperatureLogitsWarper(sampling.temperature)]
+    values = device_values(sampling)
+    warpers: list[Any] = [TemperatureLogitsWarper(values["temperature"])]
     if sampling.top_k:
         warpers.append(TopKLogitsWarper(sampling.top_k))
-    warpers += [TopPLogitsWarper(sampling.top_p), MinPLogitsWarper(sampling.min_p)]
+    warpers += [TopPLogitsWarper(values["top_p"]), MinPLogitsWarper(values["min_p"])]
     processed: Tensor = LogitsProcessorList(warpers)(torch.zeros(1, 1), logits[None])
     return processed[0].softmax(-1)
 
@@ -78,7 +80,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("sampling", CASES)
-def test_tokens_come_as_often_as_transformers_would_draw_them(sampling: TokenSampling) -> None:
+def test_tokens_come_as_often_as_transformers_would_draw_them(sampling: ChatSampling) -> None:
     logits = torch.randn(VOCAB_SIZE, generator=torch.Generator().manual_seed(1)) * 2
     shares = kept_by_transformers(logits, sampling).numpy()
     num_draws = 20_000
@@ -111,13 +113,15 @@ def test_rows_are_drawn_as_if_they_were_alone() -> None:
 
 
 def test_the_host_asks_for_no_more_than_rows_need() -> None:
-    reaches = [each.reach.filtering for each in CASES]
+    reaches = [TokenStart(sampling=each).reach.filtering for each in CASES]
     assert reaches[0] is Filtering.DRAWN
     assert reaches[1] is Filtering.LIKELIEST
     assert reaches[2] is Filtering.SORTED
     greedy = replace(PLAIN, temperature=0.0, top_p=0.5)
-    told = replace(greedy, num_logprobs=0)
-    sampler = sampler_of(greedy, told, replace(greedy, presence_penalty=1.0))
+    sampler = sampler_of(greedy, greedy, replace(greedy, presence_penalty=1.0))
+    sampler.write(
+        {1: TokenStart(sampling=greedy, num_logprobs=0)}, PackedUpload(torch.device("cpu"))
+    )
     assert sampler.reach([0]) == TokenReach()
     assert sampler.reach([0, 1]) == TokenReach(tells_logprobs=True)
     assert sampler.reach([0, 2]) == TokenReach(is_adjusted=True)
@@ -128,7 +132,7 @@ def test_repetition_is_penalized_as_in_transformers() -> None:
 
     prompt, answer = [3, 7, 7], [9, 3]
     sampling = replace(PLAIN, temperature=0.0, repetition_penalty=1.8)
-    sampler = sampler_of(sampling, history=TokenHistory(prompt, answer))
+    sampler = sampler_of(sampling, prompt=prompt, answer=answer)
     processor: Any = RepetitionPenaltyLogitsProcessor(1.8)
     generator = torch.Generator().manual_seed(4)
     read = [*prompt, *answer]
@@ -142,25 +146,25 @@ def test_repetition_is_penalized_as_in_transformers() -> None:
 
 def test_presence_and_frequency_count_the_answer_only() -> None:
     sampling = replace(PLAIN, temperature=0.0, presence_penalty=1.0, frequency_penalty=0.5)
-    sampler = sampler_of(sampling, history=TokenHistory((5, 5), (6, 6)))
+    sampler = sampler_of(sampling, prompt=(5, 5), answer=(6, 6))
     logits = torch.zeros(1, VOCAB_SIZE)
     logits[0, 6], logits[0, 5] = 2.1, 0.05
     # 6 has been written twice: 1 for its presence, and 0.5 for each time.
     drawn = [draw(sampler, logits, [0], [number])[0] for number in range(2)]
     assert drawn == [6, 5]
-    again = sampler_of(sampling, history=TokenHistory((5, 5), (6, 6, 6)))
+    again = sampler_of(sampling, prompt=(5, 5), answer=(6, 6, 6))
     assert draw(again, logits, [0], [0]) == [5]
 
 
 def test_a_slot_forgets_the_request_before() -> None:
     first = replace(PLAIN, temperature=0.0, presence_penalty=2.0, logit_bias={4: 9.0})
-    sampler = sampler_of(first, history=TokenHistory((), (7,)))
+    sampler = sampler_of(first, answer=(7,))
     logits = torch.zeros(1, VOCAB_SIZE)
     logits[0, 7] = 1.0
     assert draw(sampler, logits, [0], [0]) == [4]
     uploads = PackedUpload(logits.device)
     second = replace(PLAIN, temperature=0.0, presence_penalty=2.0)
-    sampler.write({0: (second, NOTHING)}, uploads)
+    sampler.write({0: TokenStart(sampling=second)}, uploads)
     uploads.send()
     assert draw(sampler, logits, [0], [0]) == [7]
 
@@ -173,7 +177,7 @@ def test_a_slot_forgets_biases_beside_a_row_with_penalties() -> None:
     logits[:, 7] = 1.0
     assert draw(sampler, logits, [0, 1], [0, 0]) == [4, 7]
     uploads = PackedUpload(logits.device)
-    sampler.write({0: (replace(PLAIN, temperature=0.0), NOTHING)}, uploads)
+    sampler.write({0: TokenStart(sampling=replace(PLAIN, temperature=0.0))}, uploads)
     uploads.send()
     assert draw(sampler, logits, [0, 1], [1, 1])[0] == 7
 
@@ -189,7 +193,7 @@ def test_what_is_no_number_is_told() -> None:
 
 
 def test_a_small_vocabulary_has_fewer_likely_tokens_than_there_is_room_for() -> None:
-    sampler = sampler_of(replace(PLAIN, num_logprobs=20), vocab_size=4)
+    sampler = sampler_of(PLAIN, num_logprobs=20, vocab_size=4)
     logits = torch.tensor([[1.0, 3.0, 2.0, 0.0]])
     own, top, values = sampler.logprobs(logits, torch.tensor([0]), torch.tensor([2]))
     assert top[0, :5].tolist() == [1, 2, 0, 3, -1]
@@ -206,3 +210,9 @@ def test_a_temperature_that_float32_cannot_divide_by_takes_the_likeliest(
     sampler = sampler_of(replace(PLAIN, temperature=temperature))
     logits = torch.linspace(-80, 80, VOCAB_SIZE)[None]
     assert draw(sampler, logits, [0], [0]) == [VOCAB_SIZE - 1]
+
+
+def test_a_top_p_that_float32_has_no_number_for_keeps_the_likeliest() -> None:
+    logits = torch.randn(1, VOCAB_SIZE, generator=torch.Generator().manual_seed(5))
+    sampler = sampler_of(replace(PLAIN, top_p=1e-300), replace(PLAIN, top_p=1e-300, top_k=9))
+    assert draw(sampler, logits.expand(2, -1), [0, 1], [0, 1]) == [int(logits.argmax())] * 2

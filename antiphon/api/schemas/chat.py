@@ -13,6 +13,7 @@ from antiphon.api.schemas.pictures import MAX_INT64, unpacked
 from antiphon.api.schemas.speakable import Speakable
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.chat_types import ChatRequest, ChatRole, ChatSampling, Message
+from antiphon.contracts.sampling import names_of
 from antiphon.contracts.types import new_seed
 from antiphon.errors import InvalidRequestError, shortened
 
@@ -322,16 +323,8 @@ class ChatBody(ChatPeerFields):
         )
 
     def _sampling(self) -> ChatSampling:
-        return ChatSampling(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=0 if self.top_k == -1 else self.top_k,
-            min_p=self.min_p,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            repetition_penalty=self.repetition_penalty,
-            logit_bias=self.logit_bias,
-        )
+        given = self.model_dump(include={"logit_bias", *names_of(ChatSampling)})
+        return ChatSampling(**{**given, "top_k": 0 if self.top_k == -1 else self.top_k})
 
     def _template_kwargs(self) -> dict[str, Any]:
         own = {} if self.enable_thinking is None else {"enable_thinking": self.enable_thinking}

@@ -30,7 +30,19 @@ from antiphon.api.schemas.peer_fields import (
 )
 from antiphon.audio.encode import AudioFormat
 from antiphon.config import MAX_LUFS, MIN_LUFS, PEER_MODELS
-from antiphon.contracts.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
+from antiphon.contracts.sampling import (
+    MAX_INT32,
+    NEW_TOKENS,
+    REPETITION_PENALTY,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+    Range,
+    Sampling,
+    max_frames_of,
+    names_of,
+)
+from antiphon.contracts.types import SpeechRequest
 from antiphon.contracts.well_formed import is_encodable
 from antiphon.errors import InvalidRequestError, shortened
 from antiphon.pipeline.speech.service import (
@@ -41,14 +53,11 @@ from antiphon.pipeline.speech.service import (
 )
 from antiphon.pipeline.speech.voice_spellings import is_prefixed_voice
 
-_MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 _EXTRA = "extra_params"
 _OBJECTS = ("pronunciations", _EXTRA)
-_SAMPLING = (
-    *("do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens"),
-    *("min_tokens", "ignore_eos", "seed"),
-)
+_DRAWING = {"do_sample", "ignore_eos", *names_of(Sampling)}
+_SAMPLING = {"max_new_tokens", "min_tokens", "seed", *_DRAWING}
 
 
 def _loudness(value: Any) -> Any:
@@ -167,21 +176,17 @@ class SpeechBody(SpeechPeerFields):
     do_sample: bool | None = Field(
         None, description="false: the likeliest code is taken, for models that sample."
     )
-    temperature: float | None = Field(None, ge=0, le=2)
-    top_k: int | None = Field(None, ge=0, le=_MAX_INT32, description="0 keeps all.")
-    top_p: float | None = Field(None, gt=0, le=1)
-    repetition_penalty: float | None = Field(None, ge=0.01, le=10)
-    max_new_tokens: int | None = Field(
+    temperature: Annotated[float, TEMPERATURE.range] | None = None
+    top_k: Annotated[int, TOP_K.range] | None = Field(None, description="0 keeps all.")
+    top_p: Annotated[float, TOP_P.range] | None = None
+    repetition_penalty: Annotated[float, REPETITION_PENALTY.range] | None = None
+    max_new_tokens: Annotated[int, NEW_TOKENS] | None = Field(
         None,
-        ge=MIN_NEW_TOKENS,
-        le=_MAX_INT32,
         description="One more than the most frames that a segment of text may take: the token that"
         " ends speech counts.",
     )
-    min_tokens: int | None = Field(
+    min_tokens: Annotated[int, Range(0, MAX_INT32)] | None = Field(
         None,
-        ge=0,
-        le=_MAX_INT32,
         description="Frames of each segment of text before which its speech does not end.",
     )
     ignore_eos: bool | None = Field(
@@ -292,14 +297,9 @@ class SpeechBody(SpeechPeerFields):
             # Families may count on seeds that are not negative; clients may send any int64.
             seed=None if self.seed is None else self.seed & _MAX_INT64,
             sampling=Sampling(
-                do_sample=self.do_sample,
-                temperature=self.temperature,
-                top_k=self.top_k,
-                top_p=self.top_p,
-                repetition_penalty=self.repetition_penalty,
+                **self.model_dump(include=_DRAWING),
                 max_frames=max_frames_of(self.max_new_tokens),
                 min_frames=self.min_tokens,
-                ignore_eos=self.ignore_eos,
             ),
             is_live=self.delivery() is not Delivery.WHOLE,
             may_wait=self.stream_format is None

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from antiphon.contracts.chat import NEUTRAL_SAMPLING
 from antiphon.contracts.chat_types import ChatSampling
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.contracts.family import LoadContext
+from antiphon.contracts.sampling import NEUTRAL_SAMPLING
 from antiphon.nn.layer_configs import (
     LinearScaling,
     Llama3Scaling,

@@ -1,7 +1,6 @@
 """The causal language model; a frame is one token with its logprobs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 
 import numpy as np
 import torch
@@ -9,7 +8,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.contracts.chat import MAX_BIASES
-from antiphon.contracts.chat_types import ChatSampling
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.token_frame import FRAME_SIZE, MAX_LOGPROBS
 from antiphon.engine.model_runner.ar_model import (
@@ -26,7 +24,7 @@ from antiphon.families.causal_lm.request import CausalLMPrompt, CausalLMRequest
 from antiphon.nn.attention import Attend
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.packed_upload import PackedUpload
-from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
+from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
 
 
@@ -63,11 +61,10 @@ class CausalLM(TokenModel[CausalLMRequest]):
         head = self.like if config.is_tied else weights[f"{config.prefix}lm_head.weight"]
         self._head = Linear(head, is_batch_invariant=is_batch_invariant)
         device = self._device
-        usual = token_sampling(config.sampling, None)
         self._sampler = TokenSampler(
             num_slots + 1,
             config.vocab_size,
-            usual,
+            config.sampling,
             self.like,
             max_logprobs=MAX_LOGPROBS,
             max_biases=MAX_BIASES,
@@ -98,14 +95,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
 
     def start(self, starts: Sequence[SlotStart[CausalLMRequest]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
-        samplings = {}
-        for each in starts:
-            prompt = each.request.prompt
-            history = TokenHistory(prompt.ids, each.frames[:, 0].tolist())
-            sampling = token_sampling(prompt.sampling, prompt.num_logprobs)
-            holds_end = each.prompt.sampling.first_end > 0
-            samplings[each.slot] = (replace(sampling, holds_end=holds_end), history)
-        self._sampler.write(samplings, uploads)
+        self._sampler.write({each.slot: _token_start(each) for each in starts}, uploads)
 
     def sampling_shape(self, slots: Sequence[int]) -> TokenReach:
         return self._sampler.reach(slots)
@@ -175,11 +165,15 @@ class CausalLM(TokenModel[CausalLMRequest]):
         return request.states
 
 
-def token_sampling(sampling: ChatSampling, num_logprobs: int | None) -> TokenSampling:
-    """Return complete sampling parameters for the device."""
-    values = asdict(sampling)
-    assert None not in values.values(), "the prompter fills defaults in"
-    return TokenSampling(**values, num_logprobs=-1 if num_logprobs is None else num_logprobs)
+def _token_start(start: SlotStart[CausalLMRequest]) -> TokenStart:
+    prompt = start.request.prompt
+    return TokenStart(
+        sampling=prompt.sampling,
+        num_logprobs=-1 if prompt.num_logprobs is None else prompt.num_logprobs,
+        holds_end=start.prompt.sampling.first_end > 0,
+        prompt=prompt.ids,
+        answer=start.frames[:, 0].tolist(),
+    )
 
 
 def _bits(numbers: Tensor) -> Tensor:

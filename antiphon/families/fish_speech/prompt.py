@@ -9,7 +9,7 @@ from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.sampling_ranges import SamplingRanges
+from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.families.fish_speech.config import (

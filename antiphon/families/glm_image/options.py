@@ -1,7 +1,10 @@
 """Request fields that only this family knows."""
 
+from typing import Annotated
+
 from pydantic import ConfigDict, Field
 
+from antiphon.contracts.sampling import TEMPERATURE, TOP_K, TOP_P
 from antiphon.contracts.types import Sampling
 from antiphon.contracts.well_formed import StrictModel
 
@@ -13,14 +16,14 @@ class GlmImageOptions(StrictModel):
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    prior_temperature: float | None = Field(
-        None, ge=0, le=100, description="Of drawing the image's codes; 0 takes the likeliest."
+    prior_temperature: Annotated[float, TEMPERATURE.computable] | None = Field(
+        None, description="Of drawing the image's codes; 0 takes the likeliest."
     )
-    prior_top_k: int | None = Field(
-        None, ge=0, le=1_000_000, description="Codes to choose from; 0 keeps all."
+    prior_top_k: Annotated[int, TOP_K.range] | None = Field(
+        None, description="Codes to choose from; 0 keeps all."
     )
-    prior_top_p: float | None = Field(
-        None, gt=0, le=1, description="Probability of the codes to choose from."
+    prior_top_p: Annotated[float, TOP_P.range] | None = Field(
+        None, description="Probability of the codes to choose from."
     )
 
     def sampling(self, defaults: Sampling) -> Sampling:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from antiphon.contracts.chat import (
-    NEUTRAL_SAMPLING,
     ChatCapabilities,
     answer_limits,
     complete_sampling,
@@ -11,6 +10,7 @@ from antiphon.contracts.chat import (
 from antiphon.contracts.chat_types import ChatRequest, Message
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.sampling import NEUTRAL_SAMPLING
 from antiphon.families.kit.token_decoder import TokenDecoder
 from antiphon.families.mimo_audio.config import MAX_POSITIONS
 from antiphon.families.mimo_audio.config_reader import load_config

@@ -6,7 +6,7 @@ that it needs no synchronisation with the device.
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from antiphon.nn.host_device import upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import SamplingReach, SamplingTable
-from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
+from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
 
 _FIRST_CODEBOOK = 1  # key of random numbers; 0 is the text's
@@ -101,7 +101,7 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         self._text_sampler = TokenSampler(
             num_rows,
             config.vocab_size,
-            _token_sampling(usual),
+            usual,
             self.like,
             max_logprobs=1,
             max_biases=MAX_BIASES,
@@ -132,7 +132,7 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
             each.request.groups[each.prompt.num_positions + each.next_frame] for each in starts
         ]
         uploads.write(self._next, slots, np.stack(groups))
-        self._text_sampler.write({each.slot: _text_sampling(each) for each in starts}, uploads)
+        self._text_sampler.write({each.slot: _text_start(each) for each in starts}, uploads)
         writes = [each.request.prompt.writing is not None for each in starts]
         uploads.write(self._writes, slots, np.array(writes))
         codes = {each.slot: each.request.prompt.code_sampling for each in starts}
@@ -189,24 +189,14 @@ def _among(ids: Sequence[int], size: int, device: torch.device) -> Tensor:
     return torch.isin(torch.arange(size, device=device), torch.tensor([*ids], device=device))
 
 
-def _text_sampling(start: SlotStart[MiMoAudioRequest]) -> tuple[TokenSampling, TokenHistory]:
-    """Return the text sampling of a request, and the token history for penalties."""
+def _text_start(start: SlotStart[MiMoAudioRequest]) -> TokenStart:
+    """Return the text sampling of a request, and for a text answer the history for penalties."""
     prompt, holds_end = start.request.prompt, start.prompt.sampling.first_end > 0
     if prompt.writing is None:
-        sampling = _token_sampling(start.prompt.sampling)
-        return replace(sampling, holds_end=holds_end), TokenHistory((), ())
-    history = TokenHistory(prompt.groups[:, 0].tolist(), start.frames[:, 0].tolist())
-    return TokenSampling(**asdict(prompt.writing), holds_end=holds_end), history
-
-
-def _token_sampling(sampling: Sampling) -> TokenSampling:
-    """Return the text sampling parameters for the device."""
-    temperature = sampling.temperature
-    assert temperature is not None, "the prompter fills defaults in"
-    return TokenSampling(
-        temperature=temperature,
-        top_p=1.0 if sampling.top_p is None else sampling.top_p,
-        top_k=sampling.top_k or 0,
-        repetition_penalty=1.0,
-        logit_bias={},
+        return TokenStart(sampling=start.prompt.sampling, holds_end=holds_end)
+    return TokenStart(
+        sampling=prompt.writing,
+        holds_end=holds_end,
+        prompt=prompt.groups[:, 0].tolist(),
+        answer=start.frames[:, 0].tolist(),
     )

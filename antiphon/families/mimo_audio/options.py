@@ -1,8 +1,10 @@
 """Request fields specific to this family, and default sampling: the official values for speech."""
 
+from typing import Annotated
+
 from pydantic import ConfigDict, Field
 
-from antiphon.contracts.sampling_ranges import MAX_FACTOR, MAX_TOP_K
+from antiphon.contracts.sampling import TEMPERATURE, TOP_K, TOP_P
 from antiphon.contracts.types import Sampling
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.families.kit.reference import Reference
@@ -22,17 +24,14 @@ class MiMoAudioOptions(StrictModel):
     ref_audio: Reference | None = Field(
         None, description="A recording of the voice to speak with; what it says is not needed."
     )
-    local_temperature: float | None = Field(
-        None,
-        ge=0,
-        le=MAX_FACTOR,
-        description="Of the audio's codes; 0 takes the likeliest. Default 0.9.",
+    local_temperature: Annotated[float, TEMPERATURE.computable] | None = Field(
+        None, description="Of the audio's codes; 0 takes the likeliest. Default 0.9."
     )
-    local_top_k: int | None = Field(
-        None, ge=0, le=MAX_TOP_K, description="Of the audio's codes; 0, the default, keeps all."
+    local_top_k: Annotated[int, TOP_K.range] | None = Field(
+        None, description="Of the audio's codes; 0, the default, keeps all."
     )
-    local_top_p: float | None = Field(
-        None, gt=0, le=1, description="Of the audio's codes. Default 0.95."
+    local_top_p: Annotated[float, TOP_P.range] | None = Field(
+        None, description="Of the audio's codes. Default 0.95."
     )
 
 

@@ -13,7 +13,7 @@ from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.sampling_ranges import SamplingRanges
+from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import Samples, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter

@@ -12,7 +12,8 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.types import AudioChunk, Sampling, drawn_temperature
+from antiphon.contracts.sampling import drawn_temperature
+from antiphon.contracts.types import AudioChunk, Sampling
 from antiphon.errors import EngineError
 from antiphon.families.kit.remote_code import check_trust
 from antiphon.families.moss_tts_nano.checkpoint import read_checkpoint

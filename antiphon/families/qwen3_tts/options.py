@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
-    AfterValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -13,25 +12,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from antiphon.contracts.sampling_ranges import (
-    ALLOWED_TEMPERATURES,
-    MAX_FACTOR,
-    MAX_TOP_K,
-    is_temperature,
-)
+from antiphon.contracts.sampling import MAX_INT32, TEMPERATURE, TOP_K, TOP_P, Range
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.families.kit.reference import Reference
 
 FAMILY_NAME = "qwen3_tts"
 MAX_EMBEDDING_SIZE = 4096
-_ALLOWED = {"allowed": ALLOWED_TEMPERATURES}
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
-
-
-def _temperature(value: float) -> float:
-    if not is_temperature(value):
-        raise PydanticCustomError("temperature", "it must be {allowed}", _ALLOWED)
-    return value
 
 
 def _embedding(value: Any) -> tuple[float, ...]:
@@ -53,9 +40,6 @@ def _embedding(value: Any) -> tuple[float, ...]:
     return tuple(map(float, value))
 
 
-Temperature = Annotated[
-    float, Field(ge=0, le=MAX_FACTOR, allow_inf_nan=False), AfterValidator(_temperature)
-]
 Embedding = Annotated[
     tuple[float, ...],
     PlainValidator(_embedding),
@@ -90,22 +74,19 @@ class Qwen3TTSOptions(StrictModel):
         None,
         description="Let the model read all text before it speaks; default: not for cloned voices.",
     )
-    initial_codec_chunk_frames: int | None = Field(
-        None,
-        ge=0,
-        le=MAX_TOP_K,
-        description="Frames in the first chunk; 0 leaves it to the server.",
+    initial_codec_chunk_frames: Annotated[int, Range(0, MAX_INT32)] | None = Field(
+        None, description="Frames in the first chunk; 0 leaves it to the server."
     )
     subtalker_dosample: bool | None = Field(
         None, description="false: take the likeliest codes inside a frame."
     )
-    subtalker_temperature: Temperature | None = Field(
+    subtalker_temperature: Annotated[float, TEMPERATURE.computable] | None = Field(
         None, description="Sampling of the codes inside a frame; 0 takes the likeliest."
     )
-    subtalker_top_k: int | None = Field(
-        None, ge=0, le=MAX_TOP_K, description="The same; 0 keeps all."
+    subtalker_top_k: Annotated[int, TOP_K.range] | None = Field(
+        None, description="The same; 0 keeps all."
     )
-    subtalker_top_p: float | None = Field(None, gt=0, le=1, description="The same.")
+    subtalker_top_p: Annotated[float, TOP_P.range] | None = Field(None, description="The same.")
 
 
 BASE_ONLY = ("ref_audio", "ref_text", "x_vector_only_mode", "speaker_embedding")

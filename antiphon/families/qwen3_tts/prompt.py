@@ -8,13 +8,12 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.sampling import max_frames_of
 from antiphon.contracts.types import (
-    MIN_NEW_TOKENS,
     Samples,
     Sampling,
     SpeechRequest,
     Voice,
-    max_frames_of,
 )
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
 from antiphon.families.kit.cloned_voices import SPEAKER as SPEAKER_VECTOR
@@ -203,7 +202,7 @@ def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
         top_k=defaults.top_k,
         top_p=defaults.top_p,
         repetition_penalty=defaults.repetition_penalty,
-        max_frames=max_frames_of(max(MIN_NEW_TOKENS, defaults.max_new_tokens)),
+        max_frames=max_frames_of(max(1, defaults.max_new_tokens)),
     )
     return asked.with_defaults(checkpoint).with_min_frames(MIN_FRAMES)
 

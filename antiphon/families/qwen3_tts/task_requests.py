@@ -3,18 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from antiphon.contracts.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
+from antiphon.contracts.sampling import NEW_TOKENS, Sampling, max_frames_of, names_of
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import InvalidRequestError
 
 _REQUEST_FIELDS = ("voice", "language", "instructions", "seed", "speed", "sample_rate_hz")
-_SAMPLING_FIELDS = (
-    "do_sample",
-    "temperature",
-    "top_k",
-    "top_p",
-    "repetition_penalty",
-    "ignore_eos",
-)
+_SAMPLING_FIELDS = ("do_sample", "ignore_eos", *names_of(Sampling))
 
 
 def requests_of(
@@ -57,12 +51,8 @@ def _request(text: str, values: Mapping[str, Any]) -> SpeechRequest:
     fields = {name: given.pop(name) for name in _REQUEST_FIELDS if name in given}
     sampling = {name: given.pop(name) for name in _SAMPLING_FIELDS if name in given}
     max_new_tokens = given.pop("max_new_tokens", None)
-    if max_new_tokens is not None and max_new_tokens < MIN_NEW_TOKENS:
-        raise InvalidRequestError(
-            f"Invalid 'max_new_tokens': {max_new_tokens}. It must be at least {MIN_NEW_TOKENS}:"
-            " the token that ends speech counts.",
-            param="max_new_tokens",
-        )
+    if max_new_tokens is not None:
+        NEW_TOKENS.check("max_new_tokens", max_new_tokens)
     sampling["max_frames"] = max_frames_of(max_new_tokens)
     sampling["min_frames"] = given.pop("min_tokens", None)
     return SpeechRequest(text, sampling=Sampling(**sampling), options=given, **fields)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.languages import AUTO, resolve_language
-from antiphon.contracts.sampling_ranges import SamplingRanges
+from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import UnknownVoiceError
 from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig

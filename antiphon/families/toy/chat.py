@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from antiphon.contracts.chat import (
-    NEUTRAL_SAMPLING,
     ChatCapabilities,
     answer_limits,
     complete_sampling,
@@ -11,6 +10,7 @@ from antiphon.contracts.chat import (
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
+from antiphon.contracts.sampling import NEUTRAL_SAMPLING
 from antiphon.families.toy.vocabulary import VOCAB_SIZE, Utf8Detokenizer, bytes_of, tokens_of
 
 _OPENING = "You said: "

@@ -22,7 +22,7 @@ class SamplingRules:
     """Rules that adjust the probability of a code, beside its logit.
 
     Attributes:
-        parameters: temperature, top-k, top-p, repetition penalty; f32 ``[num_slots, 4]``.
+        parameters: see `antiphon.nn.sampler.SamplingTable`.
         has_occurred: codes that a slot has drawn, bool ``[num_slots, vocab_size]``.
         is_forbidden: codes that are never drawn, bool ``[vocab_size]``.
         frames: number of frames so far, int64 ``[num_slots]``.
@@ -222,10 +222,9 @@ def _sample(
     logit = tl.load(logits + row * vocab_size + columns, mask=inside, other=0.0).to(tl.float32)
     occurred = tl.load(has_occurred + slot * vocab_size + columns, mask=inside, other=0) != 0
     gumbel = tl.load(noise + row * noise_stride + columns, mask=inside, other=0.0)
-    heat = tl.load(parameters + slot * 4)
-    num_kept = tl.load(parameters + slot * 4 + 1).to(tl.int32)
-    share = tl.load(parameters + slot * 4 + 2)
-    penalty = tl.load(parameters + slot * 4 + 3)
+    own = parameters + slot * 8
+    heat, num_kept = tl.load(own), tl.load(own + 1).to(tl.int32)
+    share, penalty = tl.load(own + 2), tl.load(own + 3)
     is_early = tl.load(frames + slot) < tl.load(min_frames + slot)
     is_bad = tl.max(((logit != logit) & ~forbidden).to(tl.int32), axis=0) > 0
     divided = tl.div_rn(logit, tl.zeros_like(logit) + penalty)

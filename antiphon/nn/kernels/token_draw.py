@@ -26,9 +26,9 @@ class TokenRules:
     """Rules that adjust the probability of tokens, beside their logits.
 
     Attributes:
-        parameters: temperature, top-p, top-k (0: all), min-p, repetition, presence and frequency
-            penalty, and an unused one; f32 ``[num_slots, 8]``. A row with a top-p below 1 has a
-            top-k, and none is above `MAX_TOP_K`.
+        parameters: columns of `antiphon.contracts.sampling.PARAMETERS`, and an unused one; f32
+            ``[num_slots, 8]``. A row with a top-p below 1 has a top-k, and none is above
+            `MAX_TOP_K`; 0: all.
         history: mask of tokens that a slot has read, bool ``[num_slots, vocab_size]``, and counts
             of those it has written, int32 of the same shape, which draws increment.
         biases: tokens, int64 ``[num_slots, num_biases]``, and their logit biases, f32.
@@ -126,7 +126,7 @@ def _score_tokens(
         history = slot * vocab_size + tokens
         has_read = tl.load(is_read + history, mask=inside, other=0) != 0
         written = tl.load(num_written + history, mask=inside, other=0)
-        penalty = tl.zeros_like(score) + tl.load(own + 4)
+        penalty = tl.zeros_like(score) + tl.load(own + 3)
         penalized = tl.where(score < 0, score * penalty, tl.div_rn(score, penalty))
         score = tl.where(has_read | (written > 0), penalized, score)
         score = score - tl.load(own + 6) * written.to(tl.float32)
@@ -162,7 +162,7 @@ def _find_candidates(
     await_others(PDL)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     own = parameters + tl.load(slots + row) * 8
-    heat, num_kept = tl.load(own), tl.load(own + 2).to(tl.int32)
+    heat, num_kept = tl.load(own), tl.load(own + 1).to(tl.int32)
     groups = tl.arange(0, GROUPS)
     there = groups < NUM_PARTS * WIDTH
     peak = tl.load(peaks + row * NUM_PARTS * WIDTH + groups, mask=there, other=-float("inf"))
@@ -173,7 +173,7 @@ def _find_candidates(
     segment = (row * NUM_PARTS + part) * KEPT
     if (heat == 0) | (num_kept == 0):
         largest = tl.max(peak, axis=0)
-        is_likely = inside & (score >= _least_likely(largest, tl.load(own + 3)))
+        is_likely = inside & (score >= _least_likely(largest, tl.load(own + 4)))
         noise = _noise_of(seeds, frames, row, tokens, IS_CUDA)
         best, token = _best(score + tl.where(heat == 0, 0.0, noise), tokens, is_likely, vocab_size)
         tl.store(candidates + segment, best)
@@ -210,7 +210,7 @@ def _draw_candidate(
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row)
     own = parameters + slot * 8
-    heat, num_kept = tl.load(own), tl.load(own + 2).to(tl.int32)
+    heat, num_kept = tl.load(own), tl.load(own + 1).to(tl.int32)
     parts = tl.arange(0, PARTS)
     there = parts < NUM_PARTS
     is_bad = tl.max(tl.load(faults + row * NUM_PARTS + parts, mask=there, other=0), axis=0) > 0
@@ -254,14 +254,14 @@ def _drawn(
     score = tl.load(candidates + source, mask=there, other=-float("inf"))
     token = tl.load(ids + source, mask=there, other=vocab_size)
     order = tl.where(there, order_of(score), 0)
-    smallest = _order_with(there.to(tl.float32), order, tl.load(own + 2))
-    share = tl.load(own + 1)
+    smallest = _order_with(there.to(tl.float32), order, tl.load(own + 1))
+    share = tl.load(own + 2)
     if share < 1.0:
         weight = tl.exp(score - tl.max(score, axis=0))
         weight = tl.where(there & (order >= smallest), weight, 0.0)
         smallest = _order_with(weight, order, share * tl.sum(weight, axis=0))
         smallest = tl.minimum(smallest, tl.max(order, axis=0))
-    least = _least_likely(tl.max(score, axis=0), tl.load(own + 3))
+    least = _least_likely(tl.max(score, axis=0), tl.load(own + 4))
     is_kept = there & (order >= smallest) & (score >= least)
     noise = _noise_of(seeds, frames, row, token, IS_CUDA)
     best, drawn = _best(score + noise, token, is_kept, vocab_size)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from antiphon.concurrency import Workers
 from antiphon.config.chat import ChatSettings
@@ -17,9 +17,9 @@ from antiphon.contracts.chat_types import (
     TextDelta,
 )
 from antiphon.contracts.prompt import Admitted
+from antiphon.contracts.sampling import NEVER, Range, check_ranges
 from antiphon.contracts.token_frame import MAX_LOGPROBS, TokenFrame
 from antiphon.contracts.types import (
-    NEVER,
     Ended,
     FrameReady,
     Latents,
@@ -29,7 +29,7 @@ from antiphon.contracts.types import (
     Voice,
     new_seed,
 )
-from antiphon.contracts.well_formed import check_members, check_range
+from antiphon.contracts.well_formed import check_members
 from antiphon.errors import EngineError, InvalidRequestError, shortened
 from antiphon.pipeline.all_or_nothing import alone, together
 from antiphon.pipeline.chat.answer_text import AnswerText
@@ -53,17 +53,6 @@ MAX_LOGIT_BIAS = 100.0
 
 _OWN_VARIABLES = ("messages", "add_generation_prompt", "tools", "documents")
 """What templates are given by the server."""
-
-_RANGES: Mapping[str, tuple[float, float]] = {
-    "temperature": (0.0, 2.0),
-    "top_p": (1e-6, 1.0),  # of 0 no token would be left
-    "top_k": (0, 2**31 - 1),
-    "min_p": (0.0, 1.0),
-    "presence_penalty": (-2.0, 2.0),
-    "frequency_penalty": (-2.0, 2.0),
-    "repetition_penalty": (0.01, 10.0),
-}
-"""Of `ChatSampling`, both ends allowed."""
 
 
 class ChatModel(LoadedTask):
@@ -281,7 +270,7 @@ def _check_limits(request: ChatRequest) -> None:
             param="max_tokens",
         )
     most = NEVER if request.max_tokens is None else request.max_tokens
-    check_range("min_tokens", request.min_tokens, 0, most)
+    Range(0, most).check("min_tokens", request.min_tokens)
     if len(request.stop) > MAX_STOPS:
         raise InvalidRequestError(
             f"Invalid 'stop': {len(request.stop)} strings; at most {MAX_STOPS} are allowed.",
@@ -294,12 +283,7 @@ def _check_limits(request: ChatRequest) -> None:
 
 
 def _check_sampling(sampling: ChatSampling, capabilities: ChatCapabilities) -> None:
-    for each in fields(sampling):
-        value = getattr(sampling, each.name)
-        if value is None or each.name not in _RANGES:
-            continue
-        low, high = _RANGES[each.name]
-        check_range(each.name, value, low, high)
+    check_ranges(sampling)
     for token, bias in (sampling.logit_bias or {}).items():
         if not 0 <= token < capabilities.vocab_size:
             raise InvalidRequestError(

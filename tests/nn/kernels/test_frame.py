@@ -56,7 +56,8 @@ def test_sample_draws_as_the_sampler_does(
 ) -> None:
     monkeypatch.setattr(kernels, "_HAS_TRITON", False)
     logits, noise = random(len(INDEX), VOCAB) * 3, random(len(INDEX), VOCAB, seed=1)
-    parameters = torch.tensor([temperature, 9.0, top_p, 1.7], device=DEVICE).repeat(NUM_SLOTS, 1)
+    columns = [temperature, 9.0, top_p, 1.7, *[0.0] * 4]
+    parameters = torch.tensor(columns, device=DEVICE).repeat(NUM_SLOTS, 1)
     occurred, forbidden = integers(2, NUM_SLOTS, VOCAB) > 0, integers(4, VOCAB, seed=2) == 0
     end, made = int(logits[0].argmax()), torch.arange(NUM_SLOTS, device=DEVICE)
     forbidden[end] = False
@@ -65,7 +66,7 @@ def test_sample_draws_as_the_sampler_does(
     least = torch.arange(NUM_SLOTS, device=DEVICE).flip(0)
     expected[(made < least)[INDEX], end] = -torch.inf
     by_row = parameters[INDEX]
-    heat, top_ks, top_ps, penalty = by_row.unbind(1)
+    heat, top_ks, top_ps, penalty = by_row.unbind(1)[:4]
     rows = SamplingRows(heat, top_ks.long(), top_ps, penalty, SamplingReach(VOCAB, uses_top_p=True))
     codes = torch.zeros(len(INDEX), 3, dtype=torch.int64, device=DEVICE)
     scores = torch.zeros(len(INDEX), 2, device=DEVICE)

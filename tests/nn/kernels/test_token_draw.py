@@ -1,6 +1,5 @@
 """Draws out of a large vocabulary against the PyTorch lines they stand for."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -12,15 +11,16 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
+from antiphon.contracts.sampling import NEUTRAL_SAMPLING
 from antiphon.nn import kernels, token_sampler
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import seed_words
-from antiphon.nn.token_sampler import TokenHistory, TokenSampler, TokenSampling
+from antiphon.nn.token_sampler import TokenSampler, TokenStart
 
 pytestmark = pytest.mark.gpu
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-PLAIN = TokenSampling(logit_bias={})
+PLAIN = NEUTRAL_SAMPLING
 SAMPLINGS = (
     replace(PLAIN, temperature=0.0),
     PLAIN,
@@ -39,7 +39,7 @@ NUM_ROWS = len(SAMPLINGS)
 def samplers(vocab_size: int, monkeypatch: pytest.MonkeyPatch) -> tuple[TokenSampler, TokenSampler]:
     """Return one that draws by kernels, and one by PyTorch lines."""
     written = [each % vocab_size for each in (3, 3, 8, 50, 50, 50)]
-    history = TokenHistory(range(4, min(90, vocab_size)), written)
+    read = range(4, min(90, vocab_size))
     made = []
     for is_ours in (True, False):
         monkeypatch.setattr(kernels, "run_on", lambda tensor, is_ours=is_ours: is_ours)
@@ -48,10 +48,8 @@ def samplers(vocab_size: int, monkeypatch: pytest.MonkeyPatch) -> tuple[TokenSam
             max_logprobs=4, max_biases=8,
         )  # fmt: skip
         uploads = PackedUpload(DEVICE)
-        starts: Mapping[int, tuple[TokenSampling, TokenHistory]] = {
-            slot: (each, history) for slot, each in enumerate(SAMPLINGS)
-        }
-        sampler.write(starts, uploads)
+        starts = [TokenStart(sampling=each, prompt=read, answer=written) for each in SAMPLINGS]
+        sampler.write({slot: each for slot, each in enumerate(starts)}, uploads)
         uploads.send()
         made.append(sampler)
     return made[0], made[1]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.contracts.sampling_ranges import SamplingRanges
+from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.service import Speech

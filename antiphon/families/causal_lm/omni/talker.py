@@ -30,7 +30,7 @@ from antiphon.nn.attention import Attend
 from antiphon.nn.host_device import upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.packed_upload import PackedUpload
-from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
+from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
 
 SAMPLING = Sampling(
@@ -87,7 +87,7 @@ class OmniTalker(TokenModel[TalkerRequest]):
         self._sampler = TokenSampler(
             num_slots + 1,
             talker.vocab_size,
-            _token_sampling(SAMPLING),
+            SAMPLING,
             self.like,
             max_logprobs=1,
             max_biases=1,
@@ -107,13 +107,7 @@ class OmniTalker(TokenModel[TalkerRequest]):
         self.begin_slots(starts, uploads)
         slots = np.array([each.slot for each in starts])  # these read states as they arrive
         uploads.write(self._last_replies, slots, np.full(len(slots), MAX_CODES - 1))
-        samplings = {}
-        for each in starts:
-            begin = each.prompt.num_positions + 1
-            ids = each.request.ids.tolist()
-            history = TokenHistory(ids[:begin], ids[begin:])
-            samplings[each.slot] = (_token_sampling(each.prompt.sampling), history)
-        self._sampler.write(samplings, uploads)
+        self._sampler.write({each.slot: _token_start(each) for each in starts}, uploads)
 
     def append(
         self, pieces: Sequence[tuple[int, TalkerRequest, Piece]], uploads: PackedUpload
@@ -182,15 +176,9 @@ class OmniTalker(TokenModel[TalkerRequest]):
         self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_end)
 
 
-def _token_sampling(sampling: Sampling) -> TokenSampling:
-    """Return sampling parameters for the device; unset ones are disabled."""
-    return TokenSampling(
-        temperature=1.0 if sampling.temperature is None else sampling.temperature,
-        top_p=1.0 if sampling.top_p is None else sampling.top_p,
-        top_k=sampling.top_k or 0,
-        repetition_penalty=sampling.repetition_penalty or 1.0,
-        logit_bias={},
-    )
+def _token_start(start: SlotStart[TalkerRequest]) -> TokenStart:
+    begin, ids = start.prompt.num_positions + 1, start.request.ids.tolist()
+    return TokenStart(sampling=start.prompt.sampling, prompt=ids[:begin], answer=ids[begin:])
 
 
 def _host(tensor: Tensor) -> NDArray[np.float32]:
