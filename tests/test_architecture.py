@@ -47,7 +47,6 @@ KNOWN_CYCLES = [
     {"families.cosyvoice3.vocoder", "families.cosyvoice3.vocoder_fused"},
     {"families.mimo_audio.codec_fused", "families.mimo_audio.codec_layers"},
     {"nn.attention", "nn.attention_backends", "nn.kernels.paged_prefill"},
-    {"nn.kernels.row_writes", "nn.row_writes"},
 ]
 PACKAGES_OF_AUDIO = {"numpy", "av", "soxr"}
 # What a newcomer reads to follow a speech request from the socket to the samples.
@@ -65,7 +64,7 @@ CORE_PATH = (
     *("api/schemas/field_rules.py", "api/schemas/speech.py", "api/schemas/speech_ws.py"),
     *("families/registry.py", "families/kit/*.py", "families/qwen3_tts/*.py"),
 )
-MAX_CORE_LINES = 33_920  # it may only fall; the aim is 29,500
+MAX_CORE_LINES = 33_841  # it may only fall; the aim is 29,500
 MAX_FILE_LINES = 400
 MAX_ROOT_MODULES = 8
 MAX_FUNCTION_LINES = 60

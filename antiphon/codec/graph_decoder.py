@@ -24,8 +24,8 @@ from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import frame_buckets
 from antiphon.nn.codec_layers.frame_table import empty_table, fill
 from antiphon.nn.codec_layers.state import DoubleBufferedState
+from antiphon.nn.device_writes import Download, Staging, upload
 from antiphon.nn.graphs import Graphs, round_up
-from antiphon.nn.host_device import Download, Staging, upload
 from antiphon.nn.weights import Progress
 
 _MAX_CHUNK_FRAMES = 16

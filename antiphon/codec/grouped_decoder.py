@@ -18,7 +18,7 @@ from torch import Tensor
 from antiphon.codec.rows import RowDecoder
 from antiphon.contracts.types import Samples
 from antiphon.nn.codec_layers.state import DecoderState
-from antiphon.nn.host_device import upload
+from antiphon.nn.device_writes import upload
 
 _FIRST_GROUP, _GROUP = 1, 4
 

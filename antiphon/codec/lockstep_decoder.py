@@ -20,8 +20,8 @@ from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import row_buckets
 from antiphon.nn.codec_layers.state import DecoderState
+from antiphon.nn.device_writes import Download, upload
 from antiphon.nn.graphs import Graphs, round_up
-from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.weights import Progress
 

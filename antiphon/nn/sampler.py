@@ -18,7 +18,7 @@ from torch import Tensor
 from antiphon.contracts.sampling import NUM_COLUMNS, device_values
 from antiphon.contracts.types import Sampling
 from antiphon.nn import kernels
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 
 _WORD = 0xFFFFFFFF
 _START = 0x9E3779B9  # any value but zero, which the mixing leaves unchanged

@@ -24,7 +24,7 @@ from antiphon.contracts.sampling import (
 from antiphon.contracts.types import Sampling
 from antiphon.nn import kernels
 from antiphon.nn.backends import backend_of
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 
 _MAX_TOP_K = 256  # limit up to which top-k avoids a full sort
 _MIN_TOP_P = 1e-6  # less would be 0 in float32, which keeps no token

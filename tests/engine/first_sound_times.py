@@ -25,9 +25,8 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.scheduler import Scheduler
 from antiphon.families.qwen3_tts.language_model import FusedLanguageModel
+from antiphon.nn.device_writes import Download, PackedUpload
 from antiphon.nn.graphs import Graphs
-from antiphon.nn.host_device import Download
-from antiphon.nn.packed_upload import PackedUpload
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.stages.base import StageRequest
 from antiphon_bench.engine import TEXT

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.nn.packed_upload import PackedUpload
-from antiphon.nn.row_writer import RowWriter
+from antiphon.nn.device_writes import PackedUpload, RowWriter
 
 NUM_ROWS, WIDTH = 7, 1031
 TYPES = (torch.bool, torch.int32, torch.int64, torch.float32)

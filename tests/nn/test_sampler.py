@@ -12,7 +12,7 @@ from torch import Tensor
 
 from antiphon.contracts.types import Sampling
 from antiphon.nn.backends import TorchBackend
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.sampler import (
     RepetitionAware,
     SamplingRows,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from antiphon.contracts.chat_types import ChatSampling
 from antiphon.contracts.sampling import NEUTRAL_SAMPLING, device_values
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.sampler import seed_words
 from antiphon.nn.token_sampler import (
     Filtering,

@@ -16,7 +16,7 @@ from torch import Tensor
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.nn.attention import Attend, KVShape
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 
 Codes: TypeAlias = NDArray[np.int64]
 """Frames on the host, ``[num_frames, frame_size]``, or one of them."""

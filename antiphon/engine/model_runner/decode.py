@@ -18,9 +18,8 @@ from antiphon.engine.model_runner.ar_model import ARModel, Codes, Frames, Inputs
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.runner import row_buckets
 from antiphon.nn.attention import DecodeAttention
+from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import Graphs, buckets, round_up
-from antiphon.nn.host_device import upload
-from antiphon.nn.packed_upload import PackedUpload
 
 _MIN_VISIBLE = 256
 _NUM_VISIBLE_STEP = 4  # factor between buckets of visible positions

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from antiphon.contracts.types import PositionStates
-from antiphon.nn.host_device import Download
+from antiphon.nn.device_writes import Download
 
 
 class HiddenStatesCopy:

@@ -11,7 +11,7 @@ from torch import Tensor
 from antiphon.engine.kv_memory import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
 from antiphon.engine.plan import BlockCopy
 from antiphon.nn.attention import KVShape, PagedCache
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 
 logger = logging.getLogger(__name__)
 

@@ -32,10 +32,8 @@ from antiphon.engine.model_runner.prefill import PassShape, Prefiller
 from antiphon.engine.model_runner.prompt_passes import PromptPasses, RunningRequest
 from antiphon.engine.plan import Append, CacheShape, Start, StepOutput, StepPlan
 from antiphon.nn import kernels
+from antiphon.nn.device_writes import Download, PackedUpload, RowWriter
 from antiphon.nn.graphs import Graphs
-from antiphon.nn.host_device import Download
-from antiphon.nn.packed_upload import PackedUpload
-from antiphon.nn.row_writer import RowWriter
 from antiphon.nn.weights import Progress
 
 logger = logging.getLogger(__name__)

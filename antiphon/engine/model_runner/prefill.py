@@ -36,9 +36,8 @@ from antiphon.nn.attention import (
     Tokens,
     cut_tiles,
 )
+from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import Graphs, round_up
-from antiphon.nn.host_device import upload
-from antiphon.nn.packed_upload import PackedUpload
 
 _Piece = tuple[int, int, int]
 """Slot, first position, number of positions."""

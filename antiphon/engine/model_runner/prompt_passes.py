@@ -11,7 +11,7 @@ from antiphon.engine.model_runner.ar_model import Codes, PromptSpan, RequestT
 from antiphon.engine.model_runner.decode import DecodeSteps
 from antiphon.engine.model_runner.prefill import Prefiller
 from antiphon.engine.plan import CacheShape, Prefill
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from antiphon.engine.model_runner.ar_model import FAULT, FRAME, STOP, Frames, In
 from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.nn import kernels
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 
 SlotRequestT = TypeVar("SlotRequestT")
 

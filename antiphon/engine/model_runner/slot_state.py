@@ -11,7 +11,7 @@ from torch import Tensor
 
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.sampler import seed_words
 
 

@@ -20,8 +20,7 @@ from antiphon.engine.model_runner.ar_model import (
 )
 from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.nn.attention import KVShape
-from antiphon.nn.host_device import upload
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.transformer import Transformer
 
 

@@ -22,8 +22,8 @@ from antiphon.engine.runner import token_buckets
 from antiphon.families.causal_lm.config import CausalLMConfig
 from antiphon.families.causal_lm.request import CausalLMPrompt, CausalLMRequest
 from antiphon.nn.attention import Attend
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.layers import Linear, Weights
-from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
 

@@ -22,8 +22,8 @@ from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.flow_passes import MelFlowPasses, alike
 from antiphon.families.cosyvoice3.speech_rows import Due, PendingSpeech, SpeechRows, SpeechStream
 from antiphon.families.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
+from antiphon.nn.device_writes import Download, upload
 from antiphon.nn.graphs import Graphs, round_up
-from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32, tf32_products
 from antiphon.nn.stream_conv import StreamState
 from antiphon.nn.weights import Progress

@@ -27,7 +27,7 @@ from antiphon.families.cosyvoice3.flow_context import (
     phase_of,
     slot_frames,
 )
-from antiphon.nn.host_device import upload
+from antiphon.nn.device_writes import upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.stream_conv import StreamConv, StreamRows, StreamState
 

@@ -17,8 +17,8 @@ from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN
 from antiphon.families.cosyvoice3.flow import FIRST_CHUNKS, MelFlow
 from antiphon.families.cosyvoice3.flow_context import ChunkPass, phase_of
 from antiphon.families.cosyvoice3.speech_rows import Due, PassInputs, SpeechRows
+from antiphon.nn.device_writes import upload
 from antiphon.nn.graphs import round_up
-from antiphon.nn.host_device import upload
 
 
 @dataclass(frozen=True, slots=True)

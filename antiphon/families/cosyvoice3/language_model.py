@@ -24,8 +24,8 @@ from antiphon.families.cosyvoice3.config import CosyVoice3Config
 from antiphon.families.cosyvoice3.request import CosyVoice3Prompt, CosyVoice3Request
 from antiphon.nn.attention import Attend
 from antiphon.nn.backends import backend_of
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.layers import Linear, Weights
-from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import RepetitionAware, SamplingReach, SamplingRows, SamplingTable
 from antiphon.nn.transformer import Transformer
 

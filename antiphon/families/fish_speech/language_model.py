@@ -28,8 +28,7 @@ from antiphon.families.fish_speech.dual_ar import SlowModel
 from antiphon.families.fish_speech.request import FishSpeechPrompt, FishSpeechRequest
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
-from antiphon.nn.host_device import upload
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.sampler import (
     RepetitionAware,
     SamplingReach,

@@ -23,8 +23,8 @@ from antiphon.families.glm_image.config import PriorConfig
 from antiphon.families.glm_image.prior_request import PriorRequest
 from antiphon.families.glm_image.prompt import GlmImagePrompt
 from antiphon.nn.attention import Attend
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.layers import Linear, Weights
-from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.transformer import Transformer
 

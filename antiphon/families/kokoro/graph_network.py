@@ -24,8 +24,8 @@ from antiphon.families.kokoro.model import KokoroModel
 from antiphon.families.kokoro.padding import PaddedRows, make_padded
 from antiphon.families.kokoro.vocoder import NUM_HARMONICS
 from antiphon.nn.backends import backend_of
+from antiphon.nn.device_writes import Download
 from antiphon.nn.graphs import Graphs, round_up
-from antiphon.nn.host_device import Download
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.sampler import seed_words
 

@@ -31,8 +31,8 @@ from antiphon.families.mimo_audio.config_reader import (
     tokenizer_path,
 )
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
+from antiphon.nn.device_writes import Download, upload
 from antiphon.nn.graphs import Graphs, round_up
-from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.weights import Progress
 

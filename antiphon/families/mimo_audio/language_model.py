@@ -29,9 +29,8 @@ from antiphon.families.mimo_audio.config import MiMoAudioConfig
 from antiphon.families.mimo_audio.patches import GroupDecoder, GroupEncoder
 from antiphon.families.mimo_audio.request import MiMoAudioPrompt, MiMoAudioRequest
 from antiphon.nn.attention import Attend, KVShape
-from antiphon.nn.host_device import upload
+from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
-from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer

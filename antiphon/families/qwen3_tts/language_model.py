@@ -33,9 +33,8 @@ from antiphon.families.qwen3_tts.talker import Talker, load_predictor
 from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
-from antiphon.nn.host_device import upload
+from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.id_columns import CODE, REST, TEXT, num_words, packed_codes
-from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import (
     SamplingReach,
     SamplingTable,

@@ -34,9 +34,8 @@ from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder, Qua
 from antiphon.families.voxcpm2.request import PATCH, Patches, VoxCPM2Prompt, VoxCPM2Request
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.backends import backend_of
+from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import round_up
-from antiphon.nn.host_device import upload
-from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.weights import open_weights
 
 _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)

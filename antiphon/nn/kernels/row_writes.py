@@ -4,8 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from antiphon.nn.row_writes import NUM_FIELDS as FIELDS
-
+FIELDS = 5
+"""Fields of a table row, as `antiphon.nn.device_writes.write_table` fills them."""
 _BLOCK = 512
 
 

@@ -17,7 +17,7 @@ from antiphon.engine.plan import BlockCopy
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.nn.attention import KVShape
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 
 
 @pytest.fixture(scope="module")

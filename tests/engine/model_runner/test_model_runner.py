@@ -25,7 +25,7 @@ from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES, Start, StepPlan
 from antiphon.nn.attention import Attend, KVShape
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.sampler import gumbel_noise
 from antiphon.nn.transformer import Transformer
 from tests.engine.drive import Drive

@@ -24,7 +24,7 @@ from antiphon.families.qwen3_tts.language_model import (
 )
 from antiphon.families.qwen3_tts.request import Qwen3TTSRequest
 from antiphon.nn import kernels
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 from tests.families.qwen3_tts.lm import made_prompt
 
 pytestmark = pytest.mark.gpu

@@ -18,9 +18,8 @@ from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner
+from antiphon.nn.device_writes import PackedUpload, RowWriter
 from antiphon.nn.graphs import Graphs
-from antiphon.nn.packed_upload import PackedUpload
-from antiphon.nn.row_writer import RowWriter
 from tests.engine.drive import Drive
 from tests.families.qwen3_tts.lm import made_prompt
 from tests.nn.kernels.compiler import H200, Compiler, compiling

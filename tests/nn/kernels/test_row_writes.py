@@ -12,11 +12,9 @@ if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
 from antiphon.nn import kernels
+from antiphon.nn.device_writes import PackedUpload, RowWrite, RowWriter
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.kernels import row_writes
-from antiphon.nn.packed_upload import PackedUpload
-from antiphon.nn.row_writer import RowWriter
-from antiphon.nn.row_writes import RowWrite
 from tests.nn.many_writes import ManyWrites
 
 pytestmark = pytest.mark.gpu

@@ -13,7 +13,7 @@ if reason := why_not_here():
 
 from antiphon.contracts.sampling import NEUTRAL_SAMPLING
 from antiphon.nn import kernels, token_sampler
-from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.sampler import seed_words
 from antiphon.nn.token_sampler import TokenSampler, TokenStart
 

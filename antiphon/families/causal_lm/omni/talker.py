@@ -27,9 +27,8 @@ from antiphon.families.causal_lm.omni.config import OmniConfig
 from antiphon.families.causal_lm.omni.talker_request import MAX_CODES, TalkerPrompt, TalkerRequest
 from antiphon.families.causal_lm.omni.voices import OmniVoice
 from antiphon.nn.attention import Attend
-from antiphon.nn.host_device import upload
+from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
-from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
 

@@ -29,7 +29,7 @@ from antiphon.families.causal_lm.omni.flow_passes import FlowPasses
 from antiphon.families.causal_lm.omni.vocoder import OmniVocoder, reach_frames
 from antiphon.families.causal_lm.omni.voices import load_voices
 from antiphon.families.kit.loading import like_of
-from antiphon.nn.host_device import Download, upload
+from antiphon.nn.device_writes import Download, upload
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.weights import Progress, WeightOptions, open_weights
 
