@@ -157,7 +157,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, str],
     def make(size: Any, task: str) -> Path:
         import torch
 
-        from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
+        from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
 
         torch.set_num_threads(1)  # tiny products are slower on several cores
         path = tmp_path_factory.mktemp(f"{size}-{task}")

@@ -14,15 +14,17 @@ from tests.cli.conftest import Run
 def test_a_made_checkpoint_is_served_by_its_family(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "made"
     flags = ("--task", "voice_design", "--size", "tiny-0.6b", "--dtype", "bfloat16")
-    done = run("dev", "make-checkpoint", str(path), *flags, "--shards", "2", "--seed", "3")
+    done = run("dev", "make-checkpoint", str(path), *flags)
     assert done.exit_code == 0, done.output
     assert done.stdout == f"Wrote {path}\n"
     family, found = resolve(str(path))
     assert (family.name, found) == ("qwen3_tts", path)
-    assert len(list(path.glob("*.safetensors"))) == 2
+    assert not list(path.rglob("*.safetensors"))
     told = json.loads(run("models", "inspect", str(path), "--json").stdout)
     assert told["task"].startswith("voice_design")
     assert told["size"] == "0.6B"
+    assert told["weights"].startswith("random")
+    assert told["problems"] == []
 
 
 def test_a_checkpoint_that_draws_is_made_and_told(run: Run, tmp_path: Path) -> None:
@@ -49,7 +51,8 @@ def test_a_checkpoint_that_draws_is_made_and_told(run: Run, tmp_path: Path) -> N
         (("--family", "nobody"), "Unknown model 'nobody'"),
         (("--family", "toy"), "'toy' has no checkpoints"),
         (("--size", "huge"), "no size 'huge'"),
-        (("--shards", "1000000"), "cannot be spread over 1000000 files"),
+        (("--shards", "2"), "'seed' and 'shards' have no effect"),
+        (("--seed", "3"), "'seed' and 'shards' have no effect"),
     ],
 )
 def test_what_cannot_be_made_is_said(

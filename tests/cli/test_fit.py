@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
 from tests.cli.conftest import Run
+from tests.families.qwen3_tts.random_checkpoint import write_all_but_weights
 
 
 @pytest.fixture

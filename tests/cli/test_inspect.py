@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import how_to_install
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.families.registry import FAMILIES
 from tests.cli.conftest import Run
+from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
 
 NEEDS_TORCH = f"this model needs PyTorch: {how_to_install('torch')}"
 

@@ -11,9 +11,9 @@ import pytest
 from antiphon import Antiphon
 from antiphon.cli import progress
 from antiphon.cli.progress import shown_progress
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
 from tests.cli.conftest import DEADLINE_S, Run
 from tests.families.qwen3_tts.brief import make_brief
+from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

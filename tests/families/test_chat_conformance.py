@@ -25,6 +25,7 @@ from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
 from antiphon.families.registry import families
 from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats, collect_answer
+from tests.families.whole_checkpoints import maker_of
 
 T = TypeVar("T")
 CHATTING = {family.name: family for family in families() if CHAT in family.tasks}
@@ -79,10 +80,8 @@ def served(
         source = str(tmp_path_factory.mktemp(name))
         LAYOUTS[name](Path(source))
     elif CHATTING[name].needs_checkpoint:
-        maker = CHATTING[name].checkpoint_maker
-        assert maker is not None, "without one it cannot be tested"
         source = str(tmp_path_factory.mktemp(name))
-        maker.resolve()(Path(source), size="tiny")
+        maker_of(name)(Path(source), size="tiny")
     settings = ModelSettings(source=source, device="cpu", max_slots=8)
     with asyncio.Runner() as runner:
         model = runner.run(ChatModel.load(settings, CHAT))

@@ -6,8 +6,6 @@
 import base64
 import json
 import re
-from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer
@@ -18,6 +16,7 @@ from antiphon.contracts.config_file import ConfigSection
 from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
 from antiphon.families.fish_speech.special_tokens import RANKS_FILE, TOKENIZER_FILE
+from antiphon.families.kit.token_decoder import halves_of, name_of_bytes
 from antiphon.families.kit.token_ids import token_ids
 
 _SPEAKER = re.compile(r"<\|speaker:\d+\|>")
@@ -84,32 +83,13 @@ def _of_ranks(file: Path) -> Tokenizer:
         raise ModelLoadError(f"{file}: cannot be read: {error}") from error
     if missing := {bytes([value]) for value in range(256)} - ranks.keys():
         raise ModelLoadError(f"{file}: {len(missing)} bytes have no token")
-    letters = _letters_of_bytes()
-    named = {token: "".join(letters[value] for value in token) for token in ranks}
+    named = {token: name_of_bytes(token) for token in ranks}
     merges = []
     for token in sorted(ranks, key=ranks.__getitem__):
         if len(token) > 1:
-            left, right = _halves(token, ranks)
+            left, right = halves_of(token, ranks)
             merges.append((named[left], named[right]))
     tokenizer = Tokenizer(BPE({named[token]: rank for token, rank in ranks.items()}, merges))
     words = Split(Regex(_S1_WORDS), behavior="isolated")
     tokenizer.pre_tokenizer = Sequence([words, ByteLevel(False, use_regex=False)])
     return tokenizer
-
-
-def _halves(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
-    """Return the two tokens that merge into this one."""
-    parts = [token[index : index + 1] for index in range(len(token))]
-    while len(parts) > 2:
-        joined = [left + right for left, right in pairwise(parts)]
-        at = min(range(len(joined)), key=lambda index: ranks.get(joined[index], len(ranks)))
-        parts[at : at + 2] = [joined[at]]
-    return parts[0], parts[1]
-
-
-def _letters_of_bytes() -> dict[int, str]:
-    """Return the letter that represents each byte in byte-level vocabularies."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (value for value in range(0x100) if value not in plain)
-    letters = {value: chr(value) for value in plain}
-    return letters | {value: chr(0x100 + index) for index, value in enumerate(others)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack
 
 from antiphon.contracts.inspection import Inspection, Table
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.random_checkpoint import has_drawn_weights
 from antiphon.nn.safetensors_index import (
     STEM,
     Shape,
@@ -75,9 +76,19 @@ class WeightsPart:
 
 @dataclass(slots=True)
 class Findings:
-    """Problems found so far; each method adds its own."""
+    """Problems found so far; each method adds its own.
+
+    Attributes:
+        is_drawn: whether the checkpoint was made without weights, whose files may be missing.
+    """
 
     problems: list[str] = field(default_factory=list)
+    is_drawn: bool = False
+
+    @classmethod
+    def of(cls, path: Path) -> "Findings":
+        """Start the inspection of a checkpoint's directory."""
+        return cls(is_drawn=has_drawn_weights(path))
 
     def attempt(self, read: Callable[[], Found]) -> Found | None:
         """Return the result of ``read``, ``None`` if it raised ModelLoadError."""
@@ -97,7 +108,7 @@ class Findings:
             stem: beginning of the files' names.
             others: regular expression of tensor names to ignore.
         """
-        found = self.attempt(lambda: read_directory(directory, stem))
+        found = None if self.is_drawn else self.attempt(lambda: read_directory(directory, stem))
         if found is None:
             return None
         return without(others, {name: header for name, (_, header) in found.items()})
@@ -128,6 +139,9 @@ class Findings:
             self.problems += [f"{where}: tensors {problem}" for problem in problems]
 
     def inspection(self, facts: Facts, *tables: Table) -> Inspection:
+        """Return the result with these facts and tables."""
+        if self.is_drawn:
+            facts = {**facts, "Weights": "random, drawn when they are loaded"}
         return Inspection(facts=facts, tables=tables, problems=tuple(self.problems))
 
 

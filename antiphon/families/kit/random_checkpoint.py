@@ -10,6 +10,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
+from antiphon.errors import ModelLoadError
 from antiphon.nn.random_weights import (
     Dtype,
     RandomTensor,
@@ -52,7 +53,7 @@ class CheckpointMaker:
         dtypes: number types of the weights.
         is_sharded: whether weights can be spread over several files.
         has_weights: whether weights are written; without, they are drawn by names when loaded, and
-            seed and shards have no effect.
+            seed and shards have no effect, and are refused.
     """
 
     write: Callable[[Path, Making], None]
@@ -96,10 +97,14 @@ class CheckpointMaker:
             "task": (str(task), self.tasks),
             "vocabulary": (vocabulary, self.vocabularies),
             "dtype": (dtype, self.dtypes),
-            "shards": (str(shards), () if self.is_sharded and self.has_weights else ("1",)),
-            "seed": (str(seed), () if self.has_weights else ("0",)),
+            "shards": (str(shards), () if self.is_sharded else ("1",)),
         }
         check_arguments(**{name: each for name, each in allowed.items() if each[1]})
+        if not self.has_weights and (seed, shards) != (0, 1):
+            raise ModelLoadError(
+                "Weights of this family are drawn when they are loaded: 'seed' and 'shards' have no"
+                " effect."
+            )
         path.mkdir(parents=True, exist_ok=True)
         making = Making(
             size=size,

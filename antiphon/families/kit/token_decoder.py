@@ -1,4 +1,4 @@
-"""Incremental decoding of tokens to text.
+"""Tokens of byte-level vocabularies, and their incremental decoding to text.
 
 Tokens are decoded as bytes, so that a character spread over several of them is returned with its
 last byte.
@@ -6,6 +6,7 @@ last byte.
 
 import codecs
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Protocol
 
 
@@ -51,6 +52,7 @@ def byte_letters() -> Mapping[str, int]:
 
 
 _BYTES = byte_letters()
+_LETTERS = {value: letter for letter, value in _BYTES.items()}
 
 
 def bytes_of_name(name: str) -> bytes:
@@ -58,3 +60,23 @@ def bytes_of_name(name: str) -> bytes:
     if all(letter in _BYTES for letter in name):
         return bytes(_BYTES[letter] for letter in name)
     return name.encode()
+
+
+def name_of_bytes(token: bytes) -> str:
+    """Return the name of a token in a byte-level vocabulary."""
+    return "".join(_LETTERS[value] for value in token)
+
+
+def halves_of(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
+    """Return the two tokens that merge into one of several bytes.
+
+    Args:
+        token: bytes of the token.
+        ranks: rank of each token; pairs with lower ones are merged first.
+    """
+    parts = [token[index : index + 1] for index in range(len(token))]
+    while len(parts) > 2:
+        joined = [left + right for left, right in pairwise(parts)]
+        at = min(range(len(joined)), key=lambda index: ranks.get(joined[index], len(ranks)))
+        parts[at : at + 2] = [joined[at]]
+    return parts[0], parts[1]

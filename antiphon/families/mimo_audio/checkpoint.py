@@ -45,7 +45,7 @@ _PARTS = {
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    found = Findings()
+    found = Findings.of(path)
     headers: dict[str, TensorHeader] = {}
     audio: AudioTokenizerConfig | None = None
 

@@ -66,7 +66,7 @@ _CODEC_PARTS = {"decoder.": "codec decoder", "encoder.": "codec encoder"}
 
 def inspect(path: Path) -> Inspection:
     """Return the inspection of a checkpoint's directory, complete or not."""
-    found = Findings()
+    found = Findings.of(path)
     config = found.attempt(lambda: load_config(path))
     main = _headers(found, path, main_layout(config) if config else None)
     codec = _headers(found, path / CODEC_DIRECTORY, codec_layout(config) if config else None)
@@ -88,14 +88,16 @@ def _headers(
     headers: dict[str, TensorHeader] = {}
     every: list[TensorHeader] = []
     num_problems = len(found.problems)
-    for file in found.attempt(partial(tensor_files, directory)) or ():
+    files = None if found.is_drawn else found.attempt(partial(tensor_files, directory))
+    for file in files or ():
         read = found.attempt(partial(read_tensor_headers, file)) or []
         if twice := headers.keys() & {header.name for header in read}:
             found.problems.append(f"{file}: another file holds {some(twice)} too")
         found.check_dtypes(file, read)
         headers |= {header.name: header for header in read}
         every += read
-    if len(found.problems) == num_problems:  # another comparison would repeat missing tensors
+    # Another comparison would repeat missing tensors.
+    if not found.is_drawn and len(found.problems) == num_problems:
         found.check_layout(directory, headers, layout)
     return every
 

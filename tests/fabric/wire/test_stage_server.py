@@ -23,7 +23,6 @@ from antiphon.families.registry import resolve
 from antiphon.stages.base import Stage, StageItem, StageRequest
 from antiphon.stages.build import build_stage, engine_groups
 from antiphon.telemetry.stage_status import Publish, StageStatus
-from antiphon_bench.random_model import random_checkpoint
 from tests.fabric.cluster.refusing_stage import RefusingStage
 from tests.fabric.wire.peers import TOKEN, run, turns, until
 
@@ -272,13 +271,12 @@ def test_families_sound_the_same(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow  # loads a real architecture twice
-def test_a_model_of_random_weights_sounds_the_same(tmp_path: Path) -> None:
-    def untold(part: str, num_done: int, num_all: int) -> None:
-        pass
-
-    with random_checkpoint("tiny", "custom_voice", progress=untold, parent=tmp_path) as path:
-        task = resolve(str(path))[0].tasks["speech"]
-        run(lambda: assert_same_as_here(tmp_path, task, path, "Some words.", max_frames=12))
+def test_a_model_of_random_weights_sounds_the_same(
+    tmp_path: Path, checkpoint: Callable[[Any, str], Path]
+) -> None:
+    path = checkpoint("tiny", "custom_voice")
+    task = resolve(str(path))[0].tasks["speech"]
+    run(lambda: assert_same_as_here(tmp_path, task, path, "Some words.", max_frames=12))
 
 
 def test_a_stream_of_a_killed_upstream_is_lost(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from huggingface_hub import errors
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.hub import download, is_hub_id
 from antiphon.families.qwen3_tts.config import CheckpointTask
-from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.families.registry import FAMILIES, resolve, served_name
+from tests.families.qwen3_tts.random_checkpoint import write_all_but_weights
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 DEADLINE_S = 60

@@ -15,9 +15,9 @@ from antiphon.families.kit.layouts import Layout
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
-from antiphon.families.qwen3_tts.random_recipe import recipe
 from antiphon.nn.random_weights import random_values
+from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
+from tests.families.qwen3_tts.random_recipe import recipe
 
 RECORDED = Path(__file__).parent / "fixtures" / "codec.npz"
 MAIN_SEED, CODEC_SEED = 0, 1

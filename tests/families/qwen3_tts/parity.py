@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
 from tests.families.qwen3_tts.oracle.cases import CASES, CHECKPOINTS, Case
+from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
 
 _FILE = Path(__file__).parent / "fixtures" / "parity.npz"
 

@@ -15,8 +15,7 @@ from antiphon.contracts.inspection import Inspection
 from antiphon.errors import how_to_install
 from antiphon.families.qwen3_tts.checkpoint import inspect
 from antiphon.families.qwen3_tts.config import CheckpointTask
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
-from antiphon.families.qwen3_tts.random_configs import Size
+from tests.families.qwen3_tts.random_checkpoint import Size, make_checkpoint
 
 DEADLINE_S = 60
 

@@ -21,7 +21,6 @@ from antiphon.families.qwen3_tts.checkpoint import (
 from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.encoder import CodecEncoder
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.ecapa import EcapaEncoder
 from tests.families.qwen3_tts.codec_models import (
@@ -30,6 +29,7 @@ from tests.families.qwen3_tts.codec_models import (
     small_config,
     tiny_config,
 )
+from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
 
 ROUNDING = 5e-6
 """Kernels for other shapes add in another order; samples here are around 0.1."""

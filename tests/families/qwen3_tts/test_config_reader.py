@@ -9,8 +9,7 @@ import pytest
 from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
-from antiphon.families.qwen3_tts.random_configs import Size
+from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 
 REMOVE = object()
 

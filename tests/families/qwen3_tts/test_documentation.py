@@ -15,10 +15,10 @@ import pytest
 from antiphon.config import ModelSettings, Settings
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.options import Qwen3TTSOptions
-from antiphon.families.qwen3_tts.random_configs import Size
 from tests.decoding import decoded
 from tests.families.qwen3_tts.brief import make_brief
 from tests.families.qwen3_tts.oracle.cases import SAMPLE_RATE_HZ, reference_audio
+from tests.families.qwen3_tts.random_checkpoint import Size
 from tests.servers import start_server
 
 ROOT = Path(__file__).parents[3]

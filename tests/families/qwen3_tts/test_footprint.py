@@ -11,11 +11,10 @@ from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.footprint import footprint
 from antiphon.families.qwen3_tts.language_model import LanguageModel
-from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
-from antiphon.families.qwen3_tts.random_configs import Size
 from antiphon.families.qwen3_tts.talker import Talker, load_predictor
 from antiphon.placement.cards import card_of
 from antiphon.placement.fit import fit
+from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 
 META = torch.device("meta")
 

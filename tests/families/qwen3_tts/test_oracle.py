@@ -15,11 +15,10 @@ import pytest
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
-from antiphon.families.qwen3_tts.random_configs import Size
 from tests.families.qwen3_tts.oracle.cases import CHECKPOINTS, SPOKEN_CASES
 from tests.families.qwen3_tts.oracle.refresh import FIXTURES, official_layout, run_in_oracle
 from tests.families.qwen3_tts.parity import make_parity_checkpoint
+from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 
 ORACLE = os.environ.get("QWEN3_TTS_ORACLE")
 pytestmark = pytest.mark.skipif(ORACLE is None, reason="needs QWEN3_TTS_ORACLE")

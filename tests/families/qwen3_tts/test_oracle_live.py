@@ -16,7 +16,6 @@ from antiphon.families.qwen3_tts.codec_stage import load_codec
 from antiphon.families.qwen3_tts.encoder import load_voice_encoder
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
 from tests.families.qwen3_tts.lm import GREEDY, hear
 from tests.families.qwen3_tts.oracle.cases import (
     LIVE_CASES,
@@ -26,6 +25,7 @@ from tests.families.qwen3_tts.oracle.cases import (
 )
 from tests.families.qwen3_tts.oracle.environment import oracle_environment
 from tests.families.qwen3_tts.oracle.refresh import run_in_oracle
+from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
 
 pytestmark = pytest.mark.oracle
 

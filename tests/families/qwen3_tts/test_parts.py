@@ -20,8 +20,7 @@ from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_language_model
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint
-from antiphon.families.qwen3_tts.random_configs import Size
+from tests.families.qwen3_tts.random_checkpoint import Size, make_checkpoint
 
 LIKE = torch.empty(0)
 

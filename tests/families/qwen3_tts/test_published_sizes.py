@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from antiphon.families.qwen3_tts.checkpoint import main_layout
-from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
-from antiphon.families.qwen3_tts.random_configs import Size
 from antiphon.families.qwen3_tts.talker import Talker, load_predictor
 from antiphon.nn.cuda import inner_codes
+from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 
 
 @pytest.mark.parametrize("size", ["1.7b", "0.6b"])

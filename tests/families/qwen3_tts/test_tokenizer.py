@@ -17,11 +17,10 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.chat_template import ChatTemplate
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.random_checkpoint import write_all_but_weights
-from antiphon.families.qwen3_tts.random_configs import Size
-from antiphon.families.qwen3_tts.random_tokenizer import SPECIAL_TOKENS, write_tokenizer
+from antiphon.families.qwen3_tts.sizes import SPECIAL_TOKENS, write_vocabulary
 from antiphon.families.qwen3_tts.tokenizer import TextTokenizer, load_tokenizer
 from tests.families.qwen3_tts.oracle.texts import TEXTS
+from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 
 OFFICIAL = json.loads(
     (Path(__file__).parent / "fixtures" / "tokens.json").read_text(encoding="utf-8")
@@ -34,7 +33,7 @@ NEWLINE = 198
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with Qwen's own vocabulary."""
     path = tmp_path_factory.mktemp("full")
-    write_tokenizer(path, "full", compact=False)
+    write_vocabulary(path, "full", compact=False)
     return path
 
 
@@ -79,7 +78,7 @@ def test_a_byte_vocabulary_keeps_text_harmless_too(
 def byte(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a vocabulary of bytes and a few steps to two words."""
     path = tmp_path_factory.mktemp("byte")
-    write_tokenizer(path, "byte", compact=True)
+    write_vocabulary(path, "byte", compact=True)
     return path
 
 

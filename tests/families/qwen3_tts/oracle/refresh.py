@@ -16,9 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint, write_all_but_weights
-from antiphon.families.qwen3_tts.random_configs import Size
 from tests.families.qwen3_tts.oracle.cases import CHECKPOINTS
+from tests.families.qwen3_tts.random_checkpoint import Size, make_checkpoint, write_all_but_weights
 
 HERE = Path(__file__).parent
 FIXTURES = HERE.parent / "fixtures"

@@ -14,8 +14,7 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.random_checkpoint import make_checkpoint, write_all_but_weights
-from antiphon.families.qwen3_tts.random_configs import Size
+from tests.families.qwen3_tts.random_checkpoint import Size, make_checkpoint, write_all_but_weights
 
 OFFICIAL_LAYOUTS = Path(__file__).parent / "fixtures" / "layouts.json.gz"
 
@@ -81,6 +80,11 @@ def test_unknown_arguments_are_named(tmp_path: Path, argument: str) -> None:
     arguments: dict[str, str] = {"size": "tiny", "task": "base", argument: "nonsense"}
     with pytest.raises(ModelLoadError, match=f"{argument} 'nonsense'"):
         make_checkpoint(tmp_path, **arguments)  # type: ignore[arg-type]
+
+
+def test_more_files_than_tensors_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match="cannot be spread over 1000000 files"):
+        make_checkpoint(tmp_path, shards=1_000_000)
 
 
 def test_every_size_is_readable(tmp_path: Path) -> None:

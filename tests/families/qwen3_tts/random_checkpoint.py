@@ -1,0 +1,50 @@
+"""Checkpoints of random weights in the official layout.
+
+The official package loads them too, so that both implementations can be compared without published
+weights. A seed gives the same bytes on every machine.
+"""
+
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from antiphon.errors import ModelLoadError
+from antiphon.families.kit.random_checkpoint import Making, RandomPart, write_parts
+from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
+from antiphon.families.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
+from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.sizes import make_checkpoint as without_weights
+from tests.families.qwen3_tts.random_recipe import recipe
+from tests.families.whole_checkpoints import WholeCheckpoints
+
+Size: TypeAlias = Literal["tiny", "tiny-0.6b", "0.6b", "1.7b"]
+
+_CODEC_SEED_OFFSET = 1
+
+
+def write_weights(path: Path, making: Making) -> None:
+    """Write weights by the configuration in a directory; the codec's are always float32."""
+    config, seed = load_config(path), making.seed
+    main = recipe(main_layout(config), config)
+    if not 1 <= making.shards <= len(main):
+        raise ModelLoadError(f"{len(main)} tensors cannot be spread over {making.shards} files.")
+    parts = [
+        RandomPart(
+            directory=path, tensors=main, seed=seed, dtype=making.dtype, shards=making.shards
+        ),
+        RandomPart(
+            directory=path / CODEC_DIRECTORY,
+            tensors=recipe(codec_layout(config), config),
+            seed=seed + _CODEC_SEED_OFFSET,
+            dtype="float32",
+        ),
+    ]
+    write_parts(parts, making.progress)
+
+
+make_checkpoint = WholeCheckpoints(without_weights, write_weights)
+
+
+def write_all_but_weights(path: Path, **what: Any) -> Qwen3TTSConfig:
+    """Write the configuration and tokenizer files; arguments as for `make_checkpoint`."""
+    without_weights(path, **what)
+    return load_config(path)
