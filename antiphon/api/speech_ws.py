@@ -32,13 +32,12 @@ from antiphon.api.state import ServerState
 from antiphon.api.voice_tags import Speaker, TagSplitter
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.speech.segmenter import Lengths, Part, SentenceSegmenter, pieces_of
+from antiphon.pipeline.speech.segmenter import Part, pieces_of, utterance_segmenter
 from antiphon.pipeline.speech.text_stream import Utterance
 
 router = APIRouter()
 
 CONFIG_WITHIN_S = 10.0
-MIN_CLAUSE_CHARACTERS = 12
 
 _SIGNALS = ("session.close", "input.done", "input.clear")
 
@@ -74,70 +73,54 @@ class _Text:
             TagSplitter() if KokoroMembers.of(config.model_extra or {}).allow_voice_tags else None
         )
         self._open_file = open_file
-        self._growing: tuple[Utterance, SpeechFileOutput] | None = None
-        self._cutter: SentenceSegmenter | None = None
-        if config.split_granularity != "none":
-            is_clause = config.split_granularity == "clause"
-            lengths = Lengths(max=1000, min_clause=MIN_CLAUSE_CHARACTERS if is_clause else None)
-            self._cutter = SentenceSegmenter(lengths)
+        self._file: tuple[Utterance, SpeechFileOutput] | None = None
+        self._is_cut = config.split_granularity != "none"
+        self._segmenter = utterance_segmenter(config.split_granularity)
 
     async def push(self, text: str) -> None:
         """Speak more text; a long one is cut in pieces, between which others have a turn."""
-        for piece in pieces_of(text) if self._cutter else [text]:
+        for piece in pieces_of(text) if self._is_cut else [text]:
             for item in self._tags.push(piece) if self._tags else [piece]:
-                for sentence in self._taken(item):
-                    self._speak(sentence.text)
+                for part in self._taken(item):
+                    self._speak(part)
                     await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     def complete(self) -> None:
         """Speak what is left."""
         for item in self._tags.push("", is_last=True) if self._tags else []:
-            for sentence in self._taken(item):
-                self._speak(sentence.text)
+            for part in self._taken(item):
+                self._speak(part)
         self._end_turn()
 
     def _taken(self, item: str | Speaker) -> list[Part]:
-        """Take in text, or who speaks from here on; return the sentences that are complete."""
-        if isinstance(item, Speaker):
-            self._end_turn()
-            self._request = item.over(self._given)
-        elif self._cutter is not None:
-            return self._cutter.push(item)
-        else:
-            self._grow(item)
+        """Take in text, or who speaks from here on; return what is to be spoken now."""
+        if isinstance(item, str):
+            return self._segmenter.push(item)
+        self._end_turn()
+        self._request = item.over(self._given)
         return []
 
     def _end_turn(self) -> None:
         """Speak the rest of the text of the voice until now."""
-        if self._cutter is not None:
-            for part in self._cutter.flush():
-                self._speak(part.text)
-        elif self._growing is not None:
-            self._growing[0].complete()
-            self._growing = None
+        for part in self._segmenter.flush():
+            self._speak(part)
 
-    def _grow(self, text: str) -> None:
-        if self._growing is None:
-            if not text.strip():
+    def _speak(self, part: Part) -> None:
+        if self._file is None:
+            if not part.text.strip():
                 return
-            self._growing = self._open(reads_late=True)
-        utterance, file = self._growing
-        utterance.push(text)
-        file.text += text
-
-    def _speak(self, text: str) -> None:
-        if not text.strip():
-            return
-        utterance, file = self._open(reads_late=False)
-        file.text = text.strip()
-        utterance.push(text)
-        utterance.complete()
-
-    def _open(self, *, reads_late: bool) -> tuple[Utterance, SpeechFileOutput]:
-        opened = self._open_file(self._request, self.index, self.num_files, reads_late)
-        self.num_files += 1
-        return opened
+            reads_late = not self._is_cut
+            self._file = self._open_file(self._request, self.index, self.num_files, reads_late)
+            self.num_files += 1
+        utterance, file = self._file
+        if part.ends_segment:
+            self._file = None
+        if part.text:
+            utterance.push(part.text)
+            file.text += part.text.strip() if self._is_cut else part.text
+        if part.ends_segment:
+            utterance.complete()
 
 
 class SpeechConversation(SpokenConversation):

@@ -17,6 +17,7 @@ from antiphon.api.validation import M, validated
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.family import Task
 from antiphon.errors import InvalidRequestError, shortened
+from antiphon.pipeline.speech.segmenter import Granularity
 
 
 class SessionConfig(SpeechBody):
@@ -33,7 +34,7 @@ class SessionConfig(SpeechBody):
     text_input_mode: Literal["buffered", "commitment"] | None = Field(
         None, description="Both mean the same: text is spoken while it arrives."
     )
-    split_granularity: Literal["none", "sentence", "clause"] = Field(
+    split_granularity: Granularity = Field(
         "none", description="What is one file: an utterance, a sentence of it, or a clause."
     )
 

@@ -7,7 +7,7 @@ nothing that follows. What is looked at for it is bounded, so that the work is l
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from antiphon.pipeline.speech.sentences import ends_sentence
 from antiphon.pipeline.speech.text import (
@@ -22,6 +22,11 @@ from antiphon.pipeline.speech.text import (
 
 MAX_CHARACTERS_AT_ONCE = 250
 """Longer text is best pushed in pieces of so many: each then takes two milliseconds or so."""
+
+Granularity: TypeAlias = Literal["none", "sentence", "clause"]
+"""Of a client's text, what is spoken as an utterance of its own."""
+_MAX_UTTERANCE_CHARACTERS = 1000
+_MIN_CLAUSE_CHARACTERS = 12
 
 _CLOSERS = r"[\"'”’»)\]』」）]*"
 _NEXT = r"(?:(?=[^\s\"'”’»)\]』」）\[])|(?<=\s)(?=[\"'(]))"
@@ -254,6 +259,26 @@ class LengthSegmenter:
         if _NO_SPACE.search(waiting, end) is None:
             return None
         return _Place(end - start, Boundary.WORD)
+
+
+class UncutSegmenter:
+    """Passes text on at once, as one segment; what is blank is one, too."""
+
+    def push(self, text: str) -> list[Part]:
+        """See `Segmenter.push`."""
+        return [Part(text, ends_segment=False)]
+
+    def flush(self) -> list[Part]:
+        """See `Segmenter.flush`."""
+        return [Part("", ends_segment=True)]
+
+
+def utterance_segmenter(granularity: Granularity) -> Segmenter:
+    """Return what cuts a client's text into utterances."""
+    if granularity == "none":
+        return UncutSegmenter()
+    min_clause = _MIN_CLAUSE_CHARACTERS if granularity == "clause" else None
+    return SentenceSegmenter(Lengths(max=_MAX_UTTERANCE_CHARACTERS, min_clause=min_clause))
 
 
 def pieces_of(text: str) -> Iterator[str]:

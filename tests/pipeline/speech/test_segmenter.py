@@ -12,6 +12,7 @@ from antiphon.pipeline.speech.segmenter import (
     LengthSegmenter,
     Segmenter,
     SentenceSegmenter,
+    utterance_segmenter,
 )
 from antiphon.pipeline.speech.text import Boundary
 
@@ -131,3 +132,12 @@ def test_late_text_ends_a_segment_at_the_first_sentence_after_its_length() -> No
         "onetwothreefourfivesixse"[:24],
         "ven",
     ]
+
+
+def test_text_of_a_client_is_cut_as_it_asks() -> None:
+    pieces = [" ", "One, that is lo", "ng enough. ", "Two."]
+    assert cut(utterance_segmenter("none"), pieces) == [" One, that is long enough. Two."]
+    whole = cut(utterance_segmenter("sentence"), pieces)
+    assert [each.strip() for each in whole] == ["One, that is long enough.", "Two."]
+    clauses = cut(utterance_segmenter("clause"), ["A clause here, and one. Short, b."])
+    assert [each.strip() for each in clauses] == ["A clause here,", "and one.", "Short, b."]
