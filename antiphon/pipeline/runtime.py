@@ -68,6 +68,8 @@ class ServedTask:
 class LoadedTask:
     """A task of a model that is ready to serve requests."""
 
+    task_name = ""  # of the task that `load` loads if none is named
+
     def __init__(
         self,
         served: ServedTask,
@@ -101,7 +103,7 @@ class LoadedTask:
     async def load(
         cls,
         settings: ModelSettings,
-        task_name: str,
+        task_name: str | None = None,
         *,
         progress: LoadProgress | None = None,
         pool: ModelPool | None = None,
@@ -109,6 +111,7 @@ class LoadedTask:
         diffusion: DiffusionSettings | None = None,
     ) -> Self:
         """Load one task alone; see `load_tasks`."""
+        task_name = task_name or cls.task_name
         loaded = await load_tasks(
             settings,
             {task_name: cls},

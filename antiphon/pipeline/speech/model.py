@@ -2,20 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from antiphon.config import ModelSettings
-from antiphon.config.diffusion import DiffusionSettings
 from antiphon.contracts.family import SpeechCapabilities, VoiceCapabilities
 from antiphon.contracts.prompt import Prompt, Prompter, SupportsVoiceNames
-from antiphon.contracts.types import LoadProgress, SpeechRequest, Voice
+from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import UnknownVoiceError
-from antiphon.fabric.pool import ModelPool
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.voice_spellings import other_spellings
-from antiphon.placement.model_placement import ModelPlacement
 
 SPEECH = "speech"
 DEFAULT_VOICE = "default"
@@ -69,27 +65,8 @@ class VoiceModel(LoadedTask):
 class SpeechModel(VoiceModel):
     """A model that is ready to speak texts."""
 
+    task_name = SPEECH
     prompter: Prompter
-
-    @classmethod
-    async def load(
-        cls,
-        settings: ModelSettings,
-        task_name: str = SPEECH,
-        *,
-        progress: LoadProgress | None = None,
-        pool: ModelPool | None = None,
-        placement: ModelPlacement | None = None,
-        diffusion: DiffusionSettings | None = None,
-    ) -> Self:
-        return await super().load(
-            settings,
-            task_name,
-            progress=progress,
-            pool=pool,
-            placement=placement,
-            diffusion=diffusion,
-        )
 
     @property
     def capabilities(self) -> SpeechCapabilities:
