@@ -5,6 +5,7 @@ Each stage loads what it needs and nothing else, so that stages can lie on diffe
 
 import gc
 import re
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, TypeVar
 
@@ -115,8 +116,27 @@ class ComponentLoader:
         return read_folder(folder, load, torch.OutOfMemoryError)
 
 
-def free_memory(device: torch.device) -> None:
-    """Give memory of networks that were dropped back to the device."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+class ComponentUser(ABC):
+    """Base class of stages that hold components; a family defines which."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load the components.
+
+        Raises:
+            ModelLoadError: the checkpoint cannot be served.
+        """
+        self._loader = ComponentLoader(context)
+        self.load(self._loader)
+
+    @abstractmethod
+    def load(self, loader: ComponentLoader) -> None:
+        """Load the components that this stage needs."""
+
+    def close(self) -> None:
+        """Free the components."""
+        device = self._loader.device
+        self._loader.accelerator.close()
+        self.__dict__.clear()
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()

@@ -1,10 +1,11 @@
 """A denoiser by flow matching, on a network and a scheduler of diffusers."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 import torch
 from diffusers.utils.torch_utils import randn_tensor
@@ -14,8 +15,10 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Latents
 from antiphon.diffusion.arrays import to_array
-from antiphon.diffusion.components import ComponentLoader, free_memory
+from antiphon.diffusion.components import ComponentUser
 from antiphon.diffusion.protocol import DenoisingWork
+
+StateT = TypeVar("StateT", bound="FlowState")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class FlowState:
         return latents - sigma.to(latents) * velocity
 
 
-class FlowDenoiser(ABC):
+class FlowDenoiser(ComponentUser):
     """Base class of denoisers that step `FlowState`s; a family defines start and prediction.
 
     On a CPU, and where results must not depend on the batch, requests are computed one by one.
@@ -80,10 +83,9 @@ class FlowDenoiser(ABC):
         Raises:
             ModelLoadError: the checkpoint cannot be served.
         """
-        self._loader = ComponentLoader(context)
+        super().__init__(context)
         self._accelerator = self._loader.accelerator
         self._is_one_by_one = self.device.type == "cpu" or context.is_deterministic
-        self.load(self._loader)
 
     @property
     def device(self) -> torch.device:
@@ -99,10 +101,6 @@ class FlowDenoiser(ABC):
     def max_batch(self) -> int:
         """Most requests that are worth stepping together."""
         return self._loader.context.diffusion.max_batch
-
-    @abstractmethod
-    def load(self, loader: ComponentLoader) -> None:
-        """Load the components that this stage needs."""
 
     @abstractmethod
     def work(self, prompt: Prompt) -> DenoisingWork:
@@ -136,6 +134,24 @@ class FlowDenoiser(ABC):
         They may be computed by different processes, so neither may need the other.
         """
         return self._accelerator.both(near, apart)
+
+    def guided(self, velocity: Callable[[str, str], Tensor], scale: float | None) -> Tensor:
+        """Return the velocity with the text, led away from that without it.
+
+        Args:
+            velocity: function from the name of the text's embeddings and a cache context to the
+                network's prediction.
+            scale: scale of classifier-free guidance; ``None``: no guidance.
+        """
+        near = partial(velocity, "prompt_embeds", "cond")
+        if scale is None:
+            return near()
+        apart = partial(velocity, "negative_prompt_embeds", "uncond")
+        return self.combined(*self.both(near, apart), scale)
+
+    def combined(self, velocity: Tensor, negative: Tensor, scale: float) -> Tensor:
+        """Return the guided velocity from those with the text and without it."""
+        return negative + scale * (velocity - negative)
 
     def shown(self, latents: Tensor, prompt: Prompt) -> Tensor:
         """Return latents as the decoder takes them: as they are, unless a family packs them."""
@@ -171,13 +187,6 @@ class FlowDenoiser(ABC):
         with torch.inference_mode():
             return Latents(to_array(self.shown(state.latents, state.prompt)))
 
-    def close(self) -> None:
-        """Free the components."""
-        device = self.device
-        self._accelerator.close()
-        self.__dict__.clear()
-        free_memory(device)
-
     def timesteps(self, states: Sequence[FlowState]) -> Tensor:
         """Return each state's timestep, of the type that the network computes in."""
         return torch.stack([state.timestep for state in states]).to(states[0].latents.dtype)
@@ -194,3 +203,19 @@ class FlowDenoiser(ABC):
             shape, generator=generator, device=self.device, dtype=self.dtype
         )
         return drawn
+
+
+def in_groups(
+    states: Sequence[StateT],
+    key: Callable[[StateT], Hashable],
+    compute: Callable[[Sequence[StateT]], Tensor],
+) -> Tensor:
+    """Return the results of states in order, where those with equal keys are computed together."""
+    groups: dict[Hashable, list[int]] = {}
+    for index, state in enumerate(states):
+        groups.setdefault(key(state), []).append(index)
+    parts = [compute([states[index] for index in group]) for group in groups.values()]
+    if len(parts) == 1:
+        return parts[0]
+    rows = dict(zip(chain(*groups.values()), torch.cat(parts), strict=True))
+    return torch.stack([rows[index] for index in range(len(states))])

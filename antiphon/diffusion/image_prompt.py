@@ -114,6 +114,17 @@ class ImagePrompter(ABC):
         return num_tokens
 
 
+def sample_image(size_multiple: int, images: tuple[NDArray[Any], ...] = ()) -> ImageRequest:
+    """Return a small request for warming up."""
+    return ImageRequest(
+        "Ready.",
+        width=4 * size_multiple,
+        height=4 * size_multiple,
+        images=images,
+        parameters=DiffusionParameters(num_inference_steps=2),
+    )
+
+
 def image_work(
     prompt: Prompt, *, num_positions: int, is_guided: bool, num_bytes: int, batch_key: object
 ) -> DenoisingWork:

@@ -15,13 +15,13 @@ from antiphon.nn.safetensors_index import TensorHeader, read_tensor_headers, ten
 _STEMS = ("diffusion_pytorch_model", "model")
 
 
-def inspect_pipeline(path: Path, facts: Callable[[], Mapping[str, str | int]]) -> Inspection:
+def inspect_pipeline(path: Path, facts: Callable[[Path], Mapping[str, str | int]]) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not.
 
     Args:
         path: the directory.
-        facts: function that returns the family's facts; raises ModelLoadError if the checkpoint
-            cannot be served.
+        facts: function from the directory to the family's facts; raises ModelLoadError if the
+            checkpoint cannot be served.
     """
     problems: list[str] = []
     found: dict[str, str | int | tuple[str, ...]] = {}
@@ -29,7 +29,7 @@ def inspect_pipeline(path: Path, facts: Callable[[], Mapping[str, str | int]]) -
     try:
         index = ModelIndex.read(path)
         found["Pipeline"] = index.pipeline
-        found |= facts()
+        found |= facts(path)
     except ModelLoadError as error:
         problems.append(error.message)
     else:

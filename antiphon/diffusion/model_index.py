@@ -1,6 +1,6 @@
 """Components of a checkpoint in diffusers' layout, from its model_index.json, without torch."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,11 @@ class ModelIndex:
                 f" only {' or '.join(classes)} is supported"
             )
         return found
+
+    def check_all(self, wanted: Mapping[str, Collection[str]]) -> None:
+        """Check components, by their names and supported classes; see `check`."""
+        for name, classes in wanted.items():
+            self.check(name, *classes)
 
     def config(self, name: str) -> ConfigSection:
         """Return the configuration of a component; raises ModelLoadError if there is none."""

@@ -27,6 +27,29 @@ class PackedConfig:
     inner_dim: int
     min_steps: int = 1
 
+    @classmethod
+    def read(cls, index: ModelIndex, num_halvings: int) -> "PackedConfig":
+        """Read the configurations of transformer and scheduler.
+
+        Args:
+            index: the checkpoint's components.
+            num_halvings: number of times that the VAE halves width and height.
+
+        Raises:
+            ModelLoadError: a file is missing, or its contents are not supported.
+        """
+        transformer = index.config("transformer")
+        # A schedule stretched to a terminal level needs two points.
+        is_stretched = bool(index.config("scheduler").values.get("shift_terminal"))
+        return cls(
+            index=index,
+            vae_scale_factor=2**num_halvings,
+            in_channels=transformer.integer("in_channels", 64),
+            inner_dim=transformer.integer("num_attention_heads", 24)
+            * transformer.integer("attention_head_dim", 128),
+            min_steps=2 if is_stretched else 1,
+        )
+
     @property
     def size_multiple(self) -> int:
         """Of width and height, in pixels."""

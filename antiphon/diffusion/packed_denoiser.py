@@ -1,8 +1,10 @@
 """A denoiser whose transformer reads packed latents, on an Euler schedule that depends on size."""
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from copy import deepcopy
+from functools import partial
+from pathlib import Path
 
 from diffusers import FlowMatchEulerDiscreteScheduler
 from torch import Tensor
@@ -31,16 +33,32 @@ class PackedDenoiser(FlowDenoiser):
     config: PackedConfig
 
     def load(self, loader: ComponentLoader) -> None:
-        self.config = self.read_config(loader)
+        self.config = self.read_config(loader.index.path)
         self._scheduler = loader.other("scheduler", FlowMatchEulerDiscreteScheduler)
 
+    @staticmethod
     @abstractmethod
-    def read_config(self, loader: ComponentLoader) -> PackedConfig:
-        """Return the sizes of the checkpoint."""
+    def read_config(path: Path) -> PackedConfig:
+        """Return the sizes of a checkpoint."""
+
+    @staticmethod
+    @abstractmethod
+    def guidance(data: ImagePrompt) -> float | None:
+        """Return the scale of classifier-free guidance of an image; ``None`` without it."""
 
     @abstractmethod
-    def guidance(self, data: ImagePrompt) -> float | None:
-        """Return the scale of classifier-free guidance of an image; ``None`` without it."""
+    def velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
+        """Return the transformer's prediction with one of the texts.
+
+        Args:
+            states: states of requests.
+            text: name of the text's embeddings among the inputs.
+            context: name of the transformer's cache context.
+        """
+
+    def predict(self, states: Sequence[FlowState]) -> Tensor:
+        scale = self.guidance(states[0].prompt.data)  # equal in a batch, as part of its key
+        return self.guided(partial(self.velocity, states), scale)
 
     def is_guided(self, prompt: Prompt, network: str) -> bool:
         return self.guidance(prompt.data) is not None

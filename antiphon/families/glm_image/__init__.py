@@ -3,6 +3,7 @@
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.contracts.family import Extra, Family, ItemKind, Task
 from antiphon.contracts.picture_types import ImageRequest
+from antiphon.diffusion.stage_specs import denoiser_stage, text_encoder_stage, vae_stage
 from antiphon.families.glm_image.options import FAMILY_NAME, GlmImageOptions
 from antiphon.families.kit.folder import Folder
 
@@ -35,23 +36,11 @@ FAMILY = Family(
                     produces=ItemKind.TOKENS,
                     weights=("vision_language_encoder/*.safetensors",),
                 ),
-                _HERE.generator(
-                    "text_encoder",
-                    "text_encoder:GlmImageTextEncoder",
-                    consumes=ItemKind.TOKENS,
-                    produces=ItemKind.LATENTS,
-                    weights=("text_encoder/*.safetensors", "vae/*.safetensors"),
+                text_encoder_stage(
+                    _HERE("stages:GlmImageTextEncoder"), "vae", consumes=ItemKind.TOKENS
                 ),
-                _HERE.diffusion(
-                    "denoiser", "denoiser:GlmImageDenoiser", weights=("transformer/*.safetensors",)
-                ),
-                _HERE.generator(
-                    "vae",
-                    "vae:GlmImageVae",
-                    consumes=ItemKind.LATENTS,
-                    produces=ItemKind.IMAGE,
-                    weights=("vae/*.safetensors",),
-                ),
+                denoiser_stage(_HERE("denoiser:GlmImageDenoiser")),
+                vae_stage(_HERE("stages:GlmImageVae")),
             ),
         )
     },

@@ -19,7 +19,7 @@ from antiphon.contracts.types import Latents
 from antiphon.diffusion.acceleration import register_block
 from antiphon.diffusion.arrays import to_tensors
 from antiphon.diffusion.components import ComponentLoader
-from antiphon.diffusion.flow_denoiser import FlowDenoiser, FlowState
+from antiphon.diffusion.flow_denoiser import FlowDenoiser, FlowState, in_groups
 from antiphon.diffusion.image_prompt import ImagePrompt, image_work
 from antiphon.diffusion.protocol import DenoisingWork
 from antiphon.families.glm_image.config import LATENT_PIXELS
@@ -103,38 +103,26 @@ class GlmImageDenoiser(FlowDenoiser):
         return cache
 
     def predict(self, states: Sequence[FlowState]) -> Tensor:
-        prompts: list[GlmImagePrompt] = [state.prompt.data for state in states]
-        near = partial(self._velocities, states, "prompt_embeds", "cond")
-        apart = partial(self._velocities, states, "negative_prompt_embeds", "uncond")
-        scale = prompts[0].guidance  # of all of them: it is in their batch key
-        if scale is None:
-            return near()
-        velocities, without = self.both(near, apart)
-        return without + scale * (velocities - without)
+        data: GlmImagePrompt = states[0].prompt.data  # guidance is equal in a batch, as in its key
+        return self.guided(partial(self._velocities, states), data.guidance)
 
     def _velocities(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
         """Return what the transformer predicts with one of the texts, shape of the latents.
 
         Those whose texts are equally long are computed together, but for those with images.
         """
-        by_length: dict[tuple[int, int], list[int]] = {}
-        for index, state in enumerate(cast(Sequence[GlmImageState], states)):
-            alone = 0 if state.sources is None else index + 1
-            by_length.setdefault((state.inputs[text].shape[1], alone), []).append(index)
-        parts = []
-        for indices in by_length.values():
-            parts.append(self._velocity([states[index] for index in indices], text, context))
-        order = [index for indices in by_length.values() for index in indices]
-        velocities = torch.cat(parts)
-        if order == sorted(order):
-            return velocities
-        return velocities[torch.tensor(order, device=self.device).argsort()]
 
-    def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
+        def alike(state: GlmImageState) -> tuple[int, int]:
+            return state.inputs[text].shape[1], 0 if state.sources is None else id(state)
+
+        mine = cast(Sequence[GlmImageState], states)
+        return in_groups(mine, alike, partial(self._velocity, text=text, context=context))
+
+    def _velocity(self, states: Sequence[GlmImageState], text: str, context: str) -> Tensor:
         def joined(name: str) -> Tensor:
             return torch.cat([state.inputs[name] for state in states])
 
-        sources = cast(GlmImageState, states[0]).sources
+        sources = states[0].sources
         if sources is not None:
             sources.set_mode("read" if context == "cond" else "skip")
         codes = joined("prior_token_ids")

@@ -7,14 +7,13 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
 from antiphon.contracts.pictures import ImageCapabilities
 from antiphon.contracts.prompt import Encode, Prompt
-from antiphon.diffusion.image_prompt import ImagePrompt, ImagePrompter
+from antiphon.diffusion.image_prompt import ImagePrompt, ImagePrompter, sample_image
 from antiphon.diffusion.tokenizer import load_tokenizer
 from antiphon.errors import InvalidRequestError
 from antiphon.families.glm_image.checkpoint import read_config
 from antiphon.families.glm_image.config import CODE_PIXELS, PROCESSOR_DIRECTORY
-from antiphon.families.glm_image.grids import Grid, SourceImage
+from antiphon.families.glm_image.grids import Grid, PriorPrompt, SourceImage
 from antiphon.families.glm_image.options import GlmImageOptions
-from antiphon.families.glm_image.prior_request import PriorPrompt
 from antiphon.families.glm_image.sources import MAX_SOURCES, SourceSizes
 
 MAX_POSITIONS = 8192
@@ -56,14 +55,8 @@ class GlmImagePrompter(ImagePrompter):
         self._config = read_config(context.checkpoint)
         self._tokenizer = load_tokenizer(context.checkpoint / PROCESSOR_DIRECTORY)
         self._sizes = SourceSizes.read(context.checkpoint / PROCESSOR_DIRECTORY)
-        side = 4 * CODE_PIXELS
         self.capabilities = ImageCapabilities(
-            sample_request=ImageRequest(
-                "Ready.",
-                width=side,
-                height=side,
-                parameters=DiffusionParameters(num_inference_steps=2),
-            ),
+            sample_request=sample_image(CODE_PIXELS),
             parameters=_DEFAULTS,
             size_multiple=CODE_PIXELS,
             default_size=DEFAULT_SIZE,

@@ -4,8 +4,9 @@ The published weights are under the Apache License 2.0.
 """
 
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
-from antiphon.contracts.family import Extra, Family, ItemKind, Task
+from antiphon.contracts.family import Extra, Family, Task
 from antiphon.contracts.picture_types import ImageRequest
+from antiphon.diffusion.stage_specs import denoiser_stage, text_encoder_stage, vae_stage
 from antiphon.families.kit.folder import Folder
 
 _HERE = Folder(__name__)
@@ -24,22 +25,9 @@ FAMILY = Family(
             request=ImageRequest,
             prompter=_HERE("prompt:OvisImagePrompter"),
             pipeline=(
-                _HERE.generator(
-                    "text_encoder",
-                    "text_encoder:OvisImageTextEncoder",
-                    produces=ItemKind.LATENTS,
-                    weights=("text_encoder/*.safetensors",),
-                ),
-                _HERE.diffusion(
-                    "denoiser", "denoiser:OvisImageDenoiser", weights=("transformer/*.safetensors",)
-                ),
-                _HERE.generator(
-                    "vae",
-                    "vae:OvisImageVae",
-                    consumes=ItemKind.LATENTS,
-                    produces=ItemKind.IMAGE,
-                    weights=("vae/*.safetensors",),
-                ),
+                text_encoder_stage(_HERE("stages:OvisImageTextEncoder")),
+                denoiser_stage(_HERE("denoiser:OvisImageDenoiser")),
+                vae_stage(_HERE("stages:OvisImageVae")),
             ),
         )
     },

@@ -33,22 +33,12 @@ def read_config(path: Path) -> PackedConfig:
         ModelLoadError: a file is missing, or its contents are not supported.
     """
     index = ModelIndex.read(path)
-    for name, classes in COMPONENTS.items():
-        index.check(name, *classes)
-    transformer, scheduler = index.config("transformer"), index.config("scheduler")
-    scheduler.expect("use_flow_sigmas", False, default=False)
+    index.check_all(COMPONENTS)
+    index.config("scheduler").expect("use_flow_sigmas", False, default=False)
     blocks = index.config("vae").values.get("block_out_channels")
     if not isinstance(blocks, list):
         raise index.config("vae").error("block_out_channels", "must be a list")
-    return PackedConfig(
-        index=index,
-        vae_scale_factor=2 ** (len(blocks) - 1),
-        in_channels=transformer.integer("in_channels", 64),
-        inner_dim=transformer.integer("num_attention_heads", 24)
-        * transformer.integer("attention_head_dim", 128),
-        # A schedule stretched to a terminal level needs two points.
-        min_steps=2 if scheduler.values.get("shift_terminal") else 1,
-    )
+    return PackedConfig.read(index, len(blocks) - 1)
 
 
 def guidance_of(data: ImagePrompt) -> float | None:
@@ -62,9 +52,9 @@ def guidance_of(data: ImagePrompt) -> float | None:
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
+    return inspect_pipeline(path, _facts)
 
-    def facts() -> dict[str, str | int]:
-        config = read_config(path)
-        return {"Task": "images from text", "Sizes": f"multiples of {config.size_multiple} pixels"}
 
-    return inspect_pipeline(path, facts)
+def _facts(path: Path) -> dict[str, str | int]:
+    multiple = read_config(path).size_multiple
+    return {"Task": "images from text", "Sizes": f"multiples of {multiple} pixels"}

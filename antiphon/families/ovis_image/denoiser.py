@@ -1,7 +1,6 @@
 """The denoiser of Ovis-Image: a transformer over packed latents and text."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from diffusers import OvisImageTransformer2DModel
@@ -15,8 +14,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.diffusion.acceleration import register_block
 from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.flow_denoiser import FlowState
-from antiphon.diffusion.image_prompt import ImagePrompt
-from antiphon.diffusion.packed_config import PATCH, PackedConfig
+from antiphon.diffusion.packed_config import PATCH
 from antiphon.diffusion.packed_denoiser import PackedDenoiser
 from antiphon.families.ovis_image.checkpoint import SEQUENCE_LENGTH, guidance_of, read_config
 
@@ -24,32 +22,19 @@ from antiphon.families.ovis_image.checkpoint import SEQUENCE_LENGTH, guidance_of
 class OvisImageDenoiser(PackedDenoiser):
     """Denoises images of Ovis-Image; all texts have equal lengths and no mask."""
 
+    read_config = staticmethod(read_config)
+    guidance = staticmethod(guidance_of)
+
     def load(self, loader: ComponentLoader) -> None:
         super().load(loader)
         for block in (OvisImageTransformerBlock, OvisImageSingleTransformerBlock):
             register_block(block, is_text_first=True)
         self._transformer = loader.module("transformer", OvisImageTransformer2DModel)
 
-    def read_config(self, loader: ComponentLoader) -> PackedConfig:
-        return read_config(loader.index.path)
-
-    def guidance(self, data: ImagePrompt) -> float | None:
-        return guidance_of(data)
-
     def num_further_positions(self, prompt: Prompt) -> int:
         return SEQUENCE_LENGTH
 
-    def predict(self, states: Sequence[FlowState]) -> Tensor:
-        near = partial(self._velocity, states, "prompt_embeds", "cond")
-        apart = partial(self._velocity, states, "negative_prompt_embeds", "uncond")
-        scale = guidance_of(states[0].prompt.data)  # equal in a batch: it is part of the batch key
-        if scale is None:
-            return near()
-        velocity, negative = self.both(near, apart)
-        return negative + scale * (velocity - negative)
-
-    def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
-        """Return the velocity with one of the texts."""
+    def velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
         embeds = torch.cat([state.inputs[text] for state in states])
         height, width = self.config.latent_size(states[0].prompt.data)
         with self._transformer.cache_context(context):

@@ -1,9 +1,9 @@
 """Prompter of Ovis-Image, without torch."""
 
 from antiphon.contracts.family import LoadContext
-from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
+from antiphon.contracts.picture_types import DiffusionParameters
 from antiphon.contracts.pictures import ImageCapabilities
-from antiphon.diffusion.image_prompt import ImagePrompter
+from antiphon.diffusion.image_prompt import ImagePrompter, sample_image
 from antiphon.diffusion.tokenizer import load_tokenizer
 from antiphon.errors import ModelLoadError
 from antiphon.families.ovis_image.checkpoint import (
@@ -33,12 +33,7 @@ class OvisImagePrompter(ImagePrompter):
             raise ModelLoadError(f"{context.checkpoint / 'tokenizer'}: has no chat template")
         self._num_around = self._length("")
         self.capabilities = ImageCapabilities(
-            sample_request=ImageRequest(
-                "Ready.",
-                width=4 * multiple,
-                height=4 * multiple,
-                parameters=DiffusionParameters(num_inference_steps=2),
-            ),
+            sample_request=sample_image(multiple),
             parameters=_DEFAULTS,
             size_multiple=multiple,
             default_size=_DEFAULT_SIZE,

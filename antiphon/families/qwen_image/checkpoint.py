@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from antiphon.contracts.inspection import Inspection
+from antiphon.diffusion.image_prompt import ImagePrompt
 from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.diffusion.packed_config import PackedConfig
@@ -43,25 +44,15 @@ def read_config(path: Path) -> PackedConfig:
     """
     index = ModelIndex.read(path)
     is_for_edits = variant_of(index) is not Variant.GENERATE
-    components = COMPONENTS | (_FURTHER_COMPONENTS if is_for_edits else {})
-    for name, classes in components.items():
-        index.check(name, *classes)
+    further = _FURTHER_COMPONENTS if is_for_edits else {}
+    index.check_all({**COMPONENTS, **further})
     transformer, vae = index.config("transformer"), index.config("vae")
     for key in ("guidance_embeds", "use_additional_t_cond", "use_layer3d_rope"):
         transformer.expect(key, False, default=False)
     downsamplings = vae.values.get("temperal_downsample", [False, True, True])
     if not isinstance(downsamplings, list):
         raise vae.error("temperal_downsample", "must be a list")
-    # A schedule stretched to a terminal level needs two points.
-    is_stretched = bool(index.config("scheduler").values.get("shift_terminal"))
-    return PackedConfig(
-        index=index,
-        vae_scale_factor=2 ** len(downsamplings),
-        in_channels=transformer.integer("in_channels", 64),
-        inner_dim=transformer.integer("num_attention_heads", 24)
-        * transformer.integer("attention_head_dim", 128),
-        min_steps=2 if is_stretched else 1,
-    )
+    return PackedConfig.read(index, len(downsamplings))
 
 
 def variant_of(index: ModelIndex) -> Variant:
@@ -73,12 +64,24 @@ def variant_of(index: ModelIndex) -> Variant:
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
+    return inspect_pipeline(path, _facts)
 
-    def facts() -> dict[str, str | int]:
-        config = read_config(path)
-        return {
-            "Task": _TOLD[variant_of(config.index)],
-            "Sizes": f"multiples of {config.size_multiple} pixels",
-        }
 
-    return inspect_pipeline(path, facts)
+def _facts(path: Path) -> dict[str, str | int]:
+    config = read_config(path)
+    return {
+        "Task": _TOLD[variant_of(config.index)],
+        "Sizes": f"multiples of {config.size_multiple} pixels",
+    }
+
+
+def guidance_of(data: ImagePrompt) -> float | None:
+    """Return the scale of classifier-free guidance; ``None`` without it.
+
+    As in the pipeline of diffusers, it requires a negative prompt, which may be empty, and a scale
+    above 1.
+    """
+    scale = data.parameters.true_cfg_scale
+    if data.negative_prompt is None or scale is None or scale <= 1:
+        return None
+    return scale

@@ -11,13 +11,12 @@ from torch.nn.functional import pad
 
 from antiphon.contracts.prompt import Prompt
 from antiphon.diffusion.components import ComponentLoader
-from antiphon.diffusion.flow_denoiser import FlowState
+from antiphon.diffusion.flow_denoiser import FlowState, in_groups
 from antiphon.diffusion.image_prompt import ImagePrompt
-from antiphon.diffusion.packed_config import PATCH, PackedConfig
+from antiphon.diffusion.packed_config import PATCH
 from antiphon.diffusion.packed_denoiser import PackedDenoiser
-from antiphon.families.qwen_image.checkpoint import read_config
+from antiphon.families.qwen_image.checkpoint import guidance_of, read_config
 from antiphon.families.qwen_image.editing import reference_sizes
-from antiphon.families.qwen_image.guidance import guidance_of
 
 MAX_MASKED_POSITIONS = 1024
 """Maximum positions of an image that is batched with others of different text lengths.
@@ -30,15 +29,12 @@ a GPU without batching, so that little can be gained.
 class QwenImageDenoiser(PackedDenoiser):
     """Denoises images of Qwen-Image."""
 
+    read_config = staticmethod(read_config)
+    guidance = staticmethod(guidance_of)
+
     def load(self, loader: ComponentLoader) -> None:
         super().load(loader)
         self._transformer = loader.module("transformer", QwenImageTransformer2DModel)
-
-    def read_config(self, loader: ComponentLoader) -> PackedConfig:
-        return read_config(loader.index.path)
-
-    def guidance(self, data: ImagePrompt) -> float | None:
-        return guidance_of(data)
 
     def num_further_positions(self, prompt: Prompt) -> int:
         return prompt.num_tokens + sum(height * width for height, width in self.shapes(prompt.data))
@@ -49,33 +45,20 @@ class QwenImageDenoiser(PackedDenoiser):
         sizes = reference_sizes(data)
         return tuple((height // multiple, width // multiple) for width, height in sizes)
 
-    def predict(self, states: Sequence[FlowState]) -> Tensor:
-        near = partial(self._velocity, states, "prompt_embeds", "cond")
-        apart = partial(self._velocity, states, "negative_prompt_embeds", "uncond")
-        scale = guidance_of(states[0].prompt.data)  # equal in a batch: it is part of the batch key
-        if scale is None:
-            return near()
-        velocity, negative = self.both(near, apart)
-        guided = negative + scale * (velocity - negative)
+    def combined(self, velocity: Tensor, negative: Tensor, scale: float) -> Tensor:
+        guided = super().combined(velocity, negative, scale)
         norm = torch.norm(velocity, dim=-1, keepdim=True)
         rescaled: Tensor = guided * (norm / torch.norm(guided, dim=-1, keepdim=True))
         return rescaled
 
-    def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
+    def velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
         """Return the velocity with one of the texts, in one or several passes."""
-        groups: dict[int, list[int]] = {}
         is_masked = self.config.num_positions(states[0].prompt.data) <= MAX_MASKED_POSITIONS
-        for number, state in enumerate(states):
-            length = 0 if is_masked else state.inputs[text].shape[1]
-            groups.setdefault(length, []).append(number)
-        passes = [
-            self._pass([states[number] for number in group], text, context)
-            for group in groups.values()
-        ]
-        if len(passes) == 1:
-            return passes[0]
-        velocities = dict(zip(chain(*groups.values()), torch.cat(passes), strict=True))
-        return torch.stack([velocities[number] for number in range(len(states))])
+
+        def length(state: FlowState) -> int:
+            return 0 if is_masked else state.inputs[text].shape[1]
+
+        return in_groups(states, length, partial(self._pass, text=text, context=context))
 
     def _pass(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
         """Run the transformer with one of the texts."""

@@ -19,14 +19,13 @@ from transformers import (
 )
 
 from antiphon.contracts.prompt import Prompt
+from antiphon.diffusion.component_stages import TextEncoder
 from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.image_prompt import ImagePrompt
 from antiphon.diffusion.packed_config import PATCH
-from antiphon.diffusion.text_encoder import TextEncoder
 from antiphon.families.qwen_image import editing
-from antiphon.families.qwen_image.checkpoint import read_config, variant_of
+from antiphon.families.qwen_image.checkpoint import guidance_of, read_config, variant_of
 from antiphon.families.qwen_image.editing import Variant, reference_sizes, scaled_size
-from antiphon.families.qwen_image.guidance import guidance_of
 
 _IMAGE_TOKEN = "<|image_pad|>"
 

@@ -6,7 +6,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
 from antiphon.contracts.pictures import ImageCapabilities
 from antiphon.contracts.prompt import Prompt
-from antiphon.diffusion.image_prompt import ImagePrompter
+from antiphon.diffusion.image_prompt import ImagePrompter, sample_image
 from antiphon.diffusion.tokenizer import load_tokenizer
 from antiphon.errors import InvalidRequestError
 from antiphon.families.qwen_image import editing
@@ -43,13 +43,7 @@ class QwenImagePrompter(ImagePrompter):
         num_dropped = 0 if is_for_edits else NUM_DROPPED_TOKENS
         grey = np.full((multiple, multiple, 3), 128, np.uint8)
         self.capabilities = ImageCapabilities(
-            sample_request=ImageRequest(
-                "Ready.",
-                width=4 * multiple,
-                height=4 * multiple,
-                images=(grey,) if is_for_edits else (),
-                parameters=DiffusionParameters(num_inference_steps=2),
-            ),
+            sample_request=sample_image(multiple, (grey,) if is_for_edits else ()),
             parameters=_DEFAULTS,
             size_multiple=multiple,
             default_size=DEFAULT_SIZE,

@@ -3,6 +3,7 @@
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.contracts.family import Extra, Family, ItemKind, Task
 from antiphon.contracts.picture_types import VideoRequest
+from antiphon.diffusion.stage_specs import denoiser_stage, text_encoder_stage, vae_stage
 from antiphon.families.kit.folder import Folder
 
 _HERE = Folder(__name__)
@@ -13,7 +14,7 @@ FAMILY = Family(
     architectures=("WanPipeline", "WanImageToVideoPipeline"),
     needs_checkpoint=True,
     extra=Extra.of("omni", "diffusers", "torch", "transformers", "accelerate", "ftfy", "PIL"),
-    inspector=_HERE("checkpoint_info:inspect"),
+    inspector=_HERE("config:inspect"),
     checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
     accelerations=DIFFUSERS_ACCELERATIONS
     | {Acceleration.FLOW_SHIFT, Acceleration.BOUNDARY_RATIO}
@@ -24,26 +25,11 @@ FAMILY = Family(
             prompter=_HERE("prompt:WanPrompter"),
             pipeline=(
                 # Besides the text it encodes the first frame, if there is one: see its docstring.
-                _HERE.generator(
-                    "text_encoder",
-                    "text_encoder:WanTextEncoder",
-                    produces=ItemKind.LATENTS,
-                    max_concurrency=1,
-                    weights=("text_encoder/*.safetensors", "image_encoder/*.safetensors"),
+                text_encoder_stage(
+                    _HERE("stages:WanTextEncoder"), "image_encoder", max_concurrency=1
                 ),
-                _HERE.diffusion(
-                    "denoiser",
-                    "denoiser:WanDenoiser",
-                    weights=("transformer/*.safetensors", "transformer_2/*.safetensors"),
-                ),
-                _HERE.generator(
-                    "vae",
-                    "vae:WanVaeDecoder",
-                    consumes=ItemKind.LATENTS,
-                    produces=ItemKind.VIDEO,
-                    max_concurrency=1,
-                    weights=("vae/*.safetensors",),
-                ),
+                denoiser_stage(_HERE("denoiser:WanDenoiser"), "transformer_2"),
+                vae_stage(_HERE("stages:WanVaeDecoder"), ItemKind.VIDEO, max_concurrency=1),
             ),
         )
     },

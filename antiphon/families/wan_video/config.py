@@ -1,9 +1,12 @@
 """Configuration of a Wan checkpoint, read from its JSON files; no tensor is read."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from antiphon.contracts.inspection import Inspection
+from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import MODEL_INDEX, ModelIndex
 from antiphon.errors import ModelLoadError
 
@@ -201,3 +204,24 @@ def _check(config: WanConfig, index: ModelIndex) -> None:
 
 def _wrong(index: ModelIndex, key: str, message: str) -> ModelLoadError:
     return ModelLoadError(f"{index.path / MODEL_INDEX}: '{key}' {message}")
+
+
+def inspect(path: Path) -> Inspection:
+    """Return the contents of a checkpoint's directory, complete or not."""
+    return inspect_pipeline(path, _facts)
+
+
+def _facts(path: Path) -> Mapping[str, str | int]:
+    config = load_config(path)
+    image = "needed" if config.needs_image else "taken" if config.takes_image else "not taken"
+    facts: dict[str, str | int] = {
+        "Layout": config.layout,
+        "Experts": config.num_experts,
+        "First frame": image,
+        "Size": f"multiples of {config.size_multiple} pixels",
+        "Frames": f"multiples of {config.vae.scale_factor_temporal}, plus 1",
+        "Flow shift": f"{config.flow_shift:g}",
+    }
+    if config.boundary_ratio is not None:
+        facts["Boundary ratio"] = f"{config.boundary_ratio:g}"
+    return facts

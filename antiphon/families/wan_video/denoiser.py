@@ -13,7 +13,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Latents
 from antiphon.diffusion.arrays import to_array
 from antiphon.diffusion.components import ComponentLoader
-from antiphon.diffusion.flow_denoiser import FlowDenoiser, FlowState
+from antiphon.diffusion.flow_denoiser import FlowDenoiser, FlowState, in_groups
 from antiphon.diffusion.protocol import DenoisingWork
 from antiphon.families.wan_video.config import SCHEDULERS, load_config
 from antiphon.families.wan_video.denoising_state import WanState, WanStates
@@ -68,19 +68,14 @@ class WanDenoiser(FlowDenoiser):
         return self._states.begin(prompt, conditioning.data)
 
     def predict(self, states: Sequence[FlowState]) -> Tensor:
-        mine = cast(Sequence[WanState], states)
-        groups: dict[tuple[int, bool], list[int]] = {}
-        for row, state in enumerate(mine):
-            groups.setdefault((state.expert, self._is_guided(state)), []).append(row)
-        predictions: dict[int, Tensor] = {}
-        for (expert, is_guided), rows in groups.items():
-            group = [mine[row] for row in rows]
-            predicted = self._predict(self._experts[expert], group, is_guided=is_guided)
-            predictions |= zip(rows, _rows(predicted), strict=True)
-        return _joined([predictions[row] for row in range(len(mine))])
+        def alike(state: WanState) -> tuple[int, bool]:
+            return state.expert, self._is_guided(state)
 
-    def _predict(self, expert: Any, states: Sequence[WanState], *, is_guided: bool) -> Tensor:
-        """Return an expert's prediction for requests."""
+        return in_groups(cast(Sequence[WanState], states), alike, self._predict)
+
+    def _predict(self, states: Sequence[WanState]) -> Tensor:
+        """Return the prediction for requests with one expert, all with guidance or none."""
+        expert, is_guided = self._experts[states[0].expert], self._is_guided(states[0])
         images = [state.image_embeds for state in states if state.image_embeds is not None]
         shared = {
             "hidden_states": _joined([state.model_input() for state in states]),

@@ -14,9 +14,8 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.diffusion.arrays import to_tensor
 from antiphon.diffusion.flow_denoiser import FlowState
 from antiphon.families.wan_video.config import WanConfig
-from antiphon.families.wan_video.image_condition import CONDITION, IMAGE
 from antiphon.families.wan_video.prompt import MAX_PROMPT_TOKENS, WanPrompt
-from antiphon.families.wan_video.text_encoder import NEGATIVE, PROMPT
+from antiphon.families.wan_video.stages import CONDITION, IMAGE, NEGATIVE, PROMPT
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """Builds the prompts of videos: what every stage of a request reads."""
 
+import html
 import math
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,6 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.diffusion.tokenizer import load_tokenizer
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.families.wan_video.config import WanConfig, load_config
-from antiphon.families.wan_video.prompt_text import clean_prompt
 
 MAX_PROMPT_TOKENS = 512
 """Positions of text that the transformer attends to; diffusers cuts off the rest."""
@@ -223,3 +224,15 @@ def _sample_request(config: WanConfig) -> VideoRequest:
 
 def _nearest(value: int, multiple: int, minimum: int) -> int:
     return max(minimum, round(value / multiple) * multiple)
+
+
+def clean_prompt(text: str) -> str:
+    """Return a prompt as the model reads it.
+
+    Broken encodings are mended and curly quotes made straight (ftfy), entities written out, runs of
+    white space are one space: as in training.
+    """
+    ftfy: Any = import_module("ftfy")
+    regex: Any = import_module("regex")  # its white space is not that of the standard library
+    text = html.unescape(html.unescape(ftfy.fix_text(text))).strip()
+    return str(regex.sub(r"\s+", " ", text)).strip()

@@ -22,8 +22,7 @@ from antiphon.families.glm_image.image_tokenizer import GlmImageTokenizer
 from antiphon.families.glm_image.prior import PriorRunner
 from antiphon.families.glm_image.prompt import GlmImagePrompter
 from antiphon.families.glm_image.sources import SourceSizes
-from antiphon.families.glm_image.text_encoder import GlmImageTextEncoder
-from antiphon.families.glm_image.vae import GlmImageVae
+from antiphon.families.glm_image.stages import GlmImageTextEncoder, GlmImageVae
 from tests.families.glm_image.priors import ask, data_of, drawn
 
 TEXT = "Make it 'blue'"

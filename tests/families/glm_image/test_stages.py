@@ -15,8 +15,7 @@ from antiphon.contracts.types import Latents
 from antiphon.errors import EngineError
 from antiphon.families.glm_image.denoiser import GlmImageDenoiser
 from antiphon.families.glm_image.prompt import GlmImagePrompter
-from antiphon.families.glm_image.text_encoder import GlmImageTextEncoder, prior_tokens
-from antiphon.families.glm_image.vae import GlmImageVae
+from antiphon.families.glm_image.stages import GlmImageTextEncoder, GlmImageVae, prior_tokens
 from tests.families.glm_image.priors import TEXT, ask, data_of
 
 NUM_STEPS = 4

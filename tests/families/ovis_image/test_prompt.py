@@ -7,7 +7,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.picture_types import ImageRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.families.ovis_image.prompt import OvisImagePrompter
-from antiphon.families.ovis_image.text_encoder import OvisImageTextEncoder
+from antiphon.families.ovis_image.stages import OvisImageTextEncoder
 
 
 def test_a_prompt_may_fill_the_text_encoder_and_no_more(

@@ -10,8 +10,7 @@ import pytest
 
 from antiphon.errors import ModelLoadError
 from antiphon.families.registry import resolve
-from antiphon.families.wan_video.checkpoint_info import inspect
-from antiphon.families.wan_video.config import load_config
+from antiphon.families.wan_video.config import inspect, load_config
 from tests.families.wan_video.conftest import WanCheckpoint
 from tests.families.wan_video.official import LAYOUTS
 

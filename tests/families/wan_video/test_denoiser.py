@@ -26,7 +26,7 @@ def denoiser(path: Path) -> Any:
 
 def encoded(path: Path, requests: list[VideoRequest]) -> list[tuple[Any, Latents]]:
     """Return the prompts of requests, with seeds from 0, and what the encoders make of them."""
-    from antiphon.families.wan_video.text_encoder import WanTextEncoder
+    from antiphon.families.wan_video.stages import WanTextEncoder
 
     prompter, encoder = WanPrompter(context(path)), WanTextEncoder(context(path))
     prompts = [prompter.build(request, seed) for seed, request in enumerate(requests)]

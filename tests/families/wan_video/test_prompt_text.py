@@ -2,7 +2,7 @@
 
 import pytest
 
-from antiphon.families.wan_video import prompt_text
+from antiphon.families.wan_video.prompt import clean_prompt
 
 TEXTS = (
     "a cat",
@@ -18,8 +18,8 @@ TEXTS = (
 def test_cleaning_is_that_of_diffusers(text: str) -> None:
     from diffusers.pipelines.wan.pipeline_wan import prompt_clean
 
-    assert prompt_text.clean_prompt(text) == prompt_clean(text)
+    assert clean_prompt(text) == prompt_clean(text)
 
 
 def test_quotes_and_encodings_are_mended() -> None:
-    assert prompt_text.clean_prompt(" \u201ccat &amp; dog\u201d ") == '"cat & dog"'
+    assert clean_prompt(" \u201ccat &amp; dog\u201d ") == '"cat & dog"'

@@ -1,15 +1,15 @@
-"""The text encoder of Ovis-Image: the last hidden states of a Qwen3 model."""
+"""Text encoder of Ovis-Image, the last hidden states of a Qwen3 model, and decoder of its VAE."""
 
 from collections.abc import Mapping
 
-from diffusers import OvisImagePipeline
+from diffusers import AutoencoderKL, OvisImagePipeline
 from torch import Tensor
 from transformers import Qwen2Tokenizer, Qwen3Model
 
 from antiphon.contracts.prompt import Prompt
+from antiphon.diffusion.component_stages import TextEncoder, VaeDecoder
 from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.image_prompt import ImagePrompt
-from antiphon.diffusion.text_encoder import TextEncoder
 from antiphon.families.ovis_image.checkpoint import SEQUENCE_LENGTH, guidance_of
 
 
@@ -37,3 +37,16 @@ class OvisImageTextEncoder(TextEncoder):
         )
         made = {"prompt_embeds": embeds}
         return {**made, "negative_prompt_embeds": negative} if is_guided else made
+
+
+class OvisImageVae(VaeDecoder):
+    """Decodes latents of ``[1, C, height, width]``."""
+
+    def load(self, loader: ComponentLoader) -> None:
+        self._vae = loader.module("vae", AutoencoderKL)
+
+    def decode(self, latents: Tensor, prompt: Prompt) -> Tensor:
+        config = self._vae.config
+        scaled = latents / config.scaling_factor + config.shift_factor
+        decoded: Tensor = self._vae.decode(scaled, return_dict=False)[0]
+        return decoded

@@ -1,4 +1,4 @@
-"""The second stage of GLM-Image: glyphs to be written, and codes as the denoiser has them."""
+"""Stages around the denoiser of GLM-Image: encoder of glyphs and codes, and VAE decoder."""
 
 from collections.abc import Mapping
 
@@ -12,10 +12,10 @@ from transformers import ByT5Tokenizer, T5EncoderModel
 
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Latents
+from antiphon.diffusion.component_stages import TextEncoder, VaeDecoder, channel_statistics
 from antiphon.diffusion.components import ComponentLoader
-from antiphon.diffusion.text_encoder import TextEncoder
 from antiphon.errors import EngineError
-from antiphon.families.glm_image.prior_request import PriorPrompt
+from antiphon.families.glm_image.grids import PriorPrompt
 from antiphon.families.glm_image.prompt import GlmImagePrompt
 
 _TOKENS_A_SIDE = 2  # of the denoiser, for a code
@@ -53,11 +53,7 @@ class GlmImageTextEncoder(TextEncoder):
     def _sources(self, data: GlmImagePrompt) -> dict[str, Tensor]:
         """Return latents and tokens of each image to be edited, by numbered names."""
         vae, loader, found = self._pipeline.vae, self._loader, dict[str, Tensor]()
-
-        def channels(values: list[float]) -> Tensor:
-            return torch.tensor(values).view(1, -1, 1, 1).to(loader.device, loader.dtype)
-
-        mean, std = channels(vae.config.latents_mean), channels(vae.config.latents_std)
+        mean, std = _statistics(vae, loader)
         ids = np.array(data.prior.ids)
         for number, (pixels, source) in enumerate(
             zip(data.image.images, data.prior.sources, strict=True)
@@ -97,3 +93,20 @@ def upsampled(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the denoiser's tokens of codes, ``[height, width]``: four for each, row by row."""
     tokens: NDArray[np.int64] = codes.repeat(_TOKENS_A_SIDE, 0).repeat(_TOKENS_A_SIDE, 1).ravel()
     return tokens
+
+
+class GlmImageVae(VaeDecoder):
+    """Decodes latents of ``[1, C, height, width]``, which are normalized channel by channel."""
+
+    def load(self, loader: ComponentLoader) -> None:
+        self._vae = loader.module("vae", AutoencoderKL)
+        self._mean, self._std = _statistics(self._vae, loader)
+
+    def decode(self, latents: Tensor, prompt: Prompt) -> Tensor:
+        decoded: Tensor = self._vae.decode(latents * self._std + self._mean, return_dict=False)[0]
+        return decoded
+
+
+def _statistics(vae: AutoencoderKL, loader: ComponentLoader) -> tuple[Tensor, Tensor]:
+    like = torch.empty(0, dtype=loader.dtype, device=loader.device)
+    return channel_statistics(vae.config, 2, like)
