@@ -70,6 +70,8 @@ def _is_label(label: str) -> bool:
 
 
 def _is_file(chunk: str) -> bool:
+    if all(len(part) == 1 for part in chunk.split(".")):
+        return False
     if chunk[:2] in ("~/", "./") or chunk[:3] == "../" or chunk[1:3] == ":\\":
         return True
     if chunk[0] == "/" and len(chunk) > 1:

@@ -1,13 +1,18 @@
 """Roman numerals, letters by their names, states, and words in capitals."""
 
+from antiphon.text.context_table import PLACES_IN_TOWN, SHORT_FORMS
+from antiphon.text.contexts import reading_in
 from antiphon.text.name_table import CARDINAL_NAMES, CENTURY_WORDS, COMPASS, REGNAL_NAMES, STATES
 from antiphon.text.number_words import cardinal, ordinal, roman
 from antiphon.text.numerals import say_integer, say_year
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
+from antiphon.text.unit_table import UNITS
 from antiphon.text.word_table import LETTER_WORDS, SHORT_WORDS, SHOUTED
 from antiphon.text.words import follows_name
 
+_OPERATORS = frozenset("=+\u2212\u00d7\u00f7<>\u2264\u2265\u2248\u2229\u222a\u2192\u2208^*")
+_VOWELS = frozenset("AEIOU")
 _ROMAN_LONG = frozenset("IVXLC")
 _ROMAN_ALONE = frozenset("IVX")
 _MAX_OUTLINE_PARTS = 6
@@ -107,10 +112,11 @@ def _is_regnal_first(tokens: TokenizedText, place: int) -> bool:
 def read_capital_letter(tokens: TokenizedText, place: int) -> Reading | None:
     """Read single capitals that are spelled: "Plan A", "I B M"."""
     text = tokens.text(place)
-    if len(text) != 1 or not text.isupper() or not tokens.is_open(place):
+    is_open = tokens.is_open(place) or tokens.kind(place - 1) == "&"
+    if len(text) != 1 or not (text.isupper() or text == "a") or not is_open:
         return None
     stop = place + 1
-    while (
+    while text != "a" and (
         tokens.has(stop, " w")
         and len(tokens.text(stop + 1)) == 1
         and tokens.text(stop + 1).isupper()
@@ -120,13 +126,19 @@ def read_capital_letter(tokens: TokenizedText, place: int) -> Reading | None:
         stop += 2
     if stop > place + 1:
         return ((stop, tokens.joined(place, stop)),)
-    if (
-        text == "A"
-        and tokens.before(place) in LETTER_WORDS
-        and tokens.kind(place - 1) in (SPACE, "-")
-    ):
-        return ((stop, text),)
-    return None
+    is_named = tokens.before(place) in LETTER_WORDS and tokens.kind(place - 1) in (SPACE, "-")
+    is_letter = text in "Aa" and (is_named or _is_joined(tokens, place))
+    return ((stop, "A"),) if is_letter else None
+
+
+def _is_joined(tokens: TokenizedText, place: int) -> bool:
+    """Return whether a letter stands beside a sign: "Q&A", "A-Z" and "A + B"."""
+    before, after = place - 1, place + 1
+    is_spaced = tokens.kind(before) == SPACE and tokens.kind(before - 1) in _OPERATORS
+    is_spaced = is_spaced or (tokens.kind(after) == SPACE and tokens.kind(after + 1) in _OPERATORS)
+    is_minus = tokens.has(after, " - w") and len(tokens.text(after + 3)) == 1
+    is_pair = tokens.kind(before) == "&" or tokens.kind(after) in ("&", "-", "\u2013")
+    return is_spaced or is_minus or (is_pair and tokens.text(place) == "A")
 
 
 def read_state(tokens: TokenizedText, place: int) -> Reading | None:
@@ -149,25 +161,28 @@ def read_short_word(tokens: TokenizedText, place: int) -> Reading | None:
     text, stop = tokens.text(place), place + 1
     if text in SHORT_WORDS and tokens.is_closed(stop) and tokens.is_open(place):
         return ((stop, SHORT_WORDS[text]),)
-    if text in SHOUTED and _is_shouted(tokens, place):
+    is_word = text in SHOUTED or (len(text) > 4 and text.isupper() and bool(_VOWELS & set(text)))
+    if is_word and _is_shouted(tokens, place):
         return ((stop, text.lower()),)
-    street = COMPASS.get(text) if len(text) <= 2 else None
-    if street and tokens.before(place) in (
-        "ave",
-        "avenue",
-        "st",
-        "street",
-        "blvd",
-        "rd",
-        "road",
-        ".",
-    ):
-        return ((stop, street),)
-    if street and len(text) <= 2 and tokens.before(place).isdecimal() and tokens.has(stop, " w"):
-        following = tokens.text(stop + 1)
-        if following[0].isupper() and len(following) > 2 and not following.isupper():
-            return ((stop, street),)
+    rows = PLACES_IN_TOWN.get(text, ())
+    if rows and reading_in(rows, *tokens.around(place, stop)):
+        return ((stop, COMPASS[text]),)
     return None
+
+
+def read_short_form(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "hrs", "km" or "Esc" without a number, and "Assoc. Prof."."""
+    text, stop = tokens.text(place), place + 1
+    if tokens.kind(stop) == "." and f"{text}." in SHORT_FORMS:
+        text, stop = f"{text}.", stop + 1
+    rows = SHORT_FORMS.get(text, ())
+    if not rows or not tokens.is_open(place) or not tokens.is_closed(stop):
+        return None
+    words = reading_in(rows, *tokens.around(place, stop))
+    if words in ("one", "many"):
+        words = UNITS[text][words == "many"]
+    stop -= text[-1] == "." and tokens.ends_text(stop)
+    return None if words is None else ((stop, words),)
 
 
 def _is_shouted(tokens: TokenizedText, place: int) -> bool:

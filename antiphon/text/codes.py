@@ -1,20 +1,19 @@
 """Telephone numbers, versions, IP addresses, keys, formulas and other codes."""
 
 from antiphon.text.addresses import MAX_CODE_TOKENS, VOWELS, camel_parts, say_code_digits
-from antiphon.text.code_table import CODE_SIGNS, ELEMENTS, NAMED_SIGNS
+from antiphon.text.code_table import CODE_SIGNS, NAMED_SIGNS
+from antiphon.text.context_table import NUMBER_STYLES
+from antiphon.text.contexts import reading_in
 from antiphon.text.name_table import KEY_NAMES, KEYS, PHONE_WORDS, VERSION_WORDS
-from antiphon.text.number_words import cardinal, in_pairs, spelled
-from antiphon.text.numerals import say_integer, say_year
+from antiphon.text.number_words import cardinal, in_pairs, plural, spelled
+from antiphon.text.numerals import PASSED_OVER, parse_numeral, say_in_context, say_integer, say_year
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import SUBSCRIPTS, SUPERSCRIPTS
 from antiphon.text.word_table import TO_BETWEEN
 
 _MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
 _MAX_MIXED_TOKENS = 24
 _MAX_CALL_TOKENS = 8
-_MAX_POWER_DIGITS = 6
-_FORMULA_KINDS = (WORD, DIGITS, *SUBSCRIPTS, "(", ")")
 
 
 def read_phone(tokens: TokenizedText, place: int) -> Reading | None:
@@ -26,7 +25,8 @@ def read_phone(tokens: TokenizedText, place: int) -> Reading | None:
     separators = ""
     while len(groups) < 8:
         kind = tokens.kind(stop)
-        if kind == "(" and tokens.has(stop, "(d)") and len(tokens.text(stop + 1)) <= 5:
+        is_area = not groups or (len(groups) == 1 and (has_plus or groups[0] == "1"))
+        if is_area and tokens.has(stop, "(d)") and len(tokens.text(stop + 1)) <= 5:
             groups.append(tokens.text(stop + 1))
             separators += "("
             stop = end = stop + 3
@@ -49,6 +49,11 @@ def read_phone(tokens: TokenizedText, place: int) -> Reading | None:
     is_local = [*map(len, groups)] == [3, 4] and not separators.strip()
     is_phone = is_local and _is_called(tokens, place, end)
     is_phone = is_phone or bool(groups and _is_phone(groups, separators, has_plus=has_plus))
+    is_phone = is_phone or (len(groups) == 3 and groups[-1].isalpha())
+    is_code = len(groups) > 1 and sum(map(len, groups)) > 5 and set(separators) <= {" ", "-"}
+    if is_code and not is_phone and tokens.is_closed(end):
+        code = reading_in(NUMBER_STYLES["code"], *tokens.around(place, end, PASSED_OVER))
+        return ((end, ", ".join(map(_say_group, groups))),) if code else None
     if not is_phone or not tokens.is_closed(end):
         return None
     spoken = ["eight hundred" if group == "800" else _say_group(group) for group in groups]
@@ -159,6 +164,7 @@ def read_keys(tokens: TokenizedText, place: int) -> Reading | None:
         key = stop + (3 if spaced else 1)
         text = tokens.text(key)
         is_key = len(text) < 2 or text.lower() in KEYS or text.lower() in KEY_NAMES
+        is_key = is_key and (tokens.text(place)[0].isupper() or first in ("control", "command"))
         if tokens.kind(stop) == "-" and not is_key and not _is_function_key(tokens, key):
             break
         if tokens.kind(key) == WORD and tokens.kind(key + 1) == DIGITS and len(text) == 1:
@@ -200,55 +206,6 @@ def read_named_sign(tokens: TokenizedText, place: int) -> Reading | None:
     return ((place + 2, f"{text} {'plus' if sign == '+' else 'minus'}"),)
 
 
-def read_formula(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "CO2", "H\u2082SO\u2084" and "C6H12O6": elements and their numbers."""
-    stop, words, has_number = place, list[str](), False
-    if not tokens.is_open(place) and tokens.kind(place - 1) != DIGITS:
-        return None
-    while tokens.kind(stop) in _FORMULA_KINDS and stop - place < _MAX_MIXED_TOKENS:
-        part = _formula_part(tokens, place, stop)
-        if part is None:
-            break
-        has_number = has_number or (bool(part) and part[0].islower())
-        words += [part] if part else []
-        stop += 1
-    sign = {"\u207a": "plus", "\u207b": "minus"}.get(tokens.kind(stop))
-    if has_number and sign is not None:
-        words.append(sign)
-        stop += 1
-    if not has_number or not tokens.is_closed(stop) or not words[0][0].isupper():
-        return None
-    return ((stop, " ".join(words)),)
-
-
-def _formula_part(tokens: TokenizedText, place: int, stop: int) -> str | None:
-    """Return the words of one token of a formula, or ``None`` at its end."""
-    text, kind = tokens.text(stop), tokens.kind(stop)
-    if kind == WORD:
-        symbols = element_symbols(text)
-        return None if symbols is None else " ".join(" ".join(symbols).upper().replace(" ", ""))
-    if kind in SUBSCRIPTS:
-        return cardinal(SUBSCRIPTS.index(kind))
-    if kind == DIGITS:
-        return say_integer(text) if len(text) < 3 else None
-    if kind == "(":
-        return "" if tokens.kind(stop + 1) == WORD and stop > place else None
-    return "" if "(" in tokens.joined(place, stop) else None
-
-
-def element_symbols(text: str) -> list[str] | None:
-    """Return the element symbols that spell a word; ``None`` if they do not."""
-    symbols, place = list[str](), 0
-    while place < len(text):
-        size = 2 if text[place : place + 2] in ELEMENTS and len(text) > place + 1 else 1
-        symbol = text[place : place + size]
-        if symbol not in ELEMENTS:
-            return None
-        symbols.append(symbol)
-        place += size
-    return symbols
-
-
 def read_to_between(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "B2B" and "text2speech"."""
     if not tokens.has(place, "wdw") or tokens.text(place + 1) != "2" or not tokens.is_open(place):
@@ -275,8 +232,44 @@ def read_mixed(tokens: TokenizedText, place: int) -> Reading | None:
             stop += 1
     if set(kinds) != {WORD, DIGITS} or not tokens.is_closed(stop) or kinds.count(DIGITS) > 8:
         return None
-    spoken = " ".join(words)
-    return ((stop, spoken),)
+    code = reading_in(NUMBER_STYLES["code"], *tokens.around(place, stop, PASSED_OVER))
+    if code and max(map(len, words)) > 2:
+        parts = [tokens.text(each) for each in range(place, stop) if tokens.text(each).isalnum()]
+        words = [" ".join(part) if part.isupper() else _say_group(part) for part in parts]
+    if kinds == f"{kinds[:-2]}{DIGITS}{WORD}" and tokens.text(stop - 1) in ("s", "'s"):
+        words = [*words[:-2], plural(words[-2])]
+    return ((stop, " ".join(words)),)
+
+
+def read_hexadecimal(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "0x1F" digit by digit."""
+    if tokens.text(place) != "0" or tokens.text(place + 1)[:1] != "x":
+        return None
+    stop = place + 1
+    while tokens.kind(stop) in (WORD, DIGITS) and stop - place < _MAX_MIXED_TOKENS:
+        stop += 1
+    digits = tokens.joined(place + 1, stop)[1:]
+    is_hexadecimal = bool(digits) and set(digits.lower()) <= set("0123456789abcdef")
+    if not is_hexadecimal or not tokens.is_closed(stop) or (digits.isdecimal() and len(digits) < 3):
+        return None
+    words = (spelled(digit) if digit.isdecimal() else digit.upper() for digit in digits)
+    return ((stop, f"zero X {' '.join(words)}"),)
+
+
+def read_section(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "401(k)" and "Section 4(b)(2)" without a pause."""
+    numeral = parse_numeral(tokens, place)
+    stop = numeral.stop if numeral is not None else place
+    if numeral is None or tokens.kind(stop + 1) != WORD:
+        return None
+    words = [say_in_context(tokens, place, numeral)]
+    while tokens.kind(stop) == "(" and tokens.kind(stop + 2) == ")" and len(words) < 5:
+        part = tokens.text(stop + 1)
+        if not (part.isdecimal() and len(part) < 3) and not (part.isalpha() and len(part) == 1):
+            return None
+        words.append(say_integer(part) if part.isdecimal() else part.upper())
+        stop += 3
+    return ((stop, " ".join(words)),) if len(words) > 1 and tokens.is_closed(stop) else None
 
 
 def _say_mixed(tokens: TokenizedText, place: int, *, is_first: bool) -> str:
@@ -322,8 +315,11 @@ def read_hash(tokens: TokenizedText, place: int) -> Reading | None:
     if (
         tokens.kind(place) == "#"
         and tokens.kind(place + 1) == DIGITS
-        and tokens.is_closed(place + 2)
+        and tokens.kind(place + 2) not in (WORD, "_")
     ):
+        return ((place + 1, "number "),)
+    is_code = tokens.kind(place + 2) in ("-", DIGITS) and len(tokens.text(place + 1)) < 4
+    if tokens.kind(place) == "#" and is_code and tokens.text(place + 1).isupper():
         return ((place + 1, "number "),)
     if tokens.kind(place + 1) not in (WORD, DIGITS):
         return None
@@ -341,32 +337,3 @@ def read_hash(tokens: TokenizedText, place: int) -> Reading | None:
         stop += 1
     name = "hashtag" if tokens.kind(place) == "#" else "at"
     return ((stop, f"{name} {' '.join(words)}"),)
-
-
-def read_power(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read superscripts: "squared", "cubed", "to the power of 10"."""
-    stop, digits, sign = place, "", ""
-    if tokens.kind(stop) == "\u207b":
-        sign, stop = "minus ", stop + 1
-    while tokens.kind(stop) and tokens.kind(stop) in SUPERSCRIPTS and len(digits) < 7:
-        digits += str(SUPERSCRIPTS.index(tokens.kind(stop)))
-        stop += 1
-    if not digits or len(digits) > _MAX_POWER_DIGITS:
-        return None
-    named = {"2": "squared", "3": "cubed"}.get(digits)
-    words = named if named and not sign else f"to the power of {sign}{cardinal(int(digits))}"
-    return ((stop, f" {words}"),)
-
-
-def read_subscript(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read a subscript number after a letter, as in "x\u2081"."""
-    digit = SUBSCRIPTS.find(tokens.kind(place))
-    return None if digit < 0 else ((place + 1, f" {cardinal(digit)}"),)
-
-
-def read_variable(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read the letters before a superscript, as in "mc\u00b2", by their names."""
-    text, behind = tokens.text(place), tokens.kind(place + 1)
-    if len(text) > 3 or not behind or behind not in (*SUPERSCRIPTS, *SUBSCRIPTS, "^"):
-        return None
-    return ((place + 1, " ".join(text.upper()) if text.isascii() else text),)

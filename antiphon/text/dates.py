@@ -1,16 +1,32 @@
 """Dates, years, decades, days, months and times of day."""
 
-from antiphon.text.name_table import DATE_WORDS, DECADE_WORDS
+from antiphon.text.context_table import DAYS, PAIR_STYLES, SECONDS
+from antiphon.text.contexts import reading_in, words
 from antiphon.text.number_words import cardinal, ordinal
-from antiphon.text.numerals import is_fraction, is_year, say_decade, say_parts, say_year
+from antiphon.text.numerals import (
+    is_fraction,
+    is_year,
+    say_decade,
+    say_integer,
+    say_parts,
+    say_year,
+)
 from antiphon.text.readings import Reading
 from antiphon.text.times import read_clock
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
-from antiphon.text.units import ends_here
-from antiphon.text.word_table import DAY_NAMES, MONTH_NAMES, MONTHS, WORDS_TOO
+from antiphon.text.units import ends_here, parse_unit
+from antiphon.text.word_table import (
+    BOOK_NAMES,
+    BOOKS,
+    DAY_NAMES,
+    MONTH_NAMES,
+    MONTHS,
+    ORDINAL_ENDINGS,
+    WORDS_TOO,
+)
 
-_ORDINALS = ("st", "nd", "rd", "th")
 _DASHES = ("-", "\u2013")
+_PASSED_OVER = words(": is was of a the")
 _NO_WORDS = ("Jan", "Dec", "Jun")  # names at most, and never before a dot
 
 
@@ -50,13 +66,17 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
     one, other = int(first), int(second)
     day, month = (one, other) if tokens.british else (other, one)
     is_date = 1 <= month <= 12 and 1 <= day <= 31 and len(first) < 3 and len(second) < 3
-    if is_date and tokens.before(place) in DATE_WORDS:
+    style = reading_in(PAIR_STYLES["/"], *tokens.around(place, stop, _PASSED_OVER))
+    if is_date and style == "date":
         return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
-    joint = _joint(tokens, stop, one, other)
+    joint = _joint(tokens, stop, one, other, style)
     is_whole = joint is None and other == 1
     if joint is None and is_fraction(one, other):
         is_inch = tokens.kind(stop) in ('"', "\u2033") and tokens.is_closed(stop + 1)
-        return ((stop + is_inch, f"{say_parts(one, other)}{' inch' if is_inch else ''}"),)
+        unit = parse_unit(tokens, stop + (tokens.kind(stop) == SPACE))
+        is_unit = unit is not None and tokens.is_closed(unit[0]) and unit[1][0] != "inch"
+        stop, name = unit if unit and is_unit else (stop + is_inch, ("inch",) if is_inch else ("",))
+        return ((stop, f"{say_parts(one, other)} {name[0]}".strip()),)
     if joint is None and is_date and (day > 12 or is_whole):
         return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
     if joint is None:
@@ -64,16 +84,13 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
     return ((stop, f"{cardinal(one)}{joint}{cardinal(other)}"),)
 
 
-def _joint(tokens: TokenizedText, stop: int, one: int, other: int) -> str | None:
+def _joint(tokens: TokenizedText, stop: int, one: int, other: int, style: str | None) -> str | None:
     """Return the spoken form of the slash in a score; ``None`` if it may be a fraction."""
-    after = tokens.after(stop)
     if tokens.kind(stop + (tokens.kind(stop) == SPACE)) == "=":
         return " divided by "
-    if after in ("time", "meter", "signature"):
-        return " "
-    if after in ("stars", "points", "star") or (other in (10, 100) and 1 < one <= other):
-        return " out of "
-    if one == other > 0:
+    if style in ("apart", "over", "out of"):
+        return " " if style == "apart" else f" {style} "
+    if (other in (10, 100) and 1 < one <= other) or one == other > 0:
         return " out of "
     return " over " if one > 12 and other > 31 and other not in (64, 100) else None
 
@@ -114,7 +131,7 @@ def read_day_first(tokens: TokenizedText, place: int) -> Reading | None:
     day, stop = tokens.text(place), place + 1
     if len(day) > 2 or not 1 <= int(day) <= 31:
         return None
-    is_ordinal = tokens.text(stop).lower() in _ORDINALS
+    is_ordinal = tokens.text(stop).lower() in ORDINAL_ENDINGS
     stop += is_ordinal
     until = ""
     if tokens.kind(stop) in _DASHES and tokens.kind(stop + 1) == DIGITS and not is_ordinal:
@@ -154,29 +171,15 @@ def read_weekday(tokens: TokenizedText, place: int) -> Reading | None:
     stop = place + 1
     has_dot = tokens.kind(stop) == "." and not ends_here(tokens, stop + 1)
     stop += has_dot
-    behind = tokens.kind(stop)
     following = tokens.text(stop + 1 + (tokens.kind(stop + 1) == SPACE))
-    is_ranged = behind in (*_DASHES, "/", "&") and following in DAY_NAMES
-    if is_ranged and behind in _DASHES:
+    if tokens.kind(stop) in _DASHES and following in DAY_NAMES:
         other = read_weekday(tokens, stop + 1) or ((stop + 2, DAY_NAMES[following]),)
         return ((stop, name), (stop + 1, " to "), *other)
-    is_dated = tokens.after(stop + (behind == ",")) in MONTH_NAMES
-    is_timed = tokens.kind(stop) == SPACE and tokens.kind(stop + 1) == DIGITS
-    is_behind = tokens.kind(place - 1) in (*_DASHES, "/") and tokens.text(place - 2) in DAY_NAMES
-    is_asked = tokens.kind(place - 2) == "&" or tokens.before(place) in (
-        "on",
-        "every",
-        "next",
-        "last",
-        "this",
-        "by",
-        "until",
-        "and",
+    is_certain = (
+        text not in WORDS_TOO or has_dot or (text in ("Mon", "Wed") and not tokens.has(stop, " "))
     )
-    if text not in WORDS_TOO or is_dated or is_timed or is_ranged or is_behind:
-        return ((stop, name),)
-    is_certain = has_dot or (text in ("Mon", "Wed") and behind != SPACE)
-    return ((stop, name),) if is_certain or is_asked else None
+    is_day = is_certain or reading_in(DAYS[text], *tokens.around(place, stop, ",/-\u2013"))
+    return ((stop, name),) if is_day else None
 
 
 def read_decade(tokens: TokenizedText, place: int) -> Reading | None:
@@ -201,12 +204,10 @@ def read_decade(tokens: TokenizedText, place: int) -> Reading | None:
         return ((stop, say_decade(digits)),)
     if len(digits) != 2 or digits < "20":
         return None
-    before, after = tokens.before(place), tokens.after(stop)
-    is_named = tokens.kind(stop) == SPACE and after.isalpha() and after[:1].islower()
-    if tokens.kind(place - 1) == "-" or before in DECADE_WORDS or is_short:
-        return ((stop, say_decade(digits)),)
-    is_timed = after in ("to", "and", "or", "in", "at", "for", "of", "on", "before", "after", "is")
-    return ((stop, say_decade(digits)),) if is_named and not is_timed and digits > "50" else None
+    style = reading_in(SECONDS["decade"], *tokens.around(place, stop))
+    is_decade = tokens.kind(place - 1) == "-" or is_short or style == "decade"
+    is_decade = is_decade or (style == "named" and digits > "50")
+    return ((stop, say_decade(digits)),) if is_decade else None
 
 
 def read_era(tokens: TokenizedText, place: int) -> Reading | None:
@@ -228,7 +229,7 @@ def _after_month(tokens: TokenizedText, place: int) -> Reading | None:
         return ((stop, f" {say_year(day)}"),)
     if len(day) > 2 or not 1 <= int(day) <= 31:
         return None
-    if tokens.text(stop).lower() in _ORDINALS:
+    if tokens.text(stop).lower() in ORDINAL_ENDINGS:
         stop += 1
     if not tokens.is_closed(stop) and tokens.kind(stop) not in _DASHES:
         return None
@@ -238,7 +239,7 @@ def _after_month(tokens: TokenizedText, place: int) -> Reading | None:
     if tokens.kind(stop) in _DASHES and tokens.kind(stop + 1) == DIGITS:
         until = tokens.text(stop + 1)
         if len(until) <= 2 and 1 <= int(until) <= 31:
-            stop += 2 + (tokens.text(stop + 2).lower() in _ORDINALS)
+            stop += 2 + (tokens.text(stop + 2).lower() in ORDINAL_ENDINGS)
             parts.append((stop, f" to {ordinal(int(until))}"))
     comma = stop + (tokens.kind(stop) == ",")
     if tokens.has(comma, " d") and _is_year_at(tokens, comma + 1):
@@ -300,3 +301,30 @@ def read_ratio(tokens: TokenizedText, place: int) -> Reading | None:
         return None
     joint = " " if first == second == "50" else " to "
     return ((place + 3, f"{cardinal(int(first))}{joint}{cardinal(int(second))}"),)
+
+
+def read_verse(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "3:16-18" after a book of the Bible, and "2:1" after a word such as "ratio"."""
+    if not tokens.has(place, "d:d") or max(len(tokens.text(place + step)) for step in (0, 2)) > 3:
+        return None
+    stop = place + 3
+    style = reading_in(PAIR_STYLES[":"], *tokens.around(place, stop, ".,"))
+    if style is None or not (tokens.is_closed(stop) or tokens.kind(stop) in _DASHES):
+        return None
+    joint = " to " if style == "to" else " "
+    words = joint.join(cardinal(int(tokens.text(each))) for each in (place, place + 2))
+    if style == "verse" and tokens.kind(stop) in _DASHES and tokens.kind(stop + 1) == DIGITS:
+        words += f" to {say_integer(tokens.text(stop + 1))}"
+        stop += 2
+    return ((stop, words),)
+
+
+def read_book(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "Gen. 1:1" and the number of "1 Cor. 13:4"."""
+    book = place + 2 * (tokens.has(place, "d w") and tokens.text(place) in ("1", "2", "3"))
+    text = tokens.text(book)
+    stop = book + 1 + (tokens.kind(book + 1) == ".")
+    if not tokens.has(stop, " d:d") or text.lower() not in BOOK_NAMES:
+        return None
+    number = ((book, f"{ordinal(int(tokens.text(place))).capitalize()} "),) if book > place else ()
+    return (*number, (stop, BOOKS.get(text, text)))

@@ -9,6 +9,7 @@ from hibari.g2p import G2P
 
 from antiphon.contracts.prompt import TextCheck
 from antiphon.text.base import Owner, ReadWord, ids_of, place_words, split_phonemes
+from antiphon.text.homographs import respell
 from antiphon.text.tokens import SpokenPiece, TokenizedText
 from antiphon.text.unspoken import UnspokenFinder
 from antiphon.text.written_out import SILENT_SIGNS, pieces_of, spoken_text
@@ -123,6 +124,7 @@ class EnglishReader:
                 if token.text == "A" and place < len(pieces) and pieces[place].is_changed:
                     token.phonemes, token.rating = _NAME_OF_A, _CERTAIN
                 place += len(token.text)
+            respell(tokens, british=self._british)
             return list(self._g2p.phonemize_tokens(tokens))
         except (LookupError, TypeError, ValueError):
             parts = spoken.split()

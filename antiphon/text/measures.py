@@ -157,7 +157,7 @@ def _are_seconds(tokens: TokenizedText, place: int) -> bool:
 
 def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "3x4", "1920×1080" and "10 ft x 12 ft"; with an equals sign after it, a product."""
-    first = parse_quantity(tokens, place)
+    first = _parse_size(tokens, place)
     if first is None or first.sign or first.money or tokens.kind(place) == WORD:
         return None
     sizes, stop, is_cross = [first], first.stop, False
@@ -166,8 +166,8 @@ def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
         cross = stop + spaced
         if tokens.text(cross) not in ("x", "X", "\u00d7"):
             break
-        following = parse_quantity(tokens, cross + 1 + (spaced and tokens.kind(cross + 1) == SPACE))
-        if following is None or following.sign:
+        following = _parse_size(tokens, cross + 1 + (spaced and tokens.kind(cross + 1) == SPACE))
+        if following is None or following.sign or following.money:
             break
         is_cross = tokens.text(cross) == "\u00d7"
         sizes.append(following)
@@ -179,6 +179,15 @@ def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
     )
     joint = " times " if is_product else " by "
     return ((stop, joint.join(_say_size(tokens, size, sizes) for size in sizes)),)
+
+
+def _parse_size(tokens: TokenizedText, place: int) -> Quantity | None:
+    """Return a quantity, or a number of feet or inches with a mark behind it."""
+    size = parse_quantity(tokens, place)
+    if size is None or not size.is_plain or tokens.kind(size.stop) not in (*_FEET, *_INCHES):
+        return size
+    unit = ("foot", "feet") if tokens.kind(size.stop) in _FEET else ("inch", "inches")
+    return Quantity(size.stop + 1, size.numeral, unit=unit)
 
 
 def _is_screen(sizes: list[Quantity]) -> bool:
@@ -234,6 +243,8 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     if place > 1 and tokens.has(place - 2, "d / d"):
         return ((place + 1, "divided by"),)
     before, after = tokens.kind(place - 1), tokens.kind(place + 1)
+    if before == DIGITS and after == WORD and len(tokens.text(place + 1)) == 1:
+        return ((place + 1, "over"),)
     if (
         after == WORD
         and before == WORD

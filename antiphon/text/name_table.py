@@ -28,24 +28,10 @@ COMPASS = pairs(
     N=North, S=South, E=East, W=West, NE=Northeast, NW=Northwest, SE=Southeast, SW=Southwest
     """
 )
-DIGIT_WORDS = words(
-    """
-    account agent booking call card case claim code combination confirmation dial ext extension id
-    invoice isbn key licence license number order otp passcode password phone pin plate policy
-    postcode ref reference serial ssn text ticket tracking zip
-    """
-)
-"""Words after which the digits of a number are read one by one."""
 PHONE_WORDS = words(
     """
     call called cell contact dial fax hotline landline mobile phone reach ring tel telephone text
     whatsapp
-    """
-)
-PAIR_WORDS = words(
-    """
-    airbus apartment area boeing building bus channel error flight form highway interstate model
-    room route suite train unit
     """
 )
 VERSION_WORDS = words(
@@ -54,26 +40,6 @@ VERSION_WORDS = words(
     llama macos node php python pytorch release ruby rust ubuntu usb v ver version windows
     """
 )
-YEAR_WORDS = words(
-    """
-    after and autumn before between born by circa class copyright died during early established fall
-    founded from in late mid of since spring summer through till to until winter year
-    """
-)
-DATE_WORDS = words(
-    """
-    after before between born by date dated deadline due ending expires from on since starting
-    through till until
-    """
-)
-DECADE_WORDS = words("and early her his in its late mid my our the their your")
-NOT_NOUNS = words(
-    """
-    across always as besides brings does has his is its perhaps plus sees this thus towards us
-    versus was whereas yes
-    """
-)
-"""Singular words that end like plurals."""
 CARDINAL_NAMES = words(
     """
     act apollo appendix article book bowl category ch chapter civilization class division episode
@@ -96,7 +62,7 @@ CENTURY_WORDS = words("amendment centuries century dynasty olympiad olympics")
 KEYS = pairs(
     """
     ctrl=control, control=control, alt=alt, cmd=command, shift=shift, option=option, opt=option,
-    command=command, win=windows, meta=meta, super=super, fn=function, windows=windows
+    command=command, win=windows, meta=meta, super=super, fn=function, windows=windows, ⌘=command
     """
 )
 KEY_NAMES = pairs(

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from antiphon.text.contexts import words
-from antiphon.text.name_table import DIGIT_WORDS, NOT_NOUNS, PAIR_WORDS, YEAR_WORDS
+from antiphon.text.context_table import NUMBER_STYLES
+from antiphon.text.contexts import reading_in, words
 from antiphon.text.number_words import (
     MAX_NUMBER,
     cardinal,
@@ -20,7 +20,8 @@ from antiphon.text.unit_table import FRACTION_SIGNS
 _MAX_CARDINAL_DIGITS = 15
 _MAX_FRACTION_PARTS = (*range(2, 13), 15, 16, 20, 24, 25, 32, 50, 60, 64, 100, 128, 1000)
 _MAX_GROUPS = 6
-_SHORT_DIGIT_WORDS = words("call code cvv dial ext extension otp passcode pin text")
+PASSED_OVER = words(": # . number no is")
+_NOT_ACRONYMS = words("after and before from late mid since till year")
 _GROUP_SIGNS = (",", " ", "'", "_", ".")
 
 
@@ -111,27 +112,37 @@ def is_fraction(numerator: int, denominator: int) -> bool:
 def say_in_context(tokens: TokenizedText, place: int, numeral: Numeral) -> str:
     """Return a plain integer as a year, an identifier, digits or a count, by its context."""
     digits, british = numeral.whole, tokens.british
-    before = _word_before(tokens, place)
     if numeral.is_grouped or not numeral.is_integer:
         return say_numeral(numeral, british=british)
-    if before in DIGIT_WORDS and (len(digits) > 3 or digits[0] == "0"):
+    style = number_style(tokens, place, numeral)
+    if style == "digits" or (len(digits) >= 10 and digits[-3:] != "000"):
         return spelled(digits)
-    if before in _SHORT_DIGIT_WORDS and len(digits) == 3:
-        return spelled(digits)
-    if len(digits) == 4 and digits[0] != "0" and _follows_capitals(tokens, place):
+    if style == "pairs":
         return in_pairs(int(digits))
-    is_name = len(digits) in (3, 4) and digits[0] != "0" and digits[-2:] != "00"
-    if before in PAIR_WORDS and is_name:
-        return in_pairs(int(digits))
-    if before in PAIR_WORDS and len(digits) > 4:
-        return spelled(digits)
-    if len(digits) >= 10 and digits[-3:] != "000":
-        return spelled(digits)
-    if len(digits) == 5 and _follows_state(tokens, place):
-        return spelled(digits)
-    if len(digits) == 4 and digits[0] != "0":
-        return _say_four(tokens, place, numeral, before)
-    return say_integer(digits, british=british)
+    is_round = digits[-2:] == "00" and digits[1:2] != "0" and digits < "2000"
+    if len(digits) != 4 or digits[0] == "0" or (style == "count" and not is_round):
+        return say_integer(digits, british=british)
+    if style == "year" and "1000" <= digits < "3000":
+        return say_year(digits, british=british)
+    return say_year(digits, british=british) if is_year(digits) else cardinal(int(digits))
+
+
+def number_style(tokens: TokenizedText, place: int, numeral: Numeral) -> str | None:
+    """Return how the words around a plain number say to read it, in terms of `NUMBER_STYLES`."""
+    digits = numeral.whole
+    size = "0" if digits[0] == "0" and len(digits) > 1 else str(len(digits))
+    is_round = len(digits) > 2 and digits[-2:] == "00" and size != "0"
+    before, after = tokens.around(place, numeral.stop, PASSED_OVER)
+    if _is_section(tokens, numeral.stop):
+        after = ["<section>"]
+    style = reading_in(NUMBER_STYLES.get(f"{size}{'h' * is_round}", ()), before, after)
+    is_acronym = style == "acronym" and before[0].lower() not in _NOT_ACRONYMS
+    return "pairs" if is_acronym and not is_year(before[0]) else style
+
+
+def _is_section(tokens: TokenizedText, place: int) -> bool:
+    """Return whether a letter in brackets follows, as in "401(k)"."""
+    return tokens.has(place, "(w)") and len(tokens.text(place + 1)) == 1
 
 
 def say_year(digits: str, *, british: bool = False) -> str:
@@ -158,55 +169,6 @@ def is_year(digits: str) -> bool:
 def roman_at(tokens: TokenizedText, place: int) -> int | None:
     """Return the value of a word that is a Roman numeral."""
     return roman(tokens.text(place)) if tokens.kind(place) == WORD else None
-
-
-def _say_four(tokens: TokenizedText, place: int, numeral: Numeral, before: str) -> str:
-    digits, british = numeral.whole, tokens.british
-    number, after = int(digits), tokens.after(numeral.stop)
-    is_counted = (
-        tokens.kind(numeral.stop) == SPACE
-        and after.islower()
-        and after.endswith("s")
-        and not after.endswith("ss")
-        and after not in NOT_NOUNS
-    ) or after in ("people", "men", "women", "children", "feet", "percent", "dollars")
-    if is_counted and not (digits[-2:] == "00" and digits[1] != "0" and number < 2000):
-        return cardinal(number, british=british)
-    if is_year(digits) or (before in YEAR_WORDS and 1000 <= number < 3000 and not is_counted):
-        return say_year(digits, british=british)
-    return cardinal(number, british=british)
-
-
-def _word_before(tokens: TokenizedText, place: int) -> str:
-    """Return the preceding word, skipping "number", "is", a colon or a hash."""
-    for _ in range(3):
-        if tokens.kind(place - 1) in (SPACE, ":", "#", "."):
-            place -= 1
-            continue
-        if tokens.kind(place - 1) == WORD and tokens.text(place - 1).lower() in (
-            "number",
-            "is",
-            "no",
-        ):
-            first = tokens.before(place - 1)
-            return first if first in DIGIT_WORDS | PAIR_WORDS else tokens.text(place - 1).lower()
-        break
-    first = tokens.text(place - 1)
-    if tokens.kind(place - 1) == WORD and len(first) == 2 and first.isupper():
-        return tokens.before(place - 1) or first.lower()  # the airline in "Flight UA 232"
-    return tokens.before(place)
-
-
-def _follows_capitals(tokens: TokenizedText, place: int) -> bool:
-    """Return whether a name in capitals precedes, as in "RTX 4090", and a lower-case letter."""
-    before = tokens.text(place - 2)
-    is_name = tokens.kind(place - 1) == SPACE and len(before) in (3, 4) and before.isupper()
-    return is_name and before.lower() not in DIGIT_WORDS | YEAR_WORDS and not is_year(before)
-
-
-def _follows_state(tokens: TokenizedText, place: int) -> bool:
-    before = tokens.text(place - 2)
-    return tokens.kind(place - 1) == SPACE and len(before) == 2 and before.isupper()
 
 
 def _grouped(tokens: TokenizedText, place: int) -> Numeral | None:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from antiphon.text.contexts import words
-from antiphon.text.name_table import PAIR_WORDS
+from antiphon.text.context_table import AMOUNTS, LETTERS, NOT_COUNTED
+from antiphon.text.contexts import reading_in
 from antiphon.text.number_words import cardinal, ordinal_of
 from antiphon.text.numerals import (
     Numeral,
@@ -29,6 +29,7 @@ from antiphon.text.unit_table import (
     UNITS,
 )
 from antiphon.text.units import Unit, parse_unit
+from antiphon.text.word_table import ORDINAL_ENDINGS
 
 _SIGNS = {
     **dict.fromkeys(("-", "\u2212", "\u2013"), "minus"),
@@ -42,23 +43,6 @@ _SIGNS = {
     "\u2265": "greater than or equal to",
 }
 DASHES = ("-", "\u2013", "\u2014", "\u2212")
-_CODE_WORDS = PAIR_WORDS | {
-    "seat",
-    "gate",
-    "row",
-    "section",
-    "figure",
-    "table",
-    "apt",
-    "exit",
-    "step",
-}
-_NOT_COUNTED = words(
-    """
-    a an and as at but by each for from if in is less more of on or per so than that the to was
-    which with
-    """
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +95,8 @@ def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
     if money is not None:
         per, stop = _per(tokens, stop)
         return Quantity(stop, numeral, sign, scale, money, per=per)
-    found = None if scale else _unit_behind(tokens, start, stop)
-    if found is not None:
+    found = _unit_behind(tokens, start, stop)
+    if found is not None and (not scale or tokens.kind(found[0] - 1) == WORD):
         stop, unit, is_glued = found
         return Quantity(stop, numeral, sign, scale, unit=unit, is_glued=is_glued)
     return Quantity(stop, numeral, sign, scale)
@@ -238,7 +222,7 @@ def _scale(tokens: TokenizedText, place: int, *, is_money: bool) -> tuple[str, i
     if is_money or text in ("mn", "bn", "mln", "bln", "k", "tn"):
         return SCALES[text], place + 1
     before = tokens.text(place - 1)
-    is_counting = tokens.has(place + 1, " w") and tokens.text(place + 2) not in _NOT_COUNTED
+    is_counting = tokens.has(place + 1, " w") and tokens.text(place + 2) not in NOT_COUNTED
     if text in ("M", "B") and is_counting and tokens.text(place + 2).islower():
         return SCALES[text], place + 1
     if text == "K" and len(before) > 1 and before != "10":
@@ -251,7 +235,10 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
     found = parse_unit(tokens, place)
     if found is not None:
         is_letter = kind == WORD and len(tokens.text(place)) == 1 and tokens.text(place).isupper()
-        if is_letter and tokens.before(start) in _CODE_WORDS:
+        around = tokens.around(start, found[0])
+        if is_letter and reading_in(LETTERS["capital"], *around) is not None:
+            return None
+        if tokens.text(place) == "F" and reading_in(LETTERS["F"], *around) is None:
             return None
         return (*found, False) if _may_end(tokens, found[0]) else None
     if kind not in (SPACE, "-"):
@@ -269,7 +256,9 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
         if not is_inch:
             return None
     is_compass = text in ("W", "E", "S", "N") and tokens.text(place + 2) in (".", " ")
-    if (kind == "-" and len(text) == 1) or (is_compass and _begins_name(tokens, place + 2)):
+    is_letter = kind == "-" and len(text) == 1 and not tokens.after(place + 2).islower()
+    is_phrase = kind == "-" and tokens.kind(place + 2) == "-" and text in NOT_AFTER_SPACE
+    if is_letter or is_phrase or (is_compass and _begins_name(tokens, place + 2)):
         return None
     return (*found, kind == "-")
 
@@ -290,17 +279,18 @@ def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:
     british, numeral = tokens.british, quantity.numeral
     words = [quantity.sign] if quantity.sign else []
     if quantity.money is not None:
-        words.append(
-            say_money(
-                quantity, british=british, is_attribute=_is_attribute(tokens, place, quantity)
-            )
+        is_attribute = (quantity.scale or not numeral.decimals) and _describes(
+            tokens, place, quantity
         )
+        words.append(say_money(quantity, british=british, is_attribute=bool(is_attribute)))
         words += [f"per {quantity.per}"] if quantity.per else []
     elif quantity.unit is not None:
         one, many = quantity.unit
         is_one = numeral.is_one or quantity.is_glued or (numeral.fraction and not numeral.whole)
         is_one = is_one or _describes(tokens, place, quantity)
-        words += [say_numeral(numeral, british=british), one if is_one else many]
+        words.append(say_numeral(numeral, british=british))
+        words += [quantity.scale] if quantity.scale else []
+        words.append(one if is_one else many)
     elif quantity.is_plain:
         words.append(say_in_context(tokens, place, numeral))
     else:
@@ -310,24 +300,13 @@ def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:
 
 
 def _describes(tokens: TokenizedText, place: int, quantity: Quantity) -> bool:
-    """Return whether a measure describes the noun after it: "a 90° turn"."""
-    after = tokens.after(quantity.stop)
-    is_before_noun = tokens.kind(quantity.stop) == SPACE and after.islower() and len(after) > 1
-    is_described = tokens.before(place) in ("a", "an") and after not in _NOT_COUNTED
-    return is_before_noun and (is_described or after in ("angle", "angles", "turn", "rotation"))
-
-
-def _is_attribute(tokens: TokenizedText, place: int, quantity: Quantity) -> bool:
-    """Return whether an amount describes the noun after it: "a $5 bill"."""
-    if quantity.numeral.decimals and not quantity.scale:
+    """Return whether an amount describes the noun after it: "a $5 bill", "a 90° turn"."""
+    if tokens.has(quantity.stop, "-w"):
+        return True
+    if tokens.kind(quantity.stop) != SPACE:
         return False
-    after = tokens.after(quantity.stop)
-    is_before_noun = (
-        tokens.kind(quantity.stop) == SPACE and after.islower() and after not in _NOT_COUNTED
-    )
-    return is_before_noun and (
-        tokens.before(place) in ("a", "an") or after in ("bill", "bills", "note", "notes", "coin")
-    )
+    rows = AMOUNTS["$" if quantity.money else "unit"]
+    return reading_in(rows, *tokens.around(place, quantity.stop)) == "one"
 
 
 def _per(tokens: TokenizedText, place: int) -> tuple[str, int]:
@@ -347,8 +326,8 @@ def read_ordinal(tokens: TokenizedText, place: int) -> Reading | None:
     if numeral is None or not numeral.is_integer or len(numeral.whole) > 12:
         return None
     suffix = tokens.text(numeral.stop).lower()
-    ends = tokens.kind(numeral.stop + 1) == "-" or tokens.is_closed(numeral.stop + 1)
-    if suffix not in ("st", "nd", "rd", "th") or not ends:
+    ends = tokens.kind(numeral.stop + 1) in ("-", "/") or tokens.is_closed(numeral.stop + 1)
+    if suffix not in ORDINAL_ENDINGS or not ends:
         return None
     words = ordinal_of(cardinal(int(numeral.whole), british=tokens.british))
     return ((numeral.stop + 1, words),)

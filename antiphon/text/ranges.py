@@ -1,9 +1,12 @@
 """Amounts and measures, and ranges of them."""
 
-from antiphon.text.numerals import say_numeral, say_year
+from antiphon.text.context_table import NUMBER_STYLES
+from antiphon.text.contexts import reading_in
+from antiphon.text.number_words import in_pairs, plural
+from antiphon.text.numerals import say_integer, say_numeral, say_year
 from antiphon.text.quantities import DASHES, Quantity, parse_quantity, say_quantity
 from antiphon.text.readings import Reading
-from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
+from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import CURRENCIES, CURRENCY_CODES, DOLLARS, FRACTION_SIGNS
 
 
@@ -12,11 +15,20 @@ def read_quantity(tokens: TokenizedText, place: int) -> Reading | None:
     first = parse_quantity(tokens, place)
     if first is None:
         return None
+    if first.money and tokens.text(first.stop) == "s" and tokens.is_closed(first.stop + 1):
+        digits = first.numeral.whole
+        many = plural(say_integer(digits)).removeprefix("one ")
+        tail = f" of {first.money[1]}" if digits in ("100", "1000", "1000000") else ""
+        return ((first.stop + 1, f"{many}{tail}"),)
     last, joint = _range_end(tokens, first)
     if last is None:
-        if not tokens.is_closed(first.stop) and first.is_plain:
+        adjoins = tokens.kind(first.stop) in (WORD, DIGITS, ".") or first.numeral.is_integer
+        if first.is_plain and adjoins and not tokens.is_closed(first.stop):
             return None
-        return ((first.stop, say_quantity(tokens, place, first)),)
+        words = say_quantity(tokens, place, first)
+        if first.numeral.decimals and tokens.has(first.stop, "/d"):
+            return ((first.stop + 2, f"{words} out of {say_integer(tokens.text(first.stop + 1))}"),)
+        return ((first.stop, words),)
     if not tokens.is_closed(last.stop):
         return None
     return _say_range(tokens, place, first, last, joint)
@@ -85,7 +97,11 @@ def _plain_range(tokens: TokenizedText, place: int, first: Quantity, last: Quant
     if is_years:
         years = say_year(digits), say_year(other)
         return ((last.stop, " to ".join(years)),)
+    if reading_in(NUMBER_STYLES["model"], *tokens.around(place, last.stop)):
+        return ((last.stop, f"{in_pairs(int(digits))} {in_pairs(int(other))}"),)
     words = [say_numeral(each.numeral, british=tokens.british) for each in (first, last)]
+    if digits == other and not first.numeral.decimals:
+        return ((last.stop, " ".join(words)),)
     return ((last.stop, " to ".join(words)),)
 
 

@@ -1,12 +1,15 @@
 """Signs on their own, and remains of HTML and Markdown."""
 
 from antiphon.text.code_table import HTML_TAGS
+from antiphon.text.number_words import cardinal, roman
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import SIGN_PAIRS, SIGN_WORDS, SUBSCRIPTS, SUPERSCRIPTS
+from antiphon.text.word_table import MONTH_NAMES
 
 _MAX_LINK_TOKENS = 200
 _MAX_TAG_TOKENS = 40
+_MAX_STARS = 20
 _NUMBER_OR_WORD = (WORD, DIGITS, ")")
 _BULLETS = "-*+\u2022\u25cf\u25aa\u2023\u2043\u25e6"
 
@@ -16,9 +19,16 @@ def read_sign(tokens: TokenizedText, place: int) -> Reading | None:
     pair = SIGN_PAIRS.get(tokens.joined(place, place + 2))
     if pair is not None:
         return ((place + 2, pair),)
-    sign = tokens.kind(place)
+    sign, stop = tokens.kind(place), place + 1
+    if sign == "\u2605":
+        while tokens.kind(stop) == sign and stop - place < _MAX_STARS:
+            stop += 1
+        is_one = tokens.has(stop, " w") and tokens.text(stop + 1).islower()
+        counted = tokens.kind(place - 1) == DIGITS and stop == place + 1
+        name = ("star" if is_one else "stars") if counted else f"{cardinal(stop - place)} star"
+        return ((stop, f" {name}{'s' * (stop > place + 1)}"),)
     word = SIGN_WORDS.get(sign)
-    return None if word is None else ((place + 1, word),)
+    return None if word is None else ((stop, word),)
 
 
 def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
@@ -32,38 +42,53 @@ def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
         is_rule = _begins_line(tokens, place) and tokens.kind(stop) in (LINE, "")
         return ((stop, "" if is_rule else "\u2014"),)
     before, after = tokens.kind(place - 1), tokens.kind(place + 1)
+    if before not in (SPACE, "") and _is_range(tokens, place):
+        return ((stop, " to "),)
     if tokens.kind(place) != "-":
-        is_range = (
-            tokens.kind(place) == "\u2013" and before in (WORD, DIGITS) and after in (WORD, DIGITS)
-        )
-        return (
-            ((stop, " to " if before == after == WORD and _are_days(tokens, place) else "\u2014"),)
-            if (before == SPACE or is_range)
-            else None
-        )
+        is_joined = before in (WORD, DIGITS) and after in (WORD, DIGITS)
+        return ((stop, "\u2014"),) if before == SPACE or is_joined else None
     if before in (SPACE, "") and after == SPACE:
         if _begins_line(tokens, place):
             return ((stop, ""),)
         is_formula = _is_term(tokens, place - 2) and _is_term(tokens, place + 2)
         return ((stop, "minus" if is_formula else "\u2014"),)
-    is_time = before == WORD and tokens.text(place - 1).lower() in ("noon", "midnight")
-    if after == DIGITS and (is_time or before == DIGITS):
-        return ((stop, " to "),)
     return None
 
 
-def _are_days(tokens: TokenizedText, place: int) -> bool:
-    words = tokens.text(place - 1), tokens.text(place + 1)
-    return all(
-        word.lower().endswith("day") or (word[:1].isupper() and len(word) > 3) for word in words
-    )
+def _is_range(tokens: TokenizedText, place: int) -> bool:
+    """Return whether a dash between two words or numbers stands for "to"."""
+    first, last = tokens.text(place - 1), tokens.text(place + 1)
+    ends = _end_of_range(tokens, place - 1), _end_of_range(tokens, place + 1)
+    if "" in ends:
+        return False
+    if tokens.kind(place) == "-":
+        is_alphabet = first.lower() == "a" and last in "zZ" and len(last) == 1
+        is_date = "number" in ends and "date" in ends
+        is_counted = ends == ("number", "number") or (ends[0] == "time" and ends[1] == "number")
+        return is_alphabet or is_date or is_counted
+    is_named = ends == ("word", "word") and min(len(first), len(last)) > 3
+    return ends[0] == ends[1] != "word" or is_named or ("number" in ends and "word" not in ends)
+
+
+def _end_of_range(tokens: TokenizedText, place: int) -> str:
+    """Return the kind of one end of a range; empty if it cannot be one."""
+    text, kind = tokens.text(place), tokens.kind(place)
+    if kind == DIGITS:
+        return "number"
+    if kind != WORD:
+        return ""
+    if text.lower() in ("noon", "midnight"):
+        return "time"
+    if text in MONTH_NAMES or text.lower().endswith("day"):
+        return "date"
+    if len(text) == 1 or roman(text) is not None:
+        return "letter" if text.isupper() or text == "z" else ""
+    return "word" if text[0].isupper() else ""
 
 
 def _is_term(tokens: TokenizedText, place: int) -> bool:
     kind = tokens.kind(place)
-    is_variable = (
-        kind == WORD and len(tokens.text(place)) == 1 and tokens.text(place) not in ("a", "I")
-    )
+    is_variable = kind == WORD and len(tokens.text(place)) == 1 and tokens.text(place) != "I"
     return (
         is_variable
         or kind == DIGITS

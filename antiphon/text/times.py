@@ -1,6 +1,7 @@
 """Times of day: "9:05", "9am", "9:30-11 a.m.", "0600 hours"."""
 
-from antiphon.text.contexts import words
+from antiphon.text.context_table import MILITARY
+from antiphon.text.contexts import reading_in, words
 from antiphon.text.number_words import cardinal, spelled
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
@@ -47,6 +48,8 @@ def read_clock(
     is_dotted = tokens.has(place + 1, minutes[1]) and len(tokens.text(place + 2)) == 2
     stop = place + 3 if has_minutes or is_dotted else place + 1
     half, stop = _half_of_day(tokens, stop)
+    if has_minutes and not half and tokens.text(stop) in ("a", "p") and tokens.is_closed(stop + 1):
+        half, stop = f"{tokens.text(stop).upper()} M", stop + 1
     if hour > 24 or (half and hour > 12 and not has_minutes):
         return None
     if is_dotted and not half:
@@ -105,9 +108,12 @@ def _half_of_day(tokens: TokenizedText, place: int) -> tuple[str, int]:
 
 
 def read_military_time(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "0600 hours" and "1830 hours"."""
+    """Read "0600 hours", "1830 hours" and "the 0800 train"."""
     digits = tokens.text(place)
-    if len(digits) != 4 or not tokens.has(place + 1, " w") or tokens.text(place + 2) != "hours":
+    is_hours = tokens.has(place + 1, " w") and tokens.text(place + 2) == "hours"
+    is_early = digits[0] == "0" and digits != "0000" and tokens.is_closed(place + 1)
+    is_time = is_early and reading_in(MILITARY["0"], *tokens.around(place, place + 1))
+    if len(digits) != 4 or not (is_hours or is_time):
         return None
     hour, minute = digits[:2], digits[2:]
     if int(hour) > 24 or int(minute) > 59 or (hour > "20" and minute != "00" and int(hour) > 24):

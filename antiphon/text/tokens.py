@@ -4,6 +4,7 @@ import html
 import re
 import unicodedata
 from bisect import bisect_left
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,7 +35,8 @@ _SAME_AS = {
 _CASED = ("Lu", "Ll", "Lt")
 _KNOWN_SCRIPTS = ("LATIN", "GREEK", "MICRO", "KELVIN")
 _KEPT_FORMS = ("<super>", "<sub>", "<fraction>")
-_OPENING = frozenset(" \n([{\"'\u201c*_/-\u2013\u2014~`|<>=+:,;$\u20ac\u00a3\u00a5\u20b9")
+_OPENING = frozenset("# \n([{\"'\u201c*_/-\u2013\u2014~`|<>=+:,;$\u20ac\u00a3\u00a5\u20b9")
+_NUM_BEFORE, _MAX_AROUND = 4, 12
 WORD = "w"
 DIGITS = "d"
 SPACE = " "
@@ -124,6 +126,28 @@ class TokenizedText:
         """Return the word or the number that starts at a token, skipping one space."""
         place += self.kind(place) == SPACE
         return self.text(place) if self.kind(place) in (WORD, DIGITS) else ""
+
+    def around(
+        self, start: int, stop: int, skipped: Container[str] = ()
+    ) -> tuple[list[str], list[str]]:
+        """Return up to four words before a token, the nearest first, and one from another on.
+
+        Args:
+            start: index of the token before which to look.
+            stop: index of the token from which to look.
+            skipped: signs and words, in lower case, that are passed over; other signs are words.
+        """
+        before: list[str] = []
+        place = start - 1
+        while len(before) < _NUM_BEFORE and start - place < _MAX_AROUND:
+            if self.kind(place) in ("", LINE):
+                break
+            if self.kind(place) != SPACE and self.text(place).lower() not in skipped:
+                before.append(self.text(place))
+            place -= 1
+        while self.kind(stop) == SPACE or (self.kind(stop) and self.kind(stop) in skipped):
+            stop += 1
+        return before, [self.text(stop)] if self.kind(stop) not in ("", LINE) else []
 
     def is_open(self, place: int) -> bool:
         """Return whether a reading may start here: no letter or sign of a number precedes it."""

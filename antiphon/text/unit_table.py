@@ -40,13 +40,13 @@ SCALES = pairs(
     """
 )
 """Letters that directly follow an amount of money."""
-SCALE_WORDS = words("billion hundred million thousand trillion")
+SCALE_WORDS = words("billion crore hundred lakh million thousand trillion")
 UNITS = counted(
     """
     km=kilometer, m=meter, dm=decimeter, cm=centimeter, mm=millimeter, µm=micrometer, um=micrometer,
-    nm=nanometer, mi=mile, yd=yard, yds=yard, kg=kilogram, g=gram, mg=milligram, µg=microgram,
-    mcg=microgram, ng=nanogram, lb=pound, lbs=pound, oz=ounce, t=ton, l=liter, L=liter,
-    dl=deciliter, dL=deciliter, cl=centiliter, cL=centiliter, ml=milliliter, mL=milliliter,
+    nm=nanometer, mi=mile, yd=yard, c=cup, pts=point, yds=yard, kg=kilogram, g=gram, mg=milligram,
+    µg=microgram, mcg=microgram, ng=nanogram, lb=pound, lbs=pound, oz=ounce, t=ton, l=liter,
+    L=liter, dl=deciliter, dL=deciliter, cl=centiliter, cL=centiliter, ml=milliliter, mL=milliliter,
     µl=microliter, µL=microliter, gal=gallon, qt=quart, pt=pint, tbsp=tablespoon, Tbsp=tablespoon,
     tsp=teaspoon, ha=hectare, ac=acre, kb=kilobit, Kb=kilobit, Mb=megabit, Gb=gigabit, kB=kilobyte,
     KB=kilobyte, MB=megabyte, GB=gigabyte, TB=terabyte, PB=petabyte, KiB=kibibyte, MiB=mebibyte,
@@ -69,11 +69,12 @@ UNITS = counted(
     BPM=beats per minute/beats per minute, bar=bar/bar, hp=horsepower/horsepower,
     HP=horsepower/horsepower, bps=bits per second/bits per second,
     fps=frames per second/frames per second, in=inch/inches, ft=foot/feet,
-    mph=mile per hour/miles per hour, mpg=mile per gallon/miles per gallon,
-    kph=kilometer per hour/kilometers per hour, kmh=kilometer per hour/kilometers per hour,
-    kbps=kilobit per second/kilobits per second, Mbps=megabit per second/megabits per second,
-    Gbps=gigabit per second/gigabits per second, sq ft=square foot/square feet,
-    sq in=square inch/square inches, cu ft=cubic foot/cubic feet
+    F=degree Fahrenheit/degrees Fahrenheit, MPG=mile per gallon/miles per gallon,
+    MPH=mile per hour/miles per hour, mph=mile per hour/miles per hour,
+    mpg=mile per gallon/miles per gallon, kph=kilometer per hour/kilometers per hour,
+    kmh=kilometer per hour/kilometers per hour, kbps=kilobit per second/kilobits per second,
+    Mbps=megabit per second/megabits per second, Gbps=gigabit per second/gigabits per second,
+    sq ft=square foot/square feet, sq in=square inch/square inches, cu ft=cubic foot/cubic feet
     """
 )
 """Singular and plural by symbol."""
@@ -81,7 +82,8 @@ NOT_AFTER_SPACE = words("A ac bar ct in K mo MP N t us")
 """Units that are words or names after a space."""
 WITH_DOT = words(
     """
-    doz fl ft gal hr hrs in lb lbs mi min mins mo mos oz pt qt sec secs sq tbsp tsp wk yd yds yr yrs
+    c doz fl ft gal hr hrs in lb lbs mi min mins mo mos oz pt qt sec secs sq tbsp tsp wk yd yds yr
+    yrs
     """
 )
 """Units that are written with a dot too."""
@@ -109,8 +111,8 @@ SIGN_WORDS = pairs(
     ≈=approximately, ≅=approximately, ≡=is equivalent to, ∝=proportional to, ∞=infinity,
     √=square root of, ∑=sum of, ∫=integral of, ∂=partial, ∈=in, ∪=union, ∩=intersection, ∀=for all,
     ∃=there exists, →=to, ⇒=implies, ↔=to and from, &=and, @=at, %=percent, ‰=per mille, °=degrees,
-    ²=squared, ³=cubed, §=section, ¶=paragraph, ©=copyright, ¢=cents, ~=about, #=hash, /=slash,
-    \=backslash, ^=to the power of, ′=prime, ″=double prime
+    ²=squared, ³=cubed, §=section, ¶=paragraph, ©=copyright, ¢=cents, ~=about, ★=star, ⌘=command,
+    #=hash, /=slash, \=backslash, ^=to the power of, ′=prime, ″=double prime
     """
 )
 """Signs on their own."""

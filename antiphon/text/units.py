@@ -40,7 +40,7 @@ def _simple_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
         pair = f"{text} {tokens.text(stop + len(shape) - 1)}"
         if tokens.has(stop, shape) and pair in UNITS:
             text, stop = pair, stop + len(shape)
-    if kind != WORD or text not in UNITS:
+    if kind != WORD or text not in UNITS or (text == "c" and tokens.kind(stop) != "."):
         return None
     one, many = UNITS[text]
     power, end = _power(tokens, stop, text)

@@ -15,6 +15,7 @@ DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sun
 DAY_NAMES = {day[:3]: day for day in DAYS} | pairs(
     "Tues=Tuesday, Weds=Wednesday, Thur=Thursday, Thurs=Thursday"
 )
+ORDINAL_ENDINGS = words("st nd rd th")
 WORDS_TOO = words("Dec Jan Jun Mar May Mon Sat Sun Wed")
 """Short forms that are words or names too."""
 TITLES = pairs(
@@ -52,17 +53,18 @@ ABBREVIATIONS = either_case(
     """
     mfg=manufacturing, std=standard, resp=respectively, approx=approximately, vs=versus,
     etc=et cetera, viz=namely, dept=department, asst=assistant, govt=government, intl=international,
-    natl=national, bldg=building, apt=apartment, rm=room, cf=compare, al=al, incl=including,
+    natl=national, bldg=building, apt=apartment, rm=room, cf=compare, incl=including,
     excl=excluding, misc=miscellaneous, avg=average, temp=temperature, tel=telephone,
-    attn=attention, qty=quantity, amt=amount, dist=distance, ed=edition, eds=editors, hwy=highway,
+    attn=attention, qty=quantity, amt=amount, dist=distance, eds=editors, hwy=highway,
     blvd=boulevard, ave=avenue, mgr=manager, mgmt=management, prob=probably, esp=especially,
     orig=originally, ca=circa, min=minimum, acct=account, appt=appointment, pkg=package, yr=year,
-    yrs=years, mo=month, hr=hour, hrs=hours, sec=second, secs=seconds, mins=minutes, lb=pound,
-    lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon, tsp=teaspoon, gal=gallon, qt=quart,
+    yrs=years, hr=hour, hrs=hours, sec=second, secs=seconds, mins=minutes, lb=pound,
+    lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon, tsp=teaspoon, qt=quart,
     par=paragraph, para=paragraph, wt=weight, ht=height
     """
 ) | pairs(
     """
+    ed=edition, al=al, mo=month, gal=gallon, cont=continued, dep=departs, arr=arrives, Blk=Block,
     Hosp=Hospital, Ctr=Center, Div=Division, Inc=Incorporated, Corp=Corporation, Ltd=Limited,
     Co=Company, Bros=Brothers, Univ=University, Assn=Association, Assoc=Association,
     assoc=associate, Jr=Junior, Sr=Senior, Esq=Esquire, Ste=Suite, Fl=Floor, Flr=Floor, max=maximum,
@@ -99,33 +101,38 @@ BEFORE_NUMBERS = either_case(
 )
 """Abbreviations with a dot before a number; elsewhere they are words."""
 BARE_BEFORE_NUMBERS = words("Ext ext Fig fig lvl Nr nr pp Vol vol")
-NUMBERED_WITH_LETTERS = words("App Apt apt Ex Fig fig Rm Vol vol")
+NUMBERED_WITH_LETTERS = words("App Apt apt Ch Ex Fig fig Pt Rm Vol vol Vols vols")
 DOTTED = pairs(
     """
     e.g.=for example, i.e.=that is, a.k.a.=also known as, w.r.t.=with respect to, c.f.=compare,
-    n.b.=note well, E.g.=For example, I.e.=That is, eg.=for example, ie.=that is
+    n.b.=note well, E.g.=For example, I.e.=That is, eg.=for example, ie.=that is, y.o.=year old
     """
 )
 """Words that never end a sentence."""
 SLASHED = pairs(
     """
     and/or=and or, w/o=without, w/=with, b/c=because, c/o=care of, n/a=N A, a/c=A C, i/o=I O,
-    b/w=between, he/she=he or she, she/he=she or he, his/her=his or her, him/her=him or her,
-    s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P, ac/dc=A C D C, pass/fail=pass fail,
-    24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven, 20/20=twenty twenty
+    m/m=month over month, y/y=year over year, b/w=between, he/she=he or she, she/he=she or he,
+    his/her=his or her, him/her=him or her, s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P,
+    ac/dc=A C D C, pass/fail=pass fail, 24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven,
+    20/20=twenty twenty
     """
 )
 TO_BETWEEN = words("A2A B2B B2C B2G C2B C2C D2C E2E F2F G2P M2M P2P V2V V2X")
 """Codes with a 2 that is spoken as "to"."""
-SHORT_WORDS = pairs(
+SHORT_WORDS = either_case(
     """
-    aka=also known as, AKA=also known as, BTW=by the way, btw=by the way, IMO=in my opinion,
-    TBD=to be determined, thru=through, &c=et cetera, ur=your, pls=please, plz=please, thx=thanks,
-    Pls=Please, ASAP=A S A P, FAQ=F A Q, FAQs=F A Qs, PhD=P H D, PhDs=P H Ds, BSc=B S C, MSc=M S C,
-    DIY=D I Y, WWW=W W W, www=W W W, http=H T T P, https=H T T P S, ftp=F T P, mRNA=M R N A,
-    JSON=json, JPEG=jay peg, jpeg=jay peg, pH=P H, IPv=I P V, π=pi, α=alpha, β=beta, γ=gamma,
-    λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma, Ω=omega, ω=omega, ε=epsilon, φ=phi, Σ=sigma,
-    WWII=World War two, WWI=World War one, WW2=World War two
+    add'l=additional, int'l=international, nat'l=national, dep't=department, gov't=government,
+    aka=also known as, btw=by the way, pls=please, plz=please, thx=thanks, thru=through
+    """
+) | pairs(
+    """
+    AKA=also known as, BTW=by the way, IMO=in my opinion, &c=et cetera, ur=your,
+    TBD=to be determined, ASAP=A S A P, FAQ=F A Q, FAQs=F A Qs, PhD=P H D, PhDs=P H Ds, BSc=B S C,
+    MSc=M S C, DIY=D I Y, WWW=W W W, www=W W W, http=H T T P, https=H T T P S, ftp=F T P,
+    mRNA=M R N A, JSON=json, JPEG=jay peg, jpeg=jay peg, pH=P H, IPv=I P V, π=pi, α=alpha, β=beta,
+    γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma, Ω=omega, ω=omega, ε=epsilon, φ=phi,
+    Σ=sigma, WWII=World War two, WWI=World War one, WW2=World War two
     """
 )
 LETTER_WORDS = words(
@@ -140,4 +147,19 @@ SHOUTED = words(
     ADD ALL AM AN AND ARE AS AT BE BY CAN DO GO HE HER HIS IF IN IS IT ITS MAY ME MUST MY NO NOT NOW
     OF ON OR OUR OUT SO THE TO UP US WE WHO YES YOU
     """
+)
+BOOKS = pairs(
+    """
+    Gen=Genesis, Ex=Exodus, Exod=Exodus, Lev=Leviticus, Num=Numbers, Deut=Deuteronomy, Josh=Joshua,
+    Judg=Judges, Sam=Samuel, Kgs=Kings, Chron=Chronicles, Neh=Nehemiah, Ps=Psalm, Pss=Psalms,
+    Prov=Proverbs, Eccl=Ecclesiastes, Isa=Isaiah, Jer=Jeremiah, Lam=Lamentations, Ezek=Ezekiel,
+    Dan=Daniel, Hos=Hosea, Mic=Micah, Hab=Habakkuk, Zech=Zechariah, Mal=Malachi, Matt=Matthew,
+    Mt=Matthew, Mk=Mark, Lk=Luke, Jn=John, Rom=Romans, Cor=Corinthians, Gal=Galatians,
+    Eph=Ephesians, Phil=Philippians, Col=Colossians, Thess=Thessalonians, Tim=Timothy,
+    Heb=Hebrews, Jas=James, Pet=Peter, Rev=Revelation
+    """
+)
+"""Short names of the books of the Bible, before chapter and verse."""
+BOOK_NAMES = frozenset(name.lower() for pair in BOOKS.items() for name in pair) | words(
+    "acts amos esther ezra haggai job joel jonah jude nahum obadiah philemon ruth titus zephaniah"
 )

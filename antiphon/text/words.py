@@ -20,6 +20,7 @@ from antiphon.text.word_table import (
     DOTTED,
     LETTER_WORDS,
     NUMBERED_WITH_LETTERS,
+    ORDINAL_ENDINGS,
     PLACES,
     SAINTS,
     SLASHED,
@@ -95,7 +96,10 @@ def read_initial(tokens: TokenizedText, place: int) -> Reading | None:
         return None
     following = tokens.after(place + 2)
     compass = COMPASS.get(text)
-    if compass and tokens.has(place + 2, " dw") and tokens.before(place).isdecimal():
+    is_numbered = tokens.has(place + 2, " dw") and tokens.text(place + 4) in ORDINAL_ENDINGS
+    if compass and (
+        is_numbered or (tokens.has(place + 2, " dw") and tokens.before(place).isdecimal())
+    ):
         return ((place + 2, compass),)
     if tokens.has(place + 2, " w") and following[0].isupper() and following not in STARTERS:
         if compass and tokens.before(place).isdecimal():
@@ -112,7 +116,8 @@ def read_abbreviation(tokens: TokenizedText, place: int) -> Reading | None:
     stop = place + 1 + has_dot
     if not tokens.is_open(place):
         return None
-    if text == "v" and has_dot and follows_name(tokens, place) and tokens.after(stop)[:1].isupper():
+    is_name = follows_name(tokens, place) or tokens.has(place - 3, "w. ")
+    if text == "v" and has_dot and is_name and tokens.after(stop)[:1].isupper():
         return ((stop, "versus"),)
     numbered = _before_number(tokens, place, stop, has_dot=has_dot)
     if numbered is not None:
@@ -244,7 +249,7 @@ def follows_name(tokens: TokenizedText, place: int) -> bool:
     if tokens.kind(place - 1) != SPACE:
         return False
     before = tokens.text(place - 2)
-    if tokens.kind(place - 2) == WORD and before.lower() in ("st", "nd", "rd", "th"):
+    if tokens.kind(place - 2) == WORD and before.lower() in ORDINAL_ENDINGS:
         return True
     return tokens.kind(place - 2) == WORD and before[0].isupper() and before not in STARTERS
 
