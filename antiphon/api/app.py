@@ -208,7 +208,7 @@ async def _start(
     """Load models and warm them in the background; ``stack`` undoes it all in reverse order."""
     cluster = None if front_end.connect is None else await front_end.connect()
     if cluster is not None:
-        guards.metrics.processes = cluster.processes
+        guards.metrics.processes = cluster.controller.processes
     models = await load_models(settings, progress, stack, cluster)
     fabric = models.tasks[0].fabric
     if isinstance(fabric, ReplicaFabric):

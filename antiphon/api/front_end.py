@@ -6,7 +6,7 @@ from pathlib import Path
 
 from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
 from antiphon.config import LimitSettings
-from antiphon.fabric.cluster.service import ClusterClient
+from antiphon.fabric.cluster.client import ClusterClient
 
 MIN_SHARE = 16
 

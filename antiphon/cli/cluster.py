@@ -9,7 +9,7 @@ from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
     from antiphon.config import Settings
-    from antiphon.fabric.cluster.base import ClusterControl, StageSummary
+    from antiphon.fabric.cluster.base import Controller, StageView
 
 _ADDRESS = (
     "Of the Ray cluster, HOST:PORT or auto; default: the server of this host, if there is one."
@@ -52,7 +52,7 @@ def stage(
 
     from antiphon.config.sources import process_environment
     from antiphon.errors import SettingsError
-    from antiphon.fabric.cluster.ray_driver import OUTLIVE_HEAD
+    from antiphon.fabric.cluster.ray_plan import OUTLIVE_HEAD
 
     _check_installed()
     if head == (address is not None):
@@ -107,7 +107,7 @@ def scale(
 
 async def _scaled(
     settings: "Settings", name: str | None, num_replicas: int | None
-) -> "tuple[StageSummary, ...]":
+) -> "tuple[StageView, ...]":
     """Scale a stage, if one is named; return all stages.
 
     Raises:
@@ -124,25 +124,25 @@ async def _scaled(
         return stages
 
 
-async def _control(settings: "Settings") -> "ClusterControl":
+async def _control(settings: "Settings") -> "Controller":
     """Return the one cluster that is meant: that of a server of this host, or one on Ray."""
     from antiphon.errors import SettingsError
-    from antiphon.fabric.cluster.control_service import ControlClient
+    from antiphon.fabric.cluster.remote import connected_to_servers
 
     server = settings.server
     if server.ray_address is None:
-        found = await ControlClient.connect_all()
+        found = await connected_to_servers()
         if len(found) > 1:
             raise SettingsError(f"{len(found)} servers of this host run stages: stop the others.")
         if found:
             return found[0]
     _check_installed()
-    from antiphon.fabric.cluster.ray_control import RayClusterControl
+    from antiphon.fabric.cluster.ray_client import RayControllerClient
 
-    return await RayClusterControl.connect(server.ray_address, server.ray_namespace)
+    return await RayControllerClient.connect(server.ray_address, server.ray_namespace)
 
 
-def _named(name: str, stages: "tuple[StageSummary, ...]") -> "StageSummary":
+def _named(name: str, stages: "tuple[StageView, ...]") -> "StageView":
     """Return the one stage of this name or id."""
     from antiphon.errors import SettingsError
 
@@ -154,19 +154,17 @@ def _named(name: str, stages: "tuple[StageSummary, ...]") -> "StageSummary":
     raise SettingsError(f"{problem} called '{name}': {among}.")
 
 
-def _row(stage: "StageSummary", among: "tuple[StageSummary, ...]") -> dict[str, Any]:
-    statuses = [status for _, status in stage.replicas]
-    replicas = [replica for replica, _ in stage.replicas]
+def _row(stage: "StageView", among: "tuple[StageView, ...]") -> dict[str, Any]:
     is_unique = sum(each.name == stage.name for each in among) == 1
     return {
         "stage": stage.name if is_unique else stage.id,
         "wanted": stage.num_wanted,
-        "ready": sum(not each.is_draining for each in replicas),
-        "draining": sum(each.is_draining for each in replicas),
+        "ready": sum(not each.is_draining for each in stage.replicas),
+        "draining": sum(each.is_draining for each in stage.replicas),
         "loading": stage.num_loading,
-        "open": sum(each.num_open for each in statuses),
-        "capacity": sum(each.capacity for each in statuses),
-        "hosts": ", ".join(sorted({each.host for each in replicas})) or None,
+        "open": sum(each.num_open for each in stage.statuses),
+        "capacity": sum(each.capacity for each in stage.statuses),
+        "hosts": ", ".join(sorted({each.host for each in stage.replicas})) or None,
     }
 
 

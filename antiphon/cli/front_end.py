@@ -23,7 +23,7 @@ class FrontEndPlan:
         sockets: descriptors of the sockets that all of them listen on.
         table: descriptor of the memory in which limits count.
         metrics: folder of the metrics that they share.
-        cluster: address of the `ClusterServer` of their parent.
+        cluster: address at which their parent serves the cluster.
         token: token of the cluster.
     """
 
@@ -47,7 +47,8 @@ def run_front_end(plan: FrontEndPlan) -> None:
     from antiphon.api.front_end import FrontEnd
     from antiphon.api.middleware.shared_limit_table import SharedLimitTable
     from antiphon.cli.uvicorn_server import ApiServer, configure
-    from antiphon.fabric.cluster.service import ClusterClient
+    from antiphon.fabric.choice import limits_of
+    from antiphon.fabric.cluster.remote import connected_to_parent
 
     configure(plan.settings, plan.name)
     table = SharedLimitTable(plan.table, plan.index, plan.number)
@@ -56,7 +57,7 @@ def run_front_end(plan: FrontEndPlan) -> None:
         number=plan.number,
         table=table,
         metrics=plan.metrics,
-        connect=partial(ClusterClient.connect, plan.cluster, plan.token),
+        connect=partial(connected_to_parent, plan.cluster, plan.token, limits_of(plan.settings)),
         publish_connections=partial(table.publish, "connections"),
     )
     sockets = [socket.socket(fileno=each) for each in plan.sockets]

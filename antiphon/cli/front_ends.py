@@ -11,7 +11,6 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from math import inf
 from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
@@ -32,11 +31,11 @@ from antiphon.config import Settings
 from antiphon.config.sources import cluster_token, process_environment
 from antiphon.errors import AntiphonError, SettingsError
 from antiphon.fabric.choice import open_cluster
-from antiphon.fabric.cluster.base import OwnCluster
 from antiphon.fabric.cluster.child_process import ChildProcess
+from antiphon.fabric.cluster.client import ClusterClient
+from antiphon.fabric.cluster.remote import served_to_front_ends
 from antiphon.fabric.cluster.restarted_process import STOP_S, Backoff
 from antiphon.fabric.cluster.runtime_folder import runtime_folder
-from antiphon.fabric.cluster.service import ClusterServer
 from antiphon.pipeline.model_loading import STAGE_BUILDER
 from antiphon.telemetry.process_state import ProcessState
 
@@ -173,18 +172,19 @@ class FrontEnds:
                 await self._ended.wait()
                 await asyncio.wait(keeping)
 
-    async def _start(self, folder: Path, cluster: OwnCluster, stack: AsyncExitStack) -> None:
+    async def _start(self, folder: Path, cluster: ClusterClient, stack: AsyncExitStack) -> None:
         """Make all that front ends need."""
         number, token = self._settings.server.front_ends, cluster_token()
-        server = ClusterServer(
+        address = f"unix:{folder}/cluster.sock"
+        served = served_to_front_ends(
             cluster,
+            address,
             token,
-            self._states,
-            kept_s=self._settings.models.idle_s or inf,
+            keeps=not self._settings.models.idle_s,
+            others=self._states,
             on_silent=self._kill,
         )
-        stack.push_async_callback(server.close)
-        address = await server.serve(f"unix:{folder}/cluster.sock")
+        await stack.enter_async_context(served)
         memory = make_shared_memory(number)
         stack.callback(os.close, memory)
         metrics = folder / "metrics"

@@ -10,7 +10,9 @@ from antiphon.contracts.family import Ref
 from antiphon.contracts.types import LoadProgress
 from antiphon.errors import SettingsError, how_to_install
 from antiphon.fabric.base import Fabric
-from antiphon.fabric.cluster.base import Cluster, OwnCluster
+from antiphon.fabric.cluster.base import Cluster
+from antiphon.fabric.cluster.client import RELEASE_S, ClusterClient
+from antiphon.fabric.cluster.members import ClusterLimits
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.sockets import WireTls
 
@@ -53,7 +55,7 @@ async def open_cluster(
     folder: Path,
     stack: AsyncExitStack,
     progress: LoadProgress | None,
-) -> OwnCluster:
+) -> ClusterClient:
     """Return the cluster that the settings choose; `cluster_token` is its token from then on.
 
     It is scaled by its load, and by `antiphon scale`.
@@ -69,14 +71,13 @@ async def open_cluster(
     """
     server = settings.server
     if server.fabric == "ray":
-        ray_cluster = await _open_ray(settings, builder, folder)
-        stack.push_async_callback(ray_cluster.close)
-        return ray_cluster
-    from antiphon.fabric.cluster.control_service import ControlServer
-    from antiphon.fabric.cluster.launch_process import ProcessClusterOptions
-    from antiphon.fabric.cluster.process_cluster import ProcessCluster
+        cluster = await _open_ray(settings, builder, folder)
+        stack.push_async_callback(cluster.close)
+        return cluster
+    from antiphon.fabric.cluster.launch_process import ProcessClusterOptions, ProcessController
+    from antiphon.fabric.cluster.remote import served_to_operators
 
-    cluster = ProcessCluster(
+    controller = ProcessController(
         ProcessClusterOptions(
             builder=builder,
             folder=folder,
@@ -88,35 +89,41 @@ async def open_cluster(
             progress=progress,
         )
     )
+    cluster = ClusterClient(controller)
     stack.push_async_callback(cluster.close)
-    control = ControlServer(cluster)
-    stack.push_async_callback(control.close)
-    await control.serve(folder)
+    await stack.enter_async_context(served_to_operators(controller, folder))
     return cluster
 
 
-async def _open_ray(settings: Settings, builder: Ref, folder: Path) -> OwnCluster:
+async def _open_ray(settings: Settings, builder: Ref, folder: Path) -> ClusterClient:
     if find_spec("ray") is None:
         raise SettingsError(f"server.fabric: stages on Ray need it: {how_to_install('ray')}.")
-    from antiphon.fabric.cluster.members import ClusterLimits
-    from antiphon.fabric.cluster.ray_driver import RayDriver, RayDriverPlan
+    from antiphon.fabric.cluster.ray_driver import RayDriver
+    from antiphon.fabric.cluster.ray_plan import RayDriverPlan, RayPlan
 
-    server = settings.server
-    cluster = await RayDriver.open(
+    server, limits = settings.server, limits_of(settings)
+    controller = await RayDriver.start(
         RayDriverPlan(
-            build=builder,
+            cluster=RayPlan(
+                namespace=server.ray_namespace,
+                build=builder,
+                token=cluster_token(),
+                limits=limits,
+                tls=_tls(server),
+            ),
             folder=folder,
-            namespace=server.ray_namespace,
-            limits=ClusterLimits(place_s=server.ray_place_s, stall_s=settings.limits.stall_s),
             address=server.ray_address,
-            token=cluster_token(),
-            tls=_tls(server),
             log_level=server.log_level,
             log_format=server.log_format,
         )
     )
-    use_cluster_token(cluster.token)
-    return cluster
+    use_cluster_token(controller.token)
+    return ClusterClient(controller, limits, release_s=RELEASE_S)
+
+
+def limits_of(settings: Settings) -> ClusterLimits:
+    """Return the time limits of a cluster on Ray."""
+    return ClusterLimits(place_s=settings.server.ray_place_s, stall_s=settings.limits.stall_s)
 
 
 def _tls(server: ServerSettings) -> WireTls | None:

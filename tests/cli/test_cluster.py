@@ -11,8 +11,8 @@ import pytest
 
 from antiphon.cli.cluster import _named
 from antiphon.errors import SettingsError
-from antiphon.fabric.cluster.base import StageSummary
-from antiphon.fabric.cluster.ray_driver import OUTLIVE_HEAD
+from antiphon.fabric.cluster.base import StageView
+from antiphon.fabric.cluster.ray_plan import OUTLIVE_HEAD
 from tests.cli.conftest import Run
 
 
@@ -90,10 +90,8 @@ def test_scale_wants_a_stage_and_a_number(
     assert "both a stage and the number" in done.stderr
 
 
-def summary(id: str, name: str) -> StageSummary:
-    return StageSummary(
-        id=id, name=name, num_wanted=1, num_front_ends=1, replicas=(), num_loading=0
-    )
+def summary(id: str, name: str) -> StageView:
+    return StageView(id=id, name=name)
 
 
 def test_a_stage_is_meant_by_its_id_its_name_or_a_part_of_it() -> None:

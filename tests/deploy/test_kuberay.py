@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from antiphon.config import Settings
-from antiphon.fabric.cluster.ray_driver import OUTLIVE_HEAD
+from antiphon.fabric.cluster.ray_plan import OUTLIVE_HEAD
 from antiphon.families.registry import family
 from antiphon.placement.documents import read_placement
 from antiphon.placement.settings_placement import ServerPlacement

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from antiphon.fabric.cluster.base import StageSummary
-from antiphon.fabric.cluster.hosting import Beat, Hosting, ReplicaAction, StageView
+from antiphon.fabric.cluster.base import Heartbeat, Hosting, ReplicaAction, StageView
 from antiphon.fabric.cluster.state import ClusterState
+from antiphon.telemetry.process_state import ProcessState
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class Launcher(Protocol):
         """Return once replicas can be started and stopped; no lease ends meanwhile."""
         ...
 
-    def beats(self) -> Sequence[Beat]:
+    def beats(self) -> Sequence[Heartbeat]:
         """Return heartbeats of replicas that do not send their own."""
         ...
 
@@ -33,7 +33,7 @@ class Launcher(Protocol):
 
 
 class ClusterController:
-    """Decides which replicas run, whatever launches them.
+    """The `Controller` of a cluster, whatever launches its replicas.
 
     Methods raise what `ClusterState` raises.
     """
@@ -50,22 +50,15 @@ class ClusterController:
         self._ticking: asyncio.Task[None] | None = None
 
     async def host(self, owner: str, hosting: Hosting) -> str:
-        """Record that a front end uses stages, and start them; return their id."""
         return self._after(lambda: self._state.host(owner, hosting, time.monotonic()))
 
     async def release(self, owner: str, stage_id: str) -> None:
-        """Record that a front end no longer uses a stage."""
         self._after(lambda: self._state.release(owner, stage_id))
 
     async def renew(self, owner: str) -> frozenset[str]:
-        """Renew a front end's lease; return the ids of its stages."""
         return self._after(lambda: self._state.renew(owner, time.monotonic()))
 
     async def poll(self, stage_id: str, version: int, wait_s: float) -> StageView | None:
-        """Return a stage's view when it is not ``version``, at the latest after ``wait_s``.
-
-        ``None``: the stage is not hosted.
-        """
         self.ensure_ticking()
         loop = asyncio.get_running_loop()
         end_s = loop.time() + wait_s
@@ -79,28 +72,27 @@ class ClusterController:
                 async with asyncio.timeout(left_s):
                     await changed.wait()
 
+    async def lack(self, stage_id: str) -> str | None:
+        return None
+
     async def report(self, stage_id: str, replica_id: str) -> None:
-        """Leave out a replica that does not answer a front end, until its next heartbeats."""
         self._after(lambda: self._state.report(stage_id, replica_id))
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
-        """Set the number of replicas of a stage.
-
-        Raises:
-            InvalidRequestError: there is no such stage, or its bounds do not allow so many.
-        """
         self._after(lambda: self._state.scale(stage_id, num_replicas))
 
-    async def summaries(self) -> tuple[StageSummary, ...]:
-        """Return all stages, for operators."""
-        return self._state.summaries()
+    async def stages(self) -> tuple[StageView, ...]:
+        return self._state.views()
 
-    async def beat(self, beat: Beat) -> int:
-        """Record a replica's heartbeat; return the number of replicas that its stage is to have."""
-        return self.record(beat)
+    async def processes(self) -> tuple[ProcessState, ...]:
+        return ()
 
-    def record(self, beat: Beat) -> int:
-        """Record a heartbeat, as `beat` does."""
+    async def close(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+
+    def record(self, beat: Heartbeat) -> int:
+        """Record a replica's heartbeat; return the target number of replicas of its stage."""
         return self._after(lambda: self._state.beat(beat, time.monotonic()))
 
     async def tick(self) -> None:
@@ -113,11 +105,6 @@ class ClusterController:
         """Start the control loop in the running event loop, unless it runs."""
         if self._ticking is None:
             self._ticking = asyncio.get_running_loop().create_task(self._tick_forever())
-
-    def stop_ticking(self) -> None:
-        """End the control loop."""
-        if self._ticking is not None:
-            self._ticking.cancel()
 
     def _after(self, change: Callable[[], T]) -> T:
         """Make a change, and wake front ends if it concerns them."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import math
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -12,16 +14,23 @@ from typing import NamedTuple
 from antiphon.contracts.family import LoadContext, Ref
 from antiphon.contracts.types import LoadProgress
 from antiphon.errors import AntiphonError, ModelLoadError
-from antiphon.fabric.cluster.base import Replica
+from antiphon.fabric.cluster.base import Heartbeat, Hosting, Replica, ReplicaAction
 from antiphon.fabric.cluster.child_process import ChildProcess
-from antiphon.fabric.cluster.hosting import Beat, Hosting, ReplicaAction
+from antiphon.fabric.cluster.controller import ClusterController
+from antiphon.fabric.cluster.members import ClusterLimits
 from antiphon.fabric.cluster.restarted_process import RestartedProcess
 from antiphon.fabric.cluster.stage_process import StageProcessPlan
+from antiphon.fabric.cluster.state import ClusterState
 from antiphon.telemetry.process_state import ProcessState
 from antiphon.telemetry.stage_status import StageStatus
 
 logger = logging.getLogger(__name__)
 
+LIMITS = ClusterLimits(
+    lease_s=60.0, dead_after_s=math.inf, restart_after_s=math.inf, drain_s=30.0, retry_s=1.0
+)
+"""Limits of a cluster whose parent process sees at once that a child has ended."""
+_LOOK_S = 0.2
 _MODULE = "antiphon.fabric.cluster.stage_process"
 
 
@@ -65,9 +74,9 @@ class _Kept:
     keeping: "asyncio.Task[None] | None" = None
     retry: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def beat(self) -> Beat:
+    def beat(self) -> Heartbeat:
         replica = self.replica
-        return Beat(
+        return Heartbeat(
             name=self.name,
             hosting=self.hosting,
             process=self.incarnation,
@@ -91,7 +100,9 @@ class ProcessLauncher:
     """The `Launcher` of one host: a process for each device, and one more for each further replica
     on it. A replica whose process has ended is loaded again at once."""
 
-    def __init__(self, options: ProcessClusterOptions, record: Callable[[Beat], object]) -> None:
+    def __init__(
+        self, options: ProcessClusterOptions, record: Callable[[Heartbeat], object]
+    ) -> None:
         """Begin without a process.
 
         Args:
@@ -108,7 +119,7 @@ class ProcessLauncher:
     async def wait_until_reachable(self) -> None:
         """Return at once: children can always be started."""
 
-    def beats(self) -> Sequence[Beat]:
+    def beats(self) -> Sequence[Heartbeat]:
         return tuple(kept.beat() for kept in self._kept.values())
 
     async def launch(self, actions: Sequence[ReplicaAction]) -> None:
@@ -124,10 +135,16 @@ class ProcessLauncher:
                 self._stopping[stopping] = kept.hosting.id
                 stopping.add_done_callback(self._stopping.pop)
 
-    async def stopped(self, stage_id: str | None = None) -> None:
-        """Wait for the replicas of a stage, or of all stages, that are being stopped."""
-        while tasks := [task for task, id in self._stopping.items() if stage_id in (None, id)]:
+    async def stopped(self, stage_id: str) -> None:
+        """Wait for the replicas of a stage that are being stopped."""
+        while tasks := [task for task, id in self._stopping.items() if id == stage_id]:
             await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """Stop all replicas."""
+        await self.launch([ReplicaAction("stop", name) for name in tuple(self._kept)])
+        while self._stopping:
+            await asyncio.wait(tuple(self._stopping))
 
     def processes(self) -> tuple[ProcessState, ...]:
         """Return the states of all stage processes."""
@@ -212,6 +229,47 @@ class ProcessLauncher:
 
             self._processes[key] = RestartedProcess(name, launch, options.token, options.stall_s)
         return self._processes[key]
+
+
+class ProcessController(ClusterController):
+    """The `Controller` of one host, whose calls return when what they end has ended."""
+
+    _launcher: ProcessLauncher
+
+    def __init__(self, options: ProcessClusterOptions, limits: ClusterLimits = LIMITS) -> None:
+        """Begin without a process."""
+        numbers = count()
+        state = ClusterState(
+            lambda stage_id: f"{stage_id}.{next(numbers)}", now_s=time.monotonic(), limits=limits
+        )
+        super().__init__(state, ProcessLauncher(options, self.record))
+
+    async def host(self, owner: str, hosting: Hosting) -> str:
+        stage_id = await super().host(owner, hosting)
+        await self.tick()
+        return stage_id
+
+    async def release(self, owner: str, stage_id: str) -> None:
+        await super().release(owner, stage_id)
+        await self.tick()
+        await self._launcher.stopped(stage_id)
+
+    async def report(self, stage_id: str, replica_id: str) -> None:
+        self._launcher.check(replica_id)
+
+    async def scale(self, stage_id: str, num_replicas: int) -> None:
+        await super().scale(stage_id, num_replicas)
+        await self.tick()
+        while self._state.is_draining(stage_id):
+            await asyncio.sleep(_LOOK_S)
+        await self._launcher.stopped(stage_id)
+
+    async def processes(self) -> tuple[ProcessState, ...]:
+        return self._launcher.processes()
+
+    async def close(self) -> None:
+        await super().close()
+        await self._launcher.close()
 
 
 def _failure(kept: _Kept, error: AntiphonError) -> str:

@@ -9,17 +9,20 @@ import logging
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
-from antiphon.contracts.family import Ref
+from antiphon.fabric.cluster.base import Heartbeat, Hosting, ReplicaAction
 from antiphon.fabric.cluster.controller import ClusterController
-from antiphon.fabric.cluster.hosting import Beat, Hosting, ReplicaAction
-from antiphon.fabric.cluster.members import ClusterLimits
-from antiphon.fabric.cluster.ray_control import end_with_raylet
+from antiphon.fabric.cluster.ray_client import (
+    CONTROLLER,
+    RayControllerClient,
+    connect_ray,
+    end_with_raylet,
+    keep_signal_handlers,
+)
 from antiphon.fabric.cluster.ray_groups import RayGroups
 from antiphon.fabric.cluster.ray_placement import (
     actor_options,
@@ -28,31 +31,13 @@ from antiphon.fabric.cluster.ray_placement import (
     lack,
     node_options,
 )
-from antiphon.fabric.cluster.ray_replica import RayReplica, ReplicaTask
+from antiphon.fabric.cluster.ray_plan import RayPlan, ReplicaTask
+from antiphon.fabric.cluster.ray_replica import RayReplica
 from antiphon.fabric.cluster.state import ClusterState
-from antiphon.fabric.wire.sockets import WireTls
 
 logger = logging.getLogger(__name__)
 
 _SEPARATOR = "/"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerPlan:
-    """Start data of a cluster.
-
-    Attributes:
-        namespace: Ray namespace of the controller and the replicas.
-        token: token of the connections between all processes of the cluster.
-        build: `StageBuilder` of the replicas.
-        tls: TLS of the connections; every host has the files at the same path.
-    """
-
-    namespace: str
-    token: str = field(repr=False)
-    build: Ref
-    limits: ClusterLimits
-    tls: WireTls | None = None
 
 
 class RayController(ClusterController):
@@ -60,7 +45,7 @@ class RayController(ClusterController):
 
     _launcher: "_RayLauncher"
 
-    def __init__(self, plan: ControllerPlan) -> None:
+    def __init__(self, plan: RayPlan) -> None:
         """Begin; called by Ray, also when it restarts the actor."""
         end_with_raylet()
         self._plan = plan
@@ -79,8 +64,11 @@ class RayController(ClusterController):
         """Return the token of the cluster's connections."""
         return self._plan.token
 
-    async def unplaced(self, stage_id: str) -> str | None:
-        """Return what a stage without a process waits for; ``None``: a process has started."""
+    async def beat(self, beat: Heartbeat) -> int:
+        """Record a replica's heartbeat; return the target number of replicas of its stage."""
+        return self.record(beat)
+
+    async def lack(self, stage_id: str) -> str | None:
         hosting = self._state.unplaced(stage_id)
         if hosting is None:
             return None
@@ -91,7 +79,7 @@ class RayController(ClusterController):
 class _RayLauncher:
     """The `Launcher` whose replicas are detached Ray actors."""
 
-    def __init__(self, plan: ControllerPlan, state: ClusterState, found: frozenset[str]) -> None:
+    def __init__(self, plan: RayPlan, state: ClusterState, found: frozenset[str]) -> None:
         """Launch nothing yet.
 
         Args:
@@ -110,7 +98,7 @@ class _RayLauncher:
         # ended cannot come back.
         await asyncio.to_thread(alive_nodes)
 
-    def beats(self) -> Sequence[Beat]:
+    def beats(self) -> Sequence[Heartbeat]:
         return ()
 
     async def launch(self, actions: Sequence[ReplicaAction]) -> None:
@@ -155,15 +143,7 @@ class _RayLauncher:
             where = node_options(hosting, node)
             if node is not None:
                 self._state.plan(name, node=node)
-        task = ReplicaTask(
-            name=name,
-            hosting=hosting,
-            build=plan.build,
-            token=plan.token,
-            tls=plan.tls,
-            stall_s=plan.limits.stall_s,
-            bundle=bundle,
-        )
+        task = ReplicaTask(name=name, hosting=hosting, plan=plan, bundle=bundle)
         options = {
             **actor_options(hosting, nodes),
             **where,
@@ -196,3 +176,32 @@ def _replica_names(namespace: str) -> list[str]:
         for actor in found
         if actor["namespace"] == namespace and _SEPARATOR in actor["name"]
     ]
+
+
+async def connect_controller(plan: RayPlan, address: str | None) -> RayControllerClient:
+    """Connect this process to Ray, and start the cluster's controller if there is none.
+
+    Args:
+        plan: start data of the controller, if there is none yet.
+        address: address of the Ray cluster; ``None``: the one that Ray finds, else a new one on
+            this host.
+
+    Raises:
+        SettingsError: there is no such Ray cluster.
+    """
+
+    def start() -> Any:
+        options = {
+            "name": CONTROLLER,
+            "namespace": plan.namespace,
+            "lifetime": "detached",
+            "get_if_exists": True,
+            "max_restarts": -1,
+            "num_cpus": 0,
+            "max_concurrency": 10_000,
+        }
+        return ray.remote(RayController).options(**options).remote(plan)
+
+    found = await asyncio.to_thread(connect_ray, address, plan.namespace)
+    keep_signal_handlers()
+    return await asyncio.to_thread(RayControllerClient, start, found)

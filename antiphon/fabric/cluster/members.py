@@ -1,10 +1,10 @@
-"""State of each stage and replica in a cluster's controller, and its limits."""
+"""State of a stage and of its replicas in a cluster's controller, and the controller's limits."""
 
 from dataclasses import dataclass, field, replace
 
+from antiphon.errors import InvalidRequestError
 from antiphon.fabric.cluster.autoscaler import Autoscaler
-from antiphon.fabric.cluster.base import Replica
-from antiphon.fabric.cluster.hosting import Hosting, StageView
+from antiphon.fabric.cluster.base import Hosting, Replica, StageView
 from antiphon.telemetry.stage_status import StageStatus
 
 
@@ -42,7 +42,7 @@ NUM_BEATS = 2
 
 
 @dataclass(slots=True)
-class ReplicaMember:
+class HostedReplica:
     """A replica of the target state, whichever process runs it."""
 
     name: str
@@ -70,29 +70,75 @@ class ReplicaMember:
 
 @dataclass(slots=True)
 class HostedStage:
-    """Stages of one engine, the front ends that use them, and their replicas."""
+    """Stages of one engine, the front ends that use them, and their replicas.
+
+    Attributes:
+        version: version of the view.
+        serving: replicas of the view.
+        failure: error of loading; ``None``: no failure.
+    """
 
     hosting: Hosting
     num_wanted: int
     kept_until_s: float
     scaler: Autoscaler | None
-    view: StageView
+    version: int
     owners: set[str] = field(default_factory=set)
-    members: dict[str, ReplicaMember] = field(default_factory=dict)
+    members: dict[str, HostedReplica] = field(default_factory=dict)
+    serving: tuple[Replica, ...] = ()
+    failure: str | None = None
     was_ready: bool = False
 
     @property
-    def active(self) -> list[ReplicaMember]:
+    def active(self) -> list[HostedReplica]:
         return [each for each in self.members.values() if not each.is_draining]
 
-    def refreshed_view(self) -> StageView:
-        """Return the current view: the same object if nothing has changed."""
-        replicas = tuple(
+    @property
+    def scaled_as(self) -> str:
+        """Id that all engines with one number of replicas have."""
+        return self.hosting.group_id or self.hosting.id
+
+    def refresh(self) -> bool:
+        """Update what front ends see; return whether it has changed."""
+        serving = tuple(
             replace(each.replica, is_draining=each.is_draining)
             for each in self.members.values()
             if each.replica is not None and each.is_ready
         )
-        failure = None if replicas else self.view.failure
-        if (replicas, failure) == (self.view.replicas, self.view.failure):
-            return self.view
-        return StageView(version=self.view.version + 1, replicas=replicas, failure=failure)
+        failure = None if serving else self.failure
+        if (serving, failure) == (self.serving, self.failure):
+            return False
+        self.serving, self.failure = serving, failure
+        self.version += 1
+        return True
+
+    @property
+    def view(self) -> StageView:
+        ready = [each for each in self.members.values() if each.is_ready]
+        return StageView(
+            id=self.hosting.id,
+            name=self.hosting.name,
+            version=self.version,
+            replicas=self.serving,
+            statuses=tuple(replace(each.status, stats=None) for each in ready),
+            num_wanted=self.num_wanted,
+            num_loading=len(self.members) - len(ready),
+            limits=None if self.scaler is None else self.scaler.limits,
+            was_ready=self.was_ready,
+            failure=self.failure,
+        )
+
+    def check_number(self, num_replicas: int) -> None:
+        """Check a target number of replicas.
+
+        Raises:
+            InvalidRequestError: it is 0, or outside the bounds.
+        """
+        if num_replicas < 1:
+            raise InvalidRequestError("A stage has at least 1 replica.")
+        limits = None if self.scaler is None else self.scaler.limits
+        if limits is not None and not limits.min_replicas <= num_replicas <= limits.max_replicas:
+            raise InvalidRequestError(
+                f"The placement of '{self.hosting.id}' allows {limits.min_replicas} to"
+                f" {limits.max_replicas} replicas, between which it is scaled by its load."
+            )

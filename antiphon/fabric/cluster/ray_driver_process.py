@@ -1,4 +1,4 @@
-"""Process of a server's Ray driver, which serves its cluster to the server."""
+"""Process of a server's Ray driver, which serves the cluster's controller to the server."""
 
 import asyncio
 import logging
@@ -7,16 +7,19 @@ import signal
 import sys
 import threading
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 
 import ray
 
 from antiphon.errors import AntiphonError, SettingsError
 from antiphon.fabric.cluster.child_process import begin, report_to_parent
-from antiphon.fabric.cluster.ray_cluster import RayCluster
-from antiphon.fabric.cluster.ray_driver import DriverStarted, RayDriverPlan
+from antiphon.fabric.cluster.launch_ray import connect_controller
+from antiphon.fabric.cluster.ray_client import RayControllerClient
 from antiphon.fabric.cluster.ray_placement import alive_nodes
-from antiphon.fabric.cluster.service import ClusterServer
+from antiphon.fabric.cluster.ray_plan import DriverStarted, RayDriverPlan
+from antiphon.fabric.cluster.remote import calls_of
+from antiphon.fabric.wire.rpc import RpcHandlers
+from antiphon.fabric.wire.sockets import RpcServer
 from antiphon.telemetry.logs import configure_logging
 
 logger = logging.getLogger(__name__)
@@ -26,7 +29,7 @@ _NUM_LOOKS = 2
 
 
 async def drive(plan: RayDriverPlan) -> None:
-    """Serve the cluster until SIGTERM; report to the parent once it is connected.
+    """Serve the controller until SIGTERM; report to the parent once it is connected.
 
     Raises:
         SettingsError: there is no such Ray cluster.
@@ -36,15 +39,17 @@ async def drive(plan: RayDriverPlan) -> None:
     assert this is not None
     loop.add_signal_handler(signal.SIGTERM, this.cancel)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # the parent decides
-    async with AsyncExitStack() as stack:
-        cluster = await _connected(plan)
-        stack.push_async_callback(cluster.close)
-        server = ClusterServer(cluster, cluster.token)
-        stack.push_async_callback(server.close)
-        await server.serve(plan.socket)
-        report_to_parent(DriverStarted(cluster.address, cluster.token))
+    controller = await _connected(plan)
+    token: str = await controller.call("token")
+    handlers = RpcHandlers(calls=calls_of(controller))
+    server = RpcServer(lambda _: handlers, token)
+    await server.serve(plan.socket)
+    try:
+        report_to_parent(DriverStarted(controller.address, token))
         threading.Thread(target=_end_when_cut_off, name="cluster watch", daemon=True).start()
         await asyncio.Event().wait()
+    finally:
+        await server.close()
 
 
 def _end_when_cut_off() -> None:
@@ -60,17 +65,10 @@ def _end_when_cut_off() -> None:
     os._exit(1)
 
 
-async def _connected(plan: RayDriverPlan) -> RayCluster:
+async def _connected(plan: RayDriverPlan) -> RayControllerClient:
     while True:
         try:
-            return await RayCluster.connect(
-                plan.build,
-                token=plan.token,
-                address=plan.address,
-                namespace=plan.namespace,
-                limits=plan.limits,
-                tls=plan.tls,
-            )
+            return await connect_controller(plan.cluster, plan.address)
         except SettingsError as error:
             if not plan.is_restart:
                 raise

@@ -14,7 +14,7 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from antiphon.fabric.cluster.hosting import Hosting
+from antiphon.fabric.cluster.base import Hosting
 from antiphon.fabric.cluster.ray_placement import (
     CPU_SHARE,
     NODE_LABEL,

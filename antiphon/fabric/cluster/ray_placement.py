@@ -9,7 +9,7 @@ import ray
 from ray._private.state import available_resources_per_node
 
 from antiphon.contracts.family import LoadContext, StageKind
-from antiphon.fabric.cluster.hosting import Hosting
+from antiphon.fabric.cluster.base import Hosting
 
 NODE_LABEL = "ray.io/node-id"
 """A label that Ray gives every node."""

@@ -9,22 +9,20 @@ import logging
 import os
 import threading
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
 from antiphon.concurrency import set_interpreter_for_streams, settle_heap
-from antiphon.contracts.family import Ref
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import Placement
-from antiphon.fabric.cluster.base import Replica
-from antiphon.fabric.cluster.hosting import Beat, Hosting
-from antiphon.fabric.cluster.ray_control import end_with_raylet
+from antiphon.fabric.cluster.base import Heartbeat, Replica
+from antiphon.fabric.cluster.ray_client import end_with_raylet
 from antiphon.fabric.cluster.ray_placement import own_context
+from antiphon.fabric.cluster.ray_plan import ReplicaTask
 from antiphon.fabric.local import LocalFabric
-from antiphon.fabric.wire.sockets import WireTls
 from antiphon.fabric.wire.stage_server import StageServer
 from antiphon.stages.base import StageHandle
 from antiphon.telemetry.stage_status import StageStatus
@@ -34,28 +32,6 @@ logger = logging.getLogger(__name__)
 _ANSWER_S = 5.0
 BEAT_S = 1.0
 """Period of heartbeats; changes of a replica are reported after half of it on average."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaTask:
-    """Start data of a replica's process.
-
-    Attributes:
-        hosting: stages that it loads.
-        build: `StageBuilder` of its stages.
-        token: token of the cluster's connections.
-        tls: TLS of the cluster's connections; every host has the files at the same path.
-        stall_s: duration of a step after which the process ends itself.
-        bundle: bundle of a placement group that the process is in.
-    """
-
-    name: str
-    hosting: Hosting
-    build: Ref
-    token: str = field(repr=False)
-    tls: WireTls | None = None
-    stall_s: float = 120.0
-    bundle: str = ""
 
 
 class RayReplica:
@@ -72,7 +48,7 @@ class RayReplica:
         self._num_wanted = task.hosting.placement.num_replicas
         self._replica: Replica | None = None
         self._failure: str | None = None
-        self._fabric = LocalFabric(task.build.resolve())
+        self._fabric = LocalFabric(task.plan.build.resolve())
         self._handle: StageHandle | None = None
         threading.Thread(target=self._run, name="stage", daemon=True).start()
 
@@ -90,7 +66,7 @@ class RayReplica:
     async def _serve(self) -> None:
         set_interpreter_for_streams()
         beating = asyncio.create_task(self._beat_forever())
-        server = StageServer(self._fabric, self._task.token, tls=self._task.tls)
+        server = StageServer(self._fabric, self._task.plan.token, tls=self._task.plan.tls)
         address = await server.serve(f"tcp:{self._host}:0")
         hosting = self._task.hosting
         try:
@@ -124,13 +100,13 @@ class RayReplica:
         status = self._fabric.status(self._handle)
         if status.failure is not None:
             raise EngineError(f"The engine has failed: {status.failure}")
-        if (stalled_s := status.stalled_s()) > self._task.stall_s:
+        if (stalled_s := status.stalled_s()) > self._task.plan.limits.stall_s:
             raise EngineError(f"A step has taken {stalled_s:.0f} s.")
 
-    def _beat(self) -> Beat:
+    def _beat(self) -> Heartbeat:
         handle = self._handle
         status = StageStatus() if handle is None else self._fabric.status(handle)
-        return Beat(
+        return Heartbeat(
             name=self._task.name,
             hosting=self._task.hosting,
             process=self._process,

@@ -1,24 +1,21 @@
 """State machine of a cluster's controller, without processes or clocks.
 
-Replicas report by a `Beat` every second, front ends renew a lease. From both a restarted controller
-recovers its state.
+Replicas report by a `Heartbeat` every second, front ends renew a lease. A restarted controller
+recovers its state from both.
 """
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
+from antiphon.errors import InvalidRequestError
 from antiphon.fabric.cluster.autoscaler import Autoscaler, AutoscalerLimits
-from antiphon.fabric.cluster.base import StageSummary, check_number, unknown_stage
-from antiphon.fabric.cluster.hosting import Beat, Hosting, ReplicaAction, StageView
-from antiphon.fabric.cluster.members import (
-    NUM_BEATS,
-    ClusterLimits,
-    HostedStage,
-    ReplicaMember,
-)
+from antiphon.fabric.cluster.base import Heartbeat, Hosting, ReplicaAction, StageView
+from antiphon.fabric.cluster.members import NUM_BEATS, ClusterLimits, HostedReplica, HostedStage
 
 logger = logging.getLogger(__name__)
+
+_STALL_S = 5.0
+"""Time between two ticks that counts as a stall of this process."""
 
 
 class ClusterState:
@@ -63,8 +60,8 @@ class ClusterState:
         self._leases[owner] = now_s
         hosted = self._hosting(hosting, now_s)
         hosted.owners.add(owner)
-        if hosted.view.failure is not None:  # of an earlier attempt
-            hosted.view = replace(hosted.view, failure=None)
+        if hosted.failure is not None:  # of an earlier attempt
+            hosted.failure = None
             self.num_changes += 1
         return hosting.id
 
@@ -108,35 +105,19 @@ class ClusterState:
         """
         hosted = self._hosted.get(stage_id)
         if hosted is None:
-            raise unknown_stage(stage_id)
-        limits = None if hosted.scaler is None else hosted.scaler.limits
-        check_number(stage_id, num_replicas, limits)
+            raise InvalidRequestError(f"There is no stage '{stage_id}' in the cluster.")
+        hosted.check_number(num_replicas)
         for each in self._hosted.values():
-            if _scaled_as(each) == _scaled_as(hosted):
+            if each.scaled_as == hosted.scaled_as:
                 each.num_wanted = num_replicas
 
-    def summaries(self) -> tuple[StageSummary, ...]:
-        """Return all stages, for operators."""
-        return tuple(
-            StageSummary(
-                id=stage_id,
-                name=each.hosting.name,
-                num_wanted=each.num_wanted,
-                num_front_ends=len(each.owners),
-                replicas=tuple(
-                    (replace(member.replica, is_draining=member.is_draining), member.status)
-                    for member in each.members.values()
-                    if member.replica is not None
-                ),
-                num_loading=sum(member.replica is None for member in each.members.values()),
-                limits=None if each.scaler is None else each.scaler.limits,
-            )
-            for stage_id, each in self._hosted.items()
-        )
+    def views(self) -> tuple[StageView, ...]:
+        """Return the views of all stages."""
+        return tuple(hosted.view for hosted in self._hosted.values())
 
     # ------------------------------------------------------------------ replicas
 
-    def beat(self, beat: Beat, now_s: float) -> int:
+    def beat(self, beat: Heartbeat, now_s: float) -> int:
         """Record the heartbeat of a replica, known or not.
 
         Returns the target number of replicas of its stage, which its next heartbeat carries.
@@ -146,7 +127,7 @@ class ClusterState:
         hosted = self._hosting(beat.hosting, now_s)
         member = hosted.members.get(beat.name)
         if member is None:  # this controller has been restarted
-            member = hosted.members[beat.name] = ReplicaMember(beat.name)
+            member = hosted.members[beat.name] = HostedReplica(beat.name)
             hosted.num_wanted = beat.num_wanted
         if beat.process != member.process:
             if member.process and member.replica is None and member.retry_at_s is None:
@@ -167,11 +148,6 @@ class ClusterState:
             self._on_load_failure(hosted, member, beat.failure, now_s)
         self._refresh(hosted)
         return hosted.num_wanted
-
-    def was_ready(self, stage_id: str) -> bool:
-        """Return whether a replica of a stage has been ready."""
-        hosted = self._hosted.get(stage_id)
-        return hosted is not None and hosted.was_ready
 
     def is_draining(self, stage_id: str) -> bool:
         """Return whether a replica of a stage is being drained."""
@@ -236,10 +212,10 @@ class ClusterState:
             if hosted.scaler is not None:
                 serving = [each.status for each in hosted.active if each.is_ready]
                 hosted.num_wanted = hosted.scaler.wanted(serving, hosted.num_wanted, now_s)
-            key = _scaled_as(hosted)
+            key = hosted.scaled_as
             wanted[key] = max(wanted.get(key, 0), hosted.num_wanted)
         for hosted in self._hosted.values():
-            hosted.num_wanted = wanted[_scaled_as(hosted)]
+            hosted.num_wanted = wanted[hosted.scaled_as]
 
     def _tick_stage(
         self, stage_id: str, hosted: HostedStage, now_s: float
@@ -250,7 +226,7 @@ class ClusterState:
             yield from self._match_number(stage_id, hosted, now_s)
 
     def _tick_member(
-        self, hosted: HostedStage, member: ReplicaMember, now_s: float
+        self, hosted: HostedStage, member: HostedReplica, now_s: float
     ) -> Iterator[ReplicaAction]:
         silent_s = 0.0 if member.seen_s is None else now_s - member.seen_s
         if member.is_draining and self._is_drained(member, now_s):
@@ -266,7 +242,7 @@ class ClusterState:
         elif silent_s > self._limits.dead_after_s:
             member.replica = None
 
-    def _is_drained(self, member: ReplicaMember, now_s: float) -> bool:
+    def _is_drained(self, member: HostedReplica, now_s: float) -> bool:
         if member.replica is None:
             return True
         if member.num_beats_drained >= NUM_BEATS and member.status.num_open == 0:
@@ -286,7 +262,7 @@ class ClusterState:
             name = self._new_name(stage_id)
             taken = {member.number for member in hosted.members.values()}
             number = next(each for each in range(len(taken) + 1) if each not in taken)
-            hosted.members[name] = ReplicaMember(name, number)
+            hosted.members[name] = HostedReplica(name, number)
             yield ReplicaAction("start", name, hosted.hosting, number)
         # Replicas that are not ready go first, then those with the fewest requests, then the last.
         active.sort(key=lambda each: (each.is_ready, each.status.num_open, -each.number))
@@ -305,7 +281,7 @@ class ClusterState:
                 num_wanted=hosting.placement.num_replicas,
                 kept_until_s=now_s + self._limits.lease_s,  # its front ends may not know us yet
                 scaler=None if limits is None else Autoscaler(limits, now_s=now_s),
-                view=StageView(version=self._first_version),
+                version=self._first_version,
             )
         return hosted
 
@@ -317,7 +293,7 @@ class ClusterState:
         for hosted in self._hosted.values():
             hosted.owners.discard(owner)
 
-    def _on_crash(self, hosted: HostedStage, member: ReplicaMember) -> None:
+    def _on_crash(self, hosted: HostedStage, member: HostedReplica) -> None:
         """Count a process that ended during loading; another one has started."""
         member.num_failures += 1
         logger.warning("%s ended during loading", member.name)
@@ -329,7 +305,7 @@ class ClusterState:
             )
 
     def _on_load_failure(
-        self, hosted: HostedStage, member: ReplicaMember, failure: str, now_s: float
+        self, hosted: HostedStage, member: HostedReplica, failure: str, now_s: float
     ) -> None:
         if hosted.was_ready:
             logger.error("%s could not be loaded again: %s", member.name, failure)
@@ -341,27 +317,21 @@ class ClusterState:
 
     def _fail(self, hosted: HostedStage, failure: str) -> None:
         """Fail all front ends that wait for a stage."""
-        hosted.view = replace(hosted.view, failure=failure, version=hosted.view.version + 1)
+        hosted.failure = failure
+        hosted.version += 1
         self.num_changes += 1
 
     def _refresh(self, hosted: HostedStage) -> None:
-        view = hosted.refreshed_view()
-        self.num_changes += view is not hosted.view
-        hosted.view = view
+        self.num_changes += hosted.refresh()
 
     def _forgive_own_stall(self, now_s: float) -> None:
         """Extend leases and heartbeats by the time that this process was stalled."""
         stalled_s = now_s - self._ticked_s
         self._ticked_s = now_s
-        if stalled_s < self._limits.dead_after_s / 3:
+        if stalled_s < min(self._limits.dead_after_s / 3, _STALL_S):
             return
         self._leases = {owner: at_s + stalled_s for owner, at_s in self._leases.items()}
         for hosted in self._hosted.values():
             for member in hosted.members.values():
                 if member.seen_s is not None:
                     member.seen_s += stalled_s
-
-
-def _scaled_as(hosted: HostedStage) -> str:
-    """Return the id that all engines with one number of replicas have."""
-    return hosted.hosting.group_id or hosted.hosting.id

@@ -5,15 +5,22 @@ import secrets
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from antiphon.contracts.family import LoadContext, StageSpec
+from antiphon.contracts.family import LoadContext, Ref, StageSpec
 from antiphon.contracts.prompt import Piece
 from antiphon.errors import EngineError, ModelLoadError
+from antiphon.fabric.cluster.client import ClusterClient
+from antiphon.fabric.cluster.members import ClusterLimits
+from antiphon.fabric.cluster.ray_plan import RayPlan
+from antiphon.fabric.wire.sockets import WireTls
 from antiphon.stages.base import Stage, StageRequest, StageStream
 from antiphon.telemetry.stage_status import Publish, StageStatus
+
+if TYPE_CHECKING:
+    from antiphon.fabric.cluster.ray_client import RayControllerClient
 
 NUM_CPUS = 2
 """CPUs of a node, as few as a small host has."""
@@ -99,6 +106,33 @@ def ray_nodes(
         finally:
             ray.shutdown()
             cluster.shutdown()
+
+
+class RayCluster(ClusterClient):
+    """A front end's cluster, in a process that is a Ray driver itself."""
+
+    controller: "RayControllerClient"
+    token: str
+
+    @classmethod
+    async def connect(
+        cls,
+        build: Ref,
+        *,
+        address: str,
+        namespace: str,
+        limits: ClusterLimits | None = None,
+        tls: WireTls | None = None,
+    ) -> Self:
+        from antiphon.fabric.cluster.launch_ray import connect_controller
+
+        limits = limits or ClusterLimits()
+        plan = RayPlan(
+            namespace=namespace, build=build, token=secrets.token_hex(32), limits=limits, tls=tls
+        )
+        cluster = cls(await connect_controller(plan, address), limits)
+        cluster.token = await cluster.controller.call("token")
+        return cluster
 
 
 def refuse(context: object) -> None:

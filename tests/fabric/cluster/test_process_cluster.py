@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from math import inf
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster.base import Cluster, Replica
-from antiphon.fabric.cluster.launch_process import ProcessClusterOptions
-from antiphon.fabric.cluster.process_cluster import ProcessCluster
+from antiphon.fabric.cluster.client import ClusterClient
+from antiphon.fabric.cluster.launch_process import LIMITS, ProcessClusterOptions, ProcessController
+from antiphon.fabric.cluster.members import ClusterLimits
+from antiphon.fabric.cluster.remote import connected_to_parent, served_to_front_ends
 from antiphon.fabric.cluster.runtime_folder import runtime_folder
-from antiphon.fabric.cluster.service import ClusterClient, ClusterServer
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.families.registry import resolve
@@ -35,8 +36,8 @@ CONTEXT = LoadContext(device="cpu")
 
 @asynccontextmanager
 async def started(
-    builder: str = "antiphon.stages.build:build_stage",
-) -> AsyncGenerator[tuple[ProcessCluster, str], None]:
+    builder: str = "antiphon.stages.build:build_stage", limits: ClusterLimits = LIMITS
+) -> AsyncGenerator[tuple[ClusterClient, str], None]:
     """Give a cluster, and the folder of its sockets."""
     with runtime_folder() as folder:
         options = ProcessClusterOptions(
@@ -46,7 +47,7 @@ async def started(
             environment=process_environment(),
             log_level="warning",
         )
-        cluster = ProcessCluster(options)
+        cluster = ClusterClient(ProcessController(options, limits))
         try:
             yield cluster, str(folder)
         finally:
@@ -117,26 +118,44 @@ def test_no_collection_goes_over_what_was_loaded() -> None:
     run(test())
 
 
+@asynccontextmanager
+async def shared(
+    cluster: ClusterClient,
+    folder: str,
+    *,
+    keeps: bool = False,
+    silent: list[int] | None = None,
+    limits: WireLimits | None = None,
+) -> AsyncGenerator[str, None]:
+    """Serve a cluster to front ends, and give the address."""
+    address, silent = f"unix:{folder}/cluster.sock", [] if silent is None else silent
+    async with served_to_front_ends(
+        cluster, address, TOKEN, keeps=keeps, on_silent=silent.append, limits=limits
+    ):
+        yield address
+
+
+async def until_no_process(cluster: ClusterClient) -> None:
+    while await cluster.controller.processes():
+        await asyncio.sleep(0.02)
+
+
 def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
     async def test() -> None:
-        async with AsyncExitStack() as stack:
-            cluster, folder = await stack.enter_async_context(started())
-            server = ClusterServer(cluster, TOKEN)
-            address = await server.serve(f"unix:{folder}/cluster.sock")
-            stack.push_async_callback(server.close)
-            one, two = [await ClusterClient.connect(address, TOKEN) for _ in range(2)]
+        async with started() as (cluster, folder), shared(cluster, folder) as address:
+            one, two = [await connected_to_parent(address, TOKEN) for _ in range(2)]
             ids = [await each.host(pipeline(), CONTEXT, Placement()) for each in (one, two)]
             assert len(set(ids)) == 1
             [replica] = await replicas(two, ids[0], 1)
             assert await spoken(replica)
-            [state] = await one.processes()
+            [state] = await one.controller.processes()
             assert state.is_up
             await one.close()
             with pytest.raises(ReplicaLostError):
-                await one.processes()
+                await one.controller.processes()
             assert await spoken(replica), "the other needs it"
             await two.release(ids[0])
-            assert await two.processes() == ()
+            await until_no_process(two)
             assert not is_running(state.pid)
             await two.close()
             assert sorted(os.listdir(folder)) == ["cluster.sock", "lock"]
@@ -146,45 +165,59 @@ def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
 
 def test_the_stages_of_a_lost_client_are_kept_for_its_successor() -> None:
     async def test() -> None:
-        async with AsyncExitStack() as stack:
-            cluster, folder = await stack.enter_async_context(started())
-            server = ClusterServer(cluster, TOKEN, kept_s=inf)
-            address = await server.serve(f"unix:{folder}/cluster.sock")
-            stack.push_async_callback(server.close)
-            first = await ClusterClient.connect(address, TOKEN)
-            id = await first.host(pipeline(), CONTEXT, Placement())
-            before = await replicas(first, id, 1)
-            await first.close()
-            for _ in range(2):
-                client = await ClusterClient.connect(address, TOKEN)
-                assert await client.host(pipeline(), CONTEXT, Placement()) == id
-                assert await replicas(client, id, 1) == before
-                await client.close()
-            last = await ClusterClient.connect(address, TOKEN)
-            assert await last.host(pipeline(), CONTEXT, Placement()) == id
-            [summary] = await cluster.stages()
-            assert summary.num_front_ends == 1, "earlier clients are not counted"
-            await last.release(id)
-            assert await replicas(last, id, 1) == before
-            await last.close()
-            await server.close()
-            assert cluster.processes() == ()
+        async with started() as (cluster, folder):
+            async with shared(cluster, folder, keeps=True) as address:
+                first = await connected_to_parent(address, TOKEN)
+                id = await first.host(pipeline(), CONTEXT, Placement())
+                before = await replicas(first, id, 1)
+                await first.controller.close()  # as if it was killed: nothing is released
+                for _ in range(2):
+                    client = await connected_to_parent(address, TOKEN)
+                    assert await client.host(pipeline(), CONTEXT, Placement()) == id
+                    assert await replicas(client, id, 1) == before
+                    await client.close()
+                last = await connected_to_parent(address, TOKEN)
+                assert await last.host(pipeline(), CONTEXT, Placement()) == id
+                await last.release(id)
+                assert await replicas(last, id, 1) == before
+                await last.close()
+                await first.close()
+            await cluster.close()
+            assert await cluster.controller.processes() == ()
+
+    run(test())
+
+
+def test_the_stages_of_a_lost_client_are_unloaded_when_its_lease_has_expired() -> None:
+    async def test() -> None:
+        limits = replace(LIMITS, lease_s=1.0)
+        async with (
+            started(limits=limits) as (cluster, folder),
+            shared(cluster, folder) as address,
+        ):
+            client = await connected_to_parent(address, TOKEN, limits)
+            id = await client.host(pipeline(), CONTEXT, Placement())
+            await replicas(client, id, 1)
+            await asyncio.sleep(2 * limits.lease_s)
+            assert await client.controller.processes(), "the lease is renewed"
+            client._renewing.cancel()
+            await until_no_process(client)
+            await client.close()
 
     run(test())
 
 
 def test_a_client_that_is_silent_is_named_and_one_that_leaves_is_not() -> None:
     async def test() -> None:
-        async with AsyncExitStack() as stack:
-            cluster, folder = await stack.enter_async_context(started())
-            silent: list[int] = []
-            limits = WireLimits(ping_s=0.05, silence_s=0.2)
-            server = ClusterServer(cluster, TOKEN, on_silent=silent.append, limits=limits)
-            address = await server.serve(f"unix:{folder}/cluster.sock")
-            stack.push_async_callback(server.close)
-            leaving = await ClusterClient.connect(address, TOKEN)
+        silent: list[int] = []
+        limits = WireLimits(ping_s=0.05, silence_s=0.2)
+        async with (
+            started() as (cluster, folder),
+            shared(cluster, folder, silent=silent, limits=limits) as address,
+        ):
+            leaving = await connected_to_parent(address, TOKEN)
             await leaving.close()
-            client = await ClusterClient.connect(address, TOKEN)  # its sign of life is due later
+            client = await connected_to_parent(address, TOKEN)  # its sign of life is due later
             while not silent:
                 await asyncio.sleep(0.02)
             assert silent == [os.getpid()]
@@ -195,32 +228,25 @@ def test_a_client_that_is_silent_is_named_and_one_that_leaves_is_not() -> None:
 
 def test_a_client_connects_again_and_has_its_stages_hosted_again() -> None:
     async def test() -> None:
-        async with AsyncExitStack() as stack:
-            cluster, folder = await stack.enter_async_context(started())
-            server = ClusterServer(cluster, TOKEN)
-            address = await server.serve(f"unix:{folder}/cluster.sock")
-            client = await ClusterClient.connect(address, TOKEN)
-            id = await client.host(pipeline(), CONTEXT, Placement())
-            [before] = await replicas(client, id, 1)
-            expected = await spoken(before)
-            await server.close()
-            assert cluster.processes() == ()
+        limits = replace(LIMITS, lease_s=1.0)
+        async with started(limits=limits) as (cluster, folder):
+            async with shared(cluster, folder) as address:
+                client = await connected_to_parent(address, TOKEN, limits)
+                id = await client.host(pipeline(), CONTEXT, Placement())
+                [before] = await replicas(client, id, 1)
+                expected = await spoken(before)
+            await until_no_process(cluster)
             with pytest.raises(ReplicaLostError):
-                await client.processes()
-            server = ClusterServer(cluster, TOKEN)
-            assert await server.serve(address) == address
-            stack.push_async_callback(server.close)
-            [after] = await replicas(client, id, 1)
-            assert after.id != before.id
-            assert await spoken(after) == expected
-            assert await client.host(pipeline(), CONTEXT, Placement()) == id
-            await client.scale(id, 2)
-            await replicas(client, id, 2)
-            for _ in range(2):
-                assert await client.processes()
+                await client.controller.processes()
+            async with shared(cluster, folder):
+                [after] = await replicas(client, id, 1)
+                assert after.id != before.id
+                assert await spoken(after) == expected
+                await client.controller.scale(id, 2)
+                await replicas(client, id, 2)
                 await client.release(id)
-            assert await client.processes() == ()
-            await client.close()
+                await until_no_process(client)
+                await client.close()
 
     run(test())
 
@@ -232,14 +258,14 @@ def test_a_process_that_is_killed_is_started_again_and_says_the_same() -> None:
             [before] = await replicas(cluster, stage_id, 1)
             expected = await spoken(before)
             for _ in range(3):
-                [state] = cluster.processes()
+                [state] = await cluster.controller.processes()
                 os.kill(state.pid, signal.SIGKILL)
                 await replicas(cluster, stage_id, 0)
                 [after] = await replicas(cluster, stage_id, 1)
                 assert after.id != before.id
                 assert await spoken(after) == expected
                 before = after
-            assert [each.num_restarts for each in cluster.processes()] == [3]
+            assert [each.num_restarts for each in await cluster.controller.processes()] == [3]
             assert len(os.listdir(folder)) == 2, "the sockets of the dead are gone"
 
     run(test())
@@ -253,7 +279,7 @@ def test_stages_that_were_ready_are_hosted_while_they_cannot_be_loaded_again(
     async def test() -> None:
         async with started("tests.fabric.cluster.refusing_stage:build_once") as (cluster, _):
             stage_id = await cluster.host(pipeline(), CONTEXT, Placement())
-            [state] = cluster.processes()
+            [state] = await cluster.controller.processes()
             os.kill(state.pid, signal.SIGKILL)
             await replicas(cluster, stage_id, 0)
             assert await cluster.host(pipeline(), CONTEXT, Placement()) == stage_id
@@ -270,10 +296,10 @@ def test_replicas_are_added_and_drained() -> None:
             assert len({each.address for each in found}) == 2
             sounds = {await spoken(each) for each in found}
             assert len(sounds) == 1
-            await cluster.scale(stage_id, 1)
+            await cluster.controller.scale(stage_id, 1)
             [left] = await replicas(cluster, stage_id, 1)
             assert left in found, "none was restarted"
-            assert len(cluster.processes()) == 1
+            assert len(await cluster.controller.processes()) == 1
 
     run(test())
 
@@ -301,6 +327,6 @@ def test_what_cannot_be_loaded_is_told_and_leaves_no_process() -> None:
                 await cluster.host(
                     pipeline(), CONTEXT, Placement(environment=(("PYTHONHOME", "/"),))
                 )
-            assert cluster.processes() == ()
+            assert await cluster.controller.processes() == ()
 
     run(test())

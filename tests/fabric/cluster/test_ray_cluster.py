@@ -25,14 +25,13 @@ from antiphon.errors import EngineError, InvalidRequestError, ModelLoadError, Re
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster.base import Replica
 from antiphon.fabric.cluster.members import ClusterLimits
-from antiphon.fabric.cluster.ray_cluster import RayCluster
-from antiphon.fabric.cluster.ray_control import CONTROLLER
+from antiphon.fabric.cluster.ray_client import CONTROLLER
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.sockets import WireTls
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.families.registry import resolve
 from antiphon.stages.base import StageRequest
-from tests.fabric.cluster.ray_nodes import RayNodes, ray_nodes
+from tests.fabric.cluster.ray_nodes import RayCluster, RayNodes, ray_nodes
 from tests.servers import DEADLINE_S
 
 pytestmark = [
@@ -286,7 +285,7 @@ def test_front_ends_share_stages_until_the_last_has_left(nodes: RayNodes) -> Non
             [replica] = await replicas(one, stage_id, 1)
             assert await spoken(one, replica) == await spoken_here()
             await one.release(stage_id)
-            while await one.control.stages():
+            while await one.controller.stages():
                 await asyncio.sleep(0.1)
 
     run(main())
@@ -297,8 +296,8 @@ def test_the_stages_of_a_dead_front_end_are_unloaded(nodes: RayNodes) -> None:
         limits = ClusterLimits(lease_s=3.0)
         async with connected(nodes, "dead", limits) as dead:
             await dead.host(toy().pipeline, CONTEXT, Placement())
-            dead.stop_renewing()
-            while await dead.control.stages():
+            dead._renewing.cancel()
+            while await dead.controller.stages():
                 await asyncio.sleep(0.1)
 
     run(main())
@@ -309,7 +308,7 @@ def test_a_killed_controller_knows_everything_again(nodes: RayNodes) -> None:
         limits = ClusterLimits(lease_s=6.0, settle_s=3.0)
         async with connected(nodes, "controller", limits) as cluster:
             stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement())
-            await cluster.scale(stage_id, 2)
+            await cluster.controller.scale(stage_id, 2)
             before = await replicas(cluster, stage_id, 2)
             controller = ray.get_actor(CONTROLLER, namespace="controller")
             ray.kill(controller, no_restart=False)
@@ -336,7 +335,7 @@ def test_a_replica_is_drained_before_it_is_removed(nodes: RayNodes) -> None:
             ]
             begun = [await anext(stream) for stream in streams]
             await asyncio.sleep(2.0)  # beats tell the controller of both
-            await cluster.scale(stage_id, 1)
+            await cluster.controller.scale(stage_id, 1)
             await replicas(cluster, stage_id, lambda now: any(each.is_draining for each in now))
             await asyncio.sleep(3.0)
             assert len(await replicas(cluster, stage_id, lambda now: len(now) == 2)) == 2
@@ -346,7 +345,7 @@ def test_a_replica_is_drained_before_it_is_removed(nodes: RayNodes) -> None:
                 assert b"".join(each.samples.tobytes() for each in audio) == expected
             await replicas(cluster, stage_id, 1)
             with pytest.raises(InvalidRequestError, match="at least 1"):
-                await cluster.scale(stage_id, 0)
+                await cluster.controller.scale(stage_id, 0)
             for connection in connections:
                 connection.close()
 
@@ -361,7 +360,7 @@ def test_a_model_that_cannot_be_loaded_says_why(nodes: RayNodes) -> None:
             broken = type(spec)(spec.name, spec.kind, spec.consumes, spec.produces, wrong)
             with pytest.raises(ModelLoadError, match="refused on purpose"):
                 await cluster.host([broken], CONTEXT, Placement())
-            while await cluster.control.stages():
+            while await cluster.controller.stages():
                 await asyncio.sleep(0.1)
 
     run(main())

@@ -16,13 +16,12 @@ from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.contracts.family import LoadContext
 from antiphon.fabric.base import Placement
-from antiphon.fabric.cluster.hosting import Hosting
-from antiphon.fabric.cluster.ray_cluster import RayCluster
+from antiphon.fabric.cluster.base import Hosting
 from antiphon.fabric.cluster.ray_placement import alive_nodes, demand_of, own_context
 from antiphon.families.registry import family
 from antiphon.placement.documents import read_placement
 from antiphon.placement.model_placement import ModelPlacement
-from tests.fabric.cluster.ray_nodes import RayNodes, ray_nodes
+from tests.fabric.cluster.ray_nodes import RayCluster, RayNodes, ray_nodes
 from tests.fabric.cluster.recorded_loads import BUILDER, FILE_VARIABLE, recorded
 from tests.servers import DEADLINE_S
 

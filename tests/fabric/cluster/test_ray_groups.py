@@ -17,13 +17,11 @@ from ray.util.placement_group import placement_group_table
 
 from antiphon.errors import ModelLoadError
 from antiphon.fabric.base import GroupStrategy, Placement, StageGroup
-from antiphon.fabric.cluster.base import Replica
-from antiphon.fabric.cluster.hosting import Hosting
+from antiphon.fabric.cluster.base import Hosting, Replica
 from antiphon.fabric.cluster.members import ClusterLimits
-from antiphon.fabric.cluster.ray_cluster import RayCluster
 from antiphon.fabric.cluster.ray_groups import bundle_demand, group_lack
 from antiphon.fabric.cluster.ray_placement import CPU_SHARE, RayNode
-from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayNodes, ray_nodes
+from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayCluster, RayNodes, ray_nodes
 from tests.fabric.cluster.test_ray_cluster import (
     CONTEXT,
     connected,
@@ -139,12 +137,11 @@ async def restart_controller(cluster: RayCluster) -> None:
     """Kill the controller; return once Ray has started it again."""
 
     async def process() -> Any:
-        return await cluster.control.call(
-            lambda controller: controller.__ray_call__.remote(lambda _: os.getpid())
-        )
+        controller = cluster.controller
+        return await controller.call("__ray_call__", lambda _: os.getpid())
 
     before = await process()
-    ray.kill(cluster.control.actor, no_restart=False)
+    ray.kill(cluster.controller.actor, no_restart=False)
     while await process() == before:
         await asyncio.sleep(0.1)
 
@@ -175,16 +172,16 @@ def test_each_host_has_a_replica_of_each_engine_of_a_strict_group(nodes: RayNode
             assert await nodes_of([*set(after) - set(before[0])], "strict") == [home]
             # A controller that has died knows the bundles again.
             await restart_controller(cluster)
-            while [len(each.replicas) for each in await cluster.control.stages()] != [2, 2]:
+            while [len(each.replicas) for each in await cluster.controller.stages()] != [2, 2]:
                 await asyncio.sleep(0.1)
-            await cluster.scale(stages[1], 3)
+            await cluster.controller.scale(stages[1], 3)
             while len(groups()) < 2:
                 await asyncio.sleep(0.1)
             added = nodes.add(part="added")
             for stage in stages:
                 found = await replicas(cluster, stage, 3)
                 assert await nodes_of(found, "strict") == alive(), "each on a host of its own"
-            await cluster.scale(stages[0], 2)
+            await cluster.controller.scale(stages[0], 2)
             for stage in stages:
                 await replicas(cluster, stage, 2)
         await until_removed()
@@ -206,7 +203,7 @@ def test_a_group_starts_as_a_whole_or_not_at_all(nodes: RayNodes) -> None:
             while not group_demands():
                 await asyncio.sleep(0.1)
             assert group_demands() == [[{"CPU": float(NUM_CPUS)}] * 3]
-            assert not [each for each in await cluster.control.stages() if each.replicas]
+            assert not [each for each in await cluster.controller.stages() if each.replicas]
             added = nodes.add(part="added")  # as the autoscaler would
             for stage in await hosting:
                 assert await nodes_of(await replicas(cluster, stage, 3), "whole") == alive()

@@ -21,7 +21,7 @@ pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings 
 import ray
 
 from antiphon.config import ServerSettings, Settings
-from antiphon.fabric.cluster.ray_driver import OUTLIVE_HEAD
+from antiphon.fabric.cluster.ray_plan import OUTLIVE_HEAD
 from tests.fabric.cluster.ray_nodes import RayNodes, ray_nodes
 from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
 

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.slow  # a Ray cluster takes ten seconds to start
 
 _BEGIN = """
 import json, os, ray
-from antiphon.fabric.cluster.ray_control import _init, connect_ray
-import antiphon.fabric.cluster.ray_control as control
+from antiphon.fabric.cluster.ray_client import _init, connect_ray
+import antiphon.fabric.cluster.ray_client as control
 
 def begin(address, namespace, **options):  # not a cluster that another test has begun
     if address == "auto":

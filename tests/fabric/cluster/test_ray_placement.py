@@ -10,7 +10,7 @@ pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings 
 
 from antiphon.contracts.family import LoadContext
 from antiphon.fabric.base import Placement
-from antiphon.fabric.cluster.hosting import Hosting
+from antiphon.fabric.cluster.base import Hosting
 from antiphon.fabric.cluster.ray_placement import (
     CPU_SHARE,
     NODE_LABEL,

@@ -67,7 +67,7 @@ def test_replicas_without_room_are_demand_to_the_autoscaler(nodes: RayNodes) -> 
             before = await replicas(cluster, stage_id, 2)
             assert len(set(await nodes_of(before, "demand"))) == 2
             assert not demands()
-            await cluster.scale(stage_id, 3)
+            await cluster.controller.scale(stage_id, 3)
             while not demands():
                 await asyncio.sleep(0.1)
             assert demands() == [{"CPU": float(NUM_CPUS)}]

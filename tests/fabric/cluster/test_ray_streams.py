@@ -23,14 +23,13 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest
 from antiphon.fabric.base import Fabric, Placement
 from antiphon.fabric.cluster.base import Replica
-from antiphon.fabric.cluster.ray_cluster import RayCluster
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.replicas.fabric import ReplicaFabric
 from antiphon.fabric.wire.stage_client import StageConnections
 from antiphon.families.registry import resolve
 from antiphon.stages.base import StageHandle, StageRequest
 from tests.chaos.siege import SCALE
-from tests.fabric.cluster.ray_nodes import RayNodes, ray_nodes
+from tests.fabric.cluster.ray_nodes import RayCluster, RayNodes, ray_nodes
 from tests.fabric.replicas.local_cluster import UNLIMITED
 from tests.servers import DEADLINE_S, TOY, start_server, wait_until
 
@@ -215,7 +214,7 @@ def test_scaling_up_and_down_under_load_loses_no_stream(nodes: RayNodes) -> None
 
             loading = [asyncio.create_task(load()) for _ in range(2)]
             for number in (3, 1, 2, 1):
-                await cluster.scale(handle.id, number)
+                await cluster.controller.scale(handle.id, number)
                 await replicas(cluster, handle, number)
                 before = rounds
                 while rounds < before + 2:

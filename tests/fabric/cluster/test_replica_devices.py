@@ -15,8 +15,8 @@ from antiphon.config.sources import process_environment
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster.base import Replica
-from antiphon.fabric.cluster.launch_process import ProcessClusterOptions
-from antiphon.fabric.cluster.process_cluster import ProcessCluster
+from antiphon.fabric.cluster.client import ClusterClient
+from antiphon.fabric.cluster.launch_process import ProcessClusterOptions, ProcessController
 from antiphon.fabric.cluster.runtime_folder import runtime_folder
 from antiphon.fabric.local import LocalFabric
 from antiphon.families.registry import family
@@ -43,20 +43,20 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def started(loads: Path) -> AsyncGenerator[ProcessCluster, None]:
+async def started(loads: Path) -> AsyncGenerator[ClusterClient, None]:
     with runtime_folder() as folder:
         environment = {**process_environment(), FILE_VARIABLE: str(loads)}
         options = ProcessClusterOptions(
             builder=BUILDER, folder=folder, token="token", environment=environment
         )
-        cluster = ProcessCluster(options)
+        cluster = ClusterClient(ProcessController(options))
         try:
             yield cluster
         finally:
             await cluster.close()
 
 
-async def replicas(cluster: ProcessCluster, stage_id: str, number: int) -> tuple[Replica, ...]:
+async def replicas(cluster: ClusterClient, stage_id: str, number: int) -> tuple[Replica, ...]:
     """Return the replicas as soon as there are so many."""
     async with aclosing(cluster.watch(stage_id)) as changes:
         async for found in changes:
@@ -65,7 +65,7 @@ async def replicas(cluster: ProcessCluster, stage_id: str, number: int) -> tuple
     raise AssertionError("the watch has ended")
 
 
-async def hosted(cluster: ProcessCluster, specs: Sequence[StageSpec], placement: Placement) -> str:
+async def hosted(cluster: ClusterClient, specs: Sequence[StageSpec], placement: Placement) -> str:
     """Host stages, and return their id when all replicas are loaded."""
     stage_id = await cluster.host(specs, CONTEXT, placement)
     found = await replicas(cluster, stage_id, placement.num_replicas)
@@ -121,7 +121,7 @@ def test_replicas_keep_their_devices_when_they_are_killed_added_and_removed(tmp_
                 assert again.pid != pids[device]
             num_loads = len(recorded(loads))
             for number, loaded in ((3, ["cuda:2"]), (1, []), (3, ["cuda:1", "cuda:2"])):
-                await cluster.scale(stage_id, number)
+                await cluster.controller.scale(stage_id, number)
                 found = await replicas(cluster, stage_id, number)
                 assert [each.device for each in found] == [*placement.devices[:number]]
                 assert sorted(each.device for each in recorded(loads)[num_loads:]) == loaded

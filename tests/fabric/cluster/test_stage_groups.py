@@ -5,7 +5,7 @@ from typing import Any
 
 from antiphon.contracts.family import ItemKind, LoadContext
 from antiphon.fabric.base import GroupStrategy, Placement, StageGroup
-from antiphon.fabric.cluster.hosting import Hosting
+from antiphon.fabric.cluster.base import Hosting
 from tests.fabric.cluster.test_state import SPEC, World
 
 CONTEXT = LoadContext()
@@ -84,5 +84,5 @@ def test_draining_replicas_do_not_count_for_the_load() -> None:
     world.state.scale(what.id, 1)
     world.run(30, ["front"])
     assert len(of_stage(world, what)) == 2, "one drains, one serves within its target"
-    [summary] = world.state.summaries()
-    assert [replica.is_draining for replica, _ in summary.replicas].count(True) == 1
+    [summary] = world.state.views()
+    assert [replica.is_draining for replica in summary.replicas].count(True) == 1

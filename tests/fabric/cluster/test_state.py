@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from antiphon.contracts.family import ItemKind, LoadContext, Ref, StageKind, StageSpec
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.base import Placement
-from antiphon.fabric.cluster.base import Replica
-from antiphon.fabric.cluster.hosting import Beat, Hosting, ReplicaAction
+from antiphon.fabric.cluster.base import Heartbeat, Hosting, Replica, ReplicaAction
 from antiphon.fabric.cluster.members import ClusterLimits
 from antiphon.fabric.cluster.state import ClusterState
 from antiphon.telemetry.stage_status import StageStatus
@@ -71,7 +70,7 @@ class World:
     def beat(self, name: str) -> None:
         process, failure = self.processes[name], self.failing.get(name)
         ready = Replica(process, f"tcp:host:{process}", "stage-0")
-        beat = Beat(
+        beat = Heartbeat(
             name=name,
             hosting=self.hostings[name],
             process=process,
@@ -287,7 +286,7 @@ def test_a_process_that_dies_again_and_again_while_loading_fails_the_stage() -> 
     [name] = world.processes
     for number in range(LIMITS.max_crashes + 1):
         world.state.beat(
-            Beat(name=name, hosting=what, process=f"crash-{number}", num_wanted=1), world.now_s
+            Heartbeat(name=name, hosting=what, process=f"crash-{number}", num_wanted=1), world.now_s
         )
     view = world.state.view(stage_id)
     assert view is not None
@@ -312,7 +311,7 @@ def test_a_restarted_controller_learns_everything_from_beats_and_leases() -> Non
 def test_a_beat_that_arrives_after_its_replica_was_stopped_changes_nothing() -> None:
     world, stage_id = started(1)
     [name] = world.processes
-    late = Beat(name=name, hosting=world.hostings[name], process="late", num_wanted=1)
+    late = Heartbeat(name=name, hosting=world.hostings[name], process="late", num_wanted=1)
     world.state.release("front", stage_id)
     world.tick()
     world.state.beat(late, world.now_s)

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from ray.exceptions import AuthenticationError, RayActorError, RayTaskError
 
 from antiphon.config.sources import process_environment
 from antiphon.errors import AntiphonError, SettingsError
-from antiphon.fabric.cluster.base import StageSummary
+from antiphon.fabric.cluster.remote import RemoteController
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +28,21 @@ _REACHABLE_S = 10.0
 """Time that a cluster which starts beside the server may take to listen."""
 
 
-class RayClusterControl:
-    """Client of the controller in a process that is connected to Ray."""
+class RayControllerClient(RemoteController):
+    """The `Controller` of a cluster on Ray, in a process that is connected to Ray.
 
-    def __init__(self, find: Callable[[], Any]) -> None:
+    Attributes:
+        address: address of the Ray cluster; ``None``: this process has begun it.
+        actor: handle of the controller.
+    """
+
+    def __init__(self, find: Callable[[], Any], address: str | None) -> None:
         """Use the controller that ``find`` returns; it blocks, and is called again if that one is
         dead."""
-        self._find = find
+        super().__init__(self._call_actor)
+        self.address = address
         self.actor = find()
+        self._find = find
 
     @classmethod
     async def connect(cls, address: str | None, namespace: str) -> Self:
@@ -58,23 +65,9 @@ class RayClusterControl:
                 ) from error
 
         await asyncio.to_thread(connect_ray, address or "auto", namespace)
-        return await asyncio.to_thread(cls, find)
+        return await asyncio.to_thread(cls, find, address)
 
-    async def stages(self) -> tuple[StageSummary, ...]:
-        """Return all stages of the cluster."""
-        found: tuple[StageSummary, ...]
-        found = await self.call(lambda controller: controller.summaries.remote())
-        return found
-
-    async def scale(self, stage_id: str, num_replicas: int) -> None:
-        """Set the number of replicas of a stage.
-
-        Raises:
-            InvalidRequestError: there is no such stage, or its bounds do not allow so many.
-        """
-        await self.call(lambda controller: controller.scale.remote(stage_id, num_replicas))
-
-    async def call(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _call_actor(self, method: str, *arguments: Any) -> Any:
         """Call the controller, again if it is restarted meanwhile: all of its calls are idempotent.
 
         Raises:
@@ -83,7 +76,7 @@ class RayClusterControl:
         is_away = False
         while True:
             try:
-                return await call(self.actor)
+                return await getattr(self.actor, method).remote(*arguments)
             except RayTaskError as error:
                 if isinstance(error.cause, AntiphonError):
                     raise error.cause from None
