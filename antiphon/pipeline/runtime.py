@@ -177,7 +177,7 @@ class LoadedTask:
                 async for item in items:
                     yield item
 
-    async def reserve(
+    def reserve(
         self, stream_id: str, *, is_live: bool = True, speed: float = 1.0
     ) -> AsyncGenerator[StageItem, None]:
         """Ask for room for a stream before there is a prompt; see `StageRequest.is_reservation`.
@@ -186,8 +186,7 @@ class LoadedTask:
         that writes may have to be loaded in its place before.
         """
         if not self.is_loaded:
-            yield Admitted()
-            return
+            return _admitted()
         request = StageRequest(
             f"{stream_id}-place",
             Prompt(data=None, num_tokens=1, seed=0),
@@ -197,10 +196,7 @@ class LoadedTask:
             speed=speed,
         )
         *upstream, last = self.handles[self._first :]
-        stream = self.fabric.open(last, replace(request, upstream=tuple(upstream)))
-        async with aclosing(stream) as items:
-            async for item in items:
-                yield item
+        return self.fabric.open(last, replace(request, upstream=tuple(upstream)))
 
     async def _feed(
         self, handle: StageHandle, request_id: str, text: AsyncGenerator[Piece, None]
@@ -311,6 +307,11 @@ async def load_tasks(
         loaded[name] = classes[name](served, prompters[name], pool, stages, chain)
         loaded[name].use_encoder()
     return loaded
+
+
+async def _admitted() -> AsyncGenerator[StageItem, None]:
+    """Yield the admission of a stream by a model that is not in memory."""
+    yield Admitted()
 
 
 def _offered(

@@ -49,20 +49,19 @@ class GeneratorStage:
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         if request.is_reservation:
-            return upstream or self._reserve(request)  # what is upstream admits for all
+            if upstream is not None:
+                return upstream  # it admits for all
+            if self._turns is not None:
+                return self._reserve_turn(request)
+            stream_id = request.stream_id or request.id
+            return self._engine.reserve(stream_id, is_live=request.is_live, speed=request.speed)
         if upstream is not None:
             return self._generate_of_each(request, upstream)
         return self._open(request)
 
-    async def _reserve(self, request: StageRequest) -> AsyncGenerator[StageItem, None]:
-        """Keep room for a stream; if there are turns, it waits for them with the others."""
+    async def _reserve_turn(self, request: StageRequest) -> AsyncGenerator[StageItem, None]:
+        """Keep room for a stream, which waits for a turn with the others."""
         stream_id = request.stream_id or request.id
-        if self._turns is None:
-            place = self._engine.reserve(stream_id, is_live=request.is_live, speed=request.speed)
-            async with aclosing(place) as items:
-                async for item in items:
-                    yield item
-            return
         self._check_turn(request)
         self._reserved.add(stream_id, is_live=request.is_live)
         try:

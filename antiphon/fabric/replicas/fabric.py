@@ -1,8 +1,8 @@
 """Fabric over the replicas of a cluster: load-balanced, with streams that survive a replica."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from antiphon.contracts.family import LoadContext, StageSpec
@@ -90,18 +90,25 @@ class ReplicaFabric:
             await group.wait(left_s)
         return handle
 
-    async def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
-        if request.id in self._streams:
-            raise InvalidRequestError(f"A request '{request.id}' is open already.", param="id")
-        chain = (*request.upstream, handle)
-        stages = [(each, self._groups[each]) for each in chain]
-        stream = self._streams[request.id] = ResilientStream(request, stages, self._limits)
+    def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
+        stages = [(each, self._groups[each]) for each in (*request.upstream, handle)]
+        return ResilientStream(request, stages, self._limits).items(self._tracked)
+
+    @contextmanager
+    def _tracked(self, stream: ResilientStream) -> Generator[None, None, None]:
+        """Track a stream while it is open.
+
+        Raises:
+            InvalidRequestError: a stream of its id is open.
+        """
+        id = stream.request.id
+        if id in self._streams:
+            raise InvalidRequestError(f"A request '{id}' is open already.", param="id")
+        self._streams[id] = stream
         try:
-            async with aclosing(stream.items()) as items:
-                async for item in items:
-                    yield item
+            yield
         finally:
-            del self._streams[request.id]
+            del self._streams[id]
             self.counts.add(stream.num_retries, stream.num_migrations)
             self._ended.set()
 
@@ -132,7 +139,7 @@ class ReplicaFabric:
         if not group.num_users:
             del self._groups[handle]
             group.close()
-        await self._cluster.release(handle.id)
+            await self._cluster.release(handle.id)
 
     async def close(self) -> None:
         """Release everything; open streams end."""

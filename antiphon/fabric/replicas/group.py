@@ -24,6 +24,7 @@ class ReplicaGroup:
     Attributes:
         stage_id: id of the stage in the cluster.
         num_users: number of unreleased `host` calls; kept by its owner.
+        balancer: choice among the replicas, and the counts that it is made by.
         is_closed: whether no replica will be added.
     """
 
@@ -48,7 +49,7 @@ class ReplicaGroup:
         self._cluster = cluster
         self._connections = connections
         self._limits = limits
-        self._balancer = Balancer(limits=quarantine)
+        self.balancer = Balancer(limits=quarantine)
         self._links: dict[str, ReplicaLink] = {}
         self._summed: tuple[list[StageStatus], StageStatus] = ([], summed([]))
         self._changed = asyncio.Event()
@@ -81,12 +82,12 @@ class ReplicaGroup:
             avoid: ids of replicas that have refused it.
         """
         statuses = {id: self._links[id].status for id in self.reachable if id not in avoid}
-        chosen = self._balancer.choose(statuses, key)
+        chosen = self.balancer.choose(statuses, key)
         return None if chosen is None else self._links[chosen]
 
     async def wait(self, longest_s: float) -> None:
         """Wait until `choose` may return another result, or `wake` was called."""
-        free_s = self._balancer.wait_s(self.reachable) or _WATCH_AGAIN_S
+        free_s = self.balancer.wait_s(self.reachable) or _WATCH_AGAIN_S
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, min(longest_s, free_s, _WATCH_AGAIN_S))):
@@ -96,30 +97,14 @@ class ReplicaGroup:
         """Wake the requests that wait for a replica."""
         self._changed.set()
 
-    def begin(self, replica: Replica) -> None:
-        """Count a request that is opened at a replica."""
-        self._balancer.begin(replica.id)
-
-    def end(self, replica: Replica) -> None:
-        """Count the end of a request."""
-        self._balancer.end(replica.id)
-
-    def succeed(self, replica: Replica) -> None:
-        """Record an item from a replica."""
-        self._balancer.succeed(replica.id)
-
-    def slack(self, replica: Replica) -> int:
-        """Return the free capacity of a replica."""
-        return self._balancer.slack(replica.id)
-
     def lose(self, replica_id: str) -> float:
         """Put a replica in quarantine and report it; return the remaining seconds."""
         if replica_id not in self._links:
             return _WATCH_AGAIN_S
-        if not self._balancer.is_quarantined(replica_id):
+        if not self.balancer.is_quarantined(replica_id):
             self._cluster.report(self.stage_id, replica_id)
         self.wake()
-        return self._balancer.fail(replica_id)
+        return self.balancer.fail(replica_id)
 
     def close(self) -> None:
         """Stop watching."""
@@ -144,7 +129,7 @@ class ReplicaGroup:
         present = {each.id: each for each in replicas}
         for id in self._links.keys() - present.keys():
             self._links.pop(id).close()
-            self._balancer.forget(id)
+            self.balancer.forget(id)
         for id, replica in present.items():
             if (link := self._links.get(id)) is not None:
                 link.replica = replica

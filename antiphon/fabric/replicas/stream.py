@@ -6,8 +6,8 @@ the frames and the text so far, and resumes. No item is delivered twice.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, replace
 
 from antiphon.contracts.prompt import Piece
@@ -33,17 +33,23 @@ class _Place:
     link: ReplicaLink
     connection: StageConnection
 
+    @property
+    def id(self) -> str:
+        return self.link.replica.id
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class _Attempt:
     """A request at one replica of each stage, first to last; the last one is pulled.
 
     Attributes:
         places: replicas of its stages.
+        has_item: whether it has delivered an item.
     """
 
     request: StageRequest
     places: tuple[_Place, ...]
+    has_item: bool = False
 
     def open(self) -> StageStream:
         *before, last = self.places
@@ -93,7 +99,7 @@ class ResilientStream:
             limits: longest wait for a replica, and number of moves.
         """
         self.num_retries = self.num_migrations = 0
-        self._request = request
+        self.request = request
         self._handles = tuple(handle for handle, _ in stages)
         self._groups = tuple(group for _, group in stages)
         self._limits = limits
@@ -107,8 +113,13 @@ class ResilientStream:
         self._num_losses = 0
         self._is_aborted = False
 
-    async def items(self) -> AsyncGenerator[StageItem, None]:
-        """Yield the items of the last stage; see `Fabric.open`.
+    async def items(
+        self, tracked: Callable[["ResilientStream"], AbstractContextManager[None]]
+    ) -> AsyncGenerator[StageItem, None]:
+        """Yield the items of the last stage, each once; see `Fabric.open`.
+
+        Args:
+            tracked: returns the context in which the stream is open.
 
         Raises:
             OverloadedError: all replicas have refused it.
@@ -116,28 +127,30 @@ class ResilientStream:
             AntiphonError: error of the stage that the request has caused.
         """
         request = self._log.request
-        while not self._is_aborted:
-            attempt = await self._begin(request)
-            if attempt is None:
-                break
-            try:
-                async with aclosing(self._made_by(attempt)) as items:
-                    async for item in items:
-                        yield item
-                        if isinstance(item, Ended):
-                            return
-                self._on_loss(attempt, ReplicaLostError("its stream was ended by its process"))
-            except OverloadedError as error:
-                self._on_refusal(attempt, error)
-                # Another id: text for this one may still be in flight to its first stage.
-                request = replace(request, id=f"{request.id}~")
-                continue
-            except (ReplicaLostError, EngineFailedError) as error:
-                self._on_loss(attempt, error)
-            finally:
-                self._end(attempt)
-            request = self._log.resumed()
-        yield Ended("abort")
+        with tracked(self):
+            while (attempt := await self._begin(request)) is not None:
+                try:
+                    async with aclosing(attempt.open()) as items:
+                        async for item in items:
+                            reason = item.reason if isinstance(item, Ended) else None
+                            if reason == "abort" and not self._is_aborted:
+                                break  # its process is stopping
+                            if (new := self._take(attempt, item)) is not None:
+                                yield new
+                            if reason is not None:
+                                return
+                    self._on_loss(attempt, ReplicaLostError("its stream was ended by its process"))
+                except OverloadedError as error:
+                    self._on_refusal(attempt, error)
+                    # Another id: text for this one may still be in flight to its first stage.
+                    request = replace(request, id=f"{request.id}~")
+                    continue
+                except (ReplicaLostError, EngineFailedError) as error:
+                    self._on_loss(attempt, error)
+                finally:
+                    self._end(attempt)
+                request = self._log.resumed()
+            yield Ended("abort")
 
     def append(self, handle: StageHandle, piece: Piece) -> None:
         """Append text at the first stage, which alone reads text."""
@@ -154,20 +167,16 @@ class ResilientStream:
         for group in self._groups:
             group.wake()
 
-    async def _made_by(self, attempt: _Attempt) -> AsyncGenerator[StageItem, None]:
-        """Yield the new items of an attempt, without `Ended` if it was cut off."""
-        is_first = True
-        async with aclosing(attempt.open()) as items:
-            async for item in items:
-                if isinstance(item, Ended) and item.reason == "abort" and not self._is_aborted:
-                    return  # its process is stopping
-                if is_first:
-                    is_first = False
-                    for place in attempt.places:
-                        place.group.succeed(place.link.replica)
-                if (new := self._log.take(item)) is not None:
-                    self._num_losses = 0
-                    yield new
+    def _take(self, attempt: _Attempt, item: StageItem) -> StageItem | None:
+        """Return what is new of an item of an attempt; ``None``: nothing."""
+        if not attempt.has_item:
+            attempt.has_item = True
+            for place in attempt.places:
+                place.group.balancer.succeed(place.id)
+        new = self._log.take(item)
+        if new is not None:
+            self._num_losses = 0
+        return new
 
     async def _begin(self, request: StageRequest) -> _Attempt | None:
         """Choose replicas; ``None``: the request was aborted.
@@ -189,7 +198,7 @@ class ResilientStream:
                 sent = replace(request, pieces=tuple(self._pieces), returns_frames=True)
                 self._attempt = _Attempt(sent, places)
                 for place in places:
-                    place.group.begin(place.link.replica)
+                    place.group.balancer.begin(place.id)
                 return self._attempt
             missing = self._groups[links.index(None)]
             self._check_refused(missing)
@@ -209,11 +218,11 @@ class ResilientStream:
     def _end(self, attempt: _Attempt) -> None:
         self._attempt = None
         for place in attempt.places:
-            place.group.end(place.link.replica)
+            place.group.balancer.end(place.id)
 
     def _on_refusal(self, attempt: _Attempt, error: OverloadedError) -> None:
-        fullest = min(attempt.places, key=lambda each: each.group.slack(each.link.replica))
-        self._avoid.add(fullest.link.replica.id)
+        fullest = min(attempt.places, key=lambda each: each.group.balancer.slack(each.id))
+        self._avoid.add(fullest.id)
         former = self._refusal
         if former is None or (error.retry_after_s or 0.0) < (former.retry_after_s or 0.0):
             self._refusal = error
@@ -226,11 +235,11 @@ class ResilientStream:
         """
         self._num_losses += 1
         for place in attempt.lost:
-            place.group.lose(place.link.replica.id)
+            place.group.lose(place.id)
         if self._log.has_begun:
             self.num_migrations += 1
         else:
             self.num_retries += 1
-        logger.info("request %s moves to another replica: %s", self._request.id, error)
+        logger.info("request %s moves to another replica: %s", self.request.id, error)
         if self._num_losses >= self._limits.max_losses:
             raise error
