@@ -22,6 +22,8 @@ SPOKEN = [
     ("qwen3_tts", "base", {"options": {"ref_audio": NOISE, "x_vector_only_mode": True}}),
     ("voxcpm2", "custom_voice", {"options": {"ref_audio": NOISE}}),
     ("mimo_audio", "custom_voice", {"options": {"ref_audio": NOISE}}),
+    ("fish_speech", "s2", {"options": {"ref_audio": NOISE, "ref_text": "What it says."}}),
+    ("fish_speech", "s1", {}),
 ]
 
 

@@ -17,10 +17,11 @@ FAMILY = Family(
     architectures=("fish_qwen3_omni", "dual_ar", "DualARTransformer"),
     files=("codec.pth", "model.pth", "tokenizer.tiktoken"),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra.of("torch", "torch", "safetensors", "tokenizers"),
     inspector=_HERE("checkpoint:inspect"),
     footprint=_HERE("footprint:footprint"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
+    checkpoint_maker=_HERE("sizes:make_checkpoint"),
     measuring=Measuring(
         frame_products=_HERE("footprint:frame_products"),
     ),
@@ -31,9 +32,15 @@ FAMILY = Family(
             prompter=_HERE("prompt:FishSpeechPrompter"),
             options=FishSpeechOptions,
             recordings=("ref_audio",),
-            encoder=_HERE.encoder("voice encoder", weights=("codec.pth",)),
+            encoder=_HERE.encoder(
+                "voice encoder", "encoder:load_voice_encoder", weights=("codec.pth",)
+            ),
             pipeline=(
-                _HERE.autoregressive("language model", weights=("model*.safetensors", "model.pth")),
+                _HERE.autoregressive(
+                    "language model",
+                    "language_model:load_runner",
+                    weights=("model*.safetensors", "model.pth"),
+                ),
                 _HERE.decoder("codec", weights=("codec.pth",)),
             ),
         )

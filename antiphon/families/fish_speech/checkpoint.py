@@ -34,12 +34,12 @@ _TITLES = {Layout.S2: "Fish Speech S2", Layout.S1: "Fish Speech S1"}
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    found = Findings()
+    found = Findings.of(path)
     config = found.attempt(lambda: load_config(path))
-    if config is not None:
+    if config is not None and not found.is_drawn:
         model = config
         found.attempt(lambda: _check_tensors(found, path, model))
-    if not (path / CODEC_FILE).is_file():
+    if not found.is_drawn and not (path / CODEC_FILE).is_file():
         found.problems.append(f"{path}: there is no {CODEC_FILE}")
     facts = {"Model": "Fish Speech"} if config is None else _facts(config)
     return found.inspection({**facts, "Weights' licence": LICENCE}, files_table(path))

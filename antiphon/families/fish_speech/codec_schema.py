@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.fish_speech.config import SAMPLES_PER_FRAME
+from antiphon.families.fish_speech.config import RESIDUAL_CODES, SAMPLES_PER_FRAME
 from antiphon.families.kit.layouts import Layout, affine, repeated, under
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import Shape, layout_problems
@@ -20,7 +20,7 @@ _DILATED = 3  # residual units per block
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecSizes:
-    """Sizes of the codec.
+    """Sizes of the codec; the defaults are the published ones.
 
     Attributes:
         encoder_width: channels after the first convolution; each block doubles them.
@@ -36,19 +36,19 @@ class CodecSizes:
         codebook_dim: size of a codebook's vectors.
     """
 
-    encoder_width: int
-    strides: tuple[int, ...]
-    encoder_layers: tuple[int, ...]
-    latent_width: int
-    frame_layers: int
-    feed_forward_width: int
-    decoder_width: int
-    rates: tuple[int, ...]
-    factors: tuple[int, ...]
-    codebook_dim: int
-    semantic_codes: int
-    residual_codes: int
-    num_residual: int
+    encoder_width: int = 64
+    strides: tuple[int, ...] = (2, 4, 8, 8)
+    encoder_layers: tuple[int, ...] = (0, 0, 0, 4)
+    latent_width: int = 1024
+    frame_layers: int = 8
+    feed_forward_width: int = 3072
+    decoder_width: int = 1536
+    rates: tuple[int, ...] = (8, 8, 4, 2)
+    factors: tuple[int, ...] = (2, 2)
+    codebook_dim: int = 8
+    semantic_codes: int = 4096
+    residual_codes: int = RESIDUAL_CODES
+    num_residual: int = 9
 
     @property
     def frames(self) -> TransformerConfig:

@@ -1,4 +1,4 @@
-"""The codec's encoder from whole recordings to frames of codes."""
+"""Encoder stage: the codec's encoder from whole recordings to frames of codes."""
 
 from dataclasses import dataclass
 from math import prod
@@ -7,15 +7,23 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
 from antiphon.errors import InvalidRequestError
 from antiphon.families.fish_speech.codec import codebook_names
 from antiphon.families.fish_speech.codec_layers import DILATIONS, snake_of, transformer_of, unit_of
 from antiphon.families.fish_speech.codec_schema import ENCODER_WINDOW, FRAME_WINDOW, CodecSizes
+from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, load_config
+from antiphon.families.fish_speech.options import MAX_REFERENCE_S
+from antiphon.families.fish_speech.weights import codec_part
+from antiphon.families.kit.cloned_voices import CODES, RecordingLimits
+from antiphon.families.kit.loading import like_of
+from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.nn.codec_layers.conv import CausalConv, LayerBuilder, PaddedConv
 from antiphon.nn.codec_layers.conv_blocks import ConvNeXtBlock, ResidualUnit
 from antiphon.nn.codec_layers.state import EmptyHistory, History
 from antiphon.nn.codec_layers.transformer import CodecTransformer
 from antiphon.nn.layers import Linear, Snake, Weights
+from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 
 ENCODER_PARTS: tuple[str, ...] = (
     *("encoder.", "quantizer.downsample.", "quantizer.pre_module."),
@@ -184,3 +192,34 @@ class DacEncoder:
 def _shortened(x: Tensor, conv: PaddedConv) -> Tensor:
     """Apply a strided convolution to ``[B, t, channels]``."""
     return conv(x.transpose(1, 2)).transpose(1, 2)
+
+
+def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> ClonedVoiceEncoder:
+    """Load the codec's encoder, whose codes are int64 ``[num_frames, num_codebooks]``.
+
+    Args:
+        context: checkpoint, device and settings of the stage.
+        pads: whether recordings are encoded in padded batches; ``None``: only on a GPU.
+
+    Raises:
+        ModelLoadError: the codec cannot be loaded.
+    """
+    config = load_config(context.checkpoint)
+    like = like_of(context, "float32")
+    sizes, tensors = codec_part(context, config, *ENCODER_PARTS, like=like)
+    encoder = DacEncoder.of(tensors, sizes)
+    frame = encoder.frame_samples
+    codes = PaddedPass(
+        lambda samples, _: encoder.encode_rows(samples),
+        encoder.encode,
+        num_frames=lambda num_samples: -(-num_samples // frame),
+    )
+    batches = PaddedBatches(
+        {CODES: codes},
+        like.device,
+        sample_rate_hz=SAMPLE_RATE_HZ,
+        samples_per_frame=frame,
+        captures=False,
+        pads=pads,
+    )
+    return ClonedVoiceEncoder(batches, RecordingLimits(SAMPLE_RATE_HZ, MAX_REFERENCE_S), [CODES])

@@ -16,7 +16,6 @@ from antiphon.families.fish_speech.config import (
     SAMPLES_PER_FRAME,
     load_config,
 )
-from antiphon.families.fish_speech.random_configs import CODEC
 from antiphon.families.kit.footprints import (
     FLOAT_BYTES,
     HALF_BYTES,
@@ -42,7 +41,7 @@ def footprint(path: Path) -> Footprint:
     Raises:
         ModelLoadError: the configuration cannot be read.
     """
-    config, codec = load_config(path), CODEC["published"]
+    config, codec = load_config(path), CodecSizes()
     products, layout = frame_products(path), codec_layout(codec)
     num_layers = config.slow.num_layers + (config.num_codebooks - 1) * config.fast.num_layers
     return Footprint(

@@ -5,9 +5,10 @@ repetitions as in the official code: a semantic code that occurred in the ten pr
 redrawn at a higher temperature. (The first frame is not among these ten.)
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.model_runner.ar_model import (
     Codes,
@@ -23,9 +25,13 @@ from antiphon.engine.model_runner.ar_model import (
     PromptSpan,
     SlotStart,
 )
+from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.slot_model import SlotModel
-from antiphon.families.fish_speech.dual_ar import SlowModel
-from antiphon.families.fish_speech.request import FishSpeechPrompt, FishSpeechRequest
+from antiphon.families.fish_speech.config import LICENCE, MAX_POSITIONS, load_config
+from antiphon.families.fish_speech.dual_ar import SlowModel, load_fast_model
+from antiphon.families.fish_speech.prompt_layout import FishSpeechPrompt, FishSpeechRequest
+from antiphon.families.fish_speech.weights import model_weights
+from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
 from antiphon.nn.device_writes import PackedUpload, upload
@@ -199,3 +205,39 @@ class DualARModel(SlotModel[FishSpeechRequest]):
         self.pending[inputs.slots] = self.slow.frame_table.frames(codes)
         is_end, is_finite = codes[:, 0] == self.slow.end, frames.scores.isfinite().all(dim=1)
         self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
+
+
+FishSpeechRunner: TypeAlias = ModelRunner[FishSpeechRequest]
+
+_log = logging.getLogger(__name__)
+
+
+def load_runner(
+    context: LoadContext, *, max_positions: int = MAX_POSITIONS, **how: Unpack[RunnerOptions]
+) -> FishSpeechRunner:
+    """Load a checkpoint's models and their runner; see `runner_of`.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    return runner_of(context, load_model(context, max_positions), max_positions, **how)
+
+
+def load_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> DualARModel:
+    """Load both models from a checkpoint's directory, and log the terms of its licence.
+
+    Raises:
+        ModelLoadError: tensors are missing or have the wrong shape.
+    """
+    config = load_config(context.checkpoint)
+    _log.warning("%s: Fish Speech weights are under the %s.", context.checkpoint, LICENCE)
+    how = weights_for(context, "language model")
+    opened = model_weights(context.checkpoint, config, **how)
+    is_invariant = context.is_deterministic
+    with torch.inference_mode(), opened as weights:
+        return DualARModel(
+            SlowModel.of(weights, config, max_positions, is_batch_invariant=is_invariant),
+            load_fast_model(weights, config, is_batch_invariant=is_invariant),
+            num_slots=context.max_slots,
+            max_positions=max_positions,
+        )

@@ -21,8 +21,12 @@ from antiphon.families.fish_speech.config import (
     load_config,
 )
 from antiphon.families.fish_speech.options import FAMILY_NAME, FishSpeechOptions
-from antiphon.families.fish_speech.prompt_layout import NEEDED, Imitated, PromptLayout
-from antiphon.families.fish_speech.request import FishSpeechPrompt
+from antiphon.families.fish_speech.prompt_layout import (
+    NEEDED,
+    FishSpeechPrompt,
+    Imitated,
+    PromptLayout,
+)
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
 from antiphon.families.kit.cloned_voices import CloningPrompter
 from antiphon.families.kit.prompt_length import check_prompt_length

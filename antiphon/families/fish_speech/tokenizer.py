@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
-from antiphon.families.fish_speech.special_tokens import RANKS_FILE, TOKENIZER_FILE
+from antiphon.families.fish_speech.config import RANKS_FILE, TOKENIZER_FILE
 from antiphon.families.kit.token_decoder import halves_of, name_of_bytes
 from antiphon.families.kit.token_ids import token_ids
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from antiphon.families.fish_speech.random_checkpoint import make_checkpoint
+from tests.families.fish_speech.random_checkpoint import make_checkpoint
 
 
 @pytest.fixture(scope="session", autouse=True)

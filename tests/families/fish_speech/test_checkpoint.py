@@ -15,16 +15,15 @@ from safetensors.torch import load_file, save_file
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.fish_speech.checkpoint import inspect
-from antiphon.families.fish_speech.codec_schema import codec_layout, read_sizes
-from antiphon.families.fish_speech.codec_weights import read_codec
+from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout, read_sizes
 from antiphon.families.fish_speech.config import Layout, load_config
-from antiphon.families.fish_speech.random_checkpoint import make_checkpoint
-from antiphon.families.fish_speech.random_configs import CODEC
-from antiphon.families.fish_speech.runner import load_model
+from antiphon.families.fish_speech.encoder import load_voice_encoder
+from antiphon.families.fish_speech.language_model import load_model
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
-from antiphon.families.fish_speech.voice_encoder import load_voice_encoder
+from antiphon.families.fish_speech.weights import read_codec
 from antiphon.families.kit.cloned_voices import CODES, Recording, warm_up_samples
 from antiphon.families.registry import checkpoint_family
+from tests.families.fish_speech.random_checkpoint import TINY_CODEC, make_checkpoint
 
 
 @pytest.fixture
@@ -72,10 +71,10 @@ def test_the_licence_is_told_when_weights_are_loaded(
 
 
 def test_published_sizes_are_those_of_the_published_codec() -> None:
-    layout = codec_layout(CODEC["published"])
+    layout = codec_layout(CodecSizes())
     counts = [sum(name.startswith(part) for name in layout) for part in ("enc", "quant", "dec")]
     assert counts == [126, 240, 89]
-    assert read_sizes(layout, "codec.pth") == CODEC["published"]
+    assert read_sizes(layout, "codec.pth") == CodecSizes()
 
 
 @pytest.mark.parametrize(
@@ -135,7 +134,7 @@ def test_what_files_repeat_or_wrap_is_left_out(copied: Callable[[str], Path]) ->
     wrapped["discriminator.weight"] = torch.zeros(2)
     torch.save({"state_dict": wrapped}, path / "codec.pth")
     sizes, tensors = read_codec(path, load_config(path))
-    assert (sizes, tensors.keys()) == (CODEC["tiny"], state.keys())
+    assert (sizes, tensors.keys()) == (TINY_CODEC, state.keys())
     weights = torch.load(path / "model.pth", weights_only=True)
     repeated = {f"model.{name}": each for name, each in weights.items()}
     head = weights["embeddings.weight"].clone()

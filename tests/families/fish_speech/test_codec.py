@@ -16,8 +16,8 @@ from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.codec_stage import load_codec
-from antiphon.families.fish_speech.codec_weights import part_of, read_codec
 from antiphon.families.fish_speech.config import load_config
+from antiphon.families.fish_speech.weights import part_of, read_codec
 from antiphon.nn.codec_layers.windowed import FrameByFrame, WindowedDecoder
 
 NUM_FRAMES = 21

@@ -8,27 +8,23 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
-from antiphon.families.fish_speech.codec_weights import part_of, read_codec
-from antiphon.families.fish_speech.config import Layout, load_config
+from antiphon.families.fish_speech.codec_schema import CodecSizes
+from antiphon.families.fish_speech.config import load_config
 from antiphon.families.fish_speech.footprint import (
     decoder_flop,
     footprint,
     frame_products,
     slot_numbers,
 )
-from antiphon.families.fish_speech.random_configs import CODEC, main_config
-from antiphon.families.fish_speech.random_tokenizer import write_s2_tokenizer
+from antiphon.families.fish_speech.sizes import make_checkpoint
+from antiphon.families.fish_speech.weights import part_of, read_codec
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of S2's published sizes, without weights."""
-    import json
-
     path = tmp_path_factory.mktemp("s2-pro")
-    size = write_s2_tokenizer(path, 4096)
-    config = main_config("s2-pro", Layout.S2, size, "bfloat16")
-    (path / "config.json").write_text(json.dumps(config))
+    make_checkpoint(path, size="s2-pro")
     return path
 
 
@@ -58,4 +54,4 @@ def test_the_decoder_is_counted_as_it_is(made: Callable[[str], Path]) -> None:
         decoder.decode_whole(torch.zeros(1, 10, 32, dtype=torch.int64))
     counted = count.get_total_flops() / 32
     assert decoder_flop(sizes) == pytest.approx(counted, rel=0.1)
-    assert decoder_flop(CODEC["published"]) == pytest.approx(6.76e9, rel=0.01)
+    assert decoder_flop(CodecSizes()) == pytest.approx(6.76e9, rel=0.01)

@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
-from antiphon.families.fish_speech.runner import load_runner
+from antiphon.families.fish_speech.language_model import load_runner
 from tests.families.fish_speech.spoken import DRAWN, Heard, hear, made_prompt, make_ending
 
 NUM_FRAMES, NUM_PROMPTS = 24, 4

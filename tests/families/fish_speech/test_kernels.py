@@ -13,12 +13,13 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
 from antiphon.engine.plan import Start
-from antiphon.families.fish_speech import random_configs
-from antiphon.families.fish_speech.random_checkpoint import make_checkpoint
-from antiphon.families.fish_speech.request import FRAME
-from antiphon.families.fish_speech.runner import load_runner
+from antiphon.families.fish_speech.language_model import load_runner
+from antiphon.families.fish_speech.prompt_layout import FRAME
+from antiphon.families.fish_speech.sizes import CONFIGS, write_files
+from antiphon.families.kit.random_checkpoint import Making, configs_of
 from antiphon.nn import kernels
 from tests.engine.drive import Drive
+from tests.families.fish_speech.random_checkpoint import write_weights
 from tests.families.fish_speech.spoken import hear, made_prompt
 from tests.kernels import why_not_here
 from tests.nn.kernels.compiler import Compiler
@@ -57,20 +58,17 @@ def test_frames_are_those_of_pytorch_lines(
 
 @pytest.mark.slow  # it compiles
 @pytest.mark.filterwarnings("ignore")  # Triton tells of changes to come
-@pytest.mark.parametrize(("task", "size"), [("s2", "s2-pro"), ("s1", "s1-mini")])
+@pytest.mark.parametrize("task", ["s2", "s1"])
 def test_a_step_of_published_widths_compiles(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    task: str,
-    size: str,
-    request: pytest.FixtureRequest,
+    tmp_path: Path, task: str, request: pytest.FixtureRequest
 ) -> None:
-    sizes = random_configs._S2_PRO if size == "s2-pro" else random_configs._S1_MINI
-    fast = random_configs._S1_MINI_FAST
-    monkeypatch.setattr(random_configs, "_TINY", {**sizes, "n_layer": 1})
-    monkeypatch.setattr(random_configs, "_TINY_FAST", {**fast, "n_layer": 1})
-    monkeypatch.setattr(random_configs, "_SEMANTIC_CODES", {})
-    make_checkpoint(tmp_path, task=task)
+    config = configs_of(CONFIGS, "tiny", task, f"{task}, published")["config.json"]
+    if task == "s2":
+        config["text_config"]["n_layer"] = config["audio_decoder_config"]["n_layer"] = 1
+    else:
+        config["n_layer"] = config["n_fast_layer"] = 1
+    write_files(tmp_path, config)
+    write_weights(tmp_path, Making())
     context = LoadContext(tmp_path, "cpu", "bfloat16", 4)
     prompt = made_prompt(np.arange(20))
     compiled: Compiler = request.getfixturevalue("compiler")  # not before: it fakes torch.empty

@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling, SpeechRequest
-from antiphon.families.fish_speech.language_model import WINDOW_FRAMES, DualARModel
+from antiphon.families.fish_speech.language_model import (
+    WINDOW_FRAMES,
+    DualARModel,
+    FishSpeechRunner,
+    load_runner,
+)
 from antiphon.families.fish_speech.prompt import FishSpeechPrompter
-from antiphon.families.fish_speech.request import FRAME
-from antiphon.families.fish_speech.runner import FishSpeechRunner, load_runner
+from antiphon.families.fish_speech.prompt_layout import FRAME
 from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
 from tests.families.fish_speech.spoken import hear, made_prompt, make_ending

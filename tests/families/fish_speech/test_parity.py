@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
 from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
-from antiphon.families.fish_speech.codec_weights import part_of, read_codec
 from antiphon.families.fish_speech.config import Layout, load_config
 from antiphon.families.fish_speech.encoder import ENCODER_PARTS, DacEncoder
-from antiphon.families.fish_speech.prompt_layout import Imitated, PromptLayout
-from antiphon.families.fish_speech.request import FRAME
-from antiphon.families.fish_speech.runner import load_runner
+from antiphon.families.fish_speech.language_model import load_runner
+from antiphon.families.fish_speech.prompt_layout import FRAME, Imitated, PromptLayout
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
+from antiphon.families.fish_speech.weights import part_of, read_codec
 from tests.families.fish_speech.oracle import cases
 from tests.families.fish_speech.spoken import hear, made_prompt
 

@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.families.fish_speech import random_checkpoint
 from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, load_config
-from antiphon.families.fish_speech.prompt_layout import Imitated, PromptLayout
-from antiphon.families.fish_speech.request import FRAME
+from antiphon.families.fish_speech.prompt_layout import FRAME, Imitated, PromptLayout
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
+from tests.families.fish_speech import random_checkpoint
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "official.npz"
 NUM_CODES, NUM_CODEBOOKS = 160, 10

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 
 from antiphon.families.fish_speech.codec_schema import ENCODER_WINDOW, FRAME_WINDOW, HEAD_DIM
 from antiphon.families.fish_speech.config import load_config
-from antiphon.families.fish_speech.random_configs import codec_sizes
 from antiphon.nn.sampler import gumbel_noise, seed_words
 from tests.families.fish_speech.oracle import cases
+from tests.families.fish_speech.random_checkpoint import TINY_CODEC
 
 _MAX_POSITIONS = 2048 + 512  # it wants room for 2048 frames
 _LARGEST_MASK = 8192
@@ -184,7 +184,7 @@ def _codec(path: Path) -> dict[str, NDArray[Any]]:
 def _official_codec() -> Any:
     dac: Any = import_module("fish_speech.models.dac.modded_dac")
     rvq: Any = import_module("fish_speech.models.dac.rvq")
-    sizes = codec_sizes("tiny")
+    sizes = TINY_CODEC
     common = {"head_dim": HEAD_DIM, "rope_base": 10_000, "norm_eps": 1e-5, "channels_first": True}
 
     def over_frames() -> Any:

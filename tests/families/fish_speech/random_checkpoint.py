@@ -1,16 +1,15 @@
-"""Writer of checkpoints with random weights in the official layouts, for tests and benchmarks."""
+"""Writer of checkpoints with random weights in the official layouts."""
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.contracts.config_file import ConfigSection
 from antiphon.errors import ModelLoadError
 from antiphon.families.fish_speech.checkpoint import (
     CODEC_FILE,
@@ -18,30 +17,24 @@ from antiphon.families.fish_speech.checkpoint import (
     layout_of,
     s2_name,
 )
-from antiphon.families.fish_speech.codec_schema import codec_layout
+from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout
 from antiphon.families.fish_speech.config import Layout, load_config
-from antiphon.families.fish_speech.random_configs import (
-    Size,
-    codec_sizes,
-    main_config,
-    num_semantic,
-)
-from antiphon.families.fish_speech.random_tokenizer import write_s1_tokenizer, write_s2_tokenizer
-from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
+from antiphon.families.fish_speech.sizes import CONFIGS
+from antiphon.families.fish_speech.sizes import make_checkpoint as without_weights
+from antiphon.families.kit.random_checkpoint import Making, configs_of
 from antiphon.nn.random_weights import (
-    Dtype,
     RandomTensor,
-    check_arguments,
     counted,
     num_bytes,
     random_values,
     write_sharded,
 )
 from antiphon.nn.safetensors_index import Shape
+from tests.families.whole_checkpoints import WholeCheckpoints
 
-TASKS: Mapping[str, Layout] = {"s2": Layout.S2, "s1": Layout.S1}
-_EITHER = ("custom_voice", "base")
-"""Task names of other families: checkpoints of this one have voices and clone them."""
+TINY_CODEC = ConfigSection(
+    CONFIGS, "", configs_of(CONFIGS, "tiny")["config.json"]["codec_config"]
+).build(CodecSizes)
 _CODEC_SEED_OFFSET = 1
 # The first match applies. A gain of 1 preserves the variance of random inputs.
 _GAINS = (
@@ -68,53 +61,38 @@ _NORMED = re.compile(r"(encoder|decoder)\..*\.conv\.weight")
 _NORMED_AS_BEFORE = re.compile(r".*\.(in|out)_proj\.weight")
 
 
-@checkpoint_maker(
-    sizes=get_args(Size),
-    tasks=(),
-)
-def make_checkpoint(path: Path, making: Making) -> None:
-    """Write a checkpoint; the task is its format, and the codec is always float32.
+def write_weights(path: Path, making: Making) -> None:
+    """Write weights by the configuration in a directory; the codec is always float32.
 
-    ``"s2"`` has safetensors files, ``"s1"`` model.pth and tokenizer.tiktoken. ``None``,
-    ``"custom_voice"`` and ``"base"`` select the format by the size, and S2 for ``"tiny"``.
+    S2 has safetensors files, S1 model.pth.
     """
-    size, task, seed, dtype = making.size, making.task, making.seed, making.dtype
-    if task is None or task in _EITHER:
-        task = "s1" if size == "s1-mini" else "s2"
-    check_arguments(task=(task, [*TASKS, *_EITHER]))
-    layout = TASKS[task]
-    if layout is Layout.S1 and making.shards != 1:
+    config, dtype = load_config(path), making.dtype
+    if config.layout is Layout.S1 and making.shards != 1:
         raise ModelLoadError("S1's weights are one file.")
-    main = _write_all_but_weights(path, size, layout, dtype)
-    codec = {name: _tensor(name, shape) for name, shape in codec_layout(codec_sizes(size)).items()}
+    main = {name: _tensor(name, shape) for name, shape in layout_of(config).items()}
+    section = ConfigSection.read(path / "config.json").section("codec_config", {})
+    layout = codec_layout(section.build(CodecSizes))
+    codec = {name: _tensor(name, shape) for name, shape in layout.items()}
     total = num_bytes(main, dtype) + num_bytes(codec, "float32")
     written = counted(making.progress, total)
-    if layout is Layout.S2:
+    if config.layout is Layout.S2:
         named = {s2_name(name): tensor for name, tensor in main.items()}
-        write_sharded(path, named, seed, dtype, making.shards, written)
+        write_sharded(path, named, making.seed, dtype, making.shards, written)
     else:
         kind = torch.bfloat16 if dtype == "bfloat16" else torch.float32
-        pickled = {name: _values(name, each, seed).to(kind) for name, each in main.items()}
+        pickled = {name: _values(name, each, making.seed).to(kind) for name, each in main.items()}
         torch.save(pickled, path / PICKLED_FILE)
         written(num_bytes(main, dtype))
-    torch.save(dict(_codec_parts(codec, seed + _CODEC_SEED_OFFSET)), path / CODEC_FILE)
+    torch.save(dict(_codec_parts(codec, making.seed + _CODEC_SEED_OFFSET)), path / CODEC_FILE)
     written(num_bytes(codec, "float32"))
+
+
+make_checkpoint = WholeCheckpoints(without_weights, write_weights)
 
 
 def codec_tensor(name: str, shape: Shape, seed: int) -> Tensor:
     """Return a tensor of a random codec, in float32."""
     return _values(name, _tensor(name, shape), seed)
-
-
-def _write_all_but_weights(
-    path: Path, size: Size, layout: Layout, dtype: Dtype
-) -> dict[str, RandomTensor]:
-    """Write tokenizer and configuration; return the language model's tensors."""
-    write = write_s2_tokenizer if layout is Layout.S2 else write_s1_tokenizer
-    vocab_size = write(path, num_semantic(size))
-    content = json.dumps(main_config(size, layout, vocab_size, dtype), indent=2)
-    (path / "config.json").write_text(content + "\n", encoding="utf-8")
-    return {name: _tensor(name, shape) for name, shape in layout_of(load_config(path)).items()}
 
 
 def _tensor(name: str, shape: Shape) -> RandomTensor:

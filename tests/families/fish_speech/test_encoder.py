@@ -9,10 +9,9 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import InvalidRequestError
-from antiphon.families.fish_speech.codec_weights import part_of, read_codec
 from antiphon.families.fish_speech.config import load_config
-from antiphon.families.fish_speech.encoder import ENCODER_PARTS, DacEncoder
-from antiphon.families.fish_speech.voice_encoder import load_voice_encoder
+from antiphon.families.fish_speech.encoder import ENCODER_PARTS, DacEncoder, load_voice_encoder
+from antiphon.families.fish_speech.weights import part_of, read_codec
 from antiphon.families.kit.cloned_voices import CODES, Recording
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 
