@@ -87,7 +87,7 @@ def retired_words(path: Path) -> list[str]:
 LEFT: dict[str, tuple[int, int, int]] = {
     "api": (0, 0, 52),
     "audio": (0, 0, 1),
-    "bench": (0, 0, 50),
+    "bench": (0, 0, 30),
     "cli": (0, 0, 23),
     "codec": (0, 0, 1),
     "config": (0, 0, 17),

@@ -103,7 +103,7 @@ def summarize_chat(times: Sequence[AnswerTimes]) -> ChatResult:
     """Turn the answers' times into one result; each has one token at least."""
     wall_s = max(each.arrivals_s[-1] for each in times) - min(each.started_s for each in times)
     num_tokens = sum(len(each.arrivals_s) for each in times)
-    first_ms = Percentiles.of((each.arrivals_s[0] - each.started_s) * 1000 for each in times)
+    first_ms = Percentiles.ms_of(each.arrivals_s[0] - each.started_s for each in times)
     assert first_ms is not None
     return ChatResult(
         concurrency=len(times),
@@ -113,10 +113,8 @@ def summarize_chat(times: Sequence[AnswerTimes]) -> ChatResult:
         step_ms=_step_s(times) * 1000,
         tokens_per_s=num_tokens / wall_s,
         first_token_ms=first_ms,
-        token_gap_ms=Percentiles.of(
-            (after_s - before_s) * 1000
-            for each in times
-            for before_s, after_s in pairwise(each.arrivals_s)
+        token_gap_ms=Percentiles.ms_of(
+            after_s - before_s for each in times for before_s, after_s in pairwise(each.arrivals_s)
         ),
     )
 

@@ -20,7 +20,7 @@ from antiphon_bench.bootstrap import (
 )
 from antiphon_bench.metrics import METRICS, rates_of, values_of
 from antiphon_bench.record import Record
-from antiphon_bench.suite import record_from
+from antiphon_bench.suite import rounds_of
 
 Verdict: TypeAlias = Literal["better", "worse", "same", "unknown"]
 _DIFFERENCES = {"continuity", "underrun_s", "success"}
@@ -79,7 +79,7 @@ def compare(
     found: list[Change] = []
     prebuffers_s = before.get("prebuffer_s", 0.0), after.get("prebuffer_s", 0.0)
     for name in common:
-        rounds = _rounds(old[name]), _rounds(new[name])
+        rounds = rounds_of(old[name]), rounds_of(new[name])
         found += _new_errors(name, *rounds)
         for metric, values in _values(rounds, prebuffers_s).items():
             found += _changes(name, metric, values, confidence, threshold)
@@ -173,7 +173,3 @@ def _changes(
             verdict = "same" if not (is_sure and is_noticed) else "better" if is_better else "worse"
         found.append(Change(cell, f"{name} {each}", old, new, between, is_ratio, verdict))
     return found
-
-
-def _rounds(cell: Mapping[str, Any]) -> list[list[Record]]:
-    return [[record_from(each) for each in records] for records in cell["records"]]

@@ -220,5 +220,5 @@ def record_of(
         first_sound_s=exchange.first_sound_s(),
         num_tokens=num_tokens,
         retry_after_s=retry_after_s(exchange.headers),
-        message="" if outcome == "ok" else target.redaction.text(exchange.told()),
+        message="" if outcome == "ok" else target.redaction.text(exchange.reason()),
     )

@@ -192,7 +192,7 @@ def run_part(part: LoadShare) -> PartResult:
     """Do one process's work."""
     started_s, started_cpu_s = time.monotonic(), time.process_time()
     shared = _SHARED[0] if _SHARED else None
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         records = runner.run(drive(part, shared))
     wall_s = time.monotonic() - started_s
     return PartResult(records, (time.process_time() - started_cpu_s) / wall_s)
@@ -284,7 +284,8 @@ def _text(part: LoadShare, number: int) -> str:
     return text_of(part.texts, part.load.seed, number)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the kind of event loop that servers have; ``None``: asyncio's own."""
     if find_spec("uvloop") is None:
         return None
     import uvloop

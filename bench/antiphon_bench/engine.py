@@ -146,7 +146,7 @@ def summarize(times: Sequence[StreamTimes]) -> Result:
     wall_s = max(each.arrivals_s[-1] for each in with_audio) - min(each.started_s for each in times)
     audio_s = sum(sum(each.durations_s) for each in times)
     num_frames = sum(each.num_frames for each in times)
-    first_ms = Percentiles.of((each.arrivals_s[0] - each.started_s) * 1000 for each in with_audio)
+    first_ms = Percentiles.ms_of(each.arrivals_s[0] - each.started_s for each in with_audio)
     playback = PlaybackSummary.of([underrun_s(each.arrivals_s, each.durations_s) for each in times])
     assert first_ms is not None
     assert playback is not None
@@ -158,10 +158,8 @@ def summarize(times: Sequence[StreamTimes]) -> Result:
         real_time_factor=wall_s * len(times) / audio_s,
         audio_s_per_s=audio_s / wall_s,
         first_audio_ms=first_ms,
-        chunk_gap_ms=Percentiles.of(
-            (after_s - before_s) * 1000
-            for each in times
-            for before_s, after_s in pairwise(each.arrivals_s)
+        chunk_gap_ms=Percentiles.ms_of(
+            after_s - before_s for each in times for before_s, after_s in pairwise(each.arrivals_s)
         ),
         playback=playback,
         first_audio_ms_p50=first_ms.p50,

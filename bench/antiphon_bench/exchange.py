@@ -135,7 +135,7 @@ class Exchange:
         if not self.done.done():
             self.done.set_result(None)
 
-    def told(self) -> str:
+    def reason(self) -> str:
         """Return the fault and the server's error text; "" if there is none."""
         error_text = self.error.decode(errors="replace").strip()
         if not self.message and 300 <= self.status < 400:

@@ -105,9 +105,9 @@ async def measure(fabric: str, open: Open, load: FabricLoad) -> FabricResult:
     cpu_s = time.process_time() - cpu_s
     stages_s = [each for _, used_s in streams for each in used_s]
     num_chunks = load.num_streams * load.num_chunks
-    first_ms = Percentiles.of(each * 1000 for each in first_s)
+    first_ms = Percentiles.ms_of(first_s)
     # The first chunk of a stream is created at once: its age is that of an unbatched chunk.
-    chunk_ms = Percentiles.of(each * 1000 for ages_s, _ in streams for each in ages_s[1:])
+    chunk_ms = Percentiles.ms_of(each for ages_s, _ in streams for each in ages_s[1:])
     assert first_ms is not None
     assert chunk_ms is not None
     return FabricResult(

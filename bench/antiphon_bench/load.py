@@ -133,6 +133,12 @@ def load_name(load: HttpLoad) -> str:
     return f"{load.rate_hz:g}/s"
 
 
+def load_title(result: Mapping[str, Any]) -> str:
+    """Return what the load of a result is called in tables and charts."""
+    streams, rate_hz = result["concurrency"], result["rate_hz"]
+    return f"{streams} streams" if streams else f"{rate_hz:g} / s"
+
+
 def begins_s(load: HttpLoad) -> list[float]:
     """Return when the streams of a closed load begin, from its start, at equal intervals.
 

@@ -4,6 +4,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -32,6 +33,18 @@ def provenance() -> dict[str, Any]:
         "cores": num_usable_cores(),
         "gpus": gpus(),
     }
+
+
+def version_of(report: Mapping[str, Any]) -> str:
+    """Return the version that made a report, for people."""
+    commit = f", commit {report['commit']}" if report["commit"] else ""
+    return f"Antiphon {report['antiphon']}{commit}"
+
+
+def machine_of(report: Mapping[str, Any]) -> str:
+    """Return when and on which hardware a report was made, for people."""
+    machine = [report["cpu"] or report["machine"], f"{report['cores']} cores", *report["gpus"]]
+    return f"{report['measured_at']}; {', '.join(machine)}"
 
 
 def commit() -> str | None:

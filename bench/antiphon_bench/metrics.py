@@ -8,8 +8,8 @@ from typing import Any, Literal
 from antiphon_bench.bootstrap import Rounds, Statistic, intervals, statistic
 from antiphon_bench.playback import halts_s
 from antiphon_bench.record import Record
+from antiphon_bench.summary import TOLERATED_S
 
-TOLERATED_HALT_S = 0.1
 _BLOCKS = 10
 
 
@@ -89,7 +89,7 @@ METRICS: dict[str, Metric] = {
     ),
     "continuity_100ms": Metric(
         *("share whose halts are 100 ms at most", "higher", ("mean",), (), 0.01),
-        lambda record, prebuffer_s: [float(sum(_halts(record, prebuffer_s)) <= TOLERATED_HALT_S)],
+        lambda record, prebuffer_s: [float(sum(_halts(record, prebuffer_s)) <= TOLERATED_S)],
     ),
     "audio_s": Metric(
         "audio of an answer, s",
@@ -108,12 +108,7 @@ def values_of(
     """Return the values of a figure by round, of answers that arrived whole."""
     metric = METRICS[name]
     return [
-        [
-            value
-            for record in records
-            if record.outcome == "ok" and record.arrivals_s
-            for value in metric.of(record, prebuffer_s)
-        ]
+        [value for record in records if record.is_whole for value in metric.of(record, prebuffer_s)]
         for records in rounds
     ]
 

@@ -13,19 +13,14 @@ import numpy as np
 
 from antiphon_bench.playback import underrun_s
 from antiphon_bench.record import Record
+from antiphon_bench.summary import TOLERATED_S
 
-_TOLERATED_S = 0.1
 _PERCENTILES = (90, 95, 99)
 
 
 def omni_figures(rounds: Sequence[Sequence[Record]], prebuffer_s: float = 0.0) -> dict[str, float]:
     """Return figures over the answers that arrived whole, of all rounds together."""
-    whole = [
-        record
-        for records in rounds
-        for record in records
-        if record.outcome == "ok" and record.arrivals_s
-    ]
+    whole = [record for records in rounds for record in records if record.is_whole]
     duration_s = sum(
         max(each.ended_s for each in records) - min(each.sent_s for each in records)
         for records in rounds
@@ -43,7 +38,7 @@ def omni_figures(rounds: Sequence[Sequence[Record]], prebuffer_s: float = 0.0) -
         "request_throughput": len(whole) / duration_s,
         "audio_throughput": sum(each.audio_s for each in whole) / duration_s,
         "total_audio_duration_s": sum(each.audio_s for each in whole),
-        "audio_continuity_ok_rate": sum(each <= _TOLERATED_S for each in halts_s) / len(whole),
+        "audio_continuity_ok_rate": sum(each <= TOLERATED_S for each in halts_s) / len(whole),
     }
     spread: dict[str, Sequence[float]] = {
         "audio_ttfp_ms": [(each.arrivals_s[0] - each.sent_s) * 1000 for each in whole],

@@ -47,6 +47,11 @@ class Record:
     message: str = ""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all of the audio came, and there was some."""
+        return self.outcome == "ok" and bool(self.arrivals_s)
+
+    @property
     def audio_s(self) -> float:
         return sum(self.durations_s)
 

@@ -1,19 +1,11 @@
 """A recording to be cloned, for measurements: a file's, or one that the default voice speaks."""
 
-import asyncio
 import base64
-import io
-import wave
-from contextlib import aclosing
 from pathlib import Path
 
-import numpy as np
-
-from antiphon.config import ModelSettings, SpeechSettings
-from antiphon.contracts.types import AudioChunk, SpeechRequest
+from antiphon import Antiphon, SpeechRequest
+from antiphon.audio.encode import AudioFormat, whole_file
 from antiphon.errors import SettingsError
-from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.pipeline.speech.service import Speech
 
 TEXT = "The kettle is on, the bread is almost done, and somebody is knocking at the door."
 
@@ -29,7 +21,7 @@ def reference_values(file: Path | None, text: str | None) -> dict[str, str]:
         SettingsError: the file cannot be read, or comes without its text.
     """
     if file is None:
-        return {"ref_audio": _data_url(asyncio.run(_spoken())), "ref_text": TEXT}
+        return {"ref_audio": _data_url(_spoken()), "ref_text": TEXT}
     if text is None:
         raise SettingsError("--ref-audio needs --ref-text: what the recording says.")
     try:
@@ -38,26 +30,10 @@ def reference_values(file: Path | None, text: str | None) -> dict[str, str]:
         raise SettingsError(f"{file}: cannot be read: {error}") from error
 
 
-async def _spoken() -> bytes:
-    model = await SpeechModel.load(ModelSettings(device="cpu"))
-    speech = Speech({model.name: model}, SpeechSettings())
-    pieces, rate_hz = [], 0
-    try:
-        async with aclosing(speech.stream(SpeechRequest(TEXT, seed=1))) as stream:
-            async for item in stream:
-                if isinstance(item, AudioChunk):
-                    pieces.append(item.samples)
-                    rate_hz = item.sample_rate_hz
-    finally:
-        speech.close()
-        await model.close()
-    file = io.BytesIO()
-    with wave.open(file, "wb") as wav:
-        wav.setnchannels(1)
-        wav.setsampwidth(2)
-        wav.setframerate(rate_hz)
-        wav.writeframes(np.round(np.concatenate(pieces) * 32767).astype("<i2").tobytes())
-    return file.getvalue()
+def _spoken() -> bytes:
+    with Antiphon.load(device="cpu") as antiphon:
+        audio = antiphon.speech(SpeechRequest(TEXT, seed=1))
+    return whole_file(AudioFormat.WAV, audio.sample_rate_hz, audio.samples)
 
 
 def _data_url(data: bytes) -> str:

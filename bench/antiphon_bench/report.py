@@ -8,9 +8,11 @@ from textwrap import shorten
 from typing import Any
 
 from antiphon_bench.charts import Bar, Diagram, bars, curves, shares, svg_file
+from antiphon_bench.load import load_title
+from antiphon_bench.machine import machine_of, version_of
 from antiphon_bench.metrics import values_of
 from antiphon_bench.record import Record
-from antiphon_bench.suite import record_from
+from antiphon_bench.suite import rounds_of
 
 _TITLE = "Speech benchmark"
 _NOTE = (
@@ -76,10 +78,7 @@ def suite_html(report: Mapping[str, Any]) -> str:
 def serve_svg(report: Mapping[str, Any]) -> str:
     """Return an SVG file of a server benchmark: throughput and latency."""
     results = report["results"]
-    labels = [
-        f"{each['concurrency']} streams" if each["concurrency"] else f"{each['rate_hz']:g} / s"
-        for each in results
-    ]
+    labels = [*map(load_title, results)]
     figures = {"Audio made, s / s": [each["audio_s_per_s"] for each in results]}
     for name in ("p50", "p95", "p99"):
         firsts = [(each["first_audio_ms"] or {}).get(name, 0.0) for each in results]
@@ -101,13 +100,9 @@ def _cells(tag: str, values: Sequence[str]) -> str:
 def _facts(report: Mapping[str, Any]) -> list[str]:
     """Return what was measured, and on which hardware, one line each."""
     packages = ", ".join(f"{name} {number}" for name, number in report["packages"].items())
-    machine = ", ".join(
-        [report["cpu"] or report["machine"], f"{report['cores']} cores", *report["gpus"]]
-    )
-    commit = f", commit {report['commit']}" if report["commit"] else ""
     return [
-        f"{report['server']}, measured by Antiphon {report['antiphon']}{commit}",
-        f"{report['measured_at']}; {machine}",
+        f"{report['server']}, measured by {version_of(report)}",
+        machine_of(report),
         f"Python {report['python']}, {packages}",
         f"`{join(report['command'])}`",
         f"{report['rounds']} rounds, prebuffer {report['prebuffer_s'] * 1000:.0f} ms",
@@ -173,7 +168,7 @@ def _diagrams(report: Mapping[str, Any]) -> list[Diagram]:
         ]
         if values:
             drawn.append(bars(title, values))
-    few = {cell["cell"]: _rounds(cell) for cell in islice(cells, _MOST_LINES)}
+    few = {cell["cell"]: rounds_of(cell) for cell in islice(cells, _MOST_LINES)}
     waits = {
         name: [value for values in values_of("first_sound_ms", rounds) for value in values]
         for name, rounds in few.items()
@@ -206,10 +201,6 @@ def _median_stream(rounds: Sequence[Sequence[Record]]) -> Record | None:
     whole = [each for records in rounds for each in records if each.arrivals_s]
     ordered = sorted(whole, key=lambda each: each.ended_s - each.due_s)
     return ordered[len(ordered) // 2] if ordered else None
-
-
-def _rounds(cell: Mapping[str, Any]) -> list[list[Record]]:
-    return [[record_from(each) for each in records] for records in cell["records"]]
 
 
 def _between(figure: Mapping[str, Any], statistic: str) -> tuple[float, float] | None:

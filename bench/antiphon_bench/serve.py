@@ -99,12 +99,12 @@ def default_processes() -> int:
 def measure(
     plan: HttpPlan,
     on_result: Callable[[HttpResult], None],
-    told: LoadProgress = lambda *_: None,
+    progress: LoadProgress = lambda *_: None,
 ) -> dict[str, Any]:
     """Run all loads, each result to ``on_result``; return results and machine for JSON.
 
     After an interrupt, the report holds the loads measured so far; of the last one it holds the
-    answered requests. ``told`` is called with the number of finished loads.
+    answered requests. ``progress`` is called with the number of finished loads.
 
     Raises:
         SettingsError: a load has no request.
@@ -117,8 +117,8 @@ def measure(
     try:
         with client_processes(num_processes) as run:
             for number, load in enumerate(plan.loads):
-                told("loads", number, len(plan.loads))
-                done = partial(_report_done, told, load)
+                progress("loads", number, len(plan.loads))
+                done = partial(_report_done, progress, load)
                 result, is_interrupted = _measured(run, plan, load, done)
                 if result is not None:
                     on_result(result)
@@ -126,7 +126,7 @@ def measure(
                 if is_interrupted:
                     break
             else:
-                told("loads", len(plan.loads), len(plan.loads))
+                progress("loads", len(plan.loads), len(plan.loads))
     except KeyboardInterrupt:
         is_interrupted = True
     if is_interrupted and not results:

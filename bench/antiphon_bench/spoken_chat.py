@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -194,15 +194,11 @@ def summarize_spoken(
         wall_s=wall_s,
         audio_s_per_s=sum(each.audio_s for each in records) / wall_s,
         characters_per_s=sum(each.num_characters for each in records) / wall_s,
-        first_text_ms=_ms(text_s - sent_s for sent_s, text_s, _ in times),
-        audio_after_text_ms=_ms(audio_s - text_s for _, text_s, audio_s in times),
-        first_audio_ms=_ms(audio_s - sent_s for sent_s, _, audio_s in times),
-        halt_ms=_ms(halts_s),
+        first_text_ms=Percentiles.ms_of(text_s - sent_s for sent_s, text_s, _ in times),
+        audio_after_text_ms=Percentiles.ms_of(audio_s - text_s for _, text_s, audio_s in times),
+        first_audio_ms=Percentiles.ms_of(audio_s - sent_s for sent_s, _, audio_s in times),
+        halt_ms=Percentiles.ms_of(halts_s),
         playback=PlaybackSummary.of(halts_s),
         client_cpu_share=client_cpu_share,
         errors=tuple(sorted({each.message for each in records if each.message}))[:5],
     )
-
-
-def _ms(values_s: Iterable[float]) -> Percentiles | None:
-    return Percentiles.of(value_s * 1000 for value_s in values_s)

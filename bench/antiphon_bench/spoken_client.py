@@ -86,8 +86,7 @@ class SpokenAnswer:
     @property
     def is_heard(self) -> bool:
         """Whether it came whole, with text and audio."""
-        whole = self.record.outcome == "ok" and bool(self.record.arrivals_s)
-        return whole and self.first_text_s is not None
+        return self.record.is_whole and self.first_text_s is not None
 
 
 class SpokenChatClient(SpeechClient):

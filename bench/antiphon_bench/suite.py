@@ -5,12 +5,13 @@ drifts over all cells alike. A report keeps the times of every request: all figu
 them, and two reports can be compared.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
+from antiphon.contracts.types import LoadProgress
 from antiphon.errors import SettingsError
 from antiphon_bench.adapters import Mode, ServerAdapter, TaskName
 from antiphon_bench.corpus import texts_of
@@ -25,10 +26,6 @@ from antiphon_bench.serve import default_processes, refuse_empty, target_of, war
 from antiphon_bench.trace import Trace
 
 SCHEMA = 1
-Told: TypeAlias = Callable[[str, int, int], None]
-"""Progress callback: name of the cell, finished measurements, and their total."""
-ToldRequests: TypeAlias = Callable[[int, int], None]
-"""Progress callback: finished requests, and their total, if it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +126,10 @@ def target_for(plan: SuitePlan, cell: Cell) -> Target:
     )
 
 
-def run_suite(
-    plan: SuitePlan, told: Told, told_requests: ToldRequests = lambda *_: None
-) -> dict[str, Any]:
+def run_suite(plan: SuitePlan, progress: LoadProgress) -> dict[str, Any]:
     """Measure all cells, round by round, and return the report for JSON.
+
+    ``progress`` counts ``"cells"``, and ``"requests"`` if their total is known.
 
     An interrupt ends it: the report then has what was measured, of the last cell the requests that
     had been answered, and leaves cells out of which nothing is known.
@@ -153,8 +150,8 @@ def run_suite(
     try:
         with client_processes(num_processes) as run:
             for step, (number, index) in enumerate(steps):
-                told(plan.cells[index].name, step, len(steps))
-                done = partial(_report_done, told_requests, plan, step)
+                progress("cells", step, len(steps))
+                done = partial(_report_done, progress, plan, step)
                 parts, is_interrupted = _measured(run, plan, index, targets[index], number, done)
                 if records := _in_order(parts):
                     rounds[index].append(records)
@@ -163,7 +160,7 @@ def run_suite(
                 if is_interrupted:
                     break
             else:
-                told("all", len(steps), len(steps))
+                progress("cells", len(steps), len(steps))
     except KeyboardInterrupt:
         is_interrupted = True
     if is_interrupted and not any(rounds):
@@ -238,6 +235,11 @@ def raw(record: Record, of: Sequence[Record]) -> dict[str, Any]:
     }
 
 
+def rounds_of(cell: Mapping[str, Any]) -> list[list[Record]]:
+    """Return the requests of a cell out of a report, by round."""
+    return [[record_from(each) for each in records] for records in cell["records"]]
+
+
 def record_from(found: Mapping[str, Any]) -> Record:
     """Return a request out of a report."""
     return Record(
@@ -267,13 +269,14 @@ def _measured(
     return parts, is_interrupted
 
 
-def _report_done(on_done: ToldRequests, plan: SuitePlan, step: int, num_done: int) -> None:
+def _report_done(progress: LoadProgress, plan: SuitePlan, step: int, num_done: int) -> None:
     """Report the number of finished requests, including those of earlier steps."""
     counts = [cell.load.num_requests for cell in plan.cells]
     known = [count for count in counts if count is not None]
     if len(known) == len(counts):
         rounds, rest = divmod(step, len(known))
-        on_done(rounds * sum(known) + sum(known[:rest]) + num_done, plan.rounds * sum(known))
+        before = rounds * sum(known) + sum(known[:rest])
+        progress("requests", before + num_done, plan.rounds * sum(known))
 
 
 def _in_order(parts: Sequence[PartResult]) -> list[Record]:

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from antiphon_bench.load import HttpLoad
 from antiphon_bench.playback import underrun_s
 from antiphon_bench.record import Record
 
-TOLERATED_UNDERRUN_S = 0.1
-"""Halts up to this long, all together, count as continuous in the second, laxer figure."""
+TOLERATED_S = 0.1
+"""Halts up to this long, all together, count as continuous in laxer figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,13 @@ class Percentiles:
         ordered = sorted(values)
         if not ordered:
             return None
-        return cls(
-            p50=_quantile(ordered, 0.5),
-            p90=_quantile(ordered, 0.9),
-            p95=_quantile(ordered, 0.95),
-            p99=_quantile(ordered, 0.99),
-            mean=sum(ordered) / len(ordered),
-            max=ordered[-1],
-        )
+        p50, p90, p95, p99 = map(float, np.percentile(ordered, (50, 90, 95, 99)))
+        return cls(p50, p90, p95, p99, mean=sum(ordered) / len(ordered), max=ordered[-1])
+
+    @classmethod
+    def ms_of(cls, values_s: Iterable[float]) -> "Percentiles | None":
+        """Return those of durations, in milliseconds."""
+        return cls.of(value_s * 1000 for value_s in values_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,7 @@ class PlaybackSummary:
         num_streams = len(halts_s)
         return cls(
             continuity=sum(halt_s == 0 for halt_s in halts_s) / num_streams,
-            continuity_100ms=sum(halt_s <= TOLERATED_UNDERRUN_S for halt_s in halts_s)
-            / num_streams,
+            continuity_100ms=sum(halt_s <= TOLERATED_S for halt_s in halts_s) / num_streams,
             underrun_s=sum(halts_s),
             underrun_s_max=max(halts_s),
         )
@@ -130,7 +130,7 @@ def summarize(
     client_cpu_share: float = 0.0,
 ) -> HttpResult:
     """Return the figures of one load, of at least one request."""
-    whole = [each for each in records if each.outcome == "ok" and each.arrivals_s]
+    whole = [each for each in records if each.is_whole]
     window = steady_window(load, records)
     from_s, to_s = window
     window_s = to_s - from_s
@@ -149,18 +149,20 @@ def summarize(
         requests_per_s=len(ended) / window_s,
         characters_per_s=sum(each.num_characters for each in ended) / window_s,
         num_tokens=sum(each.num_tokens or 0 for each in whole),
-        first_audio_ms=_ms(each.arrivals_s[0] - each.due_s for each in whole),
-        first_sound_ms=_ms(sound_s - due_s for sound_s, due_s in sounds_s if sound_s is not None),
+        first_audio_ms=Percentiles.ms_of(each.arrivals_s[0] - each.due_s for each in whole),
+        first_sound_ms=Percentiles.ms_of(
+            sound_s - due_s for sound_s, due_s in sounds_s if sound_s is not None
+        ),
         real_time_factor=Percentiles.of(
             (each.ended_s - each.due_s) / each.audio_s for each in whole
         ),
-        latency_ms=_ms(each.ended_s - each.due_s for each in whole),
-        chunk_gap_ms=_ms(
+        latency_ms=Percentiles.ms_of(each.ended_s - each.due_s for each in whole),
+        chunk_gap_ms=Percentiles.ms_of(
             after_s - before_s for each in whole for before_s, after_s in pairwise(each.arrivals_s)
         ),
         playback=PlaybackSummary.of(halts_s),
         mean_streams=sum(_overlap(each, window) for each in records) / window_s,
-        late_ms=_ms(each.sent_s - each.due_s for each in records),
+        late_ms=Percentiles.ms_of(each.sent_s - each.due_s for each in records),
         client_cpu_share=client_cpu_share,
         errors=tuple(sorted({each.message for each in records if each.message}))[:5],
     )
@@ -197,14 +199,3 @@ def _audio_within(records: Sequence[Record], window: tuple[float, float]) -> flo
 def _overlap(record: Record, window: tuple[float, float]) -> float:
     from_s, to_s = window
     return max(0.0, min(record.ended_s, to_s) - max(record.sent_s, from_s))
-
-
-def _ms(values_s: Iterable[float]) -> Percentiles | None:
-    return Percentiles.of(value_s * 1000 for value_s in values_s)
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    place = (len(ordered) - 1) * share
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import defaultdict
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -153,8 +154,7 @@ class _Page(HTMLParser):
 
 
 def test_a_suite_measures_every_cell_and_reports_it() -> None:
-    told: list[tuple[int, int]] = []
-    told_requests: list[tuple[int, int]] = []
+    counted = defaultdict[str, list[tuple[int, ...]]](list)
     trace = Trace((0.0, 0.01), ("Its own text.", "Another."))
     with start_server(TOY) as server:
         cells = [
@@ -162,11 +162,8 @@ def test_a_suite_measures_every_cell_and_reports_it() -> None:
             cell(HttpLoad(times_s=trace.times_s, num_requests=2), language="trace", length="own"),
         ]
         wanted = plan(server.base_url, cells, rounds=2, trace=trace, num_processes=1)
-        report = run_suite(
-            wanted,
-            lambda _, done, all: told.append((done, all)),
-            lambda done, all: told_requests.append((done, all)),
-        )
+        report = run_suite(wanted, lambda part, *counts: counted[part].append(counts))
+    told, told_requests = counted["cells"], counted["requests"]
     report = json.loads(json.dumps(report))
     assert told == [(number, 8) for number in range(9)]
     assert told_requests == sorted(told_requests)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from antiphon_bench.load import HttpLoad
 from antiphon_bench.record import Outcome, Record, outcome_of
 from antiphon_bench.summary import (
-    TOLERATED_UNDERRUN_S,
+    TOLERATED_S,
     Percentiles,
     PlaybackSummary,
     steady_window,
@@ -129,6 +129,6 @@ def test_throughput_is_measured_while_all_streams_are_busy_if_that_is_long_enoug
 
 
 def test_halts_of_a_tenth_of_a_second_are_tolerated_in_one_of_two_figures() -> None:
-    found = PlaybackSummary.of([0.0, TOLERATED_UNDERRUN_S, TOLERATED_UNDERRUN_S + 0.01])
+    found = PlaybackSummary.of([0.0, TOLERATED_S, TOLERATED_S + 0.01])
     assert found is not None
     assert (found.continuity, found.continuity_100ms) == (1 / 3, 2 / 3)

@@ -15,14 +15,28 @@ from antiphon_bench.commands.flags import Device, Dtype, JsonFile, RandomDir, Ra
 from antiphon_bench.commands.model import model_to_measure
 from antiphon_bench.commands.outputs import interruptible, refuse_unwritable, write
 from antiphon_bench.commands.quality import QualityFlags, bench_quality
-from antiphon_bench.commands.serve import ServeBenchFlags, bench_serve, counts_of, wide_console
+from antiphon_bench.commands.serve import ServeBenchFlags, bench_serve
 from antiphon_bench.commands.suite import SuiteFlags, bench_suite
+from antiphon_bench.commands.tables import Column, show_results, wide_console
+from antiphon_bench.commands.values import counts_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from antiphon_bench.engine import Result
 
+_COLUMNS: Sequence[Column] = (
+    ("streams", "concurrency", ""),
+    ("ms a frame", "frame_ms", ".2f"),
+    ("RTF", "real_time_factor", ".3f"),
+    ("audio-s / s", "audio_s_per_s", ".1f"),
+    ("first p50 ms", "first_audio_ms.p50", ".1f"),
+    ("first p95 ms", "first_audio_ms.p95", ".1f"),
+    ("first p99 ms", "first_audio_ms.p99", ".1f"),
+    ("gap p99 ms", "chunk_gap_ms.p99", ".1f"),
+    ("continuity", "playback.continuity", ".1%"),
+    ("restarts", "num_restarts", ""),
+)
 app = typer.Typer(help="Measure speed, and how speech sounds.", no_args_is_help=True)
 
 
@@ -83,10 +97,9 @@ def bench_engine(flags: EngineBenchFlags) -> None:
     if flags.random is not None:  # the path of a temporary checkpoint is meaningless
         named = [flags.family, flags.random, flags.task]
         report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
-    console = wide_console()
-    console.print(_table(report["results"]))
+    show_results(_COLUMNS, report["results"])
     if report["bound"] is not None:
-        console.print(_bound_table(report["bound"]))
+        wide_console().print(_bound_table(report["bound"]))
     write(flags.json_file, json.dumps(report, indent=2) + "\n")
 
 
@@ -107,32 +120,6 @@ def _text(flags: EngineBenchFlags) -> str:
     return text_for(
         flags.frames, has_real_tokens=False, frames_per_token=measuring.frames_per_token
     )
-
-
-def _table(results: Sequence[Mapping[str, Any]]) -> "Table":
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(
-        *("streams", "ms a frame", "RTF", "audio-s / s", "first p50 ms", "first p95 ms"),
-        *("first p99 ms", "gap p99 ms", "continuity", "restarts"),
-        box=SIMPLE,
-    )
-    for row in results:
-        gap_ms = row["chunk_gap_ms"]
-        table.add_row(
-            str(row["concurrency"]),
-            f"{row['frame_ms']:.2f}",
-            f"{row['real_time_factor']:.3f}",
-            f"{row['audio_s_per_s']:.1f}",
-            f"{row['first_audio_ms']['p50']:.1f}",
-            f"{row['first_audio_ms']['p95']:.1f}",
-            f"{row['first_audio_ms']['p99']:.1f}",
-            f"{gap_ms['p99']:.1f}" if gap_ms is not None else "",
-            f"{row['playback']['continuity']:.1%}",
-            str(row["num_restarts"]),
-        )
-    return table
 
 
 def _bound_table(bound: Mapping[str, Any]) -> "Table":

@@ -13,16 +13,41 @@ from antiphon.errors import SettingsError
 from antiphon_bench.commands.flags import ApiKey, Device, Dtype, JsonFile, RandomDir, RandomFamily
 from antiphon_bench.commands.model import model_to_measure
 from antiphon_bench.commands.outputs import refuse_unwritable, write
-from antiphon_bench.commands.serve import counts_of, fields_of, tell_errors, wide_console
+from antiphon_bench.commands.serve import tell_errors
+from antiphon_bench.commands.tables import Column, show_results, spread, wide_console
+from antiphon_bench.commands.values import counts_of, fields_of
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from antiphon_bench.chat import ChatResult
     from antiphon_bench.spoken_chat import SpokenResult
 
 
-_TIMES = ("first_text", "audio_after_text", "first_audio")
+_COLUMNS: Sequence[Column] = (
+    ("conversations", "concurrency", ""),
+    ("ms a step", "step_ms", ".3f"),
+    ("tokens / s", "tokens_per_s", ".0f"),
+    ("first p50 ms", "first_token_ms.p50", ".1f"),
+    ("first p95 ms", "first_token_ms.p95", ".1f"),
+    ("gap p99 ms", "token_gap_ms.p99", ".2f"),
+    ("prompt tokens", "num_prompt_tokens", ""),
+    ("restarts", "num_restarts", ""),
+)
+_BOUND_COLUMNS: Sequence[Column] = (
+    ("bare products ms", "products_ms", ".2f"),
+    ("of the bound", "bound_share", ".0%"),
+)
+_SPOKEN_COLUMNS: Sequence[Column] = (
+    ("conversations", "concurrency", ""),
+    ("audio-s / s", "audio_s_per_s", ".1f"),
+    ("chars / s", "characters_per_s", ".0f"),
+    *spread("text ms", "first_text_ms", ".1f", "p50", "p95"),
+    *spread("then audio", "audio_after_text_ms", ".1f", "p50", "p95"),
+    *spread("audio", "first_audio_ms", ".1f", "p50", "p95"),
+    ("gapless", "playback.continuity", ".1%"),
+    *spread("halts", "halt_ms", ".1f", "p95", "p99"),
+    ("answers", "answers", ""),
+    ("client", "client_cpu_share", ".0%"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +134,7 @@ def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
     loads = [SpokenLoad(each, flags.turns, flags.ramp_s) for each in counts]
     target = spoken_target(url, flags.fields(), flags.api_key, flags.timeout_s)
     report = measure_spoken(target, loads, _tell_spoken)
-    wide_console().print(_spoken_table(report["results"]))
+    show_results(_SPOKEN_COLUMNS, map(_spoken_row, report["results"]))
     tell_errors(report["results"])
     return report
 
@@ -143,14 +168,25 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
     if flags.random is not None:  # the path of a temporary checkpoint is meaningless
         named = [flags.family, flags.random, flags.task]
         report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
-    console = wide_console()
-    console.print(_table(report["results"], report["bound"]))
-    if (bound := report["bound"]) is not None:
-        console.print(
+    if (bound := report["bound"]) is None:
+        show_results(_COLUMNS, report["results"])
+    else:
+        products_ms = bound["products_ms"]
+        rows = [
+            {**row, "products_ms": products_ms[str(row["concurrency"])]}
+            for row in report["results"]
+        ]
+        show_results([*_COLUMNS, *_BOUND_COLUMNS], rows)
+        wide_console().print(
             f"{bound['gpu']}: {bound['weight_bytes_read'] / 1e9:.2f} GB of weights in a step,"
             f" {bound['copy_gb_per_s']:.0f} GB/s copied: {bound['weights_ms']:.2f} ms at least"
         )
     return report
+
+
+def _spoken_row(result: Mapping[str, Any]) -> dict[str, Any]:
+    counts = (f"{count} {outcome}" for outcome, count in result["outcomes"].items())
+    return {**result, "answers": ", ".join(counts)}
 
 
 def _tell(result: "ChatResult") -> None:
@@ -162,62 +198,3 @@ def _tell(result: "ChatResult") -> None:
 def _tell_spoken(result: "SpokenResult") -> None:
     summary = f"{result.concurrency} conversations: {result.audio_s_per_s:.1f} audio-s/s"
     typer.echo(f"{summary}, {result.outcomes}", err=True)
-
-
-def _table(results: Sequence[Mapping[str, Any]], bound: Mapping[str, Any] | None) -> "Table":
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    bounds = () if bound is None else ("bare products ms", "of the bound")
-    table = Table(
-        *("conversations", "ms a step", "tokens / s", "first p50 ms", "first p95 ms"),
-        *("gap p99 ms", "prompt tokens", "restarts", *bounds),
-        box=SIMPLE,
-    )
-    for row in results:
-        products = []
-        if bound is not None:
-            products_ms = bound["products_ms"][str(row["concurrency"])]
-            products = [f"{products_ms:.2f}", f"{row['bound_share']:.0%}"]
-        table.add_row(
-            str(row["concurrency"]),
-            f"{row['step_ms']:.3f}",
-            f"{row['tokens_per_s']:.0f}",
-            f"{row['first_token_ms']['p50']:.1f}",
-            f"{row['first_token_ms']['p95']:.1f}",
-            f"{row['token_gap_ms']['p99']:.2f}",
-            str(row["num_prompt_tokens"]),
-            str(row["num_restarts"]),
-            *products,
-        )
-    return table
-
-
-def _spoken_table(results: Sequence[Mapping[str, Any]]) -> "Table":
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(
-        *("conversations", "audio-s / s", "chars / s", "text ms p50", "p95"),
-        *("then audio p50", "p95", "audio p50", "p95"),
-        *("gapless", "halts p95", "p99", "answers", "client"),
-        box=SIMPLE,
-    )
-    for row in results:
-        playback, halt = row["playback"] or {}, row["halt_ms"] or {}
-        times = [row[f"{name}_ms"] or {} for name in _TIMES]
-        table.add_row(
-            str(row["concurrency"]),
-            f"{row['audio_s_per_s']:.1f}",
-            f"{row['characters_per_s']:.0f}",
-            *(_shown(each, name) for each in times for name in ("p50", "p95")),
-            f"{playback['continuity']:.1%}" if playback else "",
-            *(_shown(halt, name) for name in ("p95", "p99")),
-            ", ".join(f"{count} {outcome}" for outcome, count in row["outcomes"].items()),
-            f"{row['client_cpu_share']:.0%}",
-        )
-    return table
-
-
-def _shown(figures: Mapping[str, float], name: str) -> str:
-    return f"{figures[name]:.1f}" if name in figures else ""

@@ -35,7 +35,7 @@ def bench_compare(flags: CompareFlags) -> None:
     2: the reports cannot be compared, or have too few requests for any figure.
     """
     from antiphon.errors import SettingsError
-    from antiphon_bench.commands.serve import wide_console
+    from antiphon_bench.commands.tables import wide_console
     from antiphon_bench.compare import compare
     from antiphon_bench.report_file import differences, read_report
 
@@ -70,7 +70,7 @@ def _show(changes: "Sequence[Change]") -> None:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    from antiphon_bench.commands.serve import wide_console
+    from antiphon_bench.commands.tables import wide_console
 
     table = Table("cell", "figure", "before", "after", "change", "interval", "", box=SIMPLE)
     for each in changes:

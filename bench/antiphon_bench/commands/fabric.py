@@ -4,16 +4,25 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from antiphon.cli.flags import flag
 from antiphon_bench.commands.flags import JsonFile
 from antiphon_bench.commands.outputs import refuse_unwritable, write
-from antiphon_bench.commands.serve import counts_of, wide_console
+from antiphon_bench.commands.tables import Column, show_results
+from antiphon_bench.commands.values import counts_of
 
-if TYPE_CHECKING:
-    from rich.table import Table
+_COLUMNS: Sequence[Column] = (
+    ("fabric", "fabric", ""),
+    ("streams", "num_streams", ""),
+    ("first p50 ms", "first_ms.p50", ".3f"),
+    ("first p99 ms", "first_ms.p99", ".3f"),
+    ("chunk p50 ms", "chunk_ms.p50", ".3f"),
+    ("chunk p99 ms", "chunk_ms.p99", ".3f"),
+    ("CPU us, reader", "reader_cpu_us", ".1f"),
+    ("CPU us, stage", "stage_cpu_us", ".1f"),
+    ("times one", "times_one", ".1f"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,7 @@ class FabricBenchFlags:
 
 def bench_fabric(flags: FabricBenchFlags) -> None:
     """Measure first audio, chunks and CPU time, with a stage that computes nothing."""
+    from antiphon_bench.driver import loop_factory
     from antiphon_bench.fabric import FabricLoad, run
 
     loads = [
@@ -45,41 +55,17 @@ def bench_fabric(flags: FabricBenchFlags) -> None:
     ]
     refuse_unwritable(flags.json_file)
     fabrics = [name.strip() for name in flags.fabrics.split(",")]
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         report = runner.run(run(loads, fabrics))
     write(flags.json_file, json.dumps(report, indent=2) + "\n")
-    wide_console().print(_table(report["results"]))
+    first = {each["fabric"]: each for each in reversed(report["results"])}
+    show_results(_COLUMNS, [_row(each, first[each["fabric"]]) for each in report["results"]])
 
 
-def _loop_factory() -> Any:
-    """Return the kind of event loop that servers have."""
-    if find_spec("uvloop") is None:
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop
-
-
-def _table(results: Sequence[Mapping[str, Any]]) -> "Table":
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(
-        *("fabric", "streams", "first p50 ms", "first p99 ms", "chunk p50 ms", "chunk p99 ms"),
-        *("CPU us, reader", "CPU us, stage", "times one"),
-        box=SIMPLE,
+def _row(result: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result with its CPU time as a multiple of that of the fabric's first result."""
+    cpu_us, first_us = (
+        (each["reader_cpu_us"] + each["stage_cpu_us"]) * each["num_streams"]
+        for each in (result, first)
     )
-    for row in results:
-        cpu_us = row["reader_cpu_us"] + row["stage_cpu_us"]
-        first = next(each for each in results if each["fabric"] == row["fabric"])
-        first_us = (first["reader_cpu_us"] + first["stage_cpu_us"]) * first["num_streams"]
-        table.add_row(
-            row["fabric"],
-            str(row["num_streams"]),
-            *(f"{row['first_ms'][each]:.3f}" for each in ("p50", "p99")),
-            *(f"{row['chunk_ms'][each]:.3f}" for each in ("p50", "p99")),
-            f"{row['reader_cpu_us']:.1f}",
-            f"{row['stage_cpu_us']:.1f}",
-            f"{cpu_us * row['num_streams'] / first_us:.1f}" if first_us else "",
-        )
-    return table
+    return {**result, "times_one": cpu_us / first_us if first_us else None}

@@ -12,7 +12,8 @@ from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError
 from antiphon_bench.commands.flags import Field, JsonFile, MeasuredServerFlags, Voice
 from antiphon_bench.commands.outputs import refuse_unwritable, write
-from antiphon_bench.commands.serve import fields_of, served
+from antiphon_bench.commands.serve import served
+from antiphon_bench.commands.values import fields_of
 
 if TYPE_CHECKING:
     from antiphon_bench.quality.recording import SpeechRecording
@@ -70,7 +71,7 @@ def bench_quality(flags: QualityFlags) -> None:
     recordings = _recordings(flags)
     with shown_progress("judging", _echo) as progress:
         report = judge(
-            recordings, metrics, whisper=flags.whisper, reference=reference, told=progress
+            recordings, metrics, whisper=flags.whisper, reference=reference, progress=progress
         )
     card = quality_markdown(report, flags.title)
     typer.echo(card)
@@ -105,7 +106,7 @@ def _recordings(flags: QualityFlags) -> "list[SpeechRecording]":
             fields=fields,
             language=flags.language,
             api_key=flags.api_key,
-            told=progress,
+            progress=progress,
         )
 
 

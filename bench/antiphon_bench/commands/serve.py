@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,18 +15,32 @@ from antiphon.errors import SettingsError
 from antiphon_bench.commands.flags import JsonFile, LoadFlags, MeasuredServerFlags
 from antiphon_bench.commands.model import model_to_measure, refuse_without_random
 from antiphon_bench.commands.outputs import exit_if_interrupted, refuse_unwritable, write
+from antiphon_bench.commands.tables import Column, show_results, spread
+from antiphon_bench.commands.values import counts_of, fields_of, frames_of, numbers_of
+from antiphon_bench.load import load_title
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from antiphon_bench.load import HttpLoad
     from antiphon_bench.serve import HttpPlan
+    from antiphon_bench.summary import HttpResult
 
 _ANY_URL = "http://127.0.0.1"
 _REQUESTS_A_STREAM = 8
-_TABLE_WIDTH = 150
 _NO_ERRORS = ("ok", "refused")
+_COLUMNS: Sequence[Column] = (
+    ("load", "load", ""),
+    ("audio-s / s", "audio_s_per_s", ".1f"),
+    ("req / s", "requests_per_s", ".1f"),
+    ("RTF p50", "real_time_factor.p50", ".3f"),
+    *spread("first ms", "first_audio_ms", ".1f", "p50", "p90", "p95", "p99"),
+    ("sound p50", "first_sound_ms.p50", ".1f"),
+    ("continuity", "playback.continuity", ".1%"),
+    ("halts s", "playback.underrun_s", ".2f"),
+    ("ok", "ok", ""),
+    ("429", "refused", ""),
+    ("errors", "failures", ""),
+    ("client", "client_cpu_share", ".0%"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +102,7 @@ def bench_serve(flags: ServeBenchFlags) -> None:
         plan = _plan(flags, url, loads)
         with shown_progress("measuring", partial(typer.echo, err=True)) as progress:
             report = measure(plan, lambda each: typer.echo(_line(each), err=True), progress)
-    wide_console().print(_table(report["results"]))
+    show_results(_COLUMNS, map(_row, report["results"]))
     tell_errors(report["results"])
     write(flags.json_file, json.dumps(report, indent=2) + "\n")
     write(flags.plot, serve_svg(report))
@@ -99,14 +113,6 @@ def tell_errors(results: Sequence[Mapping[str, Any]]) -> None:
     """Write why requests failed, each reason once."""
     for message in sorted({each for row in results for each in row["errors"]}):
         typer.echo(message, err=True)
-
-
-def wide_console() -> "Console":
-    """Return a console that a table of many columns fits on, if need be beyond its edge."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.width >= _TABLE_WIDTH else Console(width=_TABLE_WIDTH)
 
 
 def loads_of(flags: ServeBenchFlags) -> "list[HttpLoad]":
@@ -141,64 +147,11 @@ def loads_of(flags: ServeBenchFlags) -> "list[HttpLoad]":
     ]
 
 
-def counts_of(given: str, name: str) -> list[int]:
-    """Read a list of numbers of streams, as ``"1,8,32"``.
-
-    Raises:
-        SettingsError: it is none.
-    """
-    numbers = numbers_of(given, name)
-    if any(number != int(number) for number in numbers):
-        raise SettingsError(f"--{name}: '{given}': whole numbers are wanted.")
-    return [int(number) for number in numbers]
-
-
-def numbers_of(given: str, name: str) -> list[float]:
-    """Read a list of numbers above 0, as ``"0.5,2"``; raises SettingsError if it is none."""
-    try:
-        numbers = [float(each) for each in given.split(",")]
-    except ValueError as error:
-        raise SettingsError(f"--{name}: '{given}' is no list of numbers.") from error
-    if not all(0 < number < 1e6 for number in numbers):
-        raise SettingsError(f"--{name}: '{given}': numbers above 0 are wanted.")
-    return numbers
-
-
 def _num_requests(flags: ServeBenchFlags, default: int) -> int | None:
     """Return how many requests a load has; none if its duration limits it."""
     if flags.requests is not None:
         return flags.requests
     return None if flags.duration_s is not None else default
-
-
-def fields_of(given: Sequence[str] | None, *, has_random_weights: bool = False) -> dict[str, Any]:
-    """Read ``--field``: members of a request by name; random weights end speech anywhere."""
-    own = {"ignore_eos": True} if has_random_weights else {}
-    return own | dict(_field(each) for each in given or ())
-
-
-def _field(given: str) -> tuple[str, Any]:
-    name, separator, value = given.partition("=")
-    if not separator or not name:
-        raise SettingsError("--field is not KEY=VALUE.")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def frames_of(given: str | None) -> tuple[int, int] | None:
-    """Read ``--frames``: two numbers, or one."""
-    if given is None:
-        return None
-    fewest, _, most = given.partition("-")
-    try:
-        frames = int(fewest), int(most or fewest)
-    except ValueError:
-        frames = 0, 0
-    if not 1 <= frames[0] <= frames[1]:
-        raise SettingsError(f"--frames: '{given}' is not FEWEST-MOST, as in 60-140.")
-    return frames
 
 
 def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "HttpPlan":
@@ -275,43 +228,14 @@ def served(
         yield url
 
 
-def _line(result: Any) -> str:
-    what = f"{result.concurrency} streams" if result.concurrency else f"{result.rate_hz:g} / s"
-    return f"{what}: {result.audio_s_per_s:.1f} audio-s/s, {result.outcomes}"
+def _line(result: "HttpResult") -> str:
+    title = load_title(asdict(result))
+    return f"{title}: {result.audio_s_per_s:.1f} audio-s/s, {result.outcomes}"
 
 
-def _table(results: Sequence[Mapping[str, Any]]) -> "Table":
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(
-        *("load", "audio-s / s", "req / s", "RTF p50"),
-        *("first ms p50", "p90", "p95", "p99", "sound p50"),
-        *("continuity", "halts s", "ok", "429", "errors", "client"),
-        box=SIMPLE,
-    )
-    for row in results:
-        first, sound, rtf = (
-            row[name] or {} for name in ("first_audio_ms", "first_sound_ms", "real_time_factor")
-        )
-        playback, outcomes = row["playback"] or {}, row["outcomes"]
-        num_errors = sum(outcomes.values()) - sum(outcomes.get(each, 0) for each in _NO_ERRORS)
-        is_closed = bool(row["concurrency"])
-        table.add_row(
-            f"{row['concurrency']} streams" if is_closed else f"{row['rate_hz']:g} / s",
-            f"{row['audio_s_per_s']:.1f}",
-            f"{row['requests_per_s']:.1f}",
-            _shown(rtf, "p50", 3),
-            *(_shown(first, name, 1) for name in ("p50", "p90", "p95", "p99")),
-            _shown(sound, "p50", 1),
-            f"{playback['continuity']:.1%}" if playback else "",
-            _shown(playback, "underrun_s", 2),
-            *(str(outcomes.get(name, 0)) for name in _NO_ERRORS),
-            str(num_errors),
-            f"{row['client_cpu_share']:.0%}",
-        )
-    return table
-
-
-def _shown(figures: Mapping[str, float], name: str, num_digits: int) -> str:
-    return f"{figures[name]:.{num_digits}f}" if name in figures else ""
+def _row(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result with what its load is called, and how many requests ended how."""
+    outcomes = result["outcomes"]
+    known = {name: outcomes.get(name, 0) for name in _NO_ERRORS}
+    errors = sum(outcomes.values()) - sum(known.values())
+    return {**result, "load": load_title(result), **known, "failures": errors}

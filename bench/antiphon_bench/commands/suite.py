@@ -18,13 +18,8 @@ from antiphon_bench.commands.outputs import (
     refuse_unwritable,
     write,
 )
-from antiphon_bench.commands.serve import (
-    counts_of,
-    fields_of,
-    frames_of,
-    numbers_of,
-    served_load,
-)
+from antiphon_bench.commands.serve import served_load
+from antiphon_bench.commands.values import counts_of, fields_of, frames_of, numbers_of
 
 if TYPE_CHECKING:
     from antiphon_bench.load import HttpLoad
@@ -106,11 +101,7 @@ def bench_suite(flags: SuiteFlags) -> None:
     with served_load(flags, min(tasks), num_streams) as url:
         plan = replace(plan, url=url)
         with shown_progress("measuring", partial(typer.echo, err=True)) as progress:
-            report = run_suite(
-                plan,
-                lambda _, done, all: progress("cells", done, all),
-                partial(progress, "requests"),
-            )
+            report = run_suite(plan, progress)
     texts = (json.dumps(report) + "\n", suite_markdown(report), suite_html(report))
     typer.echo(texts[1])
     for file, text in zip(files, texts, strict=True):

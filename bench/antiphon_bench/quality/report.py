@@ -7,8 +7,9 @@ from shlex import join
 from statistics import fmean
 from typing import Any
 
+from antiphon.contracts.types import LoadProgress
 from antiphon.errors import SettingsError
-from antiphon_bench.machine import provenance
+from antiphon_bench.machine import machine_of, provenance, version_of
 from antiphon_bench.quality.defects import defects_of
 from antiphon_bench.quality.prosody import prosody_of
 from antiphon_bench.quality.recording import SpeechRecording
@@ -24,7 +25,7 @@ def judge(
     *,
     whisper: str | None = None,
     reference: SpeechRecording | None = None,
-    told: Callable[[str, int, int], None] = lambda *_: None,
+    progress: LoadProgress = lambda *_: None,
 ) -> dict[str, Any]:
     """Judge recordings and return the report for JSON.
 
@@ -33,7 +34,7 @@ def judge(
         metrics: names out of `METRICS`.
         whisper: directory of a recogniser; ``None``: the default one, for English.
         reference: recording of the expected speaker.
-        told: callback with the current step, the number of finished steps, and their total.
+        progress: callback with the current step, the number of finished steps, and their total.
 
     Raises:
         SettingsError: a package that a metric needs is missing, or there is no audio.
@@ -53,7 +54,7 @@ def judge(
         "mos": lambda: _opinions(recordings),
     }
     for number, name in enumerate(metrics):
-        told(name, number, len(metrics))
+        progress(name, number, len(metrics))
         for row, found in zip(rows, steps[name](), strict=True):
             row |= found
     return {
@@ -145,12 +146,8 @@ _TITLES = {
 
 def quality_markdown(report: Mapping[str, Any], title: str = "Speech quality") -> str:
     """Return the card as Markdown."""
-    machine = ", ".join(
-        [report["cpu"] or report["machine"], f"{report['cores']} cores", *report["gpus"]]
-    )
-    lines = [f"# {title}", "", f"- {report['measured_at']}; {machine}"]
-    commit = f", commit {report['commit']}" if report["commit"] else ""
-    lines += [f"- Antiphon {report['antiphon']}{commit}", f"- `{join(report['command'])}`", ""]
+    facts = (machine_of(report), version_of(report), f"`{join(report['command'])}`")
+    lines = [f"# {title}", "", *(f"- {each}" for each in facts), ""]
     lines += ["| figure | value |", "| --- | --- |"]
     for name, value in report["summary"].items():
         heading, form = _TITLES[name]

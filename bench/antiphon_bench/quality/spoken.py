@@ -1,25 +1,22 @@
 """Speech to be judged that a server answers with, in the pieces in which it came."""
 
-import http.client
-import json
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.types import LoadProgress
 from antiphon.errors import SettingsError
-from antiphon_bench.bodies import BYTES_PER_SAMPLE, DEFAULT_SAMPLE_RATE_HZ, BodyError
-from antiphon_bench.body_kinds import media_type, open_body
+from antiphon_bench.bodies import BYTES_PER_SAMPLE, BodyError, PcmBody
+from antiphon_bench.connection import SpeechClient, record_of, request_bytes
+from antiphon_bench.exchange import Exchange
+from antiphon_bench.load import Target
 from antiphon_bench.quality.recording import SpeechRecording
-from antiphon_bench.redaction import redaction_of
+from antiphon_bench.serve import target_of
 
-_TIMEOUT_S = 600.0
-_PIECE_BYTES = 1 << 20
-_MAX_ERROR_BYTES = 500
+_TIMEOUT_S = 3600.0
 
 
 def spoken_by(
@@ -29,7 +26,7 @@ def spoken_by(
     fields: Mapping[str, Any],
     language: str = "en",
     api_key: str | None = None,
-    told: Callable[[str, int, int], None] = lambda *_: None,
+    progress: LoadProgress = lambda *_: None,
 ) -> list[SpeechRecording]:
     """Request speech for each text from a server and return it in the pieces in which it came.
 
@@ -39,7 +36,7 @@ def spoken_by(
         fields: further members of each request.
         language: language of the texts.
         api_key: API key of the server; ``None``: no key.
-        told: callback with the current step, the number of finished texts, and their total.
+        progress: callback with the current step, the number of finished texts, and their total.
 
     Raises:
         SettingsError: the server cannot be reached, refuses, or answers with something else than
@@ -47,59 +44,49 @@ def spoken_by(
     """
     if fields.get("response_format", "pcm") != "pcm":
         raise SettingsError("Bare samples are judged: response_format cannot be chosen.")
-    hide = redaction_of(url, api_key, fields).text
-    found = []
-    for number, (name, text) in enumerate(texts.items(), 1):
-        body = {"response_format": "pcm", **fields, "input": text}
-        try:
-            pieces, rate_hz = _asked(_endpoint(url), body, api_key)
-        except urllib.error.HTTPError as error:
-            with error:
-                answer = error.read(_MAX_ERROR_BYTES).decode(errors="replace")
-            raise SettingsError(hide(f"{url}: {name}: {error}: {answer}")) from None
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise SettingsError(hide(f"{url}: {name}: {error}")) from None
-        except BodyError as error:
-            raise SettingsError(hide(f"{url}: {name}: {error.message}.")) from None
-        found.append(SpeechRecording(name, tuple(pieces), rate_hz, text, language))
-        told("texts", number, len(texts))
-    return found
+    fields = {"response_format": "pcm", **fields}
+    target = target_of(url, api_key=api_key, fields=fields, timeout_s=_TIMEOUT_S)
+    return asyncio.run(_spoken(target, texts, language, progress))
 
 
-def _endpoint(url: str) -> str:
-    parts = urlsplit(url)
-    base = parts.path.rstrip("/").removesuffix("/v1")
-    return parts._replace(path=f"{base}/v1/audio/speech").geturl()
+class _Pieces(Exchange):
+    """Bare samples under way, which are kept as they come."""
 
+    def __init__(self) -> None:
+        super().__init__("pcm")
+        self.pieces: list[bytes] = []
 
-def _asked(
-    url: str, body: Mapping[str, Any], api_key: str | None
-) -> tuple[list[NDArray[np.float64]], int]:
-    """Return the pieces of one answer, mono, and their rate in Hz."""
-    headers = {"Content-Type": "application/json"}
-    if api_key is not None:
-        headers["Authorization"] = f"Bearer {api_key}"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-        received = response.headers
-        content_type = received.get("Content-Type", "")
-        _, parameters = media_type(content_type)
-        rate_hz = int(received.get("X-Sample-Rate", parameters.get("rate", DEFAULT_SAMPLE_RATE_HZ)))
-        channels = int(received.get("X-Channels", parameters.get("channels", 1)))
-        if rate_hz < 1 or channels < 1:
-            raise BodyError(f"A rate of {rate_hz} Hz and {channels} channels make no audio")
-        judged = open_body("pcm", content_type, channels)
-        if content_type.startswith("text/event-stream"):
+    def take(self, data: bytes, now_s: float) -> None:
+        super().take(data, now_s)
+        self.pieces.append(data)
+
+    def _open(self) -> None:
+        super()._open()
+        if not isinstance(self.body, PcmBody):
             raise BodyError("Events came in the place of bare samples")
-        pieces = []
-        for piece in iter(lambda: response.read1(_PIECE_BYTES), b""):
-            judged.feed(piece)
-            pieces.append(piece)
-        judged.end()
-    length = received.get("Content-Length")
-    if length is not None and sum(map(len, pieces)) < int(length):
-        raise BodyError("The connection ended before the answer did")
-    return _samples(pieces, channels), rate_hz
+
+
+async def _spoken(
+    target: Target, texts: Mapping[str, str], language: str, progress: LoadProgress
+) -> list[SpeechRecording]:
+    found: list[SpeechRecording] = []
+    client = SpeechClient(target)
+    try:
+        for number, (name, text) in enumerate(texts.items(), 1):
+            exchange = _Pieces()
+            body = {**target.fields, "input": text}
+            await client.carry(request_bytes(target, body), exchange)
+            record = record_of(number, text, (0.0, 0.0), exchange, target)
+            if record.outcome != "ok":
+                status = f"HTTP {record.status}: " if record.status not in (0, 200) else ""
+                raise SettingsError(f"{name}: {status}{record.message}")
+            assert isinstance(exchange.body, PcmBody)
+            pieces = tuple(_samples(exchange.pieces, exchange.body.channels))
+            found.append(SpeechRecording(name, pieces, exchange.rate_hz, text, language))
+            progress("texts", number, len(texts))
+    finally:
+        client.close()
+    return found
 
 
 def _samples(pieces: Sequence[bytes], channels: int) -> list[NDArray[np.float64]]:
