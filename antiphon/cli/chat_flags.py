@@ -1,4 +1,4 @@
-"""``antiphon chat``: a conversation with a model, in this process."""
+"""Flags of ``antiphon chat``: a conversation with a model, in this process."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -24,13 +24,3 @@ class ChatFlags:
     temperature: Annotated[float | None, flag("0 to 2; default: the checkpoint's.")] = None
     top_p: Annotated[float | None, flag("Share of probability to draw from.")] = None
     seed: Annotated[int | None, flag("Repeats the same answers.")] = None
-
-
-def chat(flags: ChatFlags) -> None:
-    """Talk with a model: answers appear as they are written.
-
-    Ctrl-C stops an answer. /clear forgets what was said, /exit or Ctrl-D ends the talk.
-    """
-    from antiphon.cli.talk import talk
-
-    talk(flags)

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from antiphon import __version__
-from antiphon.cli.chat_flags import ChatFlags, chat
+from antiphon.cli.chat_flags import ChatFlags
 from antiphon.cli.cluster import scale, stage
 from antiphon.cli.data import data
 from antiphon.cli.demo import DemoFlags, demo
@@ -16,7 +16,7 @@ from antiphon.cli.dev import dev
 from antiphon.cli.flags import add_command
 from antiphon.cli.keys import keys
 from antiphon.cli.models import models
-from antiphon.cli.picture_flags import ImageFlags, VideoFlags, image, video
+from antiphon.cli.picture_flags import ImageFlags, VideoFlags
 from antiphon.cli.placement import placement
 from antiphon.cli.say import SayFlags, say
 from antiphon.cli.serve import ServeFlags, serve
@@ -90,6 +90,30 @@ def _main(
     ] = False,
 ) -> None:
     """Text to speech behind an OpenAI-compatible API."""
+
+
+def chat(flags: ChatFlags) -> None:
+    """Talk with a model: answers appear as they are written.
+
+    Ctrl-C stops an answer. /clear forgets what was said, /exit or Ctrl-D ends the talk.
+    """
+    from antiphon.cli.talk import talk
+
+    talk(flags)
+
+
+def image(flags: ImageFlags) -> None:
+    """Draw an image of a prompt, or edit images, into a file."""
+    from antiphon.cli.draw import draw_image
+
+    draw_image(flags)
+
+
+def video(flags: VideoFlags) -> None:
+    """Make a video of a prompt into a file."""
+    from antiphon.cli.draw import make_video
+
+    make_video(flags)
 
 
 add_command(app, "serve", ServeFlags, serve)

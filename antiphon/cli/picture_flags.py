@@ -1,4 +1,4 @@
-"""``antiphon image`` and ``antiphon video``: a prompt to a file, in this process."""
+"""Flags of ``antiphon image`` and ``antiphon video``: a prompt to a file, in this process."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,17 +57,3 @@ class VideoFlags:
     negative_prompt: Annotated[str | None, flag("What it shall not show.")] = None
     guidance_scale: Annotated[float | None, flag(_GUIDANCE)] = None
     image: Annotated[Path | None, flag("An image that it begins with.")] = None
-
-
-def image(flags: ImageFlags) -> None:
-    """Draw an image of a prompt, or edit images, into a file."""
-    from antiphon.cli.draw import draw_image
-
-    draw_image(flags)
-
-
-def video(flags: VideoFlags) -> None:
-    """Make a video of a prompt into a file."""
-    from antiphon.cli.draw import make_video
-
-    make_video(flags)

@@ -1,12 +1,7 @@
-"""Attention over cached keys and values: paged between steps, or for the length of one frame.
-
-Each class is one kind of cache. A transformer passes the joined query, key and value product of
-each layer to one of them, and gets the attention output, ``[rows, positions, num_heads *
-head_dim]``.
-"""
+"""Caches of keys and values: paged between steps, or for the length of one frame."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.nn.attention_backends import AttentionBackend, attention_backend_of
 from antiphon.nn.layers import Rotation
 from antiphon.nn.qkv import QKVHeads
 
@@ -59,10 +53,6 @@ class PagedCache:
 
     tensor: Tensor
     table: Tensor
-    backend: AttentionBackend = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "backend", attention_backend_of(self.tensor))
 
     @classmethod
     def zeros(
@@ -120,70 +110,6 @@ def cut_tiles(pieces: Sequence[tuple[int, int, int]], first_token: int = 0) -> N
     return np.array(tiles, np.int64).reshape(-1, 4)
 
 
-class PrefillAttention:
-    """Causal attention of new prompt positions."""
-
-    def __init__(self, cache: PagedCache, tokens: Tokens) -> None:
-        """Prepare a pass over tokens, which form one row."""
-        self._cache = cache
-        self._tokens = tokens
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        new = (joined, heads, rotation)
-        return self._cache.backend.prefill(self._cache, layer, new, self._tokens)
-
-
-class DecodeAttention:
-    """Decode attention: one new position for each of several slots."""
-
-    def __init__(
-        self, cache: PagedCache, slots: Tensor, positions: Tensor, num_visible: int
-    ) -> None:
-        """Prepare a step.
-
-        Args:
-            slots: int64, ``[num_rows]``.
-            positions: positions of the new keys, int64 ``[num_rows]``.
-            num_visible: upper bound of the rows' positions, plus one.
-        """
-        self._cache = cache
-        self._places = (slots, positions)
-        self._num_visible = num_visible
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        new = (joined, heads, rotation)
-        return self._cache.backend.decode(self._cache, layer, new, self._places, self._num_visible)
-
-
-class MixedAttention:
-    """Mixed pass: decode rows, then prompt positions.
-
-    A row attends to what its slot's prompt adds in the same pass, and is computed as by
-    `DecodeAttention`.
-    """
-
-    def __init__(
-        self, cache: PagedCache, tokens: Tokens, places: tuple[Tensor, Tensor], num_visible: int
-    ) -> None:
-        """Prepare a pass.
-
-        Args:
-            tokens: tokens of the pass, decode rows first; tiles cover all others.
-            places: slots and positions of the rows, int64 ``[num_rows]``. Rows beyond the decode
-                rows use the padding slot: tiles take precedence.
-            num_visible: upper bound of the rows' positions, plus one.
-        """
-        self._cache = cache
-        self._tokens = tokens
-        self._places = places
-        self._num_visible = num_visible
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        new = (joined, heads, rotation)
-        backend = self._cache.backend
-        return backend.mixed(self._cache, layer, new, self._tokens, self._places, self._num_visible)
-
-
 @dataclass(frozen=True, slots=True)
 class FrameCache:
     """Keys and values of one frame in each row.
@@ -200,10 +126,6 @@ class FrameCache:
     table: Tensor
     rows: Tensor
     starts: Tensor
-    backend: AttentionBackend = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "backend", attention_backend_of(self.kept))
 
     @classmethod
     def zeros(cls, shape: KVShape, num_rows: int, num_positions: int, like: Tensor) -> "FrameCache":
@@ -217,28 +139,3 @@ class FrameCache:
             rows=rows,
             starts=positions.expand(-1, num_rows).contiguous(),
         )
-
-
-class WholeAttention:
-    """Bidirectional attention among the positions of a row, without a cache."""
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        return attention_backend_of(joined).whole((joined, heads, rotation))
-
-
-class FrameAttention:
-    """Causal attention within one frame, starting empty; all rows advance in lockstep."""
-
-    def __init__(self, cache: FrameCache, num_rows: int) -> None:
-        """Start with the first rows of ``cache``, empty."""
-        self._cache = cache
-        self._num_rows = num_rows
-        self.num_positions = 0
-
-    def advance(self, num_positions: int) -> None:
-        """Note that a pass over all layers is complete."""
-        self.num_positions += num_positions
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        new, start = (joined, heads, rotation), self.num_positions
-        return self._cache.backend.frame(self._cache, layer, new, self._num_rows, start)

@@ -1,4 +1,8 @@
-"""Attention backends over cached keys and values: PyTorch, or Triton kernels.
+"""Attention over cached keys and values by a backend: PyTorch, or Triton kernels.
+
+A transformer passes the joined query, key and value product of each layer to an attention of one
+kind, such as `PrefillAttention`, and gets the attention output, ``[rows, positions, num_heads *
+head_dim]``.
 
 The PyTorch backend reads exactly what the kernels read: nothing beyond a row's own positions, so
 that stale values of another request do not matter, not even NaN.
@@ -12,24 +16,24 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn import kernels
+from antiphon.nn.attention import FrameCache, PagedCache, Tokens
 from antiphon.nn.layers import Rotation
 from antiphon.nn.qkv import QKVHeads
 
 if TYPE_CHECKING:
-    from antiphon.nn.attention import FrameCache, PagedCache, Tokens
     from antiphon.nn.kernels.paged_common import Projected  # it needs Triton
 
 
 class AttentionBackend(Protocol):
-    """Writes the new keys and values of a layer and attends; see the classes of `attention`."""
+    """Writes the new keys and values of a layer and attends."""
 
     def prefill(
-        self, cache: "PagedCache", layer: int, new: "NewPositions", tokens: "Tokens"
+        self, cache: PagedCache, layer: int, new: "NewPositions", tokens: Tokens
     ) -> Tensor: ...
 
     def decode(
         self,
-        cache: "PagedCache",
+        cache: PagedCache,
         layer: int,
         new: "NewPositions",
         places: tuple[Tensor, Tensor],
@@ -38,16 +42,16 @@ class AttentionBackend(Protocol):
 
     def mixed(
         self,
-        cache: "PagedCache",
+        cache: PagedCache,
         layer: int,
         new: "NewPositions",
-        tokens: "Tokens",
+        tokens: Tokens,
         places: tuple[Tensor, Tensor],
         num_visible: int,
     ) -> Tensor: ...
 
     def frame(
-        self, cache: "FrameCache", layer: int, new: "NewPositions", num_rows: int, start: int
+        self, cache: FrameCache, layer: int, new: "NewPositions", num_rows: int, start: int
     ) -> Tensor: ...
 
     def whole(self, new: "NewPositions") -> Tensor: ...
@@ -60,16 +64,14 @@ NewPositions = tuple[Tensor, QKVHeads, Rotation]
 class TorchAttention:
     """PyTorch operations, on any device; prefill reads its tiles on the host."""
 
-    def prefill(
-        self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens"
-    ) -> Tensor:
+    def prefill(self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens) -> Tensor:
         queries = self._keep(cache, layer, new, tokens)
         attended = torch.zeros_like(queries[0]).flatten(1)
         return self._attend_tiles(cache, layer, queries, tokens, attended)
 
     def decode(
         self,
-        cache: "PagedCache",
+        cache: PagedCache,
         layer: int,
         new: NewPositions,
         places: tuple[Tensor, Tensor],
@@ -89,10 +91,10 @@ class TorchAttention:
 
     def mixed(
         self,
-        cache: "PagedCache",
+        cache: PagedCache,
         layer: int,
         new: NewPositions,
-        tokens: "Tokens",
+        tokens: Tokens,
         places: tuple[Tensor, Tensor],
         num_visible: int,
     ) -> Tensor:
@@ -107,7 +109,7 @@ class TorchAttention:
         return self._attend_tiles(cache, layer, queries, tokens, attended)
 
     def frame(
-        self, cache: "FrameCache", layer: int, new: NewPositions, num_rows: int, start: int
+        self, cache: FrameCache, layer: int, new: NewPositions, num_rows: int, start: int
     ) -> Tensor:
         joined, heads, rotation = new
         queries, keys, values = heads(joined, rotation)
@@ -127,7 +129,7 @@ class TorchAttention:
         )
         return attended.transpose(1, 2).flatten(2)
 
-    def _keep(self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens") -> Tensor:
+    def _keep(self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens) -> Tensor:
         """Write keys and values into their blocks; return queries, ``[1, tokens, heads, size]``."""
         joined, heads, rotation = new
         queries, keys, values = heads(joined, rotation)
@@ -138,10 +140,10 @@ class TorchAttention:
 
     def _attend_tiles(
         self,
-        cache: "PagedCache",
+        cache: PagedCache,
         layer: int,
         queries: Tensor,
-        tokens: "Tokens",
+        tokens: Tokens,
         attended: Tensor,
     ) -> Tensor:
         """Write the tiles' attention output into ``[tokens, width]``; return it as one row."""
@@ -153,7 +155,7 @@ class TorchAttention:
         return attended[None]
 
     def _attend_tile(
-        self, cache: "PagedCache", layer: int, queries: Tensor, slot: int, start: int
+        self, cache: PagedCache, layer: int, queries: Tensor, slot: int, start: int
     ) -> Tensor:
         """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
         end = start + queries.shape[1]
@@ -172,9 +174,7 @@ class TorchAttention:
 class TritonAttention:
     """Kernels that norm, rotate, write and attend; CUDA graphs can capture them."""
 
-    def prefill(
-        self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens"
-    ) -> Tensor:
+    def prefill(self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens) -> Tensor:
         from antiphon.nn.kernels import paged_prefill
 
         kept = cache.tensor[layer]
@@ -185,7 +185,7 @@ class TritonAttention:
 
     def decode(
         self,
-        cache: "PagedCache",
+        cache: PagedCache,
         layer: int,
         new: NewPositions,
         places: tuple[Tensor, Tensor],
@@ -199,10 +199,10 @@ class TritonAttention:
 
     def mixed(
         self,
-        cache: "PagedCache",
+        cache: PagedCache,
         layer: int,
         new: NewPositions,
-        tokens: "Tokens",
+        tokens: Tokens,
         places: tuple[Tensor, Tensor],
         num_visible: int,
     ) -> Tensor:
@@ -220,7 +220,7 @@ class TritonAttention:
         return attended.view(*new[0].shape[:2], -1)
 
     def frame(
-        self, cache: "FrameCache", layer: int, new: NewPositions, num_rows: int, start: int
+        self, cache: FrameCache, layer: int, new: NewPositions, num_rows: int, start: int
     ) -> Tensor:
         from antiphon.nn.kernels import paged_attention
 
@@ -248,6 +248,95 @@ _TORCH, _TRITON = TorchAttention(), TritonAttention()
 def attention_backend_of(tensor: Tensor) -> AttentionBackend:
     """Return the attention backend for the device of a tensor."""
     return _TRITON if kernels.run_on(tensor) else _TORCH
+
+
+class PrefillAttention:
+    """Causal attention of new prompt positions."""
+
+    def __init__(self, cache: PagedCache, tokens: Tokens) -> None:
+        """Prepare a pass over tokens, which form one row."""
+        self._cache, self._backend = cache, attention_backend_of(cache.tensor)
+        self._tokens = tokens
+
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
+        new = (joined, heads, rotation)
+        return self._backend.prefill(self._cache, layer, new, self._tokens)
+
+
+class DecodeAttention:
+    """Decode attention: one new position for each of several slots."""
+
+    def __init__(
+        self, cache: PagedCache, slots: Tensor, positions: Tensor, num_visible: int
+    ) -> None:
+        """Prepare a step.
+
+        Args:
+            slots: int64, ``[num_rows]``.
+            positions: positions of the new keys, int64 ``[num_rows]``.
+            num_visible: upper bound of the rows' positions, plus one.
+        """
+        self._cache, self._backend = cache, attention_backend_of(cache.tensor)
+        self._places = (slots, positions)
+        self._num_visible = num_visible
+
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
+        new = (joined, heads, rotation)
+        return self._backend.decode(self._cache, layer, new, self._places, self._num_visible)
+
+
+class MixedAttention:
+    """Mixed pass: decode rows, then prompt positions.
+
+    A row attends to what its slot's prompt adds in the same pass, and is computed as by
+    `DecodeAttention`.
+    """
+
+    def __init__(
+        self, cache: PagedCache, tokens: Tokens, places: tuple[Tensor, Tensor], num_visible: int
+    ) -> None:
+        """Prepare a pass.
+
+        Args:
+            tokens: tokens of the pass, decode rows first; tiles cover all others.
+            places: slots and positions of the rows, int64 ``[num_rows]``. Rows beyond the decode
+                rows use the padding slot: tiles take precedence.
+            num_visible: upper bound of the rows' positions, plus one.
+        """
+        self._cache, self._backend = cache, attention_backend_of(cache.tensor)
+        self._tokens = tokens
+        self._places = places
+        self._num_visible = num_visible
+
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
+        new = (joined, heads, rotation)
+        places, num_visible = self._places, self._num_visible
+        return self._backend.mixed(self._cache, layer, new, self._tokens, places, num_visible)
+
+
+class WholeAttention:
+    """Bidirectional attention among the positions of a row, without a cache."""
+
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
+        return attention_backend_of(joined).whole((joined, heads, rotation))
+
+
+class FrameAttention:
+    """Causal attention within one frame, starting empty; all rows advance in lockstep."""
+
+    def __init__(self, cache: FrameCache, num_rows: int) -> None:
+        """Start with the first rows of ``cache``, empty."""
+        self._cache, self._backend = cache, attention_backend_of(cache.kept)
+        self._num_rows = num_rows
+        self.num_positions = 0
+
+    def advance(self, num_positions: int) -> None:
+        """Note that a pass over all layers is complete."""
+        self.num_positions += num_positions
+
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
+        new, start = (joined, heads, rotation), self.num_positions
+        return self._backend.frame(self._cache, layer, new, self._num_rows, start)
 
 
 def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projected":

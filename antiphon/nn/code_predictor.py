@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.nn.attention import FrameAttention, FrameCache
+from antiphon.nn.attention import FrameCache
+from antiphon.nn.attention_backends import FrameAttention
 from antiphon.nn.backends import TorchBackend, backend_of
 from antiphon.nn.layers import Linear
 from antiphon.nn.sampler import LogitsFilter, SamplingRows

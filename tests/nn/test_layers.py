@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.nn.attention import (
-    DecodeAttention,
-    FrameAttention,
-    FrameCache,
-    KVShape,
-    PagedCache,
-    PrefillAttention,
-    Tokens,
-    cut_tiles,
-)
+from antiphon.nn.attention import FrameCache, KVShape, PagedCache, Tokens, cut_tiles
+from antiphon.nn.attention_backends import DecodeAttention, FrameAttention, PrefillAttention
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, SwiGLU
 from antiphon.nn.transformer import Transformer

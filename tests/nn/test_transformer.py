@@ -7,14 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from antiphon.nn.attention import (
-    DecodeAttention,
-    PagedCache,
-    PrefillAttention,
-    Tokens,
-    WholeAttention,
-    cut_tiles,
-)
+from antiphon.nn.attention import PagedCache, Tokens, cut_tiles
+from antiphon.nn.attention_backends import DecodeAttention, PrefillAttention, WholeAttention
 from antiphon.nn.layer_configs import Llama3Scaling, TransformerConfig
 from antiphon.nn.layers import Rope, rotary_order
 from antiphon.nn.transformer import Transformer

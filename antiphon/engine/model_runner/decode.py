@@ -17,7 +17,7 @@ from torch import Tensor
 from antiphon.engine.model_runner.ar_model import ARModel, Codes, Frames, Inputs, RequestT
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.runner import row_buckets
-from antiphon.nn.attention import DecodeAttention
+from antiphon.nn.attention_backends import DecodeAttention
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import Graphs, buckets, round_up
 

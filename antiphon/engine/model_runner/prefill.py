@@ -29,13 +29,8 @@ from antiphon.engine.model_runner.ar_model import (
 )
 from antiphon.engine.model_runner.kv_cache import KVCaches
 from antiphon.engine.runner import token_buckets
-from antiphon.nn.attention import (
-    TILE_POSITIONS,
-    MixedAttention,
-    PrefillAttention,
-    Tokens,
-    cut_tiles,
-)
+from antiphon.nn.attention import TILE_POSITIONS, Tokens, cut_tiles
+from antiphon.nn.attention_backends import MixedAttention, PrefillAttention
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import Graphs, round_up
 

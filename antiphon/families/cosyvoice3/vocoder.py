@@ -214,7 +214,7 @@ def _stages(
             return made
         from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock
 
-        return FusedSnakeBlock.of(made, splits_products=splits_products)
+        return FusedSnakeBlock.of(made.pairs, splits_products=splits_products)
 
     def upsampling(name: str) -> StreamConv:
         made = StreamConv.of(weights, name)

@@ -1,14 +1,17 @@
 """Fused kernels of the vocoder's blocks: two launches per convolution, including its own."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from torch import Tensor
 
-from antiphon.families.cosyvoice3.vocoder import SnakeBlock
 from antiphon.nn.kernels.snake_join import SnakeInput, snake_join
 from antiphon.nn.kernels.split_conv import SplitWeight, is_splittable, split_conv
 from antiphon.nn.layers import Snake
 from antiphon.nn.stream_conv import StreamConv, StreamState
+
+Pairs: TypeAlias = tuple[tuple[StreamConv, StreamConv, Snake, Snake], ...]
+"""Two convolutions and the activations before them, for each pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +55,13 @@ class _ActivatedConv:
 
 @dataclass(frozen=True, slots=True)
 class FusedSnakeBlock:
-    """Fused equivalent of a `SnakeBlock`."""
+    """Fused equivalent of an `antiphon.families.cosyvoice3.vocoder.SnakeBlock`."""
 
     pairs: tuple[tuple[_ActivatedConv, _ActivatedConv], ...]
 
     @classmethod
-    def of(cls, block: SnakeBlock, *, splits_products: bool) -> "FusedSnakeBlock":
-        """Build from a block; ``splits_products`` permits `SplitStreamConv`."""
+    def of(cls, pairs: Pairs, *, splits_products: bool) -> "FusedSnakeBlock":
+        """Build from a block's pairs; ``splits_products`` permits `SplitStreamConv`."""
 
         def activated(conv: StreamConv, snake: Snake) -> _ActivatedConv:
             return _ActivatedConv(SplitStreamConv.like(conv) if splits_products else conv, snake)
@@ -66,7 +69,7 @@ class FusedSnakeBlock:
         return cls(
             tuple(
                 (activated(first, first_snake), activated(second, second_snake))
-                for first, second, first_snake, second_snake in block.pairs
+                for first, second, first_snake, second_snake in pairs
             )
         )
 

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.families.mimo_audio.codec_layers import Span, StreamingStack, TimeNorm, layer_norm
+from antiphon.families.mimo_audio.codec_layers import TimeNorm, layer_norm
+from antiphon.families.mimo_audio.codec_stack import Span, StreamingStack
 from antiphon.families.mimo_audio.config import PASS_GROUPS, AudioTokenizerConfig
 from antiphon.nn.codec_layers.transformer import LayerNorm
 from antiphon.nn.layers import Linear, Weights

@@ -94,7 +94,7 @@ class FusedStack:
         return cls(tuple(map(FusedNetLayer.of, layers)), radians, left, right)
 
     def __call__(self, states: Tensor, places: Tensor, kept: tuple[Tensor, Tensor]) -> Tensor:
-        """Run all layers; see `antiphon.families.mimo_audio.codec_layers.StreamingStack`.
+        """Run all layers; see `antiphon.families.mimo_audio.codec_stack.StreamingStack`.
 
         Args:
             states: ``[num_rows, num_positions, hidden_size]``.

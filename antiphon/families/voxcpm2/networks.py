@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.families.voxcpm2.config import VoxCPM2Config
-from antiphon.nn.attention import WholeAttention
+from antiphon.nn.attention_backends import WholeAttention
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.transformer import DecoderLayer, Transformer

@@ -64,7 +64,7 @@ def test_blocks_of_the_vocoder_compile_at_full_size(
         weights = {f"b.convs{part}.0.weight": meta(width, width, 11) for part in (1, 2)}
         weights |= {f"b.convs{part}.0.bias": meta(width) for part in (1, 2)}
         weights |= {f"b.activations{part}.0.alpha": meta(width) for part in (1, 2)}
-        block = FusedSnakeBlock.of(SnakeBlock.of(weights, "b", (5,)), splits_products=True)
+        block = FusedSnakeBlock.of(SnakeBlock.of(weights, "b", (5,)).pairs, splits_products=True)
         for num_rows in (1, 16):
             state, columns = StreamState(), meta(num_rows, width, length)
             for _ in range(2):

@@ -120,7 +120,7 @@ def test_blocks_of_the_vocoder_are_those_of_pytorch_lines(*, splits_products: bo
     columns = torch.randn(2, 32, 30, generator=draws).to(device)
     pieces = columns.tensor_split((4, 20), dim=2)
     made = []
-    for each_block in (block, FusedSnakeBlock.of(block, splits_products=splits_products)):
+    for each_block in (block, FusedSnakeBlock.of(block.pairs, splits_products=splits_products)):
         state = StreamState()
         with exact_float32():
             made.append(torch.cat([each_block(each, state) for each in pieces], dim=2))

@@ -18,7 +18,8 @@ from antiphon.families.qwen3_tts.checkpoint import main_layout
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.language_model import FusedLanguageModel
 from antiphon.families.qwen3_tts.talker import Talker, load_predictor
-from antiphon.nn.attention import DecodeAttention, PagedCache, PrefillAttention, Tokens
+from antiphon.nn.attention import PagedCache, Tokens
+from antiphon.nn.attention_backends import DecodeAttention, PrefillAttention
 from antiphon.nn.kernels.fused_linear import FusedLinear, scale
 from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 from tests.nn.kernels.compiler import CARDS, Card, compiling

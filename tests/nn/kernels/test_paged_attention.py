@@ -13,18 +13,13 @@ if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
 from antiphon.nn import kernels
-from antiphon.nn.attention import (
-    Attend,
+from antiphon.nn.attention import Attend, FrameCache, KVShape, PagedCache, Tokens, cut_tiles
+from antiphon.nn.attention_backends import (
     DecodeAttention,
     FrameAttention,
-    FrameCache,
-    KVShape,
     MixedAttention,
-    PagedCache,
     PrefillAttention,
-    Tokens,
     WholeAttention,
-    cut_tiles,
 )
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import RMSNorm, Rope, Rotation
