@@ -88,7 +88,7 @@ async def create_speech(
     native_hz, channels = model.capabilities.sample_rate_hz, model.capabilities.channels
     ignored = FamilyOptions.of(body, model.task).ignored
     sample_rate_hz = request.sample_rate_hz or native_hz
-    words = WordTimestampCollector(request.input) if request.word_timestamps else None
+    words = WordTimestampCollector() if request.word_timestamps else None
     unspoken = UnspokenCollector()
     observers = [unspoken.add, *(() if words is None else (words.add,))]
     events = open_tagged(body, request, server)

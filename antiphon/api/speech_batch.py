@@ -153,7 +153,7 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
     capabilities = server.speech.model(request.model).capabilities
     rate_hz = request.sample_rate_hz or capabilities.sample_rate_hz
     channels = capabilities.channels
-    words = WordTimestampCollector(request.input) if request.word_timestamps else None
+    words = WordTimestampCollector() if request.word_timestamps else None
     events = open_tagged(body, request, server)
     observers = () if words is None else (words.add,)
     format = body.response_format

@@ -107,7 +107,7 @@ async def create_job(
         speech = body.speech(part)
         request = await own.speech.routed(speech.to_domain("check"))
         request, model, options = checked_request(speech, request, server)
-        turns += tagged_turns(speech, request, server)
+        turns += tagged_turns(speech, request, server)[0]
         if request.word_timestamps:
             raise InvalidRequestError(
                 "Jobs give no word timestamps: leave 'word_timestamps' out.",
@@ -244,7 +244,7 @@ def _plan(body: SpeechJobBody, id: str, server: ServerState) -> JobPlan:
         assert request.seed is not None
         request = replace(request, seed=segment_seed(request.seed, index) & MAX_SEED)
         model = server.speech.model(request.model)
-        turns = tagged_turns(speech, request, server)
+        turns, _ = tagged_turns(speech, request, server)
         speed = min(speed, *(turn.speed for turn in turns))
         parts = [
             ChapterPart(turn.input, partial(open_stream, speech, turn, server)) for turn in turns

@@ -116,9 +116,9 @@ class _Text:
         utterance, file = self._file
         if part.ends_segment:
             self._file = None
-        if part.text:
-            utterance.push(part.text)
-            file.text += part.text.strip() if self._is_cut else part.text
+        if text := part.text.strip() if self._is_cut else part.text:
+            utterance.push(text)
+            file.text += text
         if part.ends_segment:
             utterance.complete()
 

@@ -89,7 +89,6 @@ class SpeechFileOutput:
             return
         chunk = {"chunk_id": self._num_chunks, "audio_b64": base64.b64encode(audio).decode()}
         self._num_chunks += 1
-        self.words.text = self.text
         timestamps = self.words.take() if self._has_words else None
         message = {"type": "audio.chunk", **self._place, **chunk, "timestamps": timestamps}
         await self._socket.send(message)

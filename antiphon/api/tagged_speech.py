@@ -11,6 +11,7 @@ from antiphon.api.voice_tags import split_turns
 from antiphon.contracts.types import SpeechRequest, SpeechStream
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.dialogue import Dialogue
+from antiphon.text.offset_map import OffsetMap
 
 
 def open_tagged(body: SpeechBody, request: SpeechRequest, server: ServerState) -> SpeechStream:
@@ -20,15 +21,17 @@ def open_tagged(body: SpeechBody, request: SpeechRequest, server: ServerState) -
         InvalidRequestError: here, or before the first chunk.
     """
     server.speech.check_length(request)
-    turns = tagged_turns(body, request, server)
+    turns, offsets = tagged_turns(body, request, server)
     speak = partial(open_stream, body, server=server)
-    return speak(turns[0]) if len(turns) == 1 else Dialogue(server.speech, turns, speak).events()
+    if turns[0].input == request.input:
+        return speak(turns[0])
+    return Dialogue(server.speech, turns, speak, sent=request.input, offsets=offsets).events()
 
 
 def tagged_turns(
     body: SpeechBody, request: SpeechRequest, server: ServerState
-) -> list[SpeechRequest]:
-    """Return the requests that a request's tags part it into; without tags it is one.
+) -> tuple[list[SpeechRequest], OffsetMap]:
+    """Return the requests that a request's tags separate it into, and the origins of their texts.
 
     Raises:
         InvalidRequestError: a tag, or a member of Kokoro-FastAPI's, is wrong.
@@ -37,12 +40,12 @@ def tagged_turns(
     languages = server.speech.model(request.model).capabilities.languages
     request = members.over(request, languages)
     if not members.allow_voice_tags or "[" not in request.input:
-        return [request]
-    turns = split_turns(request.input)
+        return [request], OffsetMap()
+    turns, offsets = split_turns(request.input)
     if not turns:
         raise InvalidRequestError("Input text cannot be empty.", param="input")
     ids = [request.id] if len(turns) == 1 else [f"{request.id}/{i}" for i in range(len(turns))]
     return [
         replace(speaker.over(request), id=id, input=text)
         for id, (speaker, text) in zip(ids, turns, strict=True)
-    ]
+    ], offsets

@@ -11,6 +11,7 @@ from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.pauses import PauseSplitter, split_pauses
 from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
+from antiphon.text.offset_map import OffsetMap
 
 MAX_TAGS = 200
 
@@ -45,9 +46,13 @@ class TagSplitter:
     """Takes the tags out of a text that arrives in pieces.
 
     Where it is cut changes nothing but which spaces beside tags are left out.
+
+    Attributes:
+        offsets: origins of the text without its tags, of all speakers together.
     """
 
     def __init__(self) -> None:
+        self.offsets = OffsetMap()
         self._held = ""  # a tag may begin in it
         self._silent = ""  # text of the part under way, while it has no words
         self._speaker = Speaker()
@@ -69,17 +74,24 @@ class TagSplitter:
             before, start = text[start : tag.start()], tag.end()
             self._num_tags += 1
             if before.endswith("\\"):
-                items += self._said(before[:-1] + tag[0])
+                items += self._said(before[:-1])
+                self.offsets.skip(1)
+                items += self._said(tag[0])
                 continue
-            items += [*self._said(before.rstrip()), *self._ended(is_last=False)]
+            text_before = before.rstrip()
+            items += [*self._said(text_before), *self._ended(is_last=False)]
+            self.offsets.skip(len(before) - len(text_before) + len(tag[0]))
             self._read(tag)
         items += self._said(text[start:])
         return [*items, *self._ended(is_last=True)] if is_last else items
 
     def _said(self, text: str) -> list[str | Speaker]:
         if self._follows_tag:
-            text = text.lstrip()
+            num_spaces = len(text) - len(text.lstrip())
+            self.offsets.skip(num_spaces)
+            text = text[num_spaces:]
             self._follows_tag = not text
+        self.offsets.copy(len(text))
         if not text or self._is_spoken:
             return [text] if text else []
         self._silent += text
@@ -113,14 +125,17 @@ class TagSplitter:
             raise _wrong(f"{tag[0]} names no voice")
 
 
-def split_turns(text: str) -> list[tuple[Speaker, str]]:
-    """Return who speaks what of a whole text, in order; nothing of a blank one.
+def split_turns(text: str) -> tuple[list[tuple[Speaker, str]], OffsetMap]:
+    """Return who speaks what of a whole text, in order, and the origins of all that is spoken.
+
+    There are no turns in a blank text.
 
     Raises:
         InvalidRequestError: a tag or a pause is wrong, or there are too many.
     """
     turns: list[tuple[Speaker, str]] = []
-    for item in TagSplitter().push(text, is_last=True):
+    splitter = TagSplitter()
+    for item in splitter.push(text, is_last=True):
         if isinstance(item, Speaker):
             turns.append((item, ""))
         else:
@@ -128,7 +143,7 @@ def split_turns(text: str) -> list[tuple[Speaker, str]]:
             turns[-1] = speaker, said + item
     for _, said in turns:
         split_pauses(said)
-    return turns
+    return turns, splitter.offsets
 
 
 def _certain_end(text: str) -> int:

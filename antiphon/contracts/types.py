@@ -6,7 +6,7 @@ All of it is frozen and free of torch, so that it crosses threads, processes and
 import os
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from antiphon.contracts.sampling import Sampling as Sampling
@@ -146,15 +146,30 @@ class FrameReady:
 
 @dataclass(frozen=True, slots=True)
 class WordTime:
-    """Time of a word, from the beginning of its stream."""
+    """Time of a word, from the beginning of its stream.
+
+    Attributes:
+        word: characters of the text.
+        start_s: start time.
+        end_s: end time.
+        offset: offset of its first character in the text, in code points.
+        read: words that are spoken for it; empty if they are ``word``.
+    """
 
     word: str
     start_s: float
     end_s: float
+    offset: int
+    read: str = ""
+
+    @property
+    def stop(self) -> int:
+        """Offset after its last character."""
+        return self.offset + len(self.word)
 
     def later(self, by_s: float) -> "WordTime":
         """Return the same word, as it is spoken where something comes before it."""
-        return WordTime(self.word, self.start_s + by_s, self.end_s + by_s)
+        return replace(self, start_s=self.start_s + by_s, end_s=self.end_s + by_s)
 
 
 @dataclass(frozen=True, slots=True)

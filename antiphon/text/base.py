@@ -1,11 +1,14 @@
 """Interface of a language's reader, which turns any text into sentences of phonemes."""
 
 import re
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from antiphon.contracts.prompt import TextCheck
+from antiphon.contracts.types import WordTime
+from antiphon.text.tokens import SpokenPiece
 
 SentenceIds: TypeAlias = tuple[int, ...]
 """Ids of a sentence's phonemes, never empty, without padding."""
@@ -19,8 +22,8 @@ _CLAUSE_END = re.compile(r"(?<=[,;:—]) +")
 _SPACE = re.compile(r" +")
 
 
-Owner: TypeAlias = tuple[int, str]
-"""Word of a phoneme: its number and its text."""
+Span: TypeAlias = tuple[int, int]
+"""First offset of a run of characters, and the one after its last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,21 @@ class ReadWord:
 
     Attributes:
         word: word as written in the text.
+        offset: offset of its first character in the text.
         start: index of its first phoneme.
         stop: index after its last phoneme.
+        read: words that are spoken for it; empty if they are ``word``.
     """
 
     word: str
+    offset: int
     start: int
     stop: int
+    read: str = ""
+
+    def timed(self, start_s: float, end_s: float) -> WordTime:
+        """Return the word with its time."""
+        return WordTime(self.word, start_s, end_s, self.offset, self.read)
 
 
 class TextReader(Protocol):
@@ -63,16 +74,22 @@ def ids_of(phonemes: str, ids: Mapping[str, int]) -> SentenceIds:
 
 
 def place_words(
-    phonemes: str, owners: Iterator[Owner], ids: Mapping[str, int]
+    text: str,
+    readings: Mapping[Span, str],
+    phonemes: str,
+    owners: Iterator[Span],
+    ids: Mapping[str, int],
 ) -> tuple[ReadWord, ...]:
     """Return words with the places of their phonemes among the ids of `ids_of`.
 
     Args:
+        text: text of the words.
+        readings: words spoken for each word of the text.
         phonemes: phonemes of a sentence, or of its next part.
         owners: word of each phoneme, without spaces; those of this part are consumed.
         ids: ids of the phonemes that the network knows.
     """
-    placed: dict[Owner, tuple[int, int]] = {}
+    placed: dict[Span, Span] = {}
     place = 0
     for symbol in phonemes:
         owner = None if symbol == " " else next(owners, None)
@@ -83,7 +100,85 @@ def place_words(
             start, _ = placed.get(owner, (place, place))
             placed[owner] = start, place + 1
         place += 1
-    return tuple(ReadWord(word, start, stop) for (_, word), (start, stop) in placed.items())
+    return tuple(
+        ReadWord(text[slice(*span)], span[0], start, stop, readings[span].strip())
+        for span, (start, stop) in placed.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSentence:
+    """Sentence as read.
+
+    Attributes:
+        phonemes: phonemes of the sentence.
+        owners: word of each phoneme, without spaces.
+        readings: words spoken for each word of the text.
+    """
+
+    phonemes: str
+    owners: tuple[Span, ...]
+    readings: Mapping[Span, str]
+
+
+class PhonemeReader(ABC):
+    """Reader that gives each phoneme to a word of the text."""
+
+    def __init__(self, ids: Mapping[str, int], max_phonemes: int) -> None:
+        """Prepare to read.
+
+        Args:
+            ids: ids of the phonemes that the network knows.
+            max_phonemes: phonemes above which a sentence is split, at a clause if possible.
+        """
+        self._ids = ids
+        self._max_phonemes = max_phonemes
+
+    @abstractmethod
+    def _sentences(self, text: str) -> Iterator[ReadSentence]:
+        """Yield the sentences of a text."""
+
+    def read(self, text: str) -> tuple[SentenceIds, ...]:
+        """See `TextReader.read`."""
+        return tuple(
+            ids
+            for sentence in self._sentences(text)
+            for piece in split_phonemes(sentence.phonemes, self._max_phonemes)
+            if (ids := ids_of(piece, self._ids))
+        )
+
+    def read_words(self, text: str) -> tuple[tuple[ReadWord, ...], ...]:
+        """See `TextReader.read_words`; words are those of the text, not of its reading."""
+        found: list[tuple[ReadWord, ...]] = []
+        for sentence in self._sentences(text):
+            owners = iter(sentence.owners)
+            for piece in split_phonemes(sentence.phonemes, self._max_phonemes):
+                words = place_words(text, sentence.readings, piece, owners, self._ids)
+                if ids_of(piece, self._ids):
+                    found.append(words)
+        return tuple(found)
+
+    def pronounce(self, text: str) -> str:
+        """Return the phonemes of a text."""
+        return " ".join(sentence.phonemes for sentence in self._sentences(text))
+
+
+def judged_text(text: str, pieces: Iterable[SpokenPiece], silent: Container[str] = ()) -> str:
+    """Return a text as checked for omissions: what a rule has read counts as spoken.
+
+    Args:
+        text: text of the pieces.
+        pieces: pieces of the text.
+        silent: texts that are left out although a rule has read them.
+    """
+    parts: list[str] = []
+    for piece in pieces:
+        original = text[piece.start : piece.stop]
+        if piece.is_changed:
+            is_spoken = any(map(str.isalnum, piece.words))
+            original = "a" if is_spoken else original if original in silent else " "
+        parts.append(original)
+    return "".join(parts)
 
 
 def split_phonemes(phonemes: str, max_phonemes: int) -> list[str]:

@@ -5,15 +5,15 @@ misaki (Apache-2.0) and its dependencies (jieba, pypinyin and cn2an, all MIT) ar
 """
 
 import re
-import unicodedata
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from antiphon.contracts.prompt import TextCheck
-from antiphon.text.base import ReadWord, SentenceIds, ids_of, place_words, split_phonemes
+from antiphon.text.base import PhonemeReader, ReadSentence, Span, judged_text
+from antiphon.text.chinese_numbers import chinese_pieces_of
 from antiphon.text.english import EnglishReader
+from antiphon.text.tokens import HAN, SpokenPiece
 from antiphon.text.unspoken import UnspokenFinder
 
 CHINESE_PACKAGES = (
@@ -24,10 +24,8 @@ CHINESE_PACKAGES = (
 )
 """Required modules, and their package names."""
 
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af"
-_SENTENCE_END = re.compile(r"(?<=[。！？!?…])(?![。！？!?…”’」』）)])|(?<=\.)\s+|\n+")
 _TOKEN = re.compile(
-    rf"(?P<han>[{_HAN}]+)|(?P<latin>[^\W\d_{_HAN}]+(?:['’][^\W\d_]+)*)|(?P<sign>\S)"
+    rf"(?P<han>[{HAN}]+)|(?P<latin>[^\W\d_{HAN}]+(?:['’][^\W\d_{HAN}]+)*)|(?P<sign>\S)"
 )
 _MARKS = str.maketrans(
     {
@@ -41,11 +39,9 @@ _MARKS = str.maketrans(
 _CLOSING = frozenset(",.!?:;…—)”")
 _OPENING = frozenset("(“")
 _NOT_SPELLED = "\u032f"  # the mark of a vowel that is not a syllable: the networks do not know it
-_LONG_NUMBER = re.compile(r"[0-9]{16,}")
-_DIGITS = "零一二三四五六七八九"
 
 
-class ChineseReader:
+class ChineseReader(PhonemeReader):
     """Reader of Mandarin; thread-safe once built."""
 
     def __init__(
@@ -58,92 +54,89 @@ class ChineseReader:
             english: reader of Latin text.
             max_phonemes: phonemes above which a sentence is split.
         """
+        super().__init__(ids, max_phonemes)
         self._segment = _segmenter()
         self._syllables = _syllables()
-        self._ids = ids
         self._english = english
-        self._max_phonemes = max_phonemes
         self._unspoken = UnspokenFinder(self.pronounce, own_script="CJK")
 
     def check(self, text: str) -> TextCheck:
         """Return the parts of a text that have no reading."""
-        return self._unspoken.check(_written_out(text))
+        text = text.replace("〇", "零")
+        return self._unspoken.check(judged_text(text, chinese_pieces_of(text)))
 
-    def read(self, text: str) -> tuple[SentenceIds, ...]:
-        """Return the phoneme ids of each sentence that has anything to pronounce."""
-        return tuple(
-            ids
-            for words in self._sentences(text)
-            for piece in split_phonemes(_joined(words), self._max_phonemes)
-            if (ids := ids_of(piece, self._ids))
-        )
+    def _sentences(self, text: str) -> Iterator[ReadSentence]:
+        sentence: list[SpokenPiece] = []
+        text = text.replace("〇", "零")
+        for piece in chinese_pieces_of(text):
+            sentence.append(piece)
+            if piece.ends_sentence:
+                yield self._sentence(text, sentence)
+                sentence = []
+        yield self._sentence(text, sentence)
 
-    def read_words(self, text: str) -> tuple[tuple[ReadWord, ...], ...]:
-        """Return the words of each sentence of `read`, and their places in it."""
-        found: list[tuple[ReadWord, ...]] = []
-        for words in self._sentences(text):
-            owners = iter(
-                [
-                    (number, word)
-                    for number, (word, phonemes) in enumerate(words)
-                    for _ in phonemes.replace(" ", "")
-                ]
-            )
-            for piece in split_phonemes(_joined(words), self._max_phonemes):
-                placed = place_words(piece, owners, self._ids)
-                if ids_of(piece, self._ids):
-                    found.append(placed)
-        return tuple(found)
+    def _sentence(self, text: str, pieces: Sequence[SpokenPiece]) -> ReadSentence:
+        words = [*self._words(text, pieces)]
+        spans = _separate([span for span, _, _ in words])
+        phonemes, owners, readings = "", list[Span](), dict.fromkeys(spans, "")
+        for span, (_, spoken, read) in zip(spans, words, strict=True):
+            readings[span] += spoken
+            if not read:
+                continue
+            is_close = not phonemes or read in _CLOSING or phonemes[-1] in _OPENING
+            phonemes += read if is_close else f" {read}"
+            owners += [span] * len(read.replace(" ", ""))
+        return ReadSentence(phonemes, tuple(owners), readings)
 
-    def pronounce(self, text: str) -> str:
-        """Return the phonemes of a text of at most one sentence."""
-        return _joined([*self._words(_written_out(text))])
+    def _words(self, text: str, pieces: Sequence[SpokenPiece]) -> Iterator[tuple[Span, str, str]]:
+        """Yield words and signs, where they are in the text, and their phonemes.
 
-    def _sentences(self, text: str) -> Iterator[list[tuple[str, str]]]:
-        for sentence in _SENTENCE_END.split(_written_out(text)):
-            if words := [*self._words(sentence)]:
-                yield words
+        A sign stands for itself.
+        """
+        spoken, origins = _spoken(text, pieces)
+        for token in _TOKEN.finditer(spoken):
+            words = self._segment(token[0]) if token.lastgroup == "han" else [token[0]]
+            start = token.start()
+            for word in words:
+                stop = start + len(word)
+                span = origins[start][0], origins[stop - 1][1]
+                yield span, word, self._phonemes(word, token.lastgroup)
+                start = stop
 
-    def _words(self, sentence: str) -> Iterator[tuple[str, str]]:
-        """Yield words and signs with their phonemes; a sign stands for itself."""
-        for token in _TOKEN.finditer(sentence):
-            text = token.group()
-            if token.lastgroup == "han":
-                yield from ((word, self._syllables(word)) for word in self._segment(text))
-            elif token.lastgroup == "latin":
-                yield text, self._english.pronounce(text)
-            else:
-                sign = text.translate(_MARKS)
-                yield sign, sign if sign in _CLOSING or sign in _OPENING else ""
-
-
-def _joined(words: list[tuple[str, str]]) -> str:
-    """Return phonemes with spaces between words, and none before a closing mark."""
-    joined = ""
-    for _, phonemes in words:
-        if not phonemes:
-            continue
-        is_close = not joined or phonemes in _CLOSING or joined[-1] in _OPENING
-        joined += phonemes if is_close else f" {phonemes}"
-    return joined
+    def _phonemes(self, word: str, kind: str | None) -> str:
+        if kind == "han":
+            return str(self._syllables(word))
+        if kind == "latin":
+            return self._english.pronounce(word)
+        sign = word.translate(_MARKS)
+        return sign if sign in _CLOSING or sign in _OPENING else ""
 
 
-def _written_out(text: str) -> str:
-    """Return a text with its numbers in Chinese characters."""
-    import cn2an
+def _separate(spans: Sequence[Span]) -> list[Span]:
+    """Return spans in order, with those that overlap as one."""
+    separate: list[Span] = []
+    numbers: list[int] = []
+    for start, stop in spans:
+        if separate and start < separate[-1][1]:
+            separate[-1] = separate[-1][0], max(stop, separate[-1][1])
+        else:
+            separate.append((start, stop))
+        numbers.append(len(separate) - 1)
+    return [separate[number] for number in numbers]
 
-    plain = "".join(
-        str(unicodedata.decimal(each)) if each.isdecimal() else each
-        for each in unicodedata.normalize("NFC", text).replace("〇", "零")
-    )
-    plain = _LONG_NUMBER.sub(lambda digits: _digit_by_digit(digits.group()), plain)
-    with suppress(ValueError, UserWarning):  # it supports not all that looks like a number
-        plain = str(cn2an.transform(plain, "an2cn"))
-    return re.sub(r"[0-9]+", lambda digits: _digit_by_digit(digits.group()), plain)
 
-
-def _digit_by_digit(digits: str) -> str:
-    return "".join(_DIGITS[int(each)] for each in digits)
+def _spoken(text: str, pieces: Sequence[SpokenPiece]) -> tuple[str, list[Span]]:
+    """Return pieces as one text, and what each of its characters stands for."""
+    spoken, origins = list[str](), list[Span]()
+    for piece in pieces:
+        is_word = piece.is_changed and piece.words.isascii() and piece.words[:1].isalnum()
+        words = f" {piece.words} " if is_word else piece.words
+        spoken.append(words)
+        if piece.is_changed or len(words) != piece.stop - piece.start:
+            origins += [piece.stripped(text)] * len(words)
+        else:
+            origins += ((place, place + 1) for place in range(piece.start, piece.stop))
+    return "".join(spoken), origins
 
 
 @lru_cache(maxsize=1)

@@ -8,8 +8,10 @@ from collections.abc import Container
 from dataclasses import dataclass
 from functools import lru_cache
 
-_LETTER = r"[^\W\d_\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u2089\u2150-\u2189]"
-_TOKEN = re.compile(rf"{_LETTER}+(?:'{_LETTER}+)*|[0-9]+|[^\S\n]+|\n\s*|.", re.DOTALL)
+HAN = "\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af"
+"""Ranges of Chinese characters, each of which is a token."""
+_LETTER = rf"[^\W\d_\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u2089\u2150-\u2189{HAN}]"
+_TOKEN = re.compile(rf"[{HAN}]|{_LETTER}+(?:'{_LETTER}+)*|[0-9]+|[^\S\n]+|\n\s*|.", re.DOTALL)
 _ENTITY = re.compile(r"&(?:amp;){0,3}(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});")
 _SAME_AS = {
     **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),
@@ -61,6 +63,11 @@ class SpokenPiece:
     is_changed: bool = False
     ends_sentence: bool = False
 
+    def stripped(self, text: str) -> tuple[int, int]:
+        """Return the offsets of the piece in its text, without the spaces at its ends."""
+        part = text[self.start : self.stop]
+        return self.stop - len(part.lstrip()), self.start + len(part.rstrip())
+
 
 class TokenizedText:
     """Text in tokens, by index; outside of the text, tokens are empty.
@@ -76,7 +83,8 @@ class TokenizedText:
         found = [match for match in _TOKEN.finditer(plain)]
         self.british = british
         self._texts = [each[0] for each in found]
-        self._starts = [self._origins[each.start()] for each in found]
+        # What is dropped before the first token belongs to it.
+        self._starts = [0, *(self._origins[each.start()] for each in found[1:])][: len(found)]
         self._starts.append(len(text))
         self.shape = "".join(map(_shape, self._texts))
         self.reach = -1

@@ -29,8 +29,7 @@ def word_times(
     start, stop = span
     for word in words:
         first, last = ends[word.start + 1], ends[word.stop + 1]  # after the padding
-        yield WordTime(
-            word.word.strip(),
+        yield word.timed(
             float(np.clip(first - start, 0, stop - start)) * frame_s,
             float(np.clip(last - start, 0, stop - start)) * frame_s,
         )

@@ -4,7 +4,7 @@ The rules of the table are tried at each token; text that no rule reads stays as
 a bounded number of tokens around its own, so the total time is linear.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from antiphon.text import (
     addresses,
@@ -194,32 +194,34 @@ def _ends(tokens: TokenizedText, place: int) -> bool:
     return not tokens.text(following)[:1].islower()
 
 
-def spoken_text(
-    pieces: Sequence[SpokenPiece], originals: str | None = None
-) -> tuple[str, list[int]]:
-    """Return pieces as one text, and the number of the piece of each character.
+def spoken_parts(
+    pieces: Iterable[SpokenPiece], originals: str | None = None, before: SpokenPiece | None = None
+) -> Iterator[str]:
+    """Yield the text of each piece, with a space where words would adjoin those before them.
 
     Args:
         pieces: consecutive pieces.
         originals: text of the pieces, used for unchanged pieces; ``None``: their words are used.
+        before: piece before the first one.
     """
-    text, owners = "", list[int]()
-    parts: list[str] = []
-    last = ""
-    for number, piece in enumerate(pieces):
+    last = before.words[-1:] if before else ""
+    for piece in pieces:
         part = piece.words
         if originals is not None and not _is_replaced(piece, originals):
             part = originals[piece.start : piece.stop]
             part = piece.words if set(part) >= _ENTITY_SIGNS else part
-        before = pieces[number - 1] if number else None
         is_written = piece.is_changed or (before is not None and before.is_changed)
         if is_written and last.isalnum() and part[:1].isalnum():
             part = f" {part}"
-        parts.append(part)
-        owners += [number] * len(part)
-        last = part[-1:] or last
-    text = "".join(parts)
-    return text, owners
+        yield part
+        before, last = piece, part[-1:] or last
+
+
+def spoken_text(pieces: Sequence[SpokenPiece]) -> tuple[str, list[int]]:
+    """Return pieces as one text, and the number of the piece of each character."""
+    parts = [*spoken_parts(pieces)]
+    numbers = [number for number, part in enumerate(parts) for _ in part]
+    return "".join(parts), numbers
 
 
 def _is_replaced(piece: SpokenPiece, text: str) -> bool:
@@ -231,4 +233,4 @@ def _is_replaced(piece: SpokenPiece, text: str) -> bool:
 
 def written_out(text: str, *, british: bool = False) -> str:
     """Return a text written out in words; text that no rule reads stays as it is."""
-    return spoken_text([*pieces_of(TokenizedText(text, british=british))], text)[0]
+    return "".join(spoken_parts(pieces_of(TokenizedText(text, british=british)), text))

@@ -17,12 +17,15 @@ PARTS = st.sampled_from(
 def test_no_letter_and_no_pause_is_lost(parts: list[str]) -> None:
     text = "".join(parts)
     try:
-        turns = split_turns(text)
+        turns, offsets = split_turns(text)
     except InvalidRequestError:
         return
     plain = "".join(part for part in parts if part not in ("[rate:2]", "[voice:x]"))
     said = "".join("".join(text for _, text in turns).split())
     assert said == "".join(plain.replace("\\", "").split())
+    for place, character in enumerate("".join(text for _, text in turns)):
+        start, stop = offsets.origin(place, place + 1)
+        assert text[start:stop] == character
     if len(turns) > 1:
         assert all(text.replace("[pause:1s]", "").strip() for _, text in turns)
 
@@ -31,7 +34,7 @@ def test_no_letter_and_no_pause_is_lost(parts: list[str]) -> None:
 def test_a_text_has_the_same_turns_however_it_is_cut(parts: list[str], cuts: list[int]) -> None:
     text = "".join(parts)
     try:
-        expected = split_turns(text)
+        expected, _ = split_turns(text)
     except InvalidRequestError:
         return
     splitter, turns = TagSplitter(), list[tuple[Speaker, str]]()

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Generator
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -61,6 +62,31 @@ def test_words_are_those_of_the_text_with_their_offsets(client: httpx.Client) ->
         assert text[each["offset"] :].startswith(each["word"])
     places = [each["offset"] for each in words]
     assert places == sorted(set(places))
+
+
+def test_words_that_are_exchanged_written_out_or_tagged_have_offsets(client: httpx.Client) -> None:
+    text = (
+        "[voice:ash] The SQL, the. [rate:1.5] [pause:9ms] Then &amp; 5kg \\[rate:1] SQL the 😀 end"
+    )
+    fields = {"pronunciations": {"SQL": "see quell"}, "normalize": True}
+    words = json.loads(ask(client, input=text, **fields).headers["x-word-timestamps"])
+    assert [each["word"] for each in words] == [
+        *("The", "SQL,", "the.", "Then", "&amp;", "5kg", "[rate:1]", "SQL", "the", "end")
+    ]
+    last = 0
+    for each in words:
+        assert text[each["offset"] :].startswith(each["word"])
+        assert each["offset"] >= last
+        last = each["offset"] + len(each["word"])
+
+
+def test_words_of_a_long_text_have_the_offsets_of_all_its_segments(client: httpx.Client) -> None:
+    text = "\n\n".join(f"The {number} others, the other. " * 3 for number in range(3))
+    deltas = events(ask(client, input=text, stream_format="sse").text)
+    words = [word for delta in deltas for word in delta.get("timestamps", ())]
+    places = [(each["offset"], each["offset"] + len(each["word"])) for each in words]
+    assert [text[slice(*place)] for place in places] == text.split()
+    assert all(before[1] < after[0] for before, after in pairwise(places))
 
 
 def test_events_tell_the_same_words_with_their_audio(client: httpx.Client) -> None:

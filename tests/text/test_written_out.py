@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from antiphon.families.hibari.reading import reader
-from antiphon.pipeline.speech.normalization import Normalizer, normalized
 from antiphon.text.base import UNSPOKEN_PHONEMES
+from antiphon.text.normalizer import Normalizer, normalized
 from antiphon.text.tokens import TokenizedText
 from antiphon.text.written_out import pieces_of, written_out
 from tests.text.test_reading_suite import CASES

@@ -1,22 +1,13 @@
 """When each character of a text is spoken, derived from when its words are.
 
 A word's time is spread evenly over its characters, and what is between two words gets the time
-between them: blanks, punctuation, and whatever was read in other words than it is written in.
+between them: spaces, and text that is left out. Characters are code points.
 """
 
-import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import islice
 from typing import Any
 
-from antiphon.contracts.types import AudioChunk, WordTime
-
-_TOKEN = re.compile(r"\S+")
-_NOT_READ = re.compile(r"\W+")
-_TOKENS_A_WORD, _MIN_TOKENS = 4, 64
-"""How far ahead words are looked for, so that long texts are not searched to their end."""
+from antiphon.contracts.types import AudioChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +93,6 @@ class SpokenText:
         self._text = text
         self._place = 0
         self._written, self._read = _Clock(), _Clock()
-        self._words: list[WordTime] = []
-        self._num_missed = 0
         self._duration_s = 0.0
 
     def add(self, text: str) -> None:
@@ -112,59 +101,23 @@ class SpokenText:
 
     def hear(self, chunk: AudioChunk) -> None:
         """Note a chunk's words and how long it is."""
-        self._words += [part for word in chunk.words for part in _parts(word)]
+        for word in chunk.words:
+            if self._read.end_s:
+                self._read.write(" ", self._read.end_s, word.start_s)
+            self._read.write(word.read, word.start_s, word.end_s)
+            self._written.write(self._text[self._place : word.offset], 0.0, word.start_s)
+            self._written.write(word.word, word.start_s, word.end_s)
+            self._place = word.stop
         self._duration_s += chunk.duration_s
 
     def take(self) -> Alignment | None:
         """Return what has been spoken since the last call, as far as words have times."""
-        self._align_new()
-        return self._taken()
-
-    def finish(self) -> Alignment | None:
-        """Return the rest, which lasts as long as the audio."""
-        self._align_new()
-        if self._read.end_s:  # else the model gave no times
-            self._written.write(self._text[self._place :], 0.0, self._duration_s)
-            self._place = len(self._text)
-        return self._taken()
-
-    def _taken(self) -> Alignment | None:
         written, read = self._written.take(), self._read.take()
         return None if written is None and read is None else Alignment(written, read)
 
-    def _align_new(self) -> None:
-        words, self._words = self._words, []
-        for word in words:
-            if self._read.end_s:
-                self._read.write(" ", self._read.end_s, word.start_s)
-            self._read.write(word.word, word.start_s, word.end_s)
-        self._num_missed += len(words)
-        for start, stop, word in self._found(words):
-            self._written.write(self._text[self._place : start], 0.0, word.start_s)
-            self._written.write(self._text[start:stop], word.start_s, word.end_s)
-            self._place, self._num_missed = stop, 0
-
-    def _found(self, words: Sequence[WordTime]) -> Iterator[tuple[int, int, WordTime]]:
-        """Yield the places of words in the text that is left, in order."""
-        num_tokens = _MIN_TOKENS + _TOKENS_A_WORD * self._num_missed
-        places = [
-            each.span() for each in islice(_TOKEN.finditer(self._text, self._place), num_tokens)
-        ]
-        tokens = [_spoken(self._text[start:stop]) for start, stop in places]
-        wanted = [_spoken(each.word) for each in words]
-        for block in SequenceMatcher(None, tokens, wanted, autojunk=False).get_matching_blocks():
-            for offset in range(block.size):
-                if tokens[block.a + offset]:
-                    yield *places[block.a + offset], words[block.b + offset]
-
-
-def _parts(word: WordTime) -> Iterator[WordTime]:
-    """Yield the words of several that are read as one, with shares of its time by their length."""
-    step_s = (word.end_s - word.start_s) / max(1, len(word.word))
-    for found in _TOKEN.finditer(word.word):
-        start, stop = found.span()
-        yield WordTime(found[0], word.start_s + start * step_s, word.start_s + stop * step_s)
-
-
-def _spoken(token: str) -> str:
-    return _NOT_READ.sub("", token).casefold()
+    def finish(self) -> Alignment | None:
+        """Return the rest, which lasts as long as the audio."""
+        if self._read.end_s:  # else the model gave no times
+            self._written.write(self._text[self._place :], 0.0, self._duration_s)
+            self._place = len(self._text)
+        return self.take()

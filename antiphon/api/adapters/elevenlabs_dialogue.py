@@ -13,6 +13,7 @@ from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.elevenlabs import DialogueBody, DialogueInput
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.dialogue import Dialogue, TurnTime
+from antiphon.text.offset_map import OffsetMap
 
 router = APIRouter(tags=["elevenlabs"], route_class=JsonRoute)
 
@@ -52,7 +53,7 @@ async def _routed(call: Call, body: DialogueBody) -> Call:
 
 
 async def _dialogue(call: Call, body: DialogueBody) -> Dialogue:
-    turns = []
+    turns, offsets = [], OffsetMap()
     for index, spoken in enumerate(body.inputs):
         if not spoken.text.strip():
             raise InvalidRequestError(
@@ -60,8 +61,10 @@ async def _dialogue(call: Call, body: DialogueBody) -> Dialogue:
             )
         request = await replace(call, id=f"{call.id}/{index}").request(spoken.voice_id)
         turns.append(replace(request, input=spoken.text, normalize=body.normalize))
+        offsets.copy(len(spoken.text))
+        offsets.skip(1)  # the space between two turns in the whole text
     speech = call.server.speech
-    return Dialogue(speech, turns, speech.stream, PAUSE_S)
+    return Dialogue(speech, turns, speech.stream, PAUSE_S, sent=body.text, offsets=offsets)
 
 
 class _Segments:

@@ -112,9 +112,7 @@ def _word_times(
     durations = prepared.durations
     ends_s = np.concatenate([[0.0], np.cumsum(durations)]) * (length_s / max(1, durations.sum()))
     return tuple(
-        WordTime(
-            word.word, begins_s + float(ends_s[word.start]), begins_s + float(ends_s[word.stop])
-        )
+        word.timed(begins_s + float(ends_s[word.start]), begins_s + float(ends_s[word.stop]))
         for word in sentence.words
     )
 

@@ -7,7 +7,8 @@ phonemes are then written as espeak-ng would write them.
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol
 
 from sentencex import segment
@@ -121,7 +122,7 @@ class EnglishPhonemizer:
             for place in _linked(read, words):
                 written[place] += "ɹ"
         ids, places = sequence_ids(written, self._ids)
-        placed = (ReadWord(each.word, places[each.start], places[each.stop]) for each in words)
+        placed = (replace(each, start=places[each.start], stop=places[each.stop]) for each in words)
         return SymbolSequence(ids, tuple(placed))
 
 
@@ -141,14 +142,25 @@ class TextPhonemizer:
     def read(self, text: str) -> tuple[SymbolSequence, ...]:
         sentences = (sentence.strip() for sentence in segment(self._language, text))
         pieces = [piece for each in sentences for piece in split_phonemes(each, MAX_SYMBOLS)]
-        return tuple(self._sequence(piece) for piece in pieces if self.check(piece).is_spoken)
+        # A split changes nothing but spaces.
+        places = (place for place, each in enumerate(text) if not each.isspace())
+        return tuple(
+            self._sequence(piece, offsets)
+            for piece in pieces
+            if (offsets := [*islice(places, sum(not each.isspace() for each in piece))])
+            and self.check(piece).is_spoken
+        )
 
-    def _sequence(self, text: str) -> SymbolSequence:
-        words = [(match.group(), match.span()) for match in re.finditer(r"\S+", text)]
+    def _sequence(self, text: str, offsets: Sequence[int]) -> SymbolSequence:
+        """Return the symbols of a sentence, given the offsets of its characters but for spaces."""
         entries = ["".join(_letters(each, self._ids)) for each in text]
         ids, places = sequence_ids(entries, self._ids)
-        placed = (ReadWord(word, places[start], places[stop]) for word, (start, stop) in words)
-        return SymbolSequence(ids, tuple(placed))
+        words, num_before = list[ReadWord](), 0
+        for match in re.finditer(r"\S+", text):
+            start, stop = (places[each] for each in match.span())
+            words.append(ReadWord(match.group(), offsets[num_before], start, stop))
+            num_before += len(match.group())
+        return SymbolSequence(ids, tuple(words))
 
 
 def sequence_ids(

@@ -15,10 +15,13 @@ from antiphon.contracts.types import (
     SpeechRequest,
     SpeechStream,
     Usage,
+    WordTime,
 )
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
+from antiphon.pipeline.speech.unspoken import joined
+from antiphon.text.offset_map import OffsetMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Dialogue:
         turns: requests with ids of their own, of one model and one sample rate.
         open: opens the stream of a turn.
         pause_s: silence between turns.
+        sent: text that the turns are parts of; empty: words are those of their turn.
+        offsets: origins in it of the turns' texts, one after the other.
         turn_times: Times of the turns that have ended.
     """
 
@@ -45,6 +50,8 @@ class Dialogue:
     turns: Sequence[SpeechRequest]
     open: Callable[[SpeechRequest], SpeechStream]
     pause_s: float = 0.0
+    sent: str = ""
+    offsets: OffsetMap = field(default_factory=OffsetMap)
     turn_times: list[TurnTime] = field(default_factory=list)
 
     async def events(self) -> SpeechStream:
@@ -55,8 +62,9 @@ class Dialogue:
             EngineError: the model failed.
         """
         await self._check()
-        usage, start_s, last = Usage(), 0.0, AudioChunk(silence(0), 0)
+        usage, start_s, last, unspoken = Usage(), 0.0, AudioChunk(silence(0), 0), tuple[str, ...]()
         reason: FinishReason = "stop"
+        num_characters = 0
         playing: Source[SpeechEvent] = _Turn(self.open, self.turns[0], is_first=True)
         following: Source[SpeechEvent] | None = None
         try:
@@ -67,11 +75,14 @@ class Dialogue:
                     if following is None and not is_last:
                         following = Prefetcher(_Turn(self.open, self.turns[index + 1]))
                     last = item
-                    yield replace(item, words=tuple(each.later(start_s) for each in item.words))
+                    words = (self._placed(each, num_characters, start_s) for each in item.words)
+                    yield replace(item, words=tuple(words))
                     end_s += item.duration_s
                 assert item is not None, "a stream ends with one Ended"
                 usage += item.usage
                 reason = item.reason if reason == "stop" else reason
+                unspoken = joined(unspoken, item.unspoken)
+                num_characters += len(self.turns[index].input)
                 self.turn_times.append(TurnTime(start_s, end_s))
                 await playing.close()
                 if is_last:
@@ -86,7 +97,14 @@ class Dialogue:
             for each in (playing, following):
                 if each is not None:
                     await each.close()
-        yield Ended(reason, usage)
+        yield Ended(reason, usage, unspoken)
+
+    def _placed(self, word: WordTime, num_before: int, start_s: float) -> WordTime:
+        """Return a word of a turn as a word of the whole text, from the beginning of the stream."""
+        if not self.sent:
+            return word.later(start_s)
+        start, stop = self.offsets.origin(num_before + word.offset, num_before + word.stop)
+        return replace(word.later(start_s), word=self.sent[start:stop], offset=start)
 
     async def _check(self) -> None:
         """Refuse any turn's errors before the first is played."""

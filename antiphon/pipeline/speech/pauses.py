@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from antiphon.errors import InvalidRequestError
+from antiphon.text.offset_map import OffsetMap
 
 MAX_PAUSE_S = 10.0
 MAX_NUM_PAUSES = 1000
@@ -31,7 +32,11 @@ class Pause:
 
 
 class PauseSplitter:
-    """Takes the pauses out of a text that arrives in pieces; where it is cut plays no part."""
+    """Takes the pauses out of a text that arrives in pieces; where it is cut plays no part.
+
+    Attributes:
+        offsets: origins of the text without its tags.
+    """
 
     def __init__(self, *, holds_spaces: bool = True, is_answer: bool = False) -> None:
         """Begin a text.
@@ -41,6 +46,7 @@ class PauseSplitter:
             is_answer: Whether a model writes the text and cannot correct it: a malformed tag is
                 wrong is text then.
         """
+        self.offsets = OffsetMap()
         self._holds_spaces = holds_spaces
         self._is_answer = is_answer
         self._held = ""
@@ -68,17 +74,22 @@ class PauseSplitter:
             place = tag.start()
             is_escaped = text[max(start, place - 1) : place] == "\\"
             written.append(text[start : place - is_escaped])
+            self.offsets.copy(len(written[-1]))
+            self.offsets.skip(is_escaped)
             start = tag.end()
             before = text[place - 1] if place else self._character_before
             pause = None if is_escaped else self._understood(tag, before, text[start : start + 1])
             if pause is None:
                 written.append(tag[0])
+                self.offsets.copy(len(tag[0]))
             else:
                 pieces += ["".join(written), pause]
                 written = []
+                self.offsets.skip(len(tag[0]))
         if not is_last:
             certain = text[:end].removesuffix("\\")
             end = max(start, len(certain.rstrip() if self._holds_spaces else certain))
+        self.offsets.copy(end - start)
         pieces.append("".join([*written, text[start:end]]))
         self._held = text[end:]
         self._character_before = text[end - 1 : end] or self._character_before

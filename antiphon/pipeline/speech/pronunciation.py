@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from antiphon.errors import AntiphonError, InvalidRequestError, SettingsError
+from antiphon.text.offset_map import OffsetMap
 
 MAX_ENTRIES = 1000
 MAX_WORD_CHARACTERS = 100
@@ -101,14 +102,22 @@ class WordReplacer:
     What may be a part of a word of the dictionary is held back until that is certain.
     """
 
-    def __init__(self, pronunciations: Pronunciations) -> None:
+    def __init__(self, pronunciations: Pronunciations, offsets: OffsetMap | None = None) -> None:
+        """Begin a text.
+
+        Args:
+            pronunciations: dictionary of the text.
+            offsets: map that gets the origins of what is read.
+        """
         self._pronunciations = pronunciations
+        self._offsets = offsets or OffsetMap()
         self._token_before: list[str] = []  # it decides whether a word begins after it
         self._held = ""
 
     def push(self, text: str, *, is_last: bool = False) -> Iterator[str]:
         """Yield what has become certain with more text; nothing is held back of the last."""
         if self._pronunciations.is_empty:
+            self._offsets.copy(len(text))
             yield text
             return
         coming = (found[0] for found in _TOKEN.finditer(self._held + text))
@@ -123,8 +132,15 @@ class WordReplacer:
             found, is_certain = self._pronunciations.found(tokens, place)
             if not (is_certain or is_last) and sum(map(len, tokens[place:])) <= _MAX_HELD:
                 break
-            yield tokens[place] if found is None else found.text
-            place += 1 if found is None else found.num_tokens
+            if found is None:
+                self._offsets.copy(len(tokens[place]))
+                yield tokens[place]
+                place += 1
+                continue
+            stop = place + found.num_tokens
+            self._offsets.exchange(sum(map(len, tokens[place:stop])), len(found.text))
+            yield found.text
+            place = stop
         self._token_before, self._held = tokens[max(0, place - 1) : place], "".join(tokens[place:])
 
 

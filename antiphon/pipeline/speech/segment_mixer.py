@@ -1,5 +1,7 @@
 """Joins the segments of one section and applies speed, rate, loudness and volume to the result."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from antiphon.audio.chain import Chain
@@ -108,4 +110,4 @@ class SegmentMixer:
         start_s, end_s = (
             self._segment_start_s + each_s / self._speed for each_s in (time.start_s, time.end_s)
         )
-        return WordTime(time.word, start_s, end_s)
+        return replace(time, start_s=start_s, end_s=end_s)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from antiphon.pipeline.speech.sentences import ends_sentence
 from antiphon.pipeline.speech.text import (
     BLANK_LINE,
     MAX_MARKS_ON_A_LETTER,
@@ -19,6 +18,7 @@ from antiphon.pipeline.speech.text import (
     cut_position,
     segments,
 )
+from antiphon.text.sentences import ends_sentence
 
 MAX_CHARACTERS_AT_ONCE = 250
 """Longer text is best pushed in pieces of so many: each then takes two milliseconds or so."""

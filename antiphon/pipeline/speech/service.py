@@ -19,7 +19,6 @@ from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.pipeline.speech.normalization import normalizer_of
 from antiphon.pipeline.speech.pronunciation import check_pronunciations, settings_pronunciations
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.segmenter import (
@@ -29,7 +28,7 @@ from antiphon.pipeline.speech.segmenter import (
     Segmenter,
     SentenceSegmenter,
 )
-from antiphon.pipeline.speech.text_plan import TextPlanner
+from antiphon.pipeline.speech.text_plan import TextPlanner, normalizer_of
 from antiphon.pipeline.speech.text_synthesis import SynthesisContext, TextSynthesis
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics

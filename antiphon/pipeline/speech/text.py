@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
-from antiphon.pipeline.speech.sentences import last_sentence_end
+from antiphon.text.sentences import last_sentence_end
 
 BLANK_LINE = re.compile(r"\n[^\S\n]*+\n")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*+\n\s*+")
@@ -129,12 +129,13 @@ def _packed(paragraph: str, max_characters: int) -> Iterator[str]:
             head = paragraph[start : start + max_characters + 1]
             end = start + cut_position(head, max_characters)
         yield paragraph[start:end].rstrip()
-        start = _after_spaces(paragraph, end)
+        start = after_spaces(paragraph, end)
     if start < len(paragraph):
         yield paragraph[start:]
 
 
-def _after_spaces(text: str, start: int) -> int:
+def after_spaces(text: str, start: int) -> int:
+    """Return the place of the first character from ``start`` on that is no space."""
     found = _SPACES.match(text, start)
     assert found is not None, "no spaces are some too"
     return found.end()

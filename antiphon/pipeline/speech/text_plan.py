@@ -5,21 +5,26 @@ exchanged by dictionaries, numbers are written out, and the rest is cut into seg
 """
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.types import SpeechRequest, WordTime
 from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.pipeline.speech.normalization import Normalizer
 from antiphon.pipeline.speech.pauses import Pause, PauseSplitter
 from antiphon.pipeline.speech.pronunciation import Pronunciations, WordReplacer
 from antiphon.pipeline.speech.segmenter import Part, Segmenter
-from antiphon.pipeline.speech.text import Boundary
+from antiphon.pipeline.speech.text import Boundary, after_spaces
 from antiphon.pipeline.speech.text_buffer import TextBuffer
+from antiphon.text.normalizer import Normalizer
+from antiphon.text.offset_map import OffsetMap
 
 MAX_GROWTH = 10
 """A text may be so many times as long when words have been exchanged and numbers written out."""
 _MIN_ROOM_CHARACTERS = 10_000
+_ENGLISH = ("en", "english", "auto", "")
 
 
 @dataclass(slots=True, eq=False)
@@ -32,12 +37,14 @@ class Segment:
         text: never blank.
         next_boundary: once the text is complete: to the next segment; `Boundary.NONE` if this one
             is the last of its section. What is in a section is spoken as one.
+        offset: offset of its first character in the text that is read.
     """
 
     index: int
     boundary: Boundary = Boundary.NONE
     text: TextBuffer = field(default_factory=TextBuffer)
     next_boundary: Boundary = Boundary.NONE
+    offset: int = 0
 
     @property
     def is_last(self) -> bool | None:
@@ -56,7 +63,7 @@ class TextPlanner:
         segmenter: Segmenter,
         pronunciations: Pronunciations,
         *,
-        normalizer: Callable[[], Normalizer] | None = None,
+        normalizer: Callable[[OffsetMap], Normalizer] | None = None,
         strips: bool = False,
         holds_spaces: bool = True,
         max_characters: int = sys.maxsize,
@@ -85,11 +92,14 @@ class TextPlanner:
         self._holds_spaces = holds_spaces
         self._is_answer = is_answer
         self._pauses = PauseSplitter(holds_spaces=holds_spaces, is_answer=is_answer)
+        self._offsets_of_words, self._offsets_of_written = OffsetMap(), OffsetMap()
+        self._sent = self._unplaced = ""
+        self._num_placed = self._last_offset = 0
         self._begin_section()
         self._follows_pause = False
         self._segment: Segment | None = None
         self._boundary = Boundary.NONE
-        self._num_segments = self._num_pushed = self._num_read = 0
+        self._num_segments = self._num_read = 0
 
     def push(self, text: str) -> list[PlanItem]:
         """Take in more text; return the segments that begin in it, and its pauses.
@@ -121,8 +131,37 @@ class TextPlanner:
         items = self._pushed(text, is_last=True)
         return [*items, *self.finish()]
 
+    def placed(self, segment: Segment, words: Iterable[WordTime]) -> tuple[WordTime, ...]:
+        """Return words of a segment as words of the text as sent, in its order.
+
+        Words that are read for one word of the text are joined.
+        """
+        found: list[WordTime] = []
+        for word in words:
+            start, stop = self._origin(segment.offset + word.offset, segment.offset + word.stop)
+            sent = self._sent[start:stop]
+            start, stop = stop - len(sent.lstrip()), start + len(sent.rstrip())
+            read = word.read or word.word
+            if found and start < found[-1].stop:
+                last = found.pop()
+                start, stop = last.offset, max(last.stop, stop)
+                word, read = replace(word, start_s=last.start_s), f"{last.read} {read}"
+            start = max(start, self._last_offset)
+            if start < stop:
+                found.append(
+                    WordTime(self._sent[start:stop], word.start_s, word.end_s, start, read)
+                )
+        self._last_offset = found[-1].stop if found else self._last_offset
+        return tuple(found)
+
+    def _origin(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the range of the text as sent that a range of the text that is read stands for."""
+        for offsets in (self._offsets_of_written, self._offsets_of_words, self._pauses.offsets):
+            start, stop = offsets.origin(start, stop)
+        return start, stop
+
     def _pushed(self, text: str, *, is_last: bool = False) -> list[PlanItem]:
-        self._num_pushed += len(text)
+        self._sent += text
         items: list[PlanItem] = []
         pieces = self._pauses.push(text, is_last=is_last)
         for place, piece in enumerate(pieces):
@@ -132,24 +171,28 @@ class TextPlanner:
                 self._follows_pause = True
                 continue
             is_before_pause = place < len(pieces) - 1
-            ends_section = is_last or is_before_pause
-            items += self._read(self._trimmed(piece, is_before_pause), ends_section=ends_section)
+            text = self._without_spaces_after_pause(piece)
+            stop = len(text.rstrip() if is_before_pause and self._holds_spaces else text)
+            items += self._read(text[:stop], ends_section=is_last or is_before_pause)
+            self._offsets_of_words.skip(len(text) - stop)
         return items
 
     def _begin_section(self) -> None:
-        self._words = WordReplacer(self._pronunciations)
-        self._normalizer = self._new_normalizer() if self._new_normalizer else None
+        self._words = WordReplacer(self._pronunciations, self._offsets_of_words)
+        new = self._new_normalizer
+        self._normalizer = new(self._offsets_of_written) if new else None
 
-    def _trimmed(self, text: str, is_before_pause: bool) -> str:
-        """Take away the spaces beside pauses; a text without any is left as it is."""
-        if self._follows_pause:
-            text = text.lstrip()
-            self._follows_pause = not text
-        return text.rstrip() if is_before_pause and self._holds_spaces else text
+    def _without_spaces_after_pause(self, piece: str) -> str:
+        if not self._follows_pause:
+            return piece
+        text = piece.lstrip()
+        self._offsets_of_words.skip(len(piece) - len(text))
+        self._follows_pause = not text
+        return text
 
     def _read(self, text: str, *, ends_section: bool) -> list[PlanItem]:
         """Exchange words, write numbers out, and cut what is read."""
-        limit = min(self._max_characters, MAX_GROWTH * self._num_pushed + _MIN_ROOM_CHARACTERS)
+        limit = min(self._max_characters, MAX_GROWTH * len(self._sent) + _MIN_ROOM_CHARACTERS)
         written: list[str] = []
         num_characters = self._num_read
         for word in self._words.push(text, is_last=ends_section):
@@ -158,28 +201,53 @@ class TextPlanner:
             if num_characters > limit:
                 raise InputTooLongError(num_characters, limit)
         text = "".join(written)
-        if self._normalizer is not None:
+        if self._normalizer is None:
+            self._offsets_of_written.copy(len(text))
+        else:
             text = self._normalizer.push(text, is_last=ends_section)
         self._num_read += len(text)
         if self._num_read > limit:
             raise InputTooLongError(self._num_read, limit)
+        self._unplaced += text
         items = self._taken(self._segmenter.push(text))
         return [*items, *self._taken(self._segmenter.flush())] if ends_section else items
 
     def _taken(self, parts: list[Part]) -> list[PlanItem]:
         """Give parts to their segments; a segment begins with its first letter."""
         begun: list[PlanItem] = []
+        place = 0
         for part in parts:
+            place = after_spaces(self._unplaced, place)  # segmenters leave out nothing else
+            text = part.text.strip() if self._strips else part.text
             if self._segment is None:
                 if not part.text.strip():
                     continue
-                self._segment = Segment(self._num_segments, self._boundary)
+                offset = self._num_placed + place - after_spaces(text, 0)
+                self._segment = Segment(self._num_segments, self._boundary, offset=offset)
                 self._num_segments += 1
                 begun.append(self._segment)
-            if text := part.text.strip() if self._strips else part.text:
+            place += len(part.text.strip())
+            if text:
                 self._segment.text.push(text)
             if part.ends_segment:
                 self._segment.next_boundary = self._boundary = part.boundary
                 self._segment.text.close()
                 self._segment = None
+        self._unplaced = self._unplaced[place:]
+        self._num_placed += place
         return begun
+
+
+def normalizer_of(
+    request: SpeechRequest, capabilities: SpeechCapabilities
+) -> Callable[[OffsetMap], Normalizer] | None:
+    """Return what makes the normalizers of a request, or ``None`` if none is needed.
+
+    A family that reads text in words by itself needs none, and there is none of other languages
+    than English.
+    """
+    language = (request.language or "").strip().lower().replace("_", "-")
+    is_english = language.split("-")[0] in _ENGLISH
+    if not request.normalize or capabilities.writes_out or not is_english:
+        return None
+    return partial(Normalizer, british=language == "en-gb")

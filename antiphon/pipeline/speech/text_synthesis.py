@@ -234,7 +234,8 @@ class TextSynthesis(Synthesis):
             self._may_prefetch = True
             if self._items:
                 self._prefetch_next()
-            return await self._push(event)
+            words = self._planner.placed(playing.segment, event.words)
+            return await self._push(replace(event, words=words))
         assert event is not None, "a segment ends with one Ended"
         if self._shared.on_segment is not None:
             self._shared.on_segment(playing.segment.text.written)

@@ -27,7 +27,7 @@ def chunks(sizes: Sequence[int], *, has_frames: bool, first: int = 0) -> list[Au
     for size in sizes:
         numbers = range(first, first + size)
         samples = np.repeat(np.array(numbers, np.float32), FRAME_SAMPLES)
-        words = tuple(WordTime(str(number), number, number + 1) for number in numbers)
+        words = tuple(WordTime(str(number), number, number + 1, number) for number in numbers)
         frames = tuple(numbers) if has_frames else ()
         made.append(AudioChunk(samples, RATE_HZ, size, words=words, frames=frames))
         first += size

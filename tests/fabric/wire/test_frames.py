@@ -29,7 +29,7 @@ MESSAGES: list[Message] = [
     (MessageKind.ITEM, 2, chunk(50)),
     (MessageKind.ITEM, 2, chunk(0)),
     (MessageKind.ITEM, 3, chunk(3000)),
-    (MessageKind.ITEM, 3, chunk(10, words=(WordTime("a", 0, 1),), unspoken=("?",))),
+    (MessageKind.ITEM, 3, chunk(10, words=(WordTime("a", 0, 1, 0),), unspoken=("?",))),
     (MessageKind.ITEM, 3, chunk(10, frames=(np.arange(16), np.arange(16)))),
     (MessageKind.ITEM, 4, AudioChunk(np.zeros((5, 2), np.float32), 48_000)),
     (MessageKind.ITEM, 4, AudioChunk(np.zeros((5, 2), np.float32)[::2], 48_000)),

@@ -23,7 +23,7 @@ from antiphon.families.kokoro.prompt import KokoroPrompt
 from antiphon.text.base import ReadWord
 
 SENTENCES = (tuple(range(43, 73)), (50, 16, 60, 4))
-WORDS = ((ReadWord("One", 0, 10), ReadWord("two.", 11, 30)), (ReadWord("So?", 0, 3),))
+WORDS = ((ReadWord("One", 0, 0, 10), ReadWord("two.", 4, 11, 30)), (ReadWord("So?", 9, 0, 3),))
 
 
 @pytest.fixture(scope="module", params=["official", "exported"])

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.pipeline.speech.normalization import Normalizer
 from antiphon.pipeline.speech.pauses import Pause
 from antiphon.pipeline.speech.pronunciation import Pronunciations
 from antiphon.pipeline.speech.segmenter import LengthSegmenter, PackingSegmenter
 from antiphon.pipeline.speech.text import Boundary
 from antiphon.pipeline.speech.text_plan import PlanItem, Segment, TextPlanner
+from antiphon.text.normalizer import Normalizer
 
 PLAIN = Pronunciations()
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.pipeline.speech.normalization import Normalizer, normalized
+from antiphon.text.normalizer import Normalizer, normalized
 from antiphon.text.number_words import MAX_NUMBER, cardinal, ordinal, year
 
 

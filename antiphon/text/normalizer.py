@@ -1,14 +1,9 @@
 """Numbers, signs and abbreviations written out in English words, in text that arrives in pieces."""
 
-from collections.abc import Callable
-from functools import partial
-
-from antiphon.contracts.family import SpeechCapabilities
-from antiphon.contracts.types import SpeechRequest
+from antiphon.text.offset_map import OffsetMap
 from antiphon.text.tokens import SpokenPiece, TokenizedText
-from antiphon.text.written_out import pieces_of, spoken_text
+from antiphon.text.written_out import pieces_of, spoken_parts
 
-_ENGLISH = ("en", "english", "auto", "")
 _MAX_CHARACTERS_AT_ONCE = 2000
 _MAX_HELD_CHARACTERS = 1000  # beyond, the text is read with what there is
 _CONTEXT_TOKENS = 64  # what rules look at before their own token
@@ -20,7 +15,14 @@ class Normalizer:
     What a rule may still read together with what follows is held back: about two words.
     """
 
-    def __init__(self, *, british: bool = False) -> None:
+    def __init__(self, offsets: OffsetMap | None = None, *, british: bool = False) -> None:
+        """Begin a text.
+
+        Args:
+            offsets: map that gets the origins of what is written.
+            british: British usage.
+        """
+        self._offsets = offsets or OffsetMap()
         self._british = british
         self._context = self._held = ""
         self._last: SpokenPiece | None = None
@@ -55,29 +57,15 @@ class Normalizer:
         return written
 
     def _joined(self, pieces: list[SpokenPiece], source: str) -> str:
-        """Return pieces as text, parted from the piece before them where that is needed."""
+        """Return pieces as text, separated from the piece before them where that is needed."""
         before, self._last = self._last, pieces[-1]
-        if before is None:
-            return spoken_text(pieces, source)[0]
-        is_written = before.is_changed or pieces[0].is_changed
-        text = spoken_text(pieces, source)[0]
-        joint = " " if is_written and before.words[-1:].isalnum() and text[:1].isalnum() else ""
-        return f"{joint}{text}"
-
-
-def normalizer_of(
-    request: SpeechRequest, capabilities: SpeechCapabilities
-) -> Callable[[], Normalizer] | None:
-    """Return what makes the normalizers of a request, or ``None`` if none is needed.
-
-    A family that reads text in words by itself needs none, and there is none of other languages
-    than English.
-    """
-    language = (request.language or "").strip().lower().replace("_", "-")
-    is_english = language.split("-")[0] in _ENGLISH
-    if not request.normalize or capabilities.writes_out or not is_english:
-        return None
-    return partial(Normalizer, british=language == "en-gb")
+        parts = [*spoken_parts(pieces, source, before)]
+        for piece, part in zip(pieces, parts, strict=True):
+            if part == source[piece.start : piece.stop]:
+                self._offsets.copy(len(part))
+            else:
+                self._offsets.exchange(piece.stop - piece.start, len(part))
+        return "".join(parts)
 
 
 def normalized(text: str) -> str:
