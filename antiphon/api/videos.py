@@ -35,7 +35,7 @@ from antiphon.contracts.picture_types import VideoRequest
 from antiphon.contracts.types import Caller, random_hex
 from antiphon.media.references import image_use
 from antiphon.media.video_codec import MEDIA_TYPE, SUFFIX, encode_video
-from antiphon.pipeline.pictures.videos import INPUT_REFERENCE, collect_video
+from antiphon.pipeline.pictures.videos import INPUT_REFERENCE
 
 _ERRORS = (400, 401, 404, 429)
 
@@ -148,7 +148,7 @@ async def _made(asked: _Asked, server: ServerState) -> tuple[bytes, float, Video
     """Return a video's file, the seconds that the model has taken, and what it has made."""
     request = await asked.completed(asked.body.input_reference, server)
     began_s = time.monotonic()
-    video, _ = await collect_video(server.videos.stream(request))
+    video, _ = await server.videos.collect(request)
     inference_s = time.monotonic() - began_s
     content = await encode_video(video, server.encoders)
     reserve(2 * len(content))  # and its base64, or the copy that is kept

@@ -2,20 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
 from antiphon.audio.utterance import Audio, collect
 from antiphon.concurrency import cancel_and_wait
 from antiphon.contracts.chat_types import ChatAnswer, ChatRequest, Message
-from antiphon.contracts.picture_types import Image, ImageRequest, Progress, VideoRequest
-from antiphon.contracts.types import Ended, SpeechRequest, random_hex
-from antiphon.errors import EngineError
+from antiphon.contracts.picture_types import ImageRequest, Progress, VideoRequest
+from antiphon.contracts.types import SpeechRequest, random_hex
 from antiphon.media.results import ImageResult, VideoResult
 from antiphon.pipeline.chat.service import Chats, collect_answer
 from antiphon.pipeline.pictures.images import Images
-from antiphon.pipeline.pictures.videos import Videos, collect_video
+from antiphon.pipeline.pictures.videos import Videos
 from antiphon.pipeline.speech.service import Speech
 
 StepProgress = Callable[[Progress], None]
@@ -61,16 +59,8 @@ class WholeResults:
         request = ImageRequest(request) if isinstance(request, str) else request
         complete = replace(self._images.completed(request), id=_unique(request.id), num_previews=0)
         assert complete.seed is not None
-        image: Image | None = None
-        async with aclosing(self._images.stream(complete)) as items:
-            async for item in items:
-                if isinstance(item, Image):
-                    image = item
-                elif isinstance(item, Progress):
-                    _tell(progress, item)
-                elif isinstance(item, Ended) and image is not None:
-                    return ImageResult(image.pixels, complete.seed, item.usage)
-        raise EngineError("The model drew nothing.")
+        image, ended = await self._images.collect(complete, partial(_tell, progress))
+        return ImageResult(image.pixels, complete.seed, ended.usage)
 
     async def video(
         self, request: VideoRequest | str, progress: StepProgress | None
@@ -80,8 +70,7 @@ class WholeResults:
             request = VideoRequest(request, fps=self._videos.settings.default_fps)
         complete = replace(self._videos.completed(request), id=_unique(request.id))
         assert complete.seed is not None
-        stream = self._videos.stream(complete)
-        video, ended = await collect_video(stream, partial(_tell, progress))
+        video, ended = await self._videos.collect(complete, partial(_tell, progress))
         return VideoResult(video.frames, video.fps, complete.seed, ended.usage)
 
 

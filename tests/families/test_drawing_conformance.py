@@ -17,21 +17,25 @@ from antiphon.contracts.picture_types import DiffusionParameters, Image, Progres
 from antiphon.contracts.types import Ended, new_request_id
 from antiphon.errors import InvalidRequestError
 from antiphon.families.registry import families, family
+from antiphon.pipeline.pictures.images import Images
 from antiphon.pipeline.pictures.service import (
     IMAGE,
     VIDEO,
     ImageModel,
     PictureModel,
     VideoModel,
-    completed,
 )
+from antiphon.pipeline.pictures.videos import Videos
 from antiphon.stages.base import StageItem, StageRequest
 
 Body: TypeAlias = Callable[[PictureModel], Awaitable[None]]
 Run: TypeAlias = Callable[[Body], None]
 
 CLASSES: dict[str, type[PictureModel]] = {IMAGE: ImageModel, VIDEO: VideoModel}
-SETTINGS: dict[str, Any] = {IMAGE: ImageSettings(), VIDEO: VideoSettings()}
+SERVICES: dict[str, Any] = {
+    IMAGE: (Images, ImageSettings()),
+    VIDEO: (Videos, VideoSettings()),
+}
 SLOW = {"glm_image"}
 """Each image begins with hundreds of tokens, one after another."""
 SUBJECTS = [
@@ -93,7 +97,10 @@ def ask(model: PictureModel, **more: Any) -> Any:
 
 
 def opened(model: PictureModel, request: Any, seed: int = 1) -> Any:
-    complete = completed(request, model, SETTINGS[model.served.name])
+    make, settings = SERVICES[model.served.name]
+    service = make({model.name: model}, settings)
+    complete = service.completed(replace(request, model=model.name))
+    service.close()
     prompt = model.prompter.build(complete, seed)
     return aclosing(model.open(StageRequest(new_request_id(), prompt)))
 

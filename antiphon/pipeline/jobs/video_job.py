@@ -14,7 +14,7 @@ from antiphon.media import stills
 from antiphon.media.image_codec import Pixels
 from antiphon.media.video_codec import MEDIA_TYPE, SUFFIX, encode_video
 from antiphon.pipeline.jobs.work import JobAccount, JobPlace
-from antiphon.pipeline.pictures.videos import Videos, collect_video
+from antiphon.pipeline.pictures.videos import Videos
 from antiphon.storage.checksums import sha256_of
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobFile, JobProgress, JobResult
@@ -106,7 +106,7 @@ class VideoJobWork:
         def proceed(step: Progress) -> None:
             account.proceed(JobProgress(fraction=_SHARE_OF_STEPS * step.step / step.num_steps))
 
-        return await collect_video(self.videos.stream(request), proceed)
+        return await self.videos.collect(request, proceed)
 
 
 def _kept(

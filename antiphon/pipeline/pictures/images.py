@@ -1,101 +1,40 @@
-"""Draws images: requests are checked and completed, prompts built, stages opened."""
+"""Images: what only their requests have, checked."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from antiphon.config.media import ImageSettings
 from antiphon.contracts.picture_types import Image, ImageRequest, Progress
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.all_or_nothing import alone, together
-from antiphon.pipeline.pictures.service import IMAGE, ImageModel, PictureService, completed
-from antiphon.telemetry.metrics import Metrics
+from antiphon.pipeline.pictures.service import IMAGE, ImageModel, PictureService
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 ImageItem: TypeAlias = Progress | Image | Ended
-ImageStream: TypeAlias = AsyncGenerator[ImageItem, None]
-"""Progress and previews, then the final image, then one `Ended`; the caller closes it."""
 
 MAX_SEED = 2**63 - 1
 MAX_PREVIEWS = 3
 
 
-class Images(PictureService[ImageModel]):
+class Images(PictureService[ImageModel, ImageRequest, Image]):
     """Draws with the served models."""
 
     task = IMAGE
     does = "draws images"
+    nothing = "The model drew nothing."
+    kind = Image
+    settings: ImageSettings
 
-    def __init__(
-        self,
-        models: Mapping[str, ImageModel],
-        settings: ImageSettings,
-        metrics: Metrics | None = None,
-        others: Mapping[str, str] | None = None,
-    ) -> None:
-        """Serve ``models`` by the name that requests use; the first one is the default.
-
-        Args:
-            models: possibly none.
-            settings: Settings of the image API.
-            metrics: count the requests.
-            others: Tasks of served models that do not draw, by their names.
-        """
-        super().__init__(models, settings.model_aliases, metrics, others)
-        self.settings = settings
-
-    def completed(self, request: ImageRequest) -> ImageRequest:
-        """Return a request with its size, its seed and all parameters.
-
-        Raises:
-            InvalidRequestError: its model cannot draw it; names the field and what is allowed.
-        """
-        model = self.model(request.model)
+    def _checked(self, request: ImageRequest, model: ImageModel) -> ImageRequest:
         self._check_images(request, model)
         if not 0 <= request.num_previews <= MAX_PREVIEWS:
             raise InvalidRequestError(
                 f"Invalid 'partial_images': {request.num_previews}. Allowed: 0 to {MAX_PREVIEWS}.",
                 param="partial_images",
             )
-        return completed(request, model, self.settings)
-
-    def stream(self, request: ImageRequest) -> ImageStream:
-        """Draw one image.
-
-        Closing the stream stops the work within one step and frees all that it held.
-
-        Raises:
-            InvalidRequestError: here, or before the first item; names the field and what is
-                allowed.
-            OverloadedError: before the first item: too much is under way.
-            EngineError: the model failed.
-        """
-        return alone(self.made(self.completed(request), self.model(request.model), Image))
-
-    def several(
-        self, requests: Sequence[ImageRequest]
-    ) -> AsyncGenerator[tuple[int, ImageItem], None]:
-        """Draw images at once: each item comes with the number of its request, from 0.
-
-        No item comes before there is room for all of them; the first that fails ends all.
-
-        Raises:
-            InvalidRequestError, OverloadedError, EngineError: as of `stream`.
-        """
-        return together(
-            [
-                self.made(
-                    self.completed(each),
-                    self.model(each.model),
-                    Image,
-                    tells_admission=len(requests) > 1,
-                )
-                for each in requests
-            ]
-        )
+        return request
 
     def check_num_images(self, num_images: int, model: ImageModel) -> None:
         """Refuse more images to be edited than a model takes.

@@ -4,7 +4,7 @@ A completed request has all that its result depends on: a size, every parameter 
 family uses, a seed.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import fields, replace
 from typing import Any, Generic, Protocol, TypeVar
@@ -24,7 +24,8 @@ from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, 
 from antiphon.contracts.prompt import Admitted, Prompt, SupportsDefaultSizes
 from antiphon.contracts.types import Ended, Usage, new_seed
 from antiphon.contracts.well_formed import check_members, check_range
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.pipeline.all_or_nothing import alone, together
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.stages.base import StageRequest
@@ -100,35 +101,42 @@ ModelT = TypeVar("ModelT", bound=PictureModel)
 PictureT = TypeVar("PictureT", Image, Video)
 
 
-class PictureService(Generic[ModelT]):
-    """Draws with the served models of one task.
+class PictureService(Generic[ModelT, PictureRequest, PictureT]):
+    """Draws with the served models of one task; a subclass declares what is particular to it.
 
     Attributes:
-        task: its name.
+        task: Name of the task.
         does: Verb of its models for messages, such as "draws images".
+        nothing: Message of the error if a model makes nothing.
+        kind: Class of its results.
+        settings: Settings of its API.
     """
 
     task: str
     does: str
+    nothing: str
+    kind: type[PictureT]
+    settings: ImageSettings | VideoSettings
 
     def __init__(
         self,
         models: Mapping[str, ModelT],
-        model_aliases: Mapping[str, str],
-        metrics: Metrics | None,
-        others: Mapping[str, str] | None,
+        settings: ImageSettings | VideoSettings,
+        metrics: Metrics | None = None,
+        others: Mapping[str, str] | None = None,
     ) -> None:
         """Serve ``models`` by the name that requests use; the first one is the default.
 
         Args:
             models: possibly none.
-            model_aliases: further names of theirs.
+            settings: Settings of the task's API.
             metrics: count the requests.
             others: Tasks of served models that are not among them, by their names.
         """
         self.models = models
+        self.settings = settings
         self.metrics = metrics or Metrics()
-        self._directory = ModelDirectory(models, model_aliases, self.does, others)
+        self._directory = ModelDirectory(models, settings.model_aliases, self.does, others)
         self._workers = Workers(f"{self.task}s")
 
     def model(self, name: str | None) -> ModelT:
@@ -140,23 +148,88 @@ class PictureService(Generic[ModelT]):
         """
         return self._directory.find(name)
 
-    async def made(
-        self,
-        request: ImageRequest | VideoRequest,
-        model: ModelT,
-        kind: type[PictureT],
-        *,
-        tells_admission: bool = False,
-    ) -> AsyncGenerator[Progress | PictureT | Ended | Admitted, None]:
-        """Stream what a model makes of a completed request: items of ``kind``, and its end.
+    def completed(self, request: PictureRequest) -> PictureRequest:
+        """Return a request with its size, its seed and all parameters.
+
+        Raises:
+            InvalidRequestError: its model cannot make it; names the field and what is allowed.
+        """
+        model, settings = self.model(request.model), self.settings
+        request = self._checked(request, model)
+        texts = {"prompt": request.prompt, "negative_prompt": request.negative_prompt or ""}
+        check_members({**texts, **request.options})
+        if not request.prompt.strip():
+            raise InvalidRequestError("Invalid 'prompt': it is empty.", param="prompt")
+        for name, text in texts.items():
+            check_length(text, settings.max_prompt_characters, name)
+        if request.negative_prompt and not model.capabilities.negative_prompts:
+            raise InvalidRequestError(
+                f"The model '{model.name}' has no 'negative_prompt': leave it out.",
+                param="negative_prompt",
+            )
+        check_size(request, model.capabilities, settings.max_pixels)
+        check_parameters(request.parameters, model, settings.max_steps)
+        read_options(model.task.options, request.options)
+        return with_defaults(request, model.prompter)
+
+    def _checked(self, request: PictureRequest, model: ModelT) -> PictureRequest:
+        """Check and complete what only requests of this task have."""
+        raise NotImplementedError
+
+    def stream(self, request: PictureRequest) -> AsyncGenerator[Progress | PictureT | Ended, None]:
+        """Make one picture: progress and previews, then the picture, then one `Ended`.
+
+        The caller closes the stream, which stops the work within one step and frees all that it
+        held.
+
+        Raises:
+            InvalidRequestError: here, or before the first item; names the field and what is
+                allowed.
+            OverloadedError: before the first item: too much is under way.
+            EngineError: the model failed.
+        """
+        return alone(self._made(self.completed(request)))
+
+    def several(
+        self, requests: Sequence[PictureRequest]
+    ) -> AsyncGenerator[tuple[int, Progress | PictureT | Ended], None]:
+        """Make pictures at once: each item comes with the number of its request, from 0.
+
+        No item comes before there is room for all of them; the first that fails ends all.
+
+        Raises:
+            InvalidRequestError, OverloadedError, EngineError: as of `stream`.
+        """
+        has_others = len(requests) > 1
+        completed = [self.completed(each) for each in requests]
+        return together([self._made(each, tells_admission=has_others) for each in completed])
+
+    async def collect(
+        self, request: PictureRequest, progress: Callable[[Progress], None] = lambda step: None
+    ) -> tuple[PictureT, Ended]:
+        """Return one picture, and the end of its stream; raises as `stream` does.
 
         Args:
-            request: Request to complete.
-            model: Model that makes it.
-            kind: Kind of result.
-            tells_admission: whether `Admitted` comes first.
+            request: Request for it.
+            progress: called after each step.
         """
+        picture: PictureT | None = None
+        async with aclosing(self.stream(request)) as items:
+            async for item in items:
+                if isinstance(item, Progress):
+                    progress(item)
+                elif isinstance(item, self.kind):
+                    picture = item
+                elif isinstance(item, Ended) and picture is not None:
+                    return picture, item
+        raise EngineError(self.nothing)
+
+    async def _made(
+        self, request: PictureRequest, *, tells_admission: bool = False
+    ) -> AsyncGenerator[Progress | PictureT | Ended | Admitted, None]:
+        """Stream what its model makes of a completed request; `Admitted` is first, if told."""
         assert request.seed is not None, "the request is complete"
+        model = self.model(request.model)
         with self.metrics.observe_picture(self.task, model.name) as stats:
             prompt = await self._workers.run(model.prompter.build, request, request.seed)
             stage_request = StageRequest(
@@ -169,7 +242,7 @@ class PictureService(Generic[ModelT]):
                             item = replace(item, usage=Usage(prompt.num_tokens))
                         stats.end(item)
                         yield item
-                    elif isinstance(item, Progress | kind):
+                    elif isinstance(item, Progress | self.kind):
                         stats.see(item)
                         yield item
                     elif isinstance(item, Admitted):
@@ -178,32 +251,6 @@ class PictureService(Generic[ModelT]):
     def close(self) -> None:
         """Stop the worker threads."""
         self._workers.close()
-
-
-def completed(
-    request: PictureRequest, model: PictureModel, settings: ImageSettings | VideoSettings
-) -> PictureRequest:
-    """Return a request with a size, a seed and all parameters.
-
-    Raises:
-        InvalidRequestError: the model or the settings do not allow it; names the field and what is
-            allowed.
-    """
-    texts = {"prompt": request.prompt, "negative_prompt": request.negative_prompt or ""}
-    check_members({**texts, **request.options})
-    if not request.prompt.strip():
-        raise InvalidRequestError("Invalid 'prompt': it is empty.", param="prompt")
-    for name, text in texts.items():
-        check_length(text, settings.max_prompt_characters, name)
-    if request.negative_prompt and not model.capabilities.negative_prompts:
-        raise InvalidRequestError(
-            f"The model '{model.name}' has no 'negative_prompt': leave it out.",
-            param="negative_prompt",
-        )
-    check_size(request, model.capabilities, settings.max_pixels)
-    check_parameters(request.parameters, model, settings.max_steps)
-    read_options(model.task.options, request.options)
-    return with_defaults(request, model.prompter)
 
 
 def with_defaults(request: PictureRequest, prompter: PicturePrompter) -> PictureRequest:

@@ -20,7 +20,7 @@ from antiphon.pipeline.jobs import video_job
 from antiphon.pipeline.jobs.runner import JobRunner
 from antiphon.pipeline.jobs.video_job import VideoJobWork
 from antiphon.pipeline.pictures.service import VideoModel
-from antiphon.pipeline.pictures.videos import Videos, VideoStream, collect_video
+from antiphon.pipeline.pictures.videos import Videos
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobKind, JobState
 from antiphon.storage.job_ledger import JobLedger
@@ -68,7 +68,7 @@ class Studio:
         return job
 
     async def expected(self) -> bytes:
-        video, _ = await collect_video(self.videos.stream(REQUEST))
+        video, _ = await self.videos.collect(REQUEST)
         return encoded_video(video)
 
 
@@ -138,7 +138,7 @@ def test_a_job_waits_while_there_is_no_room(
     async def body(studio: Studio) -> None:
         stream = studio.videos.stream
 
-        def refusing(request: VideoRequest) -> VideoStream:
+        def refusing(request: VideoRequest) -> Any:
             nonlocal num_refused
             assert not request.is_live  # others go first
             if num_refused < 5:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ from antiphon.errors import (
     UnservedTaskError,
 )
 from antiphon.families.toy.denoiser import DenoisedPicture, ToyDenoiser
-from antiphon.pipeline.pictures.images import Images, ImageStream
+from antiphon.pipeline.pictures.images import ImageItem, Images
 from antiphon.pipeline.pictures.service import ImageModel, check_parameters, check_size
 
 TOY = ModelSettings(source="toy")
@@ -44,7 +44,7 @@ def on_images(body: Callable[[Images], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def drawn(stream: ImageStream) -> tuple[Image, Ended]:
+async def drawn(stream: AsyncGenerator[ImageItem, None]) -> tuple[Image, Ended]:
     """Return the final image and the end of a stream."""
     async with aclosing(stream) as items:
         *_, image, ended = [item async for item in items]
