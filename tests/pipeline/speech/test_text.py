@@ -8,7 +8,6 @@ import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.pipeline.speech import sentences
 from antiphon.pipeline.speech.segmenter import (
     MAX_CHARACTERS_AT_ONCE,
     Lengths,
@@ -17,6 +16,7 @@ from antiphon.pipeline.speech.segmenter import (
     SentenceSegmenter,
 )
 from antiphon.pipeline.speech.text import Boundary, Slice, segment_seed, segments
+from antiphon.text import sentences
 
 texts = st.text(
     st.one_of(st.sampled_from(" .,!?;\n。，—'\""), st.characters(exclude_categories=["Cs", "Cc"])),
