@@ -116,6 +116,7 @@ def test_every_dependency_is_justified() -> None:
     assert [name for name in told if name not in ("package", "---")] == required
     bench = tomllib.loads(page("bench/pyproject.toml"))["project"]
     assert bench["version"] == antiphon.__version__
+    assert page("bench/LICENSE") == page("LICENSE")
     assert bench["dependencies"] == [f"antiphon=={antiphon.__version__}"]
     for extra in [*project["optional-dependencies"], *bench["optional-dependencies"]]:
         assert f"| `{extra}` |" in page("docs/dependencies.md")

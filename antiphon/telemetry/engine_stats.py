@@ -43,28 +43,6 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def since(self, before: "Histogram") -> "Histogram":
-        """Return a histogram of what was counted after ``before``, an earlier state of this one."""
-        later = Histogram(self.bounds)
-        later.counts = [now - then for now, then in zip(self.counts, before.counts, strict=True)]
-        later.total = self.total - before.total
-        return later
-
-    def quantile(self, share: float) -> float | None:
-        """Return what ``share`` of the values do not exceed, by straight lines within buckets.
-
-        What is in the last bucket counts as the largest bound; ``None``: there are no values.
-        """
-        wanted, below = share * sum(self.counts), 0
-        for index, count in enumerate(self.counts):
-            if count and below + count >= wanted:
-                if index == len(self.bounds):
-                    return self.bounds[-1]
-                low = self.bounds[index - 1] if index else 0.0
-                return low + (self.bounds[index] - low) * max(wanted - below, 0.0) / count
-            below += count
-        return None
-
     def add(self, other: "Histogram") -> None:
         """Count the values of another histogram, which has the same bounds."""
         self.counts = [sum(both) for both in zip(self.counts, other.counts, strict=True)]

@@ -10,11 +10,10 @@ from antiphon.text.number_words import (
     in_pairs,
     ordinal,
     plural,
-    roman,
     spelled,
     year,
 )
-from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
+from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
 from antiphon.text.unit_table import FRACTION_SIGNS
 
 _MAX_CARDINAL_DIGITS = 15
@@ -164,11 +163,6 @@ def say_decade(digits: str) -> str:
 def is_year(digits: str) -> bool:
     """Return whether four digits usually are a year without further context."""
     return len(digits) == 4 and digits.isdecimal() and 1100 <= int(digits) < 2100
-
-
-def roman_at(tokens: TokenizedText, place: int) -> int | None:
-    """Return the value of a word that is a Roman numeral."""
-    return roman(tokens.text(place)) if tokens.kind(place) == WORD else None
 
 
 def _grouped(tokens: TokenizedText, place: int) -> Numeral | None:

@@ -6,9 +6,8 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from antiphon_bench.bootstrap import Rounds, Statistic, intervals, statistic
-from antiphon_bench.playback import halts_s
+from antiphon_bench.playback import TOLERATED_S, halts_s
 from antiphon_bench.record import Record
-from antiphon_bench.summary import TOLERATED_S
 
 _BLOCKS = 10
 

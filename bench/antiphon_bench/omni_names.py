@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from antiphon_bench.playback import underrun_s
+from antiphon_bench.playback import TOLERATED_S, underrun_s
 from antiphon_bench.record import Record
-from antiphon_bench.summary import TOLERATED_S
 
 _PERCENTILES = (90, 95, 99)
 

@@ -7,6 +7,9 @@ All times are in seconds; ``arrivals_s[i]`` is the arrival time of the piece tha
 from collections.abc import Sequence
 from itertools import accumulate
 
+TOLERATED_S = 0.1
+"""Halts up to this long, all together, count as continuous in laxer figures."""
+
 _CLOCK_S = 1e-6  # resolution of arrival times in reports
 
 

@@ -3,16 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from antiphon_bench.load import HttpLoad
-from antiphon_bench.playback import underrun_s
+from antiphon_bench.metrics import values_of
+from antiphon_bench.playback import TOLERATED_S, underrun_s
 from antiphon_bench.record import Record
-
-TOLERATED_S = 0.1
-"""Halts up to this long, all together, count as continuous in laxer figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +133,10 @@ def summarize(
     window_s = to_s - from_s
     ended = [each for each in whole if from_s <= each.ended_s <= to_s]
     halts_s = [underrun_s(each.arrivals_s, each.durations_s, prebuffer_s) for each in whole]
-    sounds_s = [(each.first_sound_s, each.due_s) for each in whole]
+
+    def spread(name: str) -> Percentiles | None:
+        return Percentiles.of(values_of(name, [records])[0])
+
     return HttpResult(
         concurrency=load.concurrency,
         rate_hz=load.rate_hz,
@@ -149,17 +149,11 @@ def summarize(
         requests_per_s=len(ended) / window_s,
         characters_per_s=sum(each.num_characters for each in ended) / window_s,
         num_tokens=sum(each.num_tokens or 0 for each in whole),
-        first_audio_ms=Percentiles.ms_of(each.arrivals_s[0] - each.due_s for each in whole),
-        first_sound_ms=Percentiles.ms_of(
-            sound_s - due_s for sound_s, due_s in sounds_s if sound_s is not None
-        ),
-        real_time_factor=Percentiles.of(
-            (each.ended_s - each.due_s) / each.audio_s for each in whole
-        ),
-        latency_ms=Percentiles.ms_of(each.ended_s - each.due_s for each in whole),
-        chunk_gap_ms=Percentiles.ms_of(
-            after_s - before_s for each in whole for before_s, after_s in pairwise(each.arrivals_s)
-        ),
+        first_audio_ms=spread("first_audio_ms"),
+        first_sound_ms=spread("first_sound_ms"),
+        real_time_factor=spread("real_time_factor"),
+        latency_ms=spread("latency_ms"),
+        chunk_gap_ms=spread("chunk_gap_ms"),
         playback=PlaybackSummary.of(halts_s),
         mean_streams=sum(_overlap(each, window) for each in records) / window_s,
         late_ms=Percentiles.ms_of(each.sent_s - each.due_s for each in records),

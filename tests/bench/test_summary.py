@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon_bench.load import HttpLoad
+from antiphon_bench.playback import TOLERATED_S
 from antiphon_bench.record import Outcome, Record, outcome_of
 from antiphon_bench.summary import (
-    TOLERATED_S,
     Percentiles,
     PlaybackSummary,
     steady_window,

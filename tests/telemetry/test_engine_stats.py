@@ -30,17 +30,6 @@ def test_a_value_is_in_the_bucket_of_the_next_bound() -> None:
     assert (histogram.counts, histogram.total) == ([2, 0, 1, 1], 13.5)
 
 
-def test_a_quantile_is_at_most_a_bucket_off() -> None:
-    histogram = Histogram((1, 2, 4))
-    assert histogram.quantile(0.5) is None
-    for value in (0.5, 1, 3, 4):
-        histogram.observe(value)
-    assert (histogram.quantile(0.25), histogram.quantile(0.5)) == (0.5, 1)
-    assert (histogram.quantile(0.75), histogram.quantile(1.0)) == (3, 4)
-    histogram.observe(9)
-    assert histogram.quantile(1.0) == 4, "the last bucket has no bound"
-
-
 def test_the_scheduler_counts_requests_blocks_and_prefixes() -> None:
     scheduler, device = Scheduler(1, cache=CACHE), StrictDevice(1, CACHE)
     words = Words("first", tuple(range(10)), 3)

@@ -147,12 +147,6 @@ class OnnxGraph:
             wanted.update(set(node.inputs) - set(given))
         return tuple(reversed(nodes))
 
-    def borders(self, before: Iterable[OnnxNode], after: Iterable[OnnxNode]) -> tuple[str, ...]:
-        """Return the values that ``after`` reads of ``before`` or of the network's inputs."""
-        made = {name for node in before for name in node.outputs} | set(self.inputs)
-        read = {name: None for node in after for name in node.inputs if name in made}
-        return tuple(read)
-
     def part(
         self, nodes: Iterable[OnnxNode], inputs: Mapping[str, int], outputs: Collection[str]
     ) -> "OnnxGraph":

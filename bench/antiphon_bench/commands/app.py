@@ -12,7 +12,7 @@ from antiphon_bench.commands.chat import ChatBenchFlags, bench_chat
 from antiphon_bench.commands.compare import CompareFlags, bench_compare
 from antiphon_bench.commands.fabric import FabricBenchFlags, bench_fabric
 from antiphon_bench.commands.flags import Device, Dtype, JsonFile, RandomDir, RandomFamily
-from antiphon_bench.commands.model import model_to_measure
+from antiphon_bench.commands.model import model_to_measure, random_source
 from antiphon_bench.commands.outputs import interruptible, refuse_unwritable, write
 from antiphon_bench.commands.quality import QualityFlags, bench_quality
 from antiphon_bench.commands.serve import ServeBenchFlags, bench_serve
@@ -94,9 +94,8 @@ def bench_engine(flags: EngineBenchFlags) -> None:
             "model.max_slots": max(load.concurrency for load in loads),
         }
         report = asyncio.run(run(load_settings(given).model, loads, _tell))
-    if flags.random is not None:  # the path of a temporary checkpoint is meaningless
-        named = [flags.family, flags.random, flags.task]
-        report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
+    if flags.random is not None:
+        report["model"] |= {"source": random_source(flags.family, flags.random, flags.task)}
     show_results(_COLUMNS, report["results"])
     if report["bound"] is not None:
         wide_console().print(_bound_table(report["bound"]))

@@ -11,7 +11,7 @@ import typer
 from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError
 from antiphon_bench.commands.flags import ApiKey, Device, Dtype, JsonFile, RandomDir, RandomFamily
-from antiphon_bench.commands.model import model_to_measure
+from antiphon_bench.commands.model import model_to_measure, random_source
 from antiphon_bench.commands.outputs import refuse_unwritable, write
 from antiphon_bench.commands.serve import tell_errors
 from antiphon_bench.commands.tables import Column, show_results, spread, wide_console
@@ -165,9 +165,8 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
             "model.max_slots": flags.max_slots or max(counts),
         }
         report = asyncio.run(run_chat(load_settings(values).model, loads, _tell))
-    if flags.random is not None:  # the path of a temporary checkpoint is meaningless
-        named = [flags.family, flags.random, flags.task]
-        report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
+    if flags.random is not None:
+        report["model"] |= {"source": random_source(flags.family, flags.random, flags.task)}
     if (bound := report["bound"]) is None:
         show_results(_COLUMNS, report["results"])
     else:

@@ -61,6 +61,11 @@ def model_to_measure(
         yield str(path)
 
 
+def random_source(family: str | None, size: str, task: str) -> str:
+    """Return what reports call random weights, whose path is a temporary one."""
+    return " ".join(["random", *filter(None, (family, size, task))])
+
+
 def refuse_without_random(random: str | None, family: str | None, random_dir: Path | None) -> None:
     """Raise SettingsError if random weights are described where none are asked for."""
     from antiphon.errors import SettingsError

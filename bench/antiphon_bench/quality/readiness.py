@@ -20,7 +20,9 @@ def refuse_unready(
         SettingsError: a package or a file is missing, or the recogniser does not know the language.
     """
     if {"speaker", "mos"} & set(metrics) and find_spec("torch") is None:
-        raise SettingsError("The metrics speaker and mos need the extra 'quality': no torch here.")
+        raise SettingsError(
+            "The metrics speaker and mos need torch: extra 'quality' of antiphon-bench."
+        )
     if "wer" in metrics:
         from antiphon_bench.quality.transcript import Recogniser
 

@@ -47,7 +47,7 @@ class Recogniser:
         """Load it.
 
         Args:
-            directory: a model; ``None``: tiny.en, which the extra ``quality`` brings.
+            directory: a model; ``None``: tiny.en, of the extra ``quality`` of antiphon-bench.
 
         Raises:
             SettingsError: a package is missing, or a file of the model.
@@ -56,7 +56,7 @@ class Recogniser:
         for name in wanted:
             if find_spec(name) is None:
                 raise SettingsError(
-                    f"Recognising speech needs the extra 'quality': {name} is not installed."
+                    f"Recognising speech needs {name}: the extra 'quality' of antiphon-bench."
                 )
         # The package would fetch what is missing from elsewhere.
         missing = [each for each in _FILES if not (Path(directory or "") / each).is_file()]
