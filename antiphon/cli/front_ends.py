@@ -34,7 +34,7 @@ from antiphon.fabric.choice import open_cluster
 from antiphon.fabric.cluster.child_process import ChildProcess
 from antiphon.fabric.cluster.client import ClusterClient
 from antiphon.fabric.cluster.remote import served_to_front_ends
-from antiphon.fabric.cluster.restarted_process import STOP_S, Backoff
+from antiphon.fabric.cluster.restarted_process import STOP_S, RestartedChild
 from antiphon.fabric.cluster.runtime_folder import runtime_folder
 from antiphon.pipeline.model_loading import STAGE_BUILDER
 from antiphon.telemetry.process_state import ProcessState
@@ -46,50 +46,36 @@ METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _MODULE = "antiphon.cli.front_end"
 
 
-class FrontEndProcess:
+class FrontEndProcess(RestartedChild):
     """One front end: started, and started again when it dies."""
 
     def __init__(
         self, plan: FrontEndPlan, table: SharedLimitTable, environment: dict[str, str]
     ) -> None:
         """Start nothing yet; counts of a dead process in ``table`` are cleared."""
+        super().__init__(plan.name)
         self._plan = plan
         self._table = table
         self._environment = environment
-        self._backoff = Backoff()
-        self._child: ChildProcess | None = None
         self._is_restarting = False
         self._listens = asyncio.Event()
         self.is_stopping = False
         self.started: asyncio.Future[Banner] = asyncio.get_running_loop().create_future()
 
-    @property
-    def state(self) -> ProcessState:
-        """Status shown in metrics."""
-        child = self._child
-        return ProcessState(
-            name=self._plan.name,
-            pid=0 if child is None else child.pid,
-            is_up=child is not None and child.is_running,
-            num_restarts=self._backoff.num_restarts,
-        )
-
     async def keep_alive(self) -> None:
         """Run it until `is_stopping`; `started` receives its banner, or the error at the start."""
         while not self.is_stopping:
-            await self._backoff.wait()
-            self._child = await self._start()
+            child = await self.start(self._launch)
             try:
-                news = await self._child.reported()
+                news = await child.reported()
             except AntiphonError as error:
                 news = error
             self._note(news)
-            status = await self._child.wait()
+            how = await child.ended()
             self._listens.clear()
-            self._forget(self._child)
+            self._forget(child)
             if not self.is_stopping and not self._is_restarting:
-                how = f"by signal {-status}" if status < 0 else f"with status {status}"
-                logger.error("%s has ended %s, and is started again", self._plan.name, how)
+                logger.error("%s has ended %s, and is started again", self.name, how)
             self._is_restarting = False
 
     async def restart(self) -> None:
@@ -103,18 +89,12 @@ class FrontEndProcess:
 
     def send_signal(self, number: int) -> None:
         """Hand a signal on."""
-        if self._child is not None:
-            self._child.send_signal(number)
+        if self.child is not None:
+            self.child.send_signal(number)
 
-    async def stop(self) -> None:
-        """End it at once."""
-        self.is_stopping = True
-        if self._child is not None:
-            await self._child.stop(0.0)
-
-    async def _start(self) -> ChildProcess:
+    async def _launch(self) -> ChildProcess:
         return await ChildProcess.start(
-            self._plan.name,
+            self.name,
             _MODULE,
             self._plan,
             environment=self._environment,
@@ -124,7 +104,7 @@ class FrontEndProcess:
     def _note(self, news: Banner | AntiphonError) -> None:
         if isinstance(news, AntiphonError):
             if self.started.done() and not self.is_stopping:
-                logger.error("%s cannot serve: %s", self._plan.name, news.message)
+                logger.error("%s cannot serve: %s", self.name, news.message)
             elif not self.started.done():
                 self.started.set_exception(news)
         else:
@@ -219,7 +199,9 @@ class FrontEnds:
     async def _stop_all(self, keeping: Sequence["asyncio.Task[None]"]) -> None:
         """End all processes that still run."""
         await cancel_and_wait(*keeping)  # first, so that nothing is started again
-        await asyncio.gather(*(each.stop() for each in self._processes))
+        for each in self._processes:
+            each.is_stopping = True
+        await asyncio.gather(*(each.stop(0.0) for each in self._processes))
 
     async def _restart_when_asked(self) -> None:
         """Start one front end after the other anew on SIGHUP; the others serve meanwhile."""

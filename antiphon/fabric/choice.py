@@ -10,7 +10,6 @@ from antiphon.contracts.family import Ref
 from antiphon.contracts.types import LoadProgress
 from antiphon.errors import SettingsError, how_to_install
 from antiphon.fabric.base import Fabric
-from antiphon.fabric.cluster.base import Cluster
 from antiphon.fabric.cluster.client import RELEASE_S, ClusterClient
 from antiphon.fabric.cluster.members import ClusterLimits
 from antiphon.fabric.local import LocalFabric
@@ -22,7 +21,7 @@ async def open_fabric(
     builder: Ref,
     stack: AsyncExitStack,
     *,
-    cluster: Cluster | None = None,
+    cluster: ClusterClient | None = None,
     progress: LoadProgress | None = None,
 ) -> Fabric:
     """Return the fabric that the settings choose; ``stack`` closes it.

@@ -11,7 +11,7 @@ from antiphon.contracts.types import LoadProgress
 from antiphon.errors import ModelLoadError, SettingsError
 from antiphon.fabric.base import Fabric
 from antiphon.fabric.choice import open_fabric
-from antiphon.fabric.cluster.base import Cluster
+from antiphon.fabric.cluster.client import ClusterClient
 from antiphon.fabric.pool import ModelPool
 from antiphon.families.registry import resolve
 from antiphon.pipeline.chat.omni_talker import ChatVoiceModel
@@ -109,7 +109,7 @@ async def load_models(
     settings: Settings,
     progress: LoadProgress | None,
     stack: AsyncExitStack,
-    cluster: Cluster | None = None,
+    cluster: ClusterClient | None = None,
 ) -> ServedModels:
     """Load the served models, the default one first; ``stack`` closes them.
 

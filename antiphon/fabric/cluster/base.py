@@ -6,7 +6,6 @@ address) and `StageView` (what a controller reports to front ends and operators)
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
@@ -200,36 +199,6 @@ class Controller(Protocol):
 
     async def close(self) -> None:
         """End what belongs to this process: children, and the connection."""
-        ...
-
-
-class Cluster(Protocol):
-    """A front end's access to the replicas of its stages."""
-
-    async def host(
-        self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
-    ) -> str:
-        """Return the id of an engine's stages, once at least one replica is ready.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
-        ...
-
-    def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
-        """Yield the replicas, now and after each change."""
-        ...
-
-    def report(self, stage_id: str, replica_id: str) -> None:
-        """Report a replica that does not answer."""
-        ...
-
-    async def release(self, stage_id: str) -> None:
-        """Release stages, however often they were hosted."""
-        ...
-
-    async def close(self) -> None:
-        """Release everything."""
         ...
 
 

@@ -84,9 +84,10 @@ class ChildProcess:
         """
         return await asyncio.shield(self._reported)
 
-    async def wait(self) -> int:
-        """Wait for the exit status; negative: the signal that ended the process."""
-        return await self._process.wait()
+    async def ended(self) -> str:
+        """Wait for the end of the process; return how it has ended, as in "by signal 9"."""
+        status = await self._process.wait()
+        return f"by signal {-status}" if status < 0 else f"with status {status}"
 
     def send_signal(self, number: int) -> None:
         """Send a signal, if the process runs."""

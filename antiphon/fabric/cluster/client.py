@@ -27,8 +27,9 @@ _NUM_RENEWALS = 6  # of a lease within its time
 
 
 class ClusterClient:
-    """The `Cluster` of one front end: it renews its lease, and hosts stages again that the
-    controller has lost.
+    """Hosts stages for one front end, renews its lease, and repeats what the controller has lost.
+
+    Stages are hosted once, however often `host` is called, until `release`.
 
     Attributes:
         controller: controller of the cluster, closed with this client.
@@ -59,6 +60,11 @@ class ClusterClient:
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
     ) -> str:
+        """Return the id of an engine's stages, once at least one replica is ready.
+
+        Raises:
+            ModelLoadError: the checkpoint cannot be served.
+        """
         hosting = Hosting(tuple(specs), context, placement)
         is_new = hosting.id not in self._hosted
         self._hosted[hosting.id] = hosting
@@ -76,6 +82,7 @@ class ClusterClient:
             self._run(hosted, self._tasks)
 
     async def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
+        """Yield the replicas, now and after each change."""
         version = -1
         while True:
             view = await self.controller.poll(stage_id, version, _POLL_S)
@@ -87,14 +94,17 @@ class ClusterClient:
                 yield view.replicas
 
     def report(self, stage_id: str, replica_id: str) -> None:
+        """Report a replica that does not answer."""
         self._run(self.controller.report(stage_id, replica_id), self._tasks)
 
     async def release(self, stage_id: str) -> None:
+        """Release stages."""
         if self._hosted.pop(stage_id, None) is not None:
             releasing = self._begin_release(stage_id)
             await asyncio.wait((releasing,), timeout=self._release_s)
 
     async def close(self) -> None:
+        """Release everything."""
         await cancel_and_wait(self._renewing, *self._tasks)
         for stage_id in tuple(self._hosted):
             self._begin_release(stage_id)

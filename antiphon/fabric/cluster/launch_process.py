@@ -6,6 +6,7 @@ import math
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -13,14 +14,15 @@ from typing import NamedTuple
 
 from antiphon.contracts.family import LoadContext, Ref
 from antiphon.contracts.types import LoadProgress
-from antiphon.errors import AntiphonError, ModelLoadError
+from antiphon.errors import AntiphonError, ModelLoadError, ReplicaLostError
 from antiphon.fabric.cluster.base import Heartbeat, Hosting, Replica, ReplicaAction
 from antiphon.fabric.cluster.child_process import ChildProcess
 from antiphon.fabric.cluster.controller import ClusterController
 from antiphon.fabric.cluster.members import ClusterLimits
-from antiphon.fabric.cluster.restarted_process import RestartedProcess
+from antiphon.fabric.cluster.restarted_process import StageChild
 from antiphon.fabric.cluster.stage_process import StageProcessPlan
 from antiphon.fabric.cluster.state import ClusterState
+from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.telemetry.process_state import ProcessState
 from antiphon.telemetry.stage_status import StageStatus
 
@@ -67,22 +69,25 @@ class _Kept:
     hosting: Hosting
     context: LoadContext
     key: "_ProcessKey"
-    process: RestartedProcess
+    process: StageChild
     incarnation: str = ""
+    connection: StageConnection | None = None
     replica: Replica | None = None
     failure: str | None = None
     keeping: "asyncio.Task[None] | None" = None
     retry: asyncio.Event = field(default_factory=asyncio.Event)
 
     def beat(self) -> Heartbeat:
-        replica = self.replica
+        status = StageStatus()
+        if self.connection is not None and self.replica is not None:
+            status = self.connection.status(self.replica.stage)
         return Heartbeat(
             name=self.name,
             hosting=self.hosting,
             process=self.incarnation,
             num_wanted=self.hosting.placement.num_replicas,
-            replica=replica,
-            status=StageStatus() if replica is None else self.process.status(replica.stage),
+            replica=self.replica,
+            status=status,
             failure=self.failure,
         )
 
@@ -112,7 +117,7 @@ class ProcessLauncher:
         self._record = record
         self._incarnations = count()
         self._kept: dict[str, _Kept] = {}
-        self._processes: dict[_ProcessKey, RestartedProcess] = {}
+        self._processes: dict[_ProcessKey, StageChild] = {}
         self._stopping: dict[asyncio.Task[None], str] = {}
         self._checks: set[asyncio.Task[None]] = set()
 
@@ -176,11 +181,14 @@ class ProcessLauncher:
             kept.failure, kept.replica = None, None
             self._record(kept.beat())
             try:
-                connection = await kept.process.connection()
+                connection = kept.connection = await kept.process.connection()
                 stage = await connection.host(kept.hosting.specs, kept.context)
             except AntiphonError as error:
                 kept.retry.clear()
-                kept.failure = _failure(kept, error)
+                kept.failure = error.message
+                if not isinstance(error, ModelLoadError):
+                    stages = f"The stages {kept.hosting.name} could not be loaded"
+                    kept.failure = f"{stages}: {error.message}"
                 self._record(kept.beat())
                 await kept.retry.wait()
                 continue
@@ -192,7 +200,7 @@ class ProcessLauncher:
                 device=kept.context.device,
             )
             self._record(kept.beat())
-            cause = await kept.process.broken(stage)
+            cause = await kept.process.broken(connection, stage)
             logger.error("%s is lost, and loaded again: %s", kept.name, cause)
 
     async def _stop(self, kept: _Kept) -> None:
@@ -203,11 +211,12 @@ class ProcessLauncher:
         process.num_users -= 1
         if not process.num_users:
             del self._processes[kept.key]
-            await process.stop()
-        elif kept.replica is not None:
-            await process.release(kept.replica.stage)
+            await process.close()
+        elif kept.connection is not None and kept.replica is not None:
+            with suppress(ReplicaLostError):
+                await kept.connection.release(kept.replica.stage)
 
-    def _process(self, key: _ProcessKey) -> RestartedProcess:
+    def _process(self, key: _ProcessKey) -> StageChild:
         if key not in self._processes:
             name = f"engine-{key.device.replace(':', '')}" + (f"-{key.number}" * (key.number > 0))
             taken = {process.name for process in self._processes.values()}
@@ -227,7 +236,7 @@ class ProcessLauncher:
                 variables = {**options.environment, **dict(key.environment)}
                 return await ChildProcess.start(name, _MODULE, plan, environment=variables)
 
-            self._processes[key] = RestartedProcess(name, launch, options.token, options.stall_s)
+            self._processes[key] = StageChild(name, launch, options.token, options.stall_s)
         return self._processes[key]
 
 
@@ -270,9 +279,3 @@ class ProcessController(ClusterController):
     async def close(self) -> None:
         await super().close()
         await self._launcher.close()
-
-
-def _failure(kept: _Kept, error: AntiphonError) -> str:
-    if isinstance(error, ModelLoadError):
-        return error.message
-    return f"The stages {kept.hosting.name} could not be loaded: {error.message}"

@@ -9,14 +9,9 @@ from typing import Any, Self
 from antiphon.config.sources import process_environment
 from antiphon.errors import AntiphonError, ReplicaLostError
 from antiphon.fabric.cluster.child_process import ChildProcess
-from antiphon.fabric.cluster.ray_plan import (
-    DRIVER_NAME,
-    OUTLIVE_HEAD,
-    DriverStarted,
-    RayDriverPlan,
-)
+from antiphon.fabric.cluster.ray_plan import DRIVER_NAME, OUTLIVE_HEAD, RayDriverPlan
 from antiphon.fabric.cluster.remote import WireController
-from antiphon.fabric.cluster.restarted_process import STOP_S, Backoff
+from antiphon.fabric.cluster.restarted_process import STOP_S, RestartedChild
 from antiphon.fabric.wire.rpc import RpcPeer
 from antiphon.fabric.wire.sockets import connect
 from antiphon.telemetry.process_state import ProcessState
@@ -39,8 +34,7 @@ class RayDriver(WireController):
         """Use `start`."""
         super().__init__(self._connect_driver)
         self._plan = plan
-        self._backoff = Backoff()
-        self._child: ChildProcess | None = None
+        self._process = RestartedChild(DRIVER_NAME)
 
     @classmethod
     async def start(cls, plan: RayDriverPlan) -> Self:
@@ -63,15 +57,11 @@ class RayDriver(WireController):
 
     async def processes(self) -> tuple[ProcessState, ...]:
         """Return the driver's state; replicas are processes of other hosts."""
-        child = self._child
-        is_up = child is not None and child.is_running
-        pid = 0 if child is None else child.pid
-        return (ProcessState(DRIVER_NAME, pid, is_up, self._backoff.num_restarts),)
+        return (self._process.state,)
 
     async def close(self) -> None:
         await super().close()
-        if self._child is not None:
-            await self._child.stop(STOP_S)
+        await self._process.stop(STOP_S)
 
     async def _call_peer(self, method: str, *arguments: Any) -> Any:
         while True:
@@ -89,17 +79,21 @@ class RayDriver(WireController):
             EngineError: the driver has ended before it was connected.
             ReplicaLostError: it has ended since.
         """
-        if self._child is None or not self._child.is_running:
-            await self._backoff.wait()
-            plan = self._plan = replace(self._plan, number=self._backoff.num_starts)
-            # A cluster of its own cannot get its head back: it shall end, to be begun anew.
-            environment = {} if plan.address is None else OUTLIVE_HEAD
-            self._child = await ChildProcess.start(
-                DRIVER_NAME, _MODULE, plan, environment={**environment, **process_environment()}
-            )
-        news: DriverStarted | AntiphonError = await self._child.reported()
+        child = self._process.child
+        if child is None or not child.is_running:
+            child = await self._process.start(self._launch)
+        news: tuple[str | None, str] | AntiphonError = await child.reported()
         if isinstance(news, AntiphonError):
             raise news
-        cluster = replace(self._plan.cluster, token=news.token)
-        self._plan = replace(self._plan, address=news.address, cluster=cluster, is_restart=True)
-        return await connect(self._plan.socket, news.token)
+        address, token = news
+        cluster = replace(self._plan.cluster, token=token)
+        self._plan = replace(self._plan, address=address, cluster=cluster, is_restart=True)
+        return await connect(self._plan.socket, token)
+
+    async def _launch(self) -> ChildProcess:
+        plan = self._plan = replace(self._plan, number=self._process.num_starts)
+        # A cluster of its own cannot get its head back: it shall end, to be begun anew.
+        environment = {} if plan.address is None else OUTLIVE_HEAD
+        return await ChildProcess.start(
+            DRIVER_NAME, _MODULE, plan, environment={**environment, **process_environment()}
+        )

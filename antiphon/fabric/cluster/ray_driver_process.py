@@ -16,7 +16,7 @@ from antiphon.fabric.cluster.child_process import begin, report_to_parent
 from antiphon.fabric.cluster.launch_ray import connect_controller
 from antiphon.fabric.cluster.ray_client import RayControllerClient
 from antiphon.fabric.cluster.ray_placement import alive_nodes
-from antiphon.fabric.cluster.ray_plan import DriverStarted, RayDriverPlan
+from antiphon.fabric.cluster.ray_plan import RayDriverPlan
 from antiphon.fabric.cluster.remote import calls_of
 from antiphon.fabric.wire.rpc import RpcHandlers
 from antiphon.fabric.wire.sockets import RpcServer
@@ -29,7 +29,8 @@ _NUM_LOOKS = 2
 
 
 async def drive(plan: RayDriverPlan) -> None:
-    """Serve the controller until SIGTERM; report to the parent once it is connected.
+    """Serve the controller until SIGTERM; report the address of the Ray cluster (``None``: begun by
+    this process) and the token of its connections to the parent.
 
     Raises:
         SettingsError: there is no such Ray cluster.
@@ -45,7 +46,7 @@ async def drive(plan: RayDriverPlan) -> None:
     server = RpcServer(lambda _: handlers, token)
     await server.serve(plan.socket)
     try:
-        report_to_parent(DriverStarted(controller.address, token))
+        report_to_parent((controller.address, token))
         threading.Thread(target=_end_when_cut_off, name="cluster watch", daemon=True).start()
         await asyncio.Event().wait()
     finally:

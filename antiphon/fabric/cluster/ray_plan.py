@@ -74,17 +74,3 @@ class RayDriverPlan:
     def socket(self) -> str:
         """Address at which the driver serves the controller."""
         return f"unix:{self.folder}/{DRIVER_NAME}-{self.number}.sock"
-
-
-@dataclass(frozen=True, slots=True)
-class DriverStarted:
-    """Report of a connected driver.
-
-    Attributes:
-        address: address of the Ray cluster; ``None``: the driver has begun it, and it ends with
-            the driver.
-        token: token of the cluster's connections.
-    """
-
-    address: str | None
-    token: str = field(repr=False)

@@ -1,16 +1,16 @@
-"""A stage process of this host, restarted when it has ended."""
+"""Child processes that are started again when they have ended, and a stage process among them."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeAlias
 
 from antiphon.errors import ReplicaLostError
 from antiphon.fabric.cluster.child_process import ChildProcess
 from antiphon.fabric.wire.address import WireAddress
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.telemetry.process_state import ProcessState
-from antiphon.telemetry.stage_status import StageStatus
 
 logger = logging.getLogger(__name__)
 
@@ -23,18 +23,38 @@ _FIRST_PAUSE_S = 0.5
 _LOOK_S = 1.0
 _ANSWER_S = 5.0
 
+Launch: TypeAlias = Callable[[], Awaitable[ChildProcess]]
+"""Starts a process."""
 
-class Backoff:
-    """Backoff before a process that has ended is started again."""
 
-    def __init__(self) -> None:
-        """Begin with a process that never ran."""
+class RestartedChild:
+    """A child process that may be started again, with backoff.
+
+    Attributes:
+        child: current process, or the last one; ``None``: there was none yet.
+        num_starts: number of starts, the current one included.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Start nothing yet."""
+        self.name = name
+        self.child: ChildProcess | None = None
         self.num_starts = 0
         self._num_quick_deaths = 0
         self._started_s = 0.0
 
-    async def wait(self) -> None:
-        """Return when it may be started: at once, unless it has ended early more than once."""
+    @property
+    def is_running(self) -> bool:
+        return self.child is not None and self.child.is_running
+
+    @property
+    def state(self) -> ProcessState:
+        """State for metrics."""
+        pid = 0 if self.child is None else self.child.pid
+        return ProcessState(self.name, pid, self.is_running, max(0, self.num_starts - 1))
+
+    async def start(self, launch: Launch) -> ChildProcess:
+        """Start the process: at once, unless it has ended early more than once."""
         loop = asyncio.get_running_loop()
         if self.num_starts:
             lived_s = loop.time() - self._started_s
@@ -44,19 +64,17 @@ class Backoff:
                 await asyncio.sleep(min(MAX_PAUSE_S, pause_s))
         self._started_s = loop.time()
         self.num_starts += 1
+        self.child = await launch()
+        return self.child
 
-    @property
-    def num_restarts(self) -> int:
-        """Starts after the first one."""
-        return max(0, self.num_starts - 1)
-
-
-Launch = Callable[[], Awaitable[ChildProcess]]
-"""Starts the process, which reports the address at which it listens."""
+    async def stop(self, grace_s: float) -> None:
+        """Stop the current process, by SIGKILL after ``grace_s``."""
+        if self.child is not None:
+            await self.child.stop(grace_s)
 
 
-class RestartedProcess:
-    """Gives connections to the current process.
+class StageChild(RestartedChild):
+    """A stage process of this host, with the connection to it.
 
     Attributes:
         num_users: number of users; kept by its owner.
@@ -66,34 +84,19 @@ class RestartedProcess:
         """Start nothing yet.
 
         Args:
-            launch: function that starts the process.
+            launch: function that starts a process, which reports the address at which it listens.
             stall_s: duration of a step after which the process is ended.
         """
-        self.name = name
+        super().__init__(name)
         self.num_users = 0
         self._launch = launch
         self._token = token
         self._stall_s = stall_s
         self._turn = asyncio.Lock()
-        self._child: ChildProcess | None = None
         self._connection: StageConnection | None = None
-        self._backoff = Backoff()
-
-    @property
-    def state(self) -> ProcessState:
-        """State for metrics."""
-        child = self._child
-        num_restarts = self._backoff.num_restarts
-        if child is None:
-            return ProcessState(self.name, 0, is_up=False, num_restarts=num_restarts)
-        return ProcessState(self.name, child.pid, child.is_running, num_restarts)
-
-    def status(self, stage: str) -> StageStatus:
-        """Return the last status of a stage; the empty status without a connection."""
-        return StageStatus() if self._connection is None else self._connection.status(stage)
 
     async def connection(self) -> StageConnection:
-        """Return a connection; start the process if it does not run, with backoff.
+        """Return a connection; start the process if it does not run.
 
         Raises:
             EngineError: the process has ended before it listened.
@@ -102,39 +105,28 @@ class RestartedProcess:
         async with self._turn:
             if self._connection is not None and self._connection.lost is None:
                 return self._connection
-            await self._end(0.0)
-            await self._backoff.wait()
-            self._child = await self._launch()
-            address = await self._child.reported()
-            self._connection = await StageConnection.connect(address, self._token)
-            logger.info("%s runs (pid %d)", self.name, self._child.pid)
+            await self.end(0.0)
+            child = await self.start(self._launch)
+            self._connection = await StageConnection.connect(await child.reported(), self._token)
+            logger.info("%s runs (pid %d)", self.name, child.pid)
             return self._connection
 
-    async def broken(self, stage: str) -> str:
+    async def broken(self, connection: StageConnection, stage: str) -> str:
         """Wait until the process has ended, or a stage has failed or hangs; return the cause."""
-        connection = self._connection
-        if connection is None:
-            return "it does not run"
         while connection.lost is None:
             status = connection.status(stage)
-            if status.failure is not None:
-                break
-            if (stalled_s := status.stalled_s()) > self._stall_s:
-                await self.kill()
-                return f"a step has taken {stalled_s:.0f} seconds"
+            stalled_s = status.stalled_s()
+            if status.failure is not None or stalled_s > self._stall_s:
+                await self.end(0.0)
+                return status.failure or f"a step has taken {stalled_s:.0f} seconds"
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await connection.closed.wait()
-        else:
-            return await self._cause()
-        await self.kill()
-        return status.failure
-
-    async def release(self, stage: str) -> None:
-        """Unload stages, if the process runs."""
-        if self._connection is not None:
-            with suppress(ReplicaLostError):
-                await self._connection.release(stage)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                if self.child is not None:
+                    return f"its process has ended {await self.child.ended()}"
+        return "the connection to its process was lost"
 
     async def check(self) -> None:
         """End the process if it does not answer."""
@@ -146,34 +138,20 @@ class RestartedProcess:
                 await connection.release("")  # of nothing
         except TimeoutError:
             logger.error("%s does not answer; killing it", self.name)
-            await self.kill()
+            await self.end(0.0)
         except ReplicaLostError:
             return
 
-    async def kill(self) -> None:
-        """Kill the process."""
-        await self._end(0.0)
-
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Stop the process gracefully."""
         async with self._turn:
-            await self._end(STOP_S)
+            await self.end(STOP_S)
 
-    async def _end(self, grace_s: float) -> None:
+    async def end(self, grace_s: float) -> None:
+        """End the connection and the process."""
         connection, self._connection = self._connection, None
-        if self._child is not None:
-            await self._child.stop(grace_s)
+        await self.stop(grace_s)
         if connection is not None:
             connection.close()
             if (path := WireAddress.parse(connection.address).path) is not None:
                 path.unlink(missing_ok=True)  # it was killed
-
-    async def _cause(self) -> str:
-        """Return how the process or its connection has ended."""
-        if self._child is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
-                    status = await self._child.wait()
-                how = f"by signal {-status}" if status < 0 else f"with status {status}"
-                return f"its process has ended {how}"
-        return "the connection to its process was lost"

@@ -9,7 +9,7 @@ from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.prompt import Piece
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.base import Placement
-from antiphon.fabric.cluster.base import Cluster
+from antiphon.fabric.cluster.client import ClusterClient
 from antiphon.fabric.replicas.balancer import QuarantineLimits
 from antiphon.fabric.replicas.group import ReplicaGroup
 from antiphon.fabric.replicas.link import ReplicaLimits
@@ -54,19 +54,13 @@ class ReplicaFabric:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         connections: StageConnections,
         *,
         limits: ReplicaLimits | None = None,
         quarantine: QuarantineLimits | None = None,
     ) -> None:
-        """Begin without stages; both are closed with the fabric.
-
-        Args:
-            cluster: cluster that starts and watches the processes.
-            limits: limits after which a replica counts as lost.
-            quarantine: times for which a lost replica is left out.
-        """
+        """Begin without stages; cluster and connections are closed with the fabric."""
         self.counts = StreamCounts()
         self._cluster = cluster
         self._connections = connections

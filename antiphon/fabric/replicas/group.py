@@ -7,7 +7,8 @@ from contextlib import aclosing, suppress
 from operator import is_not
 
 from antiphon.errors import AntiphonError
-from antiphon.fabric.cluster.base import Cluster, Replica
+from antiphon.fabric.cluster.base import Replica
+from antiphon.fabric.cluster.client import ClusterClient
 from antiphon.fabric.replicas.balancer import Balancer, QuarantineLimits, summed
 from antiphon.fabric.replicas.link import ReplicaLimits, ReplicaLink
 from antiphon.fabric.wire.stage_client import StageConnections
@@ -31,18 +32,12 @@ class ReplicaGroup:
     def __init__(
         self,
         stage_id: str,
-        cluster: Cluster,
+        cluster: ClusterClient,
         connections: StageConnections,
         limits: ReplicaLimits,
         quarantine: QuarantineLimits | None = None,
     ) -> None:
-        """Begin to watch.
-
-        Args:
-            cluster: cluster that hosts it.
-            limits: limits after which a replica counts as lost.
-            quarantine: times for which a lost replica is left out.
-        """
+        """Begin to watch."""
         self.stage_id = stage_id
         self.num_users = 0
         self.is_closed = False

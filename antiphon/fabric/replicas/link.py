@@ -50,9 +50,7 @@ class ReplicaLink:
         """Begin to connect.
 
         Args:
-            replica: replica to connect to.
             connections: connections shared with other links: replicas may share a process.
-            limits: limits after which it counts as lost.
             on_change: callback after a change of ``connection``.
             on_loss: callback with the replica's id when it was lost or cannot be reached; returns
                 the seconds until the next attempt.

@@ -92,12 +92,7 @@ class ResilientStream:
         stages: Sequence[tuple[StageHandle, ReplicaGroup]],
         limits: ReplicaLimits,
     ) -> None:
-        """Prepare a stream.
-
-        Args:
-            stages: handles and replicas of its stages, first to last.
-            limits: longest wait for a replica, and number of moves.
-        """
+        """Prepare a stream through stages, first to last."""
         self.num_retries = self.num_migrations = 0
         self.request = request
         self._handles = tuple(handle for handle, _ in stages)

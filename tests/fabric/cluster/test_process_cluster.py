@@ -17,7 +17,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
 from antiphon.fabric.base import Placement
-from antiphon.fabric.cluster.base import Cluster, Replica
+from antiphon.fabric.cluster.base import Replica
 from antiphon.fabric.cluster.client import ClusterClient
 from antiphon.fabric.cluster.launch_process import LIMITS, ProcessClusterOptions, ProcessController
 from antiphon.fabric.cluster.members import ClusterLimits
@@ -58,7 +58,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, DEADLINE_S))
 
 
-async def replicas(cluster: Cluster, stage_id: str, number: int) -> tuple[Replica, ...]:
+async def replicas(cluster: ClusterClient, stage_id: str, number: int) -> tuple[Replica, ...]:
     """Return the replicas as soon as there are so many."""
     async with aclosing(cluster.watch(stage_id)) as changes:
         async for found in changes:

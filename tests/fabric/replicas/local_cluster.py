@@ -13,6 +13,7 @@ from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster.base import Replica
+from antiphon.fabric.cluster.client import ClusterClient
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.replicas.balancer import QuarantineLimits
 from antiphon.fabric.replicas.fabric import ReplicaFabric
@@ -46,8 +47,8 @@ class HostedReplicas:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class InProcessCluster:
-    """A `Cluster`; what is killed is replaced by a replica with another id and address."""
+class InProcessCluster(ClusterClient):
+    """A cluster; what is killed is replaced by a replica with another id and address."""
 
     def __init__(self, folder: Path, num_replicas: int) -> None:
         self.hosted: dict[str, HostedReplicas] = {}
@@ -110,9 +111,6 @@ class InProcessCluster:
         process = self.hosted[stage_id].processes[replica_id]
         process.replica = replace(process.replica, is_draining=True)
         self._change(stage_id)
-
-    async def scale(self, stage_id: str, num_replicas: int) -> None:
-        raise AssertionError("not in these tests")
 
     async def release(self, stage_id: str) -> None:
         hosted = self.hosted.pop(stage_id)
