@@ -212,7 +212,7 @@ async def _start(
     models = await load_models(settings, progress, stack, cluster)
     fabric = models.tasks[0].fabric
     if isinstance(fabric, ReplicaFabric):
-        fabric.counts.observe = guards.metrics.count_moves
+        fabric.observe = guards.metrics.count_moves
     guards.metrics.engines = lambda: tuple(models.engine_stats())
     stack.callback(LoopLag(guards.metrics.event_loop_lag_s.labels(front_end.index)).stop)
     references = ReferenceLoader(settings.references)

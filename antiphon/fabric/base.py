@@ -18,7 +18,6 @@ class StageGroup:
     """Engines whose replicas are reserved together: bundle N holds replica N of each engine.
 
     Attributes:
-        name: name in the placement file.
         strategy: distribution of the bundles over hosts; a bundle is on one host.
         engines: stages and placement, without a group, of each engine.
         labels: ``(name, value)`` pairs that the host of a bundle must have.

@@ -28,7 +28,6 @@ async def open_fabric(
 
     Args:
         cluster: cluster shared with other front ends; ``None``: the fabric starts one if needed.
-        progress: callback with the progress of loading.
     """
     if cluster is None and settings.server.fabric == "local":
         return LocalFabric(builder.resolve())
@@ -60,10 +59,7 @@ async def open_cluster(
     It is scaled by its load, and by `antiphon scale`.
 
     Args:
-        settings: settings of a server whose fabric is not the local one.
         folder: folder of sockets, which only this user may enter.
-        stack: exit stack that closes the cluster.
-        progress: callback with the progress of loading.
 
     Raises:
         SettingsError: there is no such cluster.

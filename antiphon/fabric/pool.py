@@ -27,8 +27,6 @@ class PooledModel:
 
     Attributes:
         groups: its stages, first to last; those of a group share a device.
-        context: load context of the stages.
-        placements: placements of the groups.
         handles: handles of the groups; empty while they are not loaded.
         num_users: requests that hold it.
         idle_since_s: time at which the last user left, or the model was loaded.
@@ -64,7 +62,6 @@ class ModelPool:
         """Begin with no model.
 
         Args:
-            fabric: hosts the stages.
             max_loaded: models at once; 0: all.
             max_bytes: limit of the estimated memory of loaded models; 0: no limit. One model is
                 loaded whatever it needs.

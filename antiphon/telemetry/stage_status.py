@@ -49,6 +49,12 @@ class StageStatus:
             return 0.0
         return (time.monotonic() if now_s is None else now_s) - self.step_began_s
 
+    def fault(self, stall_s: float) -> str | None:
+        """Return the failure, or that a step hangs for longer than ``stall_s``; ``None``: none."""
+        if self.failure is None and (stalled_s := self.stalled_s()) > stall_s:
+            return f"a step has taken {stalled_s:.0f} seconds"
+        return self.failure
+
     @classmethod
     def merged(cls, statuses: Iterable["StageStatus"]) -> "StageStatus":
         """Return the status of a chain of stages, whose capacity is that of its narrowest."""

@@ -87,11 +87,9 @@ class StageView:
     """State of a hosted stage, for front ends and operators.
 
     Attributes:
-        id: id of the stages.
         version: number that grows with each change of ``replicas`` and ``failure``.
         replicas: replicas that serve, draining ones included.
         statuses: last statuses of ``replicas``, without statistics.
-        num_wanted: target number of replicas.
         num_loading: number of replicas that do not serve yet.
         limits: limits of autoscaling; ``None``: the number is fixed.
         was_ready: whether a replica has ever served.
@@ -116,12 +114,10 @@ class Heartbeat:
 
     Attributes:
         name: name of the replica, kept when its process is restarted.
-        hosting: hosting that it was started for.
         process: unique id of the process, another one after a restart.
         node: id of the node that its process runs on.
         bundle: bundle of a placement group that the process was started in.
         replica: replica, once its stages are loaded.
-        failure: error of loading.
         num_wanted: target number of replicas of its stage, as last received; a restarted
             controller recovers it from here.
     """

@@ -46,7 +46,6 @@ class ChildProcess:
         Args:
             name: display name, also in the list of processes.
             module: name of the module that runs as ``__main__``.
-            plan: start data of the child.
             environment: all environment variables of the child.
             descriptors: file descriptors that it inherits.
         """

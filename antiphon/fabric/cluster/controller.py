@@ -39,11 +39,7 @@ class ClusterController:
     """
 
     def __init__(self, state: ClusterState, launcher: Launcher) -> None:
-        """Begin without ticking; see `ensure_ticking`.
-
-        Args:
-            state: stages, replicas and leases.
-        """
+        """Begin without ticking; see `ensure_ticking`."""
         self._state = state
         self._launcher = launcher
         self._changed = asyncio.Event()

@@ -44,9 +44,6 @@ class ProcessClusterOptions:
         builder: `StageBuilder` that runs in the processes.
         folder: folder of sockets, which only this user may enter.
         token: token that processes prove themselves with.
-        environment: variables of all processes.
-        log_level: least level that is logged, as in `ServerSettings`.
-        log_format: format of log lines, as in `ServerSettings`.
         stall_s: seconds of one step after which a process is restarted.
         progress: callback with the progress of loading; ``None``: the context's own.
     """

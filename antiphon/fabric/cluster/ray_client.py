@@ -33,7 +33,6 @@ class RayControllerClient(RemoteController):
 
     Attributes:
         address: address of the Ray cluster; ``None``: this process has begun it.
-        actor: handle of the controller.
     """
 
     def __init__(self, find: Callable[[], Any], address: str | None) -> None:

@@ -73,11 +73,7 @@ class RayGroups:
                     remove_placement_group(get_placement_group(name))
 
     def lack(self, hosting: Hosting, nodes: Sequence[RayNode]) -> str | None:
-        """Return what keeps Ray from reserving a group; ``None``: it is reserved, or has room.
-
-        Args:
-            hosting: hosting of an engine of the group.
-        """
+        """Return what keeps Ray from reserving a group; ``None``: it is reserved, or has room."""
         if any(record["state"] == "CREATED" for _, record in self._known(hosting.group_id)):
             return None
         return group_lack(hosting, nodes)
@@ -99,11 +95,7 @@ def bundle_demand(hosting: Hosting, nodes: Sequence[RayNode]) -> dict[str, float
 
 
 def group_lack(hosting: Hosting, nodes: Sequence[RayNode]) -> str | None:
-    """Return which resources a cluster lacks for a group; ``None``: it has room.
-
-    Args:
-        hosting: hosting of an engine of the group.
-    """
+    """Return which resources a cluster lacks for a group; ``None``: it has room."""
     group = hosting.placement.group
     assert group is not None
     demand, number = bundle_demand(hosting, nodes), hosting.placement.min_replicas

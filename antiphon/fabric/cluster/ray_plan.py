@@ -22,7 +22,6 @@ class RayPlan:
         namespace: Ray namespace of the controller and the replicas.
         build: `StageBuilder` of the replicas.
         token: token of the connections between all processes of the cluster.
-        limits: time limits of the controller.
         tls: TLS of the connections; every host has the files at the same path.
     """
 
@@ -38,7 +37,6 @@ class ReplicaTask:
     """Start data of a replica's process.
 
     Attributes:
-        hosting: stages that it loads.
         bundle: bundle of a placement group that the process is in.
     """
 
@@ -58,8 +56,6 @@ class RayDriverPlan:
         address: address of the Ray cluster; ``None``: see `connect_ray`.
         is_restart: whether an earlier driver was connected: an unreachable cluster is awaited.
         number: number of the driver, from 0.
-        log_level: least level that is logged, as in `ServerSettings`.
-        log_format: format of log lines, as in `ServerSettings`.
     """
 
     cluster: RayPlan

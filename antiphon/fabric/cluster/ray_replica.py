@@ -95,13 +95,10 @@ class RayReplica:
         Raises:
             EngineError: it has.
         """
-        if self._handle is None:
-            return
-        status = self._fabric.status(self._handle)
-        if status.failure is not None:
-            raise EngineError(f"The engine has failed: {status.failure}")
-        if (stalled_s := status.stalled_s()) > self._task.plan.limits.stall_s:
-            raise EngineError(f"A step has taken {stalled_s:.0f} s.")
+        if self._handle is not None:
+            fault = self._fabric.status(self._handle).fault(self._task.plan.limits.stall_s)
+            if fault is not None:
+                raise EngineError(f"The engine has failed: {fault}")
 
     def _beat(self) -> Heartbeat:
         handle = self._handle

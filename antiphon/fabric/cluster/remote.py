@@ -130,7 +130,6 @@ async def served_to_front_ends(
     """Serve a cluster to the front ends of this process until the block ends.
 
     Args:
-        cluster: access of this process.
         keeps: whether stages stay loaded for the successor of a front end, even if they are
             released: this process hosts them too.
         others: callback that returns the states of the server's other processes.

@@ -114,11 +114,9 @@ class StageChild(RestartedChild):
     async def broken(self, connection: StageConnection, stage: str) -> str:
         """Wait until the process has ended, or a stage has failed or hangs; return the cause."""
         while connection.lost is None:
-            status = connection.status(stage)
-            stalled_s = status.stalled_s()
-            if status.failure is not None or stalled_s > self._stall_s:
+            if (fault := connection.status(stage).fault(self._stall_s)) is not None:
                 await self.end(0.0)
-                return status.failure or f"a step has taken {stalled_s:.0f} seconds"
+                return fault
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await connection.closed.wait()

@@ -21,9 +21,6 @@ class StageProcessPlan:
 
     Attributes:
         name: name of the process in logs.
-        address: address to listen at.
-        log_level: least level that is logged, as in `ServerSettings`.
-        log_format: format of log lines, as in `ServerSettings`.
     """
 
     name: str

@@ -38,7 +38,6 @@ class ClusterState:
 
         Args:
             new_name: function that returns an unused name of a replica, given the id of its stage.
-            limits: time limits; default: those of `ClusterLimits`.
             is_restarted: whether replicas exist already, whose heartbeats are awaited before others
                 are started.
             first_version: first version of each view.

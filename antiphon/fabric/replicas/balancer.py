@@ -20,7 +20,6 @@ class QuarantineLimits:
 
     Attributes:
         first_s: quarantine after the first failure; it doubles with each failure without a success.
-        longest_s: longest quarantine.
     """
 
     first_s: float = 0.25
@@ -41,7 +40,6 @@ class _Member:
         status: last status that was pushed.
         num_open: open requests of this balancer's owner.
         num_open_then: value of ``num_open`` when ``status`` arrived.
-        num_failures: number of consecutive failures.
         free_at_s: end of its quarantine.
     """
 
@@ -74,12 +72,7 @@ class Balancer:
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
     ) -> None:
-        """Begin without replicas.
-
-        Args:
-            clock: clock in seconds.
-            random: generator that draws the two replicas.
-        """
+        """Begin without replicas."""
         self._limits = limits or QuarantineLimits()
         self._clock = clock
         self._random = random or Random()

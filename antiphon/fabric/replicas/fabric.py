@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.prompt import Piece
@@ -23,33 +22,13 @@ def _ignore(_retries: int, _migrations: int) -> None:
     """Count nowhere else."""
 
 
-@dataclass(slots=True)
-class StreamCounts:
-    """Counters of moved streams.
-
-    Attributes:
-        retries: number of retries before the first item.
-        migrations: number of migrations to another replica.
-        observe: callback with both numbers of each moved stream, when it ends.
-    """
-
-    retries: int = 0
-    migrations: int = 0
-    observe: Callable[[int, int], None] = _ignore
-
-    def add(self, retries: int, migrations: int) -> None:
-        """Count a stream."""
-        self.retries += retries
-        self.migrations += migrations
-        if retries or migrations:
-            self.observe(retries, migrations)
-
-
 class ReplicaFabric:
     """Hosts stages in a cluster, and opens requests at their replicas.
 
     Attributes:
-        counts: counters of moved streams.
+        num_retries: number of replicas that failed before the first item of a stream.
+        num_migrations: number of replicas that have resumed a stream.
+        observe: callback with both numbers of each moved stream, when it ends.
     """
 
     def __init__(
@@ -61,7 +40,8 @@ class ReplicaFabric:
         quarantine: QuarantineLimits | None = None,
     ) -> None:
         """Begin without stages; cluster and connections are closed with the fabric."""
-        self.counts = StreamCounts()
+        self.num_retries = self.num_migrations = 0
+        self.observe: Callable[[int, int], None] = _ignore
         self._cluster = cluster
         self._connections = connections
         self._limits = limits or ReplicaLimits()
@@ -103,7 +83,10 @@ class ReplicaFabric:
             yield
         finally:
             del self._streams[id]
-            self.counts.add(stream.num_retries, stream.num_migrations)
+            self.num_retries += stream.num_retries
+            self.num_migrations += stream.num_migrations
+            if stream.num_retries or stream.num_migrations:
+                self.observe(stream.num_retries, stream.num_migrations)
             self._ended.set()
 
     def append(self, handle: StageHandle, request_id: str, piece: Piece) -> None:

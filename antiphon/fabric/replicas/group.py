@@ -23,7 +23,6 @@ class ReplicaGroup:
     """Follows the replicas of one hosted stage, with a link to each.
 
     Attributes:
-        stage_id: id of the stage in the cluster.
         num_users: number of unreleased `host` calls; kept by its owner.
         balancer: choice among the replicas, and the counts that it is made by.
         is_closed: whether no replica will be added.

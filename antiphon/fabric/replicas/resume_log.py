@@ -15,8 +15,6 @@ class _Count:
     """Counts of a stream's items.
 
     Attributes:
-        samples: samples of audio.
-        frames: frames of the model.
         words: words with times.
         others: items other than audio, frames and progress.
     """

@@ -43,7 +43,6 @@ class _Attempt:
     """A request at one replica of each stage, first to last; the last one is pulled.
 
     Attributes:
-        places: replicas of its stages.
         has_item: whether it has delivered an item.
     """
 

@@ -170,7 +170,7 @@ def test_what_is_wrong_with_a_request_is_not_tried_elsewhere(tmp_path: Path) -> 
                 async with model._pool.held(model._stages) as [handle]:
                     model.fabric.abort(handle, "r")
                     assert [each async for each in items][-1] == Ended("abort")
-            assert fabric.counts.retries == fabric.counts.migrations == 0
+            assert fabric.num_retries == fabric.num_migrations == 0
             await model.close()
 
     run(main)
