@@ -24,10 +24,13 @@ from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.families.qwen3_tts.checkpoint import language_model_part
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.input_ids import InputIds
 from antiphon.families.qwen3_tts.prompt_layout import FRAME as FRAME_COLUMN
-from antiphon.families.qwen3_tts.prompt_layout import SPEAKER, Qwen3TTSPrompt
-from antiphon.families.qwen3_tts.request import Qwen3TTSRequest
+from antiphon.families.qwen3_tts.prompt_layout import (
+    SPEAKER,
+    InputIds,
+    Qwen3TTSPrompt,
+    Qwen3TTSRequest,
+)
 from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, LoopDetectors
 from antiphon.families.qwen3_tts.talker import Talker, load_predictor
 from antiphon.nn import kernels

@@ -19,11 +19,9 @@ from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
 from antiphon.families.kit.cloned_voices import SPEAKER as SPEAKER_VECTOR
 from antiphon.families.kit.prompt_length import check_prompt_length
 from antiphon.families.kit.speech_budget import frame_budget, slow_frames
-from antiphon.families.qwen3_tts.chat_template import ChatTemplate
 from antiphon.families.qwen3_tts.cloning import Clone, choose_clone
 from antiphon.families.qwen3_tts.config import MIN_FRAMES, CheckpointTask, GenerationDefaults
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.input_ids import position_keys
 from antiphon.families.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
 from antiphon.families.qwen3_tts.prompt_layout import (
     SPEAKER,
@@ -32,12 +30,22 @@ from antiphon.families.qwen3_tts.prompt_layout import (
     Spoken,
     language_tag,
     lay_out,
+    position_keys,
 )
 from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
-from antiphon.families.qwen3_tts.streaming_tokenizer import StreamingTokenizer, TextCutter
-from antiphon.families.qwen3_tts.tokenizer import load_tokenizer
-from antiphon.families.qwen3_tts.validation import check_instructions, check_task
-from antiphon.families.qwen3_tts.voices import capabilities_of, language_name, speaker_of
+from antiphon.families.qwen3_tts.tokenizer import (
+    ChatTemplate,
+    StreamingTokenizer,
+    TextCutter,
+    load_tokenizer,
+)
+from antiphon.families.qwen3_tts.voices import (
+    capabilities_of,
+    check_instructions,
+    check_task,
+    language_name,
+    speaker_of,
+)
 
 _MAX_CACHED = 2 * 64  # parts of a voice, up to 60 kB together
 

@@ -2,19 +2,26 @@
 
 Every layout of the official code has one form:
 
-- a *prefix* of columns (text id, codec id), either of which may be missing; - the *lead*: the codec
-track from its begin-of-speech id on, followed by the reference's frames if any; then the generated
-frames, one per position; - the *text track*: one text id for every position from begin-of-speech
-on, padding after its end. Whole text is part of the prefix, and this track is empty; streaming text
-is here, and may still grow during generation.
+- a *prefix* of columns (text id, codec id), either of which may be missing;
+- the *lead*: the codec track from its begin-of-speech id on, followed by the reference's frames if
+  any; then the generated frames, one per position;
+- the *text track*: one text id for every position from begin-of-speech on, padding after its end.
+
+Whole text is part of the prefix, and the text track is empty; streaming text is in the track, and
+may still grow during generation.
+
+A preempted request resumes as if its generated frames were further reference frames.
 """
 
+import sys
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.contracts.prompt import Piece
 from antiphon.contracts.types import Sampling
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 
@@ -159,3 +166,153 @@ def lay_out(
     if streams_text:
         return Tracks(prefix, said, num_common)
     return Tracks((*prefix, *((id, codec.pad) for id in said)), (), num_common)
+
+
+Codes: TypeAlias = NDArray[np.int64]
+
+_KEY_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputIds:
+    """Consecutive positions.
+
+    Attributes:
+        text: text ids, or `NOTHING`, int64 ``[num_positions]``.
+        codec: codec ids, or `NOTHING`, `SPEAKER` or `FRAME`, int64 ``[num_positions]``.
+        frames: codes of each `FRAME`, in order, int64 ``[num_frames, num_groups]``.
+    """
+
+    text: NDArray[np.int64]
+    codec: NDArray[np.int64]
+    frames: Codes
+
+
+def no_frames(config: Qwen3TTSConfig) -> Codes:
+    """Return codes without frames, ``[0, num_groups]``."""
+    return np.empty((0, config.talker.num_groups), np.int64)
+
+
+def lead_frames(prompt: Qwen3TTSPrompt, made: Codes) -> Codes:
+    """Return the reference's frames and the generated ones, int64 ``[num_frames, num_groups]``."""
+    return made if prompt.reference is None else np.concatenate((prompt.reference, made))
+
+
+def columns_between(
+    config: Qwen3TTSConfig,
+    prompt: Qwen3TTSPrompt,
+    text: Ids,
+    lead: Codes,
+    start: int,
+    end: int,
+) -> InputIds:
+    """Return positions ``start`` to ``end - 1``.
+
+    Args:
+        config: configuration of the checkpoint.
+        prompt: prompt of the request.
+        text: text track so far; beside the lead it covers the positions, or has ended.
+        lead: result of `lead_frames`.
+        start: first position.
+        end: position after the last one, at most that of the next frame.
+    """
+    num_prefix = len(prompt.prefix)
+    assert start < end <= num_prefix + len(lead), "there are no such positions"
+    prefix = np.array(prompt.prefix[start:end], np.int64).reshape(-1, 2)
+    first, last = max(0, start - num_prefix), max(0, end - num_prefix)
+    beside = text[first:last]
+    padding = (config.tokens.tts_pad,) * (last - first - len(beside))
+    codec = np.full(last - first, FRAME, np.int64)
+    if first == 0 < last:
+        codec[0] = config.talker.tokens.bos
+    return InputIds(
+        text=np.concatenate((prefix[:, 0], np.array((*beside, *padding), np.int64))),
+        codec=np.concatenate((prefix[:, 1], codec)),
+        frames=lead[max(0, first - 1) : max(0, last - 1)],
+    )
+
+
+def position_keys(config: Qwen3TTSConfig, prompt: Qwen3TTSPrompt) -> tuple[int, ...]:
+    """Return a 64-bit key for each known position before the first frame.
+
+    Keys are equal if and only if the model's input at their positions is equal.
+    """
+    num_known = prompt.num_prefilled
+    if prompt.is_open:
+        num_known = len(prompt.prefix) + min(len(prompt.text), prompt.num_reference_frames)
+    lead = lead_frames(prompt, no_frames(config))
+    columns = columns_between(config, prompt, prompt.text, lead, 0, num_known)
+    other = np.zeros(num_known, np.uint64)  # input beside ids
+    if prompt.speaker is not None:
+        other[columns.codec == SPEAKER] = _digest(prompt.speaker.astype(np.float32))
+    digests = [_digest(frame) for frame in columns.frames]
+    other[columns.codec == FRAME] = np.array(digests, np.uint64)
+    keys = _mixed(_mixed(columns.text.view(np.uint64)) ^ columns.codec.view(np.uint64))
+    return tuple(_mixed(keys ^ other).tolist())
+
+
+def _digest(array: NDArray[np.generic]) -> int:
+    digest = blake2b(np.ascontiguousarray(array).tobytes(), digest_size=_KEY_BYTES)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble 64-bit words; a bijection."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+_NO_LIMIT = sys.maxsize
+
+
+@dataclass(slots=True, eq=False)
+class Qwen3TTSRequest:
+    """Request in a slot.
+
+    Attributes:
+        row: row of `LoopDetectors` that watches its codes.
+        lead: reference frames, and frames generated before the slot was taken.
+        text: text track so far.
+        max_frames: frame budget of the text so far.
+        first_end: number of frames before which it does not end.
+        is_open: whether more text will come.
+    """
+
+    row: int
+    prompt: Qwen3TTSPrompt
+    lead: Codes
+    text: list[int]
+    max_frames: int
+    first_end: int
+    is_open: bool
+
+    @classmethod
+    def of(
+        cls, prompt: Qwen3TTSPrompt, made: Codes, row: int, first_end: int = 0
+    ) -> "Qwen3TTSRequest":
+        """Start a request, or resume it after its generated frames."""
+        lead = lead_frames(prompt, made)
+        return cls(row, prompt, lead, [*prompt.text], prompt.max_frames, first_end, prompt.is_open)
+
+    @property
+    def frames_limit(self) -> int:
+        """Frame limit so far."""
+        return _NO_LIMIT if self.is_open else self.max_frames
+
+    def append(self, piece: Piece) -> tuple[int, Ids]:
+        """Add text; return the ids beside frames to be generated, and the first frame's number."""
+        more = piece.data
+        assert isinstance(more, MoreText)
+        assert self.is_open, "text came after its end"
+        self.max_frames = more.max_frames
+        self.is_open = piece.num_frames_allowed is not None
+        first_frame = len(self.text) - self.prompt.num_reference_frames
+        self.text += more.ids
+        return max(0, first_frame), more.ids[max(0, -first_frame) :]
+
+    def columns(self, config: Qwen3TTSConfig, start: int, end: int) -> InputIds:
+        """Return the model's input at positions ``start`` to ``end - 1``."""
+        is_known = not self.is_open or len(self.text) >= end - len(self.prompt.prefix)
+        assert is_known, "its text is not known yet"
+        return columns_between(config, self.prompt, tuple(self.text), self.lead, start, end)

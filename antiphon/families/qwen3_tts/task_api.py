@@ -5,21 +5,60 @@ With a list of texts, an argument that may differ between texts can be a list to
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, overload
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
 from antiphon.audio.recording import Recording
 from antiphon.audio.utterance import Audio
 from antiphon.contracts.prepared_voice import PreparedVoice
+from antiphon.contracts.sampling import NEW_TOKENS, Sampling, max_frames_of, names_of
 from antiphon.contracts.types import AudioChunk, Samples, SpeechRequest
 from antiphon.errors import InvalidRequestError
-from antiphon.families.qwen3_tts.task_requests import requests_of
 
 Texts: TypeAlias = str | list[str] | list[str | None] | None
 Recordings: TypeAlias = Recording | list[Recording] | None
 Flags: TypeAlias = bool | list[bool]
 Voices: TypeAlias = PreparedVoice | list[PreparedVoice] | None
 Chunks: TypeAlias = Generator[AudioChunk, None, None]
+TaskT = TypeVar("TaskT", covariant=True)
+
+
+class TextTask(Protocol):
+    """Task of one text or of several; fields are those of the decorated method."""
+
+    @overload
+    def __call__(
+        self, text: str, *fields: Any, stream: Literal[False] = False, **more: Any
+    ) -> Audio: ...
+    @overload
+    def __call__(self, text: str, *fields: Any, stream: Literal[True], **more: Any) -> Chunks: ...
+    @overload
+    def __call__(self, text: list[str], *fields: Any, **more: Any) -> list[Audio]: ...
+
+
+class AsyncTextTask(Protocol):
+    """Asynchronous `TextTask`."""
+
+    @overload
+    async def __call__(self, text: str, *fields: Any, **more: Any) -> Audio: ...
+    @overload
+    async def __call__(self, text: list[str], *fields: Any, **more: Any) -> list[Audio]: ...
+
+
+class Bound(Protocol[TaskT]):
+    """Method of a class that is a task of its instances."""
+
+    def __get__(self, instance: object, owner: type | None = None) -> TaskT: ...
+
+
+def text_task(method: Callable[..., Audio | list[Audio] | Chunks]) -> Bound[TextTask]:
+    """Return a method as it is, with the types of a `TextTask`."""
+    return cast("Bound[TextTask]", method)
+
+
+def async_text_task(method: Callable[..., Awaitable[Audio | list[Audio]]]) -> Bound[AsyncTextTask]:
+    """Return a method as it is, with the types of an `AsyncTextTask`."""
+    return cast("Bound[AsyncTextTask]", method)
 
 
 class SpeechTasks(ABC):
@@ -54,37 +93,7 @@ class SpeechTasks(ABC):
     async def aspeeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
         """Return whole utterances, generated concurrently."""
 
-    @overload
-    def generate_custom_voice(
-        self,
-        text: str,
-        speaker: str | None = None,
-        language: str | None = None,
-        instruct: str | None = None,
-        *,
-        stream: Literal[False] = False,
-        **more: Any,
-    ) -> Audio: ...
-    @overload
-    def generate_custom_voice(
-        self,
-        text: str,
-        speaker: str | None = None,
-        language: str | None = None,
-        instruct: str | None = None,
-        *,
-        stream: Literal[True],
-        **more: Any,
-    ) -> Chunks: ...
-    @overload
-    def generate_custom_voice(
-        self,
-        text: list[str],
-        speaker: Texts = None,
-        language: Texts = None,
-        instruct: Texts = None,
-        **more: Any,
-    ) -> list[Audio]: ...
+    @text_task
     def generate_custom_voice(
         self,
         text: str | list[str],
@@ -108,24 +117,7 @@ class SpeechTasks(ABC):
         each = {"voice": speaker, "language": language, "instructions": instruct}
         return self._spoken(self._requests("CustomVoice", text, each, more), text, stream=stream)
 
-    @overload
-    async def agenerate_custom_voice(
-        self,
-        text: str,
-        speaker: str | None = None,
-        language: str | None = None,
-        instruct: str | None = None,
-        **more: Any,
-    ) -> Audio: ...
-    @overload
-    async def agenerate_custom_voice(
-        self,
-        text: list[str],
-        speaker: Texts = None,
-        language: Texts = None,
-        instruct: Texts = None,
-        **more: Any,
-    ) -> list[Audio]: ...
+    @async_text_task
     async def agenerate_custom_voice(
         self,
         text: str | list[str],
@@ -138,30 +130,7 @@ class SpeechTasks(ABC):
         each = {"voice": speaker, "language": language, "instructions": instruct}
         return await self._aspoken(self._requests("CustomVoice", text, each, more), text)
 
-    @overload
-    def generate_voice_design(
-        self,
-        text: str,
-        instruct: str,
-        language: str | None = None,
-        *,
-        stream: Literal[False] = False,
-        **more: Any,
-    ) -> Audio: ...
-    @overload
-    def generate_voice_design(
-        self,
-        text: str,
-        instruct: str,
-        language: str | None = None,
-        *,
-        stream: Literal[True],
-        **more: Any,
-    ) -> Chunks: ...
-    @overload
-    def generate_voice_design(
-        self, text: list[str], instruct: str | list[str], language: Texts = None, **more: Any
-    ) -> list[Audio]: ...
+    @text_task
     def generate_voice_design(
         self,
         text: str | list[str],
@@ -183,14 +152,7 @@ class SpeechTasks(ABC):
         each = {"instructions": instruct, "language": language}
         return self._spoken(self._requests("VoiceDesign", text, each, more), text, stream=stream)
 
-    @overload
-    async def agenerate_voice_design(
-        self, text: str, instruct: str, language: str | None = None, **more: Any
-    ) -> Audio: ...
-    @overload
-    async def agenerate_voice_design(
-        self, text: list[str], instruct: str | list[str], language: Texts = None, **more: Any
-    ) -> list[Audio]: ...
+    @async_text_task
     async def agenerate_voice_design(
         self,
         text: str | list[str],
@@ -202,40 +164,7 @@ class SpeechTasks(ABC):
         each = {"instructions": instruct, "language": language}
         return await self._aspoken(self._requests("VoiceDesign", text, each, more), text)
 
-    @overload
-    def generate_voice_clone(
-        self,
-        text: str,
-        ref_audio: Recording | None = None,
-        ref_text: str | None = None,
-        x_vector_only_mode: bool = False,
-        voice: PreparedVoice | None = None,
-        *,
-        stream: Literal[False] = False,
-        **more: Any,
-    ) -> Audio: ...
-    @overload
-    def generate_voice_clone(
-        self,
-        text: str,
-        ref_audio: Recording | None = None,
-        ref_text: str | None = None,
-        x_vector_only_mode: bool = False,
-        voice: PreparedVoice | None = None,
-        *,
-        stream: Literal[True],
-        **more: Any,
-    ) -> Chunks: ...
-    @overload
-    def generate_voice_clone(
-        self,
-        text: list[str],
-        ref_audio: Recordings = None,
-        ref_text: Texts = None,
-        x_vector_only_mode: Flags = False,
-        voice: Voices = None,
-        **more: Any,
-    ) -> list[Audio]: ...
+    @text_task
     def generate_voice_clone(
         self,
         text: str | list[str],
@@ -262,26 +191,7 @@ class SpeechTasks(ABC):
         each = self._clone_fields(ref_audio, ref_text, x_vector_only_mode, voice)
         return self._spoken(self._requests("Base", text, each, more), text, stream=stream)
 
-    @overload
-    async def agenerate_voice_clone(
-        self,
-        text: str,
-        ref_audio: Recording | None = None,
-        ref_text: str | None = None,
-        x_vector_only_mode: bool = False,
-        voice: PreparedVoice | None = None,
-        **more: Any,
-    ) -> Audio: ...
-    @overload
-    async def agenerate_voice_clone(
-        self,
-        text: list[str],
-        ref_audio: Recordings = None,
-        ref_text: Texts = None,
-        x_vector_only_mode: Flags = False,
-        voice: Voices = None,
-        **more: Any,
-    ) -> list[Audio]: ...
+    @async_text_task
     async def agenerate_voice_clone(
         self,
         text: str | list[str],
@@ -362,3 +272,54 @@ def _each(function: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, list):
         return [function(each) for each in value]
     return None if value is None else function(value)
+
+
+_REQUEST_FIELDS = ("voice", "language", "instructions", "seed", "speed", "sample_rate_hz")
+_SAMPLING_FIELDS = ("do_sample", "ignore_eos", *names_of(Sampling))
+
+
+def requests_of(
+    text: str | list[str], each: Mapping[str, Any], more: Mapping[str, Any]
+) -> list[SpeechRequest]:
+    """Return one request per text.
+
+    Args:
+        text: text or list of texts.
+        each: fields and options by name; a list has one entry per text. ``None`` is left out.
+        more: fields shared by all texts, except ``seed`` and ``language``, which may be lists.
+
+    Raises:
+        InvalidRequestError: the lengths of a list and the texts differ.
+    """
+    texts = text if isinstance(text, list) else [text]
+    each = {"language": more.get("language"), "seed": more.get("seed"), **each}
+    for name, value in each.items():
+        if not isinstance(value, list):
+            continue
+        if not isinstance(text, list) or len(value) != len(texts):
+            raise InvalidRequestError(
+                f"Invalid '{name}': a list of {len(value)} for"
+                f" {len(texts) if isinstance(text, list) else 'one'} text(s).",
+                param=name,
+            )
+    return [
+        _request(one, {**more, **{name: _at(value, n) for name, value in each.items()}})
+        for n, one in enumerate(texts)
+    ]
+
+
+def _at(value: Any, index: int) -> Any:
+    return value[index] if isinstance(value, list) else value
+
+
+def _request(text: str, values: Mapping[str, Any]) -> SpeechRequest:
+    """Sort values into the parts of a request; unknown names are options."""
+    given = {name: value for name, value in values.items() if value is not None}
+    fields = {name: given.pop(name) for name in _REQUEST_FIELDS if name in given}
+    sampling = {name: given.pop(name) for name in _SAMPLING_FIELDS if name in given}
+    max_new_tokens = given.pop("max_new_tokens", None)
+    if max_new_tokens is not None:
+        NEW_TOKENS.check("max_new_tokens", max_new_tokens)
+    sampling["max_frames"] = max_frames_of(max_new_tokens)
+    sampling["min_frames"] = given.pop("min_tokens", None)
+    return SpeechRequest(text, sampling=Sampling(**sampling), options=given, **fields)

@@ -1,11 +1,13 @@
-"""Qwen's byte-level BPE tokenizer, in which no text can name a special token.
+"""Qwen's byte-level BPE tokenizer, of whole text, of arriving text, and of chat turns.
 
-The pattern that cuts text into words is defined here and not read from the checkpoint: some loaders
-replace it, and the model was trained with this one.
+No text can name a special token. The pattern that cuts text into words is defined here and not read
+from the checkpoint: some loaders replace it, and the model was trained with this one.
 """
 
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import BPE
@@ -13,8 +15,12 @@ from tokenizers.normalizers import NFC
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from antiphon.contracts.config_file import ConfigSection
-from antiphon.errors import ModelLoadError
+from antiphon.contracts.prompt import Piece
+from antiphon.errors import InvalidRequestError, ModelLoadError
+from antiphon.families.kit.speech_budget import slow_frames
 from antiphon.families.kit.token_ids import token_ids
+from antiphon.families.qwen3_tts.config import TextTokens
+from antiphon.families.qwen3_tts.prompt_layout import Ids, MoreText
 
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"  # English endings
@@ -87,3 +93,136 @@ def _model(section: ConfigSection, merges: list[tuple[str, str]]) -> BPE:
         if not {left, right, left + right} <= vocab.keys():
             raise ModelLoadError(f"{section.file}: a merge of '{left}' and '{right}' has no token")
     return BPE(vocab, merges)
+
+
+Encode: TypeAlias = Callable[[str], Ids]
+"""Plain text to ids."""
+
+_NUM_ROLE_IDS = 3
+
+
+class ChatTemplate:
+    """Template of the text parts of a prompt."""
+
+    def __init__(self, encode: Encode, tokens: TextTokens) -> None:
+        self._encode = encode
+        self._tokens = tokens
+
+    def spoken(self, text: str) -> tuple[Ids, Ids]:
+        """Return the role and the ids of a text to be spoken.
+
+        They are cut by number, as in the official code: a newline at the start of a text merges
+        into the role.
+        """
+        ids = self._assistant(text)
+        return ids[:_NUM_ROLE_IDS], ids[_NUM_ROLE_IDS:]
+
+    def begun(self, text: str) -> tuple[Ids, Ids, str]:
+        """Return the role and the first ids of a text that may continue, and its remainder.
+
+        The remainder is all but the leading newlines, which are tokenized together with the role.
+        """
+        num_spaces = len(text) - len(text.lstrip())
+        num_read = 1 + max(text.rfind("\n", 0, num_spaces), text.rfind("\r", 0, num_spaces))
+        return *self.spoken(text[:num_read]), text[num_read:]
+
+    def instructions(self, text: str) -> Ids:
+        """Return a user turn with the instructions; nothing for ``""``."""
+        if not text:
+            return ()
+        said = self._encode(f"user\n{text}")
+        return (self._tokens.im_start, *said, self._tokens.im_end, *self._encode("\n"))
+
+    def _assistant(self, text: str) -> Ids:
+        return (self._tokens.im_start, *self._encode(f"assistant\n{text}"))
+
+
+class TextCutter:
+    """Incremental tokenizer that returns ids as soon as they are final.
+
+    Attributes:
+        num_slow_frames: `slow_frames` of the text whose ids were returned.
+    """
+
+    def __init__(self, encode: Callable[[str], Ids]) -> None:
+        self._encode = encode
+        self.num_slow_frames = 0
+        self._waiting = ""
+        self._is_blank = True
+
+    def push(self, text: str) -> Ids:
+        """Add text; return the ids that have become final."""
+        self._is_blank = self._is_blank and not text.strip()
+        waiting = self._waiting + text
+        cut = _last_certain_cut(waiting)
+        self._waiting = waiting[cut:]
+        return self._ids(waiting[:cut])
+
+    def close(self) -> Ids:
+        """Return the remaining ids.
+
+        Raises:
+            InvalidRequestError: the whole text was empty.
+        """
+        if self._is_blank:
+            raise InvalidRequestError("Input text cannot be empty.", param="input")
+        ids, self._waiting = self._ids(self._waiting), ""
+        return ids
+
+    def _ids(self, text: str) -> Ids:
+        self.num_slow_frames += slow_frames(text)
+        return self._encode(text) if text else ()
+
+
+class StreamingTokenizer:
+    """Source of the pieces of a request whose text is still arriving."""
+
+    def __init__(
+        self,
+        cutter: TextCutter,
+        num_frames_allowed: int,
+        end_id: int,
+        budget: Callable[[int], int],
+    ) -> None:
+        """Continue a prompt.
+
+        Args:
+            cutter: tokenizer that returned the prompt's text.
+            num_frames_allowed: frames that the prompt's text suffices for; negative while text
+                beside the reference is missing.
+            end_id: id that ends a text.
+            budget: function from slow frames to the frame limit, see `frame_budget`.
+        """
+        self._budget = budget
+        self._cutter = cutter
+        self._num_frames_allowed = num_frames_allowed
+        self._end_id = end_id
+
+    def push(self, text: str) -> Piece | None:
+        """Add text; return its piece, or ``None`` if no id is final yet."""
+        ids = self._cutter.push(text)
+        if not ids:
+            return None
+        self._num_frames_allowed += len(ids)
+        num_frames_allowed = max(0, self._num_frames_allowed)
+        return Piece(
+            data=self._more(ids), num_frames_allowed=num_frames_allowed, num_tokens=len(ids)
+        )
+
+    def close(self) -> Piece:
+        """Return the last piece; raises InvalidRequestError if the whole text was empty."""
+        ids = self._cutter.close()
+        data = self._more((*ids, self._end_id))
+        return Piece(data=data, num_frames_allowed=None, num_tokens=len(ids))
+
+    def _more(self, ids: Ids) -> MoreText:
+        return MoreText(ids, self._budget(self._cutter.num_slow_frames))
+
+
+def _last_certain_cut(text: str) -> int:
+    """Return the last cut between words that further text cannot change, or 0."""
+    for place in range(len(text) - 1, 0, -1):
+        before, after = unicodedata.category(text[place - 1]), unicodedata.category(text[place])
+        if before[0] in "LN" and after[0] in "ZPS":
+            return place
+    return 0

@@ -11,7 +11,6 @@ from antiphon.contracts.types import Sampling
 from antiphon.engine.plan import Append, Start, StepOutput
 from antiphon.engine.runner import Runner
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
-from antiphon.families.qwen3_tts.input_ids import position_keys
 from antiphon.families.qwen3_tts.prompt_layout import (
     SPEAKER,
     MoreText,
@@ -19,6 +18,7 @@ from antiphon.families.qwen3_tts.prompt_layout import (
     Spoken,
     language_tag,
     lay_out,
+    position_keys,
 )
 from tests.engine.drive import Drive
 

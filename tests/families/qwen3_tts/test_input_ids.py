@@ -11,8 +11,13 @@ import pytest
 from antiphon.contracts.prompt import Prompt
 from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.input_ids import columns_between, lead_frames, position_keys
-from antiphon.families.qwen3_tts.prompt_layout import SPEAKER, Qwen3TTSPrompt
+from antiphon.families.qwen3_tts.prompt_layout import (
+    SPEAKER,
+    Qwen3TTSPrompt,
+    columns_between,
+    lead_frames,
+    position_keys,
+)
 from tests.families.qwen3_tts.lm import made_prompt, opened
 
 

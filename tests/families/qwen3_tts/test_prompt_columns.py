@@ -22,7 +22,7 @@ from antiphon.families.qwen3_tts.language_model import (
     LanguageModel,
     load_language_model,
 )
-from antiphon.families.qwen3_tts.request import Qwen3TTSRequest
+from antiphon.families.qwen3_tts.prompt_layout import Qwen3TTSRequest
 from antiphon.nn import kernels
 from antiphon.nn.device_writes import PackedUpload
 from tests.families.qwen3_tts.lm import made_prompt

@@ -14,11 +14,10 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.qwen3_tts.chat_template import ChatTemplate
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.sizes import SPECIAL_TOKENS, write_vocabulary
-from antiphon.families.qwen3_tts.tokenizer import TextTokenizer, load_tokenizer
+from antiphon.families.qwen3_tts.tokenizer import ChatTemplate, TextTokenizer, load_tokenizer
 from tests.families.qwen3_tts.oracle.texts import TEXTS
 from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 
