@@ -13,7 +13,7 @@ def test_what_needs_nothing_is_always_ready(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(readiness, "find_spec", lambda _: None)
     refuse_unready(["defects", "prosody"], language="zh")
     for metric in ("speaker", "mos"):
-        with pytest.raises(SettingsError, match="no torch"):
+        with pytest.raises(SettingsError, match="need torch"):
             refuse_unready([metric])
 
 
