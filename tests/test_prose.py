@@ -108,7 +108,7 @@ LEFT: dict[str, tuple[int, int, int]] = {
     "families/voxcpm2": (0, 0, 18),
     "families/wan_video": (0, 0, 1),
     "family_check": (0, 0, 5),
-    "nn": (0, 0, 32),
+    "nn": (0, 0, 29),
     "offline": (4, 0, 2),
     "pipeline": (0, 0, 7),
     "placement": (0, 0, 9),

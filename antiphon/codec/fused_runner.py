@@ -24,11 +24,9 @@ class FrameSource(Runner, Protocol):
     @property
     def frame_store(self) -> Any:
         """Its slots' latest frames; see `StreamingDecoder.launch`. ``None``: there are none."""
-        ...
 
     def on_stream(self) -> AbstractContextManager[object]:
         """Return a context in which work is put where the runner puts its own."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

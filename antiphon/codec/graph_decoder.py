@@ -41,7 +41,6 @@ class SlotDecoder(Protocol):
 
     def open(self, num_slots: int) -> DoubleBufferedState:
         """Return a state of fresh slots."""
-        ...
 
     def decode(
         self, codes: Tensor, table: Tensor, state: DoubleBufferedState, max_row_frames: int
@@ -51,7 +50,6 @@ class SlotDecoder(Protocol):
         Returns:
             float32 ``[n, samples_per_frame]``.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

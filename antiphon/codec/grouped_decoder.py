@@ -28,11 +28,9 @@ class BatchDecoder(Protocol):
 
     def open(self, num_slots: int) -> DecoderState:
         """Return a state of fresh slots."""
-        ...
 
     def reset(self, state: DecoderState, slot: int) -> None:
         """Make a slot that of a fresh stream."""
-        ...
 
     def decode(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
         """Decode ``codes``, int64 ``[num_slots, num_quantizers, n]``, of the ``active`` slots.
@@ -40,7 +38,6 @@ class BatchDecoder(Protocol):
         Returns:
             float32 ``[num_slots, n * samples_per_frame]``.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

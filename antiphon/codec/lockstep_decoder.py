@@ -31,7 +31,6 @@ class FrameNetwork(Protocol):
 
     def open(self, num_slots: int) -> DecoderState:
         """Return a state of fresh slots."""
-        ...
 
     def decode(self, frames: Tensor, rows: DecoderState) -> Tensor:
         """Decode the next frame of each row, and advance the rows in place.
@@ -45,7 +44,6 @@ class FrameNetwork(Protocol):
         Returns:
             float32 ``[num_rows, samples_per_frame]``.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,9 @@ class PendingAudio(Protocol):
     @property
     def is_done(self) -> bool:
         """Whether `result` returns at once."""
-        ...
 
     def wait(self) -> None:
         """Wait until it is done, in any thread, while others run."""
-        ...
 
     def result(self) -> Mapping[int, Samples]:
         """Wait for the chunks; called once.
@@ -29,7 +27,6 @@ class PendingAudio(Protocol):
             Of each slot, ``[num_frames * samples_per_frame]``, or with ``[..., channels]``; see
             `StepOutput.chunks`.
         """
-        ...
 
 
 class StreamingDecoder(Protocol):
@@ -54,36 +51,29 @@ class StreamingDecoder(Protocol):
     @property
     def chunk_sizes(self) -> tuple[int, ...]:
         """Frames that one `CodecChunk` may have, ascending multiples of ``group_frames``."""
-        ...
 
     @property
     def look_ahead_frames(self) -> int:
         """Frames after a frame that its audio depends on; `launch` reads them after a chunk's."""
-        ...
 
     @property
     def group_frames(self) -> int:
         """Frames that are decoded together, counted from frame 0; the last group may be short."""
-        ...
 
     def open(self, num_slots: int) -> Any:
         """Return a state with as many rows, fresh."""
-        ...
 
     def on_stream(self, state: Any) -> AbstractContextManager[object]:
         """Return a context in which work is put on a stream of the decoder's own device."""
-        ...
 
     def reset(self, state: Any, slot: int, conditioning: Any = None) -> None:
         """Make a row fresh again, for a request with this `Prompt.conditioning`."""
-        ...
 
     def prime(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
         """Prime a fresh row with ``frames``, ``[n, ...]``, whose audio is not used.
 
         Work is put on the current stream, and not waited for.
         """
-        ...
 
     def replay(self, state: Any, slot: int, frames: NDArray[Any], num_ahead: int = 0) -> None:
         """Decode frames again, ``[n, ...]``, that became audio before their row was given up.
@@ -93,7 +83,6 @@ class StreamingDecoder(Protocol):
         is put on the current stream. The last ``num_ahead`` frames are look-ahead, of which there
         is less only at the end.
         """
-        ...
 
     def launch(self, chunks: Sequence[CodecChunk], frame_store: Any, state: Any) -> PendingAudio:
         """Begin to decode chunks, at most one a slot, and advance their rows.
@@ -105,11 +94,9 @@ class StreamingDecoder(Protocol):
                 work that is put on the current stream.
             state: updated in place.
         """
-        ...
 
     def close(self) -> None:
         """Free what loading took."""
-        ...
 
 
 @runtime_checkable
@@ -118,7 +105,6 @@ class BatchPriming(StreamingDecoder, Protocol):
 
     def prime_rows(self, state: Any, rows: Mapping[int, NDArray[Any]]) -> None:
         """Prime fresh rows, each as `StreamingDecoder.prime` does."""
-        ...
 
 
 @runtime_checkable
@@ -128,7 +114,6 @@ class BoundedDecoder(StreamingDecoder, Protocol):
     @property
     def max_slots(self) -> int:
         """Slots that it can be opened with."""
-        ...
 
 
 @runtime_checkable
@@ -149,4 +134,3 @@ class ElasticDecoder(StreamingDecoder, Protocol):
     @property
     def late_frames(self) -> int:
         """Frames past the end that chunks reach to, until all has become audio; 1 or more."""
-        ...

@@ -41,11 +41,9 @@ class Detokenizer(Protocol):
 
     def push(self, token: int) -> str:
         """Return the text that is certain by now, "" within a character or a control token."""
-        ...
 
     def flush(self) -> str:
         """Return the rest at the end: U+FFFD for incomplete characters."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,11 +77,9 @@ class AnswerVoicePrompter(Protocol):
     @property
     def capabilities(self) -> AnswerVoiceCapabilities:
         """What the loaded checkpoint can do."""
-        ...
 
     def build(self, request: AnswerVoiceRequest, seed: int) -> Prompt:
         """Build the prompt of an answer of which nothing is known yet."""
-        ...
 
     def piece(self, states: PositionStates | None, num_before: int) -> Piece:
         """Return what more of the answer means to the voice; ``None``: the answer is complete.
@@ -92,7 +88,6 @@ class AnswerVoicePrompter(Protocol):
             states: Hidden states of the answer, in order.
             num_before: Number of its positions that came before.
         """
-        ...
 
 
 class ChatPrompter(Protocol):
@@ -101,7 +96,6 @@ class ChatPrompter(Protocol):
     @property
     def capabilities(self) -> ChatCapabilities:
         """What the loaded checkpoint can do."""
-        ...
 
     def build(self, request: ChatRequest, seed: int) -> Prompt:
         """Render the checkpoint's chat template and tokenize.
@@ -114,19 +108,15 @@ class ChatPrompter(Protocol):
         Raises:
             InvalidRequestError: the messages are not what the template takes, or do not fit.
         """
-        ...
 
     def in_thought(self, prompt: Prompt) -> bool:
         """Return whether a prompt ends with ``<think>``: its answer begins within thoughts."""
-        ...
 
     def detokenizer(self) -> Detokenizer:
         """Return a fresh one."""
-        ...
 
     def token_bytes(self, token: int) -> bytes:
         """Return what a token stands for."""
-        ...
 
 
 def answer_limits(request: ChatRequest, num_tokens: int, max_positions: int) -> Sampling:

@@ -83,7 +83,6 @@ class Prompter(Protocol):
     @property
     def capabilities(self) -> SpeechCapabilities:
         """What the loaded checkpoint can do."""
-        ...
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Build the prompt of one segment; called in a worker thread.
@@ -94,7 +93,6 @@ class Prompter(Protocol):
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
-        ...
 
 
 class Feed(Protocol):
@@ -102,11 +100,9 @@ class Feed(Protocol):
 
     def push(self, text: str) -> Piece | None:
         """Take in more text; return what it adds, if anything is certain yet."""
-        ...
 
     def close(self) -> Piece:
         """Return the last piece; raises InvalidRequestError if the whole text was empty."""
-        ...
 
 
 @runtime_checkable
@@ -123,7 +119,6 @@ class SupportsRequestChecks(Protocol):
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
-        ...
 
 
 @runtime_checkable
@@ -139,7 +134,6 @@ class LateText(Protocol):
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +159,6 @@ class SupportsTextChecks(Protocol):
         It should cost little beside `Prompter.build`, and raises nothing: that refuses a
         ``language`` of the request that cannot be spoken.
         """
-        ...
 
 
 @runtime_checkable
@@ -177,7 +170,6 @@ class SupportsVoiceNames(Protocol):
 
         Does no work. `Prompter.build` may still refuse the voice.
         """
-        ...
 
 
 @runtime_checkable
@@ -197,7 +189,6 @@ class VoicePreparing(Protocol):
         Raises:
             InvalidRequestError: the recording will not do, or the loaded checkpoint clones none.
         """
-        ...
 
 
 Encode: TypeAlias = Callable[[Any], Any]
@@ -214,7 +205,6 @@ class EncoderClient(Protocol):
 
     def use_encoder(self, encode: Encode) -> None:
         """Take the encoder; called once, before any prompt is built."""
-        ...
 
 
 @runtime_checkable
@@ -223,7 +213,6 @@ class SupportsEncoderWarmUp(Protocol):
 
     def warm_encoder(self) -> None:
         """Encode something, so that the first user does not wait for caches; blocks."""
-        ...
 
 
 @runtime_checkable
@@ -232,7 +221,6 @@ class SupportsDefaultSizes(Protocol):
 
     def choose_size(self, request: ImageRequest | VideoRequest) -> tuple[int, int]:
         """Return width and height for a request without a size, such as its image's shape."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +245,9 @@ class StageGenerator(Protocol):
         Behind another stage it is called once for each `Latents` of that, the last of them final,
         as the prompt's ``conditioning``.
         """
-        ...
 
     def close(self) -> None:
         """Free what loading took."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +273,6 @@ class BatchEncoder(Protocol):
         Raises:
             InvalidRequestError: the data will not do.
         """
-        ...
 
     def encode_batch(self, batch: Sequence[Any]) -> Sequence[Latents]:
         """Encode data of equal keys, as many as may be of a batch; called in one thread.
@@ -295,8 +280,6 @@ class BatchEncoder(Protocol):
         What is made of data does not depend on the others. If it raises, all of them are encoded
         again, each alone.
         """
-        ...
 
     def close(self) -> None:
         """Free what loading took."""
-        ...

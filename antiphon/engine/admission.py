@@ -32,12 +32,10 @@ class Reservations:
         self._lock = Lock()
 
     def count(self, *, is_live: bool) -> int:
-        """Return the number of ids of a priority."""
         with self._lock:
             return sum(kept is is_live for kept in self._is_live.values())
 
     def add(self, name: str, *, is_live: bool) -> None:
-        """Add an id."""
         with self._lock:
             self._is_live[name] = is_live
 
@@ -54,8 +52,6 @@ class Forecast:
     Attributes:
         num_streams: capacity in live streams.
         ends_s: times at which the requests in slots end, ascending; empty: unknown.
-        made_s: time of the forecast.
-        step_s: duration of a step.
     """
 
     num_streams: int
@@ -85,7 +81,6 @@ class AdmissionControl:
     are not in any forecast yet.
 
     Attributes:
-        forecast: latest forecast, replaced as a whole.
         queue: detector of a standing queue of live requests; used in the engine's thread.
     """
 
@@ -123,8 +118,6 @@ class AdmissionControl:
 
         Args:
             num_open: open requests of the same priority.
-            now_s: current time.
-            is_live: priority of the request.
 
         Raises:
             OverloadedError: the request is refused until a slot should be free.
@@ -158,7 +151,6 @@ class AdmissionControl:
 
         Args:
             num_before: requests that must end before, besides those of clients that return earlier.
-            now_s: current time.
         """
         with self._lock:
             while self._returns_s and self._returns_s[0] <= now_s:
@@ -178,7 +170,6 @@ class LengthEstimator:
         self._frames_per_token: float | None = None
 
     def observe(self, prompt: Prompt, num_frames: int) -> None:
-        """Update the estimate with a finished request."""
         ratio = num_frames / max(prompt.num_tokens, 1)
         before = self._frames_per_token
         self._frames_per_token = (
@@ -211,9 +202,6 @@ def live_capacity(costs: CostModel, codec: CodecShape, num_slots: int, max_load:
     """Return how many streams play without gaps: each needs a frame in a frame's time.
 
     Args:
-        costs: cost model of steps.
-        codec: codec with the duration of a frame.
-        num_slots: number of slots.
         max_load: share of real time that may be used.
     """
     if not costs.is_trusted:

@@ -77,8 +77,6 @@ class AsyncEngine:
         """Stream a request's audio, or frames that are decoded elsewhere; last its `Ended`.
 
         Args:
-            request_id: identifier, unique among open requests.
-            prompt: prompt of the model.
             is_live: whether a client plays the stream while it is made; otherwise it is offline.
             is_later: whether it continues a stream that was admitted, and is not refused.
             pieces: text that has arrived already.
@@ -276,7 +274,6 @@ class AsyncEngine:
         self._pending.append((outbox, item))
 
     def _flush(self) -> None:
-        """Deliver all events."""
         if not self._pending:
             return
         closed = put_all(self._pending)

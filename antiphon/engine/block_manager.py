@@ -99,7 +99,6 @@ class BlockPool:
 
     @property
     def usage(self) -> float:
-        """Share of the blocks that are referenced."""
         return 1 - self.num_available / self.num_blocks
 
     def check_integrity(self, tables: Iterable[Sequence[int]]) -> None:
@@ -141,7 +140,6 @@ class BlockManager:
     """Manages the block tables of all requests: cached blocks, then the request's own.
 
     Attributes:
-        block_positions: positions in a block.
         max_replayed: limit of positions of frames made before a preemption that a step computes
             again.
     """
@@ -181,11 +179,7 @@ class BlockManager:
         return num_frames
 
     def add(self, request: EngineRequest) -> None:
-        """Prepare the table of a new request, which holds no blocks yet.
-
-        Raises:
-            InvalidRequestError: its prompt leaves no room for a frame.
-        """
+        """Prepare the table of a new request, or refuse it as `max_frames` does."""
         prompt, room = request.prompt, self.max_frames(request.prompt)
         request.max_frames = room if request.max_frames is None else min(request.max_frames, room)
         keys = prompt.position_keys[: prompt.num_positions]
@@ -222,7 +216,6 @@ class BlockManager:
         return None if source is None else BlockCopy(source, table.blocks[num_found])
 
     def append_block(self, request: EngineRequest) -> int:
-        """Allocate and return one more block."""
         (block,) = self.pool.allocate(1)
         request.table.blocks.append(block)
         self._update_capacity(request)
@@ -235,8 +228,6 @@ class BlockManager:
         not even by rounding.
 
         Args:
-            request: request to prefill.
-            num_positions: limit of positions.
             num_replayed: limit of positions of frames that were made before a preemption.
         """
         start, num_prompt = request.table.num_computed, request.prompt.num_positions

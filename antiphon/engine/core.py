@@ -20,8 +20,6 @@ _LAUNCH_WEIGHT = 0.1
 
 @dataclass(slots=True)
 class _LaunchedStep:
-    """A step that was launched."""
-
     plan: StepPlan
     pending: PendingStep
     shape: StepShape
@@ -30,7 +28,6 @@ class _LaunchedStep:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
         return self.ended_s is not None or self.pending.is_done
 
 
@@ -171,8 +168,6 @@ class EngineCore:
         """Launch earlier if the device idled after ``before``, a little later if it did not.
 
         Args:
-            before: step before the one that was launched.
-            has_prompts: whether the launched step has prompts.
             begun_s: start of its planning.
             now_s: time of its launch.
         """

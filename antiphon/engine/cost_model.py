@@ -20,13 +20,7 @@ _NUM_DEVIATIONS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
-    """The sizes of a plan that determine its duration.
-
-    Attributes:
-        num_rows: slots that make a frame.
-        num_positions: prefilled positions.
-        num_codec_frames: frames of all codec chunks and replays.
-    """
+    """The sizes of a plan that determine its duration."""
 
     num_rows: int = 0
     num_positions: int = 0
@@ -56,7 +50,6 @@ class Curve:
         self._far_sides = [0] * len(buckets)  # of the latest measurement: 1 above, -1 below
 
     def bucket(self, size: int) -> int:
-        """Return the bucket of ``size``."""
         return self._buckets[self._index(size)]
 
     def seconds(self, size: int) -> float:
@@ -76,7 +69,6 @@ class Curve:
         return int(largest * seconds / self._seconds[index]) if is_last else largest
 
     def is_measured(self, size: int) -> bool:
-        """Return whether work of this size was measured."""
         return self._is_measured[self._index(size)]
 
     def hold(self, size: int) -> None:
@@ -116,7 +108,6 @@ class CostModel:
     rest of a step with prompts is the cost of the prompts.
 
     Attributes:
-        mean_step_s: mean of the latest steps.
         long_step_s: duration that few steps exceed.
         mean_frame_s: time between two frames of a request: a step, or longer if they arrive from
             another stage.
@@ -179,7 +170,6 @@ class CostModel:
         return max(0, num_tokens - num_rows)
 
     def step_s(self, shape: StepShape) -> float:
-        """Return how long a step takes."""
         return (
             self._rows.seconds(shape.num_rows)
             + self.prefill_s(shape.num_rows, shape.num_positions)
@@ -187,7 +177,6 @@ class CostModel:
         )
 
     def observe(self, shape: StepShape, seconds: float) -> None:
-        """Record the duration of a step."""
         expected = self.step_s(shape)
         if expected == 0.0:
             return

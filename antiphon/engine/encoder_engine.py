@@ -43,10 +43,7 @@ class EncoderEngine:
 
         Args:
             encoder: model, closed with the engine.
-            name: name of the thread.
             capacity: requests that are served as well at once as one.
-            limits: limits of admission.
-            publish: receiver of each change of the engine's status.
         """
         self._encoder = encoder
         self._limits = limits or AdmissionLimits()
@@ -60,14 +57,12 @@ class EncoderEngine:
 
     @property
     def num_open(self) -> int:
-        """Requests that have not ended."""
         return self._thread.num_open
 
     async def encode(self, data: Any, *, is_live: bool = True, is_later: bool = False) -> Latents:
         """Return the encoder's latents of ``data``; a caller that is cancelled leaves its batch.
 
         Args:
-            data: input of the encoder.
             is_live: whether a client plays the stream meanwhile; otherwise its priority is offline.
             is_later: whether it belongs to a request that was admitted.
 

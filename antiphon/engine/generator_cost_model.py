@@ -15,12 +15,8 @@ class GeneratorWork:
     """Cost and audio of a request so far.
 
     Attributes:
-        num_tokens: length of its text.
-        audio_s: audio made.
         work_s: share of the machine's time: a second in which two threads were busy is half a
             second for each.
-        num_runs: computed chunks.
-        began_s: start of the run in flight.
         began_work_s: start of the run in flight, in working time.
     """
 
@@ -42,7 +38,6 @@ class GeneratorCostModel:
     Attributes:
         throughput: seconds of audio that all threads together make in a second; 0: unknown.
         start_work_s: working time before a request's first chunk.
-        mean_run_s: time of a thread for a chunk.
         long_run_s: time that few runs exceed.
     """
 
@@ -65,7 +60,6 @@ class GeneratorCostModel:
         return max(expected_s - work.audio_s, 0.0)
 
     def begin(self, work: GeneratorWork) -> None:
-        """Begin a run."""
         self._advance()
         self._num_running += 1
         work.began_s, work.began_work_s = self._now_s, self._work_s

@@ -62,11 +62,7 @@ class GeneratorEngine:
 
         Args:
             generator: model, closed with the engine.
-            name: prefix of the threads' names.
             num_threads: number of threads; ``None``: one for each usable core.
-            max_streams: limit of concurrent streams, whatever the throughput.
-            limits: limits of admission.
-            publish: receiver of each change of the engine's status.
         """
         num_threads = num_threads or num_usable_cores()
         self._generator = generator
@@ -86,7 +82,6 @@ class GeneratorEngine:
 
     @property
     def num_open(self) -> int:
-        """Requests that have not ended."""
         return self._thread.num_open
 
     @property
@@ -109,13 +104,10 @@ class GeneratorEngine:
         Closing the stream frees the request; an item in flight is dropped.
 
         Args:
-            request_id: identifier, unique among open requests.
-            prompt: prompt of the model.
             stream_id: identifier of the stream that it is a part of; ``None``: of its own stream.
             is_live: whether a client plays the stream while it is made; otherwise its priority is
                 offline, behind all live requests.
             is_later: whether it continues a stream that was admitted.
-            speed: playback speed.
 
         Raises:
             OverloadedError: one more stream would cause gaps in others.

@@ -18,8 +18,6 @@ class GeneratorStream:
     """A stream that a client plays; several requests may make it, one after another.
 
     Attributes:
-        speed: playback speed.
-        requests: requests that make it, in order.
         has_begun: whether one of its requests has ever run.
         is_reserved: whether it was admitted, and has had no request yet.
     """
@@ -36,11 +34,7 @@ class GeneratorRequest:
     """A prompt that a generator works on.
 
     Attributes:
-        stream_id: identifier of the stream that it is a part of.
         stream: the stream; ``None``: the request's priority is offline.
-        order: number in order of arrival.
-        work: cost and audio so far.
-        is_running: whether a chunk of it is being computed.
         wanted_s: time since which its next chunk is wanted; ``None``: it is not.
     """
 
@@ -85,9 +79,6 @@ class GeneratorScheduler:
         Args:
             num_threads: runs at the same time.
             max_streams: limit of concurrent streams, whatever the throughput.
-            limits: limits of admission.
-            policy: policy with the comfortable slack.
-            clock: clock in seconds.
         """
         self.costs = GeneratorCostModel(clock)
         self._num_threads = num_threads
@@ -123,11 +114,8 @@ class GeneratorScheduler:
         """Admit a request.
 
         Args:
-            stream_id: identifier of the stream that it is a part of.
-            num_tokens: length of its text.
             is_live: whether a client plays the stream while it is made; otherwise it is offline.
             is_later: whether it continues a stream that was admitted.
-            speed: playback speed.
 
         Raises:
             OverloadedError: the request is refused; has a time to retry.
@@ -151,11 +139,7 @@ class GeneratorScheduler:
         return request
 
     def reserve(self, stream_id: str, *, speed: float = 1.0) -> None:
-        """Admit a live stream, whose requests will be ``is_later``.
-
-        Raises:
-            OverloadedError: the stream is refused; has a time to retry.
-        """
+        """Admit a live stream, whose requests will be ``is_later``, or refuse it as `add` does."""
         self._check_live(speed)
         self._streams[stream_id] = GeneratorStream(speed, is_reserved=True)
 

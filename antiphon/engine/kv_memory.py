@@ -18,7 +18,6 @@ def num_bytes_left(num_free: int, num_total: int, *, utilization: float, num_slo
 
     Args:
         num_free: free bytes once the model's weights are loaded.
-        num_total: bytes of the GPU.
         utilization: share of its memory that may be in use once all is loaded.
         num_slots: requests that run at once.
     """

@@ -20,8 +20,6 @@ class CacheShape:
     """Capacity of a runner's paged KV cache.
 
     Attributes:
-        num_blocks: number of blocks, 0 to ``num_blocks - 1``.
-        block_positions: positions in a block.
         max_positions: positions of one request, prompt and frames together.
         replayed_positions: limit of positions of frames made before a preemption that a step
             computes again; ``None``: as for prompts. A runner that does so exactly does it frame
@@ -42,11 +40,9 @@ class CodecShape:
     """Properties of the codec of a runner that decodes its frames.
 
     Attributes:
-        samples_per_frame: audio samples of a frame.
         chunk_sizes: numbers of frames that one `CodecChunk` may have, ascending multiples of
             ``group_frames``.
         look_ahead_frames: look-ahead of the `antiphon.codec.protocol.StreamingDecoder`.
-        group_frames: group size of the decoder.
         has_upstream: whether frames arrive as pieces from the stage before, one by one, and a step
             only stores them; the last piece has no frame.
         late_frames: frames past the end that chunks reach to, if the audio of a frame may come with
@@ -63,7 +59,6 @@ class CodecShape:
 
     @property
     def frame_s(self) -> float:
-        """Audio duration of a frame, in seconds."""
         return self.samples_per_frame / self.sample_rate_hz
 
     def up_to(self, num_frames: int | None) -> "CodecShape":
@@ -210,7 +205,6 @@ class StepPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
         return not (
             self.decode_slots
             or self.codec_chunks
@@ -229,7 +223,6 @@ class StepOutput:
     Each planned slot is in exactly one of ``frames``, ``stopped`` and ``faults``.
 
     Attributes:
-        frames: frames by slot.
         stopped: slots whose model has finished instead of making a frame.
         lengths: slots whose frame is their last one, since the runner has a limit.
         faults: slots whose numbers are NaN; their requests end with an error.

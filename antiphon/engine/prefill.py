@@ -24,7 +24,6 @@ class PrefillPolicy:
         slack_share: share of the time to the nearest deadline that prompts may take.
         step_share: share of the duration of the step's rows that prompts may take in any case.
         idle_s: time that prompts may take while no stream has had audio yet.
-        most_positions: limit for any step.
     """
 
     slack_share: float = 0.5
@@ -38,10 +37,7 @@ class PrefillPolicy:
         """Return how many positions a step may compute.
 
         Args:
-            costs: cost model of steps.
             num_rows: slots that make a frame in it.
-            requests: requests that hold a slot.
-            now_s: current time.
         """
         slack_s = min((request.clock.deadline_s for request in requests), default=inf) - now_s
         share_s = self.idle_s if slack_s == inf else slack_s * self.slack_share

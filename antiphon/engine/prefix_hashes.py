@@ -28,7 +28,6 @@ class PrefixHashes:
 
     @property
     def all(self) -> tuple[bytes, ...]:
-        """All hashes."""
         return self.blocks if self.common is None else (*self.blocks, self.common)
 
 
@@ -41,8 +40,6 @@ def prefix_hashes(
     where they end: with another split, the same positions may differ by rounding.
 
     Args:
-        position_keys: `antiphon.contracts.prompt.Prompt.position_keys`.
-        block_positions: positions in a block.
         num_common: number of positions whose keys and values may be copied.
     """
     keys = [int(key) & _KEY_MASK for key in position_keys]

@@ -13,8 +13,6 @@ from antiphon.engine.prefix_hashes import PrefixHashes
 
 
 class Status(Enum):
-    """Life cycle of a request."""
-
     WAITING = auto()  # queued for a slot, initially or after a preemption
     RUNNING = auto()  # holds a slot
     DRAINING = auto()  # its last frame is planned; holds a slot for the codec chunks to be planned
@@ -27,7 +25,6 @@ class BlockTable:
     """KV blocks of a request; written by the `BlockManager`.
 
     Attributes:
-        hashes: hashes of the prompt's prefixes.
         blocks: block numbers in the order of their positions.
         num_cached: full blocks at the beginning that are in the prefix cache.
         num_computed: prefilled positions, the plan being made included.
@@ -55,20 +52,15 @@ class EngineRequest:
     Numbers of frames count from the request's beginning, through all slots that it has had.
 
     Attributes:
-        id: identifier, unique among the open requests.
         is_live: whether a client plays the stream while it is made; otherwise its priority is
             offline.
-        arrived_s: time of arrival.
-        finish_reason: reason of its end, once that is known.
         num_in_flight: steps in flight that have a row or a codec chunk of it.
         frames: frames made so far; a preempted request is resumed with them.
         num_frames_planned: frames made, in flight, or in the plan being made.
-        num_frames_read: frames that the consumer has read.
         max_frames: limit of the whole request; ``None``: no limit.
         planning_limit: frames that may be planned now, by all limits together.
         max_unread_frames: limit of planned frames that the consumer has not read.
         has_codec: whether the runner decodes its frames; otherwise the frames are delivered.
-        pieces: text that arrived after the prompt.
         num_pieces_planned: pieces that were sent to the slot.
         buffered_s: audio that its client had buffered on arrival; ``None``: unknown.
         is_admitted: whether it continues a stream that was admitted, and is not refused.
@@ -108,7 +100,6 @@ class EngineRequest:
             self.clock.deadline_s = now_s + self.buffered_s
 
     def arrive(self, now_s: float, max_unread_frames: int, *, has_codec: bool) -> None:
-        """Enter the scheduler."""
         self.arrived_s = now_s
         self.max_unread_frames, self.has_codec = max_unread_frames, has_codec
         self._update_limit()
@@ -117,7 +108,6 @@ class EngineRequest:
         """Continue after frames that were made and delivered elsewhere, before `arrive`.
 
         Args:
-            frames: frames so far.
             buffered_s: audio that its client has buffered, in seconds; ``None``: unknown.
         """
         self.frames, self.buffered_s = [*frames], buffered_s
@@ -131,7 +121,6 @@ class EngineRequest:
         self._update_limit()
 
     def append(self, piece: Piece) -> None:
-        """Add text."""
         self.pieces.append(piece)
         self._update_limit()
 
@@ -145,7 +134,6 @@ class EngineRequest:
         """Enter a slot: to make frames, or only to have the last ones decoded.
 
         Args:
-            slot: number of the slot.
             num_to_replay: frames that the slot's decoder must be given before the next chunk.
         """
         self.slot = slot
@@ -182,7 +170,6 @@ class EngineRequest:
 
     @property
     def num_frames(self) -> int:
-        """Frames made so far."""
         return len(self.frames)
 
     @property

@@ -48,15 +48,12 @@ class PendingStep(Protocol):
     @property
     def is_done(self) -> bool:
         """Whether `result` returns at once."""
-        ...
 
     def wait(self) -> None:
         """Wait until it is done, in any thread, while others run."""
-        ...
 
     def result(self) -> StepOutput:
         """Wait for the step; called once, in the order of the launches."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +81,24 @@ class Runner(Protocol):
     @property
     def num_slots(self) -> int:
         """Number of requests that can run at once."""
-        ...
 
     @property
     def row_buckets(self) -> Sequence[int]:
         """Numbers of rows, ascending, between which steps take equally long."""
-        ...
 
     @property
     def cache(self) -> CacheShape | None:
         """Shape of the paged KV cache; ``None``: it needs no blocks and no prefills."""
-        ...
 
     @property
     def codec(self) -> CodecShape | None:
         """Shape of the codec; ``None``: the runner only makes frames."""
-        ...
 
     def launch(self, plan: StepPlan) -> PendingStep:
         """Launch one step."""
-        ...
 
     def close(self) -> None:
         """Free the memory of the model."""
-        ...
 
 
 StateT = TypeVar("StateT")

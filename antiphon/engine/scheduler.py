@@ -20,7 +20,7 @@ from antiphon.engine.playback.elastic_chunks import ElasticChunks, LookAheadChun
 from antiphon.engine.prefill import PrefillPolicy, plan_prefills
 from antiphon.engine.request import EngineRequest, Status
 from antiphon.engine.slot_allocator import SlotAllocator
-from antiphon.engine.step_plan_builder import InFlightStep, StepPlanBuilder
+from antiphon.engine.step_plan_builder import StepPlanBuilder
 from antiphon.telemetry.engine_stats import EngineStats
 
 EngineEvent: TypeAlias = FrameReady | AudioChunk | Latents | Ended
@@ -62,8 +62,6 @@ class Scheduler:
 
     Attributes:
         costs: cost model of steps; the caller measures them.
-        num_live: open live requests.
-        stats: counters; see `snapshot`.
     """
 
     def __init__(
@@ -93,7 +91,8 @@ class Scheduler:
         self._next_forecast_s = -inf
         self._with_pieces: dict[str, EngineRequest] = {}
         self._by_id: dict[str, EngineRequest] = {}
-        self._in_flight: deque[InFlightStep] = deque()
+        # Rows and decoded requests of the steps that are planned and not yet updated.
+        self._in_flight: deque[tuple[list[EngineRequest], list[EngineRequest]]] = deque()
 
     def check(self, prompt: Prompt, *, is_live: bool = True, is_admitted: bool = False) -> None:
         """Refuse what `add` would refuse; in any thread.
@@ -108,21 +107,12 @@ class Scheduler:
             self._admit(is_live=is_live)
 
     def reserve(self, stream_id: str, *, is_live: bool = True) -> None:
-        """Keep room for a stream until `AdmissionControl.release`; in any thread.
-
-        Raises:
-            OverloadedError: there are too many open requests.
-        """
+        """Keep room for a stream until `AdmissionControl.release`; in any thread, as `check`."""
         self._admit(is_live=is_live)
         self.admission.reserve(stream_id, is_live=is_live)
 
     def add(self, request: EngineRequest) -> None:
-        """Queue a request.
-
-        Raises:
-            InvalidRequestError: it needs more blocks than there are.
-            OverloadedError: there are too many open requests.
-        """
+        """Queue a request, or refuse it as `check` does."""
         assert request.id not in self._by_id, f"{request.id} is already here"
         self.check(request.prompt, is_live=request.is_live, is_admitted=request.is_admitted)
         now_s, has_codec = self._clock(), False
@@ -160,7 +150,6 @@ class Scheduler:
 
     @property
     def open_ids(self) -> tuple[str, ...]:
-        """Requests that have not ended."""
         return tuple(self._by_id)
 
     @property
@@ -221,7 +210,7 @@ class Scheduler:
         self.admission.queue.observe(slots.num_live_queued, builder.now_s)
         self._drain(builder)
         if builder.rows or builder.decoding:
-            self._in_flight.append(InFlightStep(builder.rows, builder.decoding))
+            self._in_flight.append((builder.rows, builder.decoding))
         if builder.now_s >= self._next_forecast_s:
             self._forecast(builder.now_s)
         return plan
@@ -235,16 +224,15 @@ class Scheduler:
         events: Events = []
         if not (plan.decode_slots or plan.codec_chunks):
             return events
-        step = self._in_flight.popleft()
+        rows, decoding = self._in_flight.popleft()
         if not self._has_upstream:  # else they are counted where they are made
             self.stats.frames += len(output.frames)
-        self._take_frames(plan, output, step.rows, events)
+        self._take_frames(plan, output, rows, events)
         if plan.codec_chunks:
-            self._take_chunks(plan, output, step.decoding, events)
+            self._take_chunks(plan, output, decoding, events)
         return events
 
     def snapshot(self) -> EngineStats:
-        """Return a copy of the statistics."""
         stats, slots = self.stats, self._slots
         stats.requests_running = len(slots.running) + len(slots.draining)
         stats.requests_waiting = len(slots.waiting)
@@ -385,7 +373,6 @@ class Scheduler:
 
 
 def _chunk_planner(codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) -> ChunkPlanner:
-    """Return the planner of a kind of codec."""
     if codec.is_causal:
         return CausalChunks(codec, policy, costs)
     return (ElasticChunks if codec.is_elastic else LookAheadChunks)(codec, policy, costs)

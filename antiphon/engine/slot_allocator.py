@@ -27,7 +27,6 @@ class RequestQueue:
 
     @property
     def num_live(self) -> int:
-        """Live requests in the queue."""
         return len(self._live)
 
     @property
@@ -51,7 +50,6 @@ class RequestQueue:
         self._queue_of(request).appendleft(request)
 
     def remove(self, request: EngineRequest) -> None:
-        """Remove a request."""
         self._queue_of(request).remove(request)
 
     def in_order(self, *, is_offline_first: bool = False) -> Iterator[EngineRequest]:
@@ -68,8 +66,6 @@ class SlotAllocator:
     """Allocates slots and blocks to requests, and frees them.
 
     Attributes:
-        waiting: queue for slots.
-        running: running requests by slot.
         draining: draining requests by slot; their last frames are planned, they hold no blocks.
         prefilling: running requests whose prompts are not computed yet, in order of their starts.
         max_running: limit of running requests, at most the number of slots.
@@ -123,11 +119,7 @@ class SlotAllocator:
         return bool(self._releases)
 
     def add(self, request: EngineRequest) -> None:
-        """Queue a new request.
-
-        Raises:
-            InvalidRequestError: it needs more blocks than there are.
-        """
+        """Queue a new request; raises InvalidRequestError if it needs too many blocks."""
         if self.blocks:
             self.blocks.add(request)
         if request.frames:

@@ -45,7 +45,6 @@ class StandingQueueDetector:
 
         Args:
             num_queued: live requests that this step does not begin.
-            now_s: current time.
         """
         self._is_standing = self.is_standing(now_s)
         passed_s = min(now_s - self._observed_s, _MAX_STEP_S)

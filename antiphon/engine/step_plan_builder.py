@@ -1,6 +1,5 @@
-"""A step plan in the making, and the requests of a step in flight."""
+"""A step plan in the making."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from antiphon.engine.plan import (
@@ -46,7 +45,6 @@ class StepPlanBuilder:
             self.rows.remove(request)
 
     def build(self) -> StepPlan:
-        """Return the plan for the runner."""
         return StepPlan(
             tuple(self.releases),
             tuple(self.starts),
@@ -58,11 +56,3 @@ class StepPlanBuilder:
             tuple(self.codec_replays),
             tuple(self.copies.values()),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class InFlightStep:
-    """The requests of a step that was planned and not yet updated."""
-
-    rows: Sequence[EngineRequest]
-    decoding: Sequence[EngineRequest]

@@ -20,7 +20,6 @@ class StepWaiter:
         Args:
             on_end: receiver of a step that has ended or failed, and of the time in seconds of
                 `time.monotonic`; called in the thread.
-            name: name of the thread.
         """
         self._on_end = on_end
         self._name = name

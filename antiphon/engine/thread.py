@@ -29,7 +29,6 @@ class EngineThread:
     Attributes:
         changed: guard of the engine's state, notified when there may be work.
         is_closed: whether requests are refused, and the threads end.
-        status: publisher of the engine's load, failure and statistics.
     """
 
     def __init__(
@@ -47,10 +46,6 @@ class EngineThread:
         Args:
             work: function of each thread, which runs until the engine is closed.
             end_all: ends open requests, when the engine is closed and when a thread's work is over.
-            snapshot: returns a copy of the engine's statistics.
-            name: prefix of the threads' names.
-            num_threads: number of threads.
-            publish: receiver of each change of the status.
         """
         self.changed = threading.Condition()
         self.is_closed = False
@@ -65,11 +60,7 @@ class EngineThread:
         ]
 
     def start(self, *, capacity: int) -> None:
-        """Start the threads.
-
-        Args:
-            capacity: requests that are served at once.
-        """
+        """Start the threads; ``capacity`` requests are served at once."""
         self.status.update(capacity=capacity)
         for thread in self._threads:
             thread.start()
@@ -81,7 +72,6 @@ class EngineThread:
 
     @property
     def num_open(self) -> int:
-        """Requests that have not ended."""
         return self.status.status.num_open
 
     @contextmanager
@@ -94,11 +84,7 @@ class EngineThread:
             self.status.update(opened=-1)
 
     def check(self) -> None:
-        """Refuse a request if the engine is closed or broken.
-
-        Raises:
-            EngineFailedError: it is.
-        """
+        """Raise EngineFailedError if the engine is closed or broken."""
         if self.is_closed or self.failure:
             raise self.error()
 
@@ -113,7 +99,6 @@ class EngineThread:
             self._next_stats_s = time.monotonic() + _STATS_S
 
     async def close(self) -> None:
-        """End all requests and the threads."""
         with self.changed:
             self.is_closed = True
             self._end_all()

@@ -49,11 +49,9 @@ class TorchBackend:
     def gumbel_noise(
         self, seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int
     ) -> Tensor:
-        """See `antiphon.nn.sampler.gumbel_noise`."""
         return gumbel_noise(seeds, frames, codebooks, vocab_size)
 
     def gaussian_noise(self, seeds: Tensor, frames: Tensor, indices: Tensor, size: int) -> Tensor:
-        """See `antiphon.nn.sampler.gaussian_noise`."""
         return gaussian_noise(seeds, frames, indices, size)
 
     def sample(
@@ -63,7 +61,6 @@ class TorchBackend:
         noise: Tensor,
         hooks: Sequence[SamplerHook] = (),
     ) -> tuple[Tensor, Tensor]:
-        """See `antiphon.nn.sampler.sample`."""
         drawn = self._draw(logits, rows, noise)
         for hook in hooks:
             drawn = hook(logits, rows, drawn)

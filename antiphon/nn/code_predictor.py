@@ -95,7 +95,6 @@ class CodePredictor:
 
     @property
     def vocab_size(self) -> int:
-        """Codes of a group."""
         return len(self.heads[0].weight)
 
     def new_cache(self, num_rows: int) -> FrameCache:
@@ -118,7 +117,6 @@ class CodePredictor:
                 model]``.
             frames: codes of whole frames, int64, and their scores, f32, both ``[rows,
                 num_groups]``, rows of any stride; all groups but the first are written.
-            rows: sampling parameters.
             noise: noise for all groups but the first, f32 ``[rows, num_groups - 1, vocab_size]``,
                 rows of any stride that is a multiple of four.
             cache: cache from `new_cache` for at least as many rows; its contents are overwritten.

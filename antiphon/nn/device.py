@@ -16,7 +16,6 @@ def resolve_device(name: str, memory_fraction: float | None = None) -> torch.dev
     their own, which enter the streams of their devices.
 
     Args:
-        name: device name as for `find_device`.
         memory_fraction: share of a GPU's memory that PyTorch may use in this process.
 
     Raises:

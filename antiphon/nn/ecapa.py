@@ -25,10 +25,8 @@ class EcapaBlock:
     """Res2Net block: convolutions per channel group between two mixers, with channel attention.
 
     Attributes:
-        mix_in: convolution of all channels.
         groups: convolutions of all groups but the first; each also takes the previous group's
             output.
-        mix_out: convolution of all channels.
         squeeze: bottleneck of the channels' means over time.
         excite: bottleneck to a weight for each channel.
     """

@@ -89,7 +89,6 @@ class Graphs:
             torch.cuda.empty_cache()
 
     def clear(self) -> None:
-        """Free all graphs."""
         self._captured.clear()
 
 

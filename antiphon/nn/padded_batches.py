@@ -52,13 +52,11 @@ class RecordingBatches(Protocol):
 
     def batch_of(self, num_samples: int) -> EncodingBatch:
         """Return the batch for a recording of this length, with the ``key`` for `encode`."""
-        ...
 
     def encode(
         self, names: Sequence[str], recordings: Sequence[Samples], key: Any
     ) -> list[dict[str, NDArray[Any]]]:
         """Run passes over recordings of one batch; return their outputs by name."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,6 @@ class ParallelRows:
         """Allocate inputs, and capture every pass in each shape of each row on a GPU.
 
         Args:
-            passes: passes by name.
-            device: device of the passes.
             samples_per_frame: unit of lengths.
             pads: whether recordings are padded; default: on a GPU. Otherwise every recording is
                 encoded as it is.
@@ -78,7 +76,6 @@ class ParallelRows:
         """Run passes over recordings.
 
         Args:
-            names: names of the passes.
             recordings: float32 ``[num_samples]`` each; at most `num_rows` of them.
             key: unused; every row has a length of its own.
 

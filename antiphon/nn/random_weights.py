@@ -61,7 +61,6 @@ class RandomTensor:
     Attributes:
         shape: row-major.
         std: standard deviation; 0 makes every value the mean.
-        mean: mean of the values.
         row_gains: factors for single rows of the first axis.
         row_means: offsets of single rows of the first axis, added after their factors.
     """

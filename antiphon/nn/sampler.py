@@ -191,7 +191,6 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
 
     Args:
         logits: shape ``[num_rows, vocab_size]``, penalties applied, ``-inf`` where forbidden.
-        rows: parameters.
         noise: `gumbel_noise`, shape of the logits.
 
     Returns:
@@ -231,7 +230,6 @@ def keep_nucleus(logits: Tensor, rows: SamplingRows) -> Tensor:
 
     Args:
         logits: logits of any type, shape ``[num_rows, vocab_size]``.
-        rows: parameters.
     """
     if kernels.run_on(logits):
         from antiphon.nn.kernels.nucleus import nucleus
@@ -260,7 +258,6 @@ def gumbel_noise(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: i
         seeds: `seed_words` of each row, int64, shape ``[num_rows, 2]``.
         frames: frame number of each row, int64, shape ``[num_rows]``.
         codebooks: int64, shape ``[num_codebooks]``.
-        vocab_size: number of tokens.
 
     Returns:
         f32, shape ``[num_rows, num_codebooks, vocab_size]``.

@@ -21,7 +21,6 @@ class StreamState:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the state in bytes."""
         return sum(each.nbytes for each in self.kept.values())
 
 
@@ -32,7 +31,6 @@ class StreamRows:
     Tensors keep their addresses after the first `put`, so that graphs can read them.
 
     Attributes:
-        num_rows: number of rows.
         kept: state tensors as in `StreamState`, ``[num_rows, ...]``; empty before the first `put`.
     """
 
@@ -147,9 +145,6 @@ def grouped_conv1d(
         columns: ``[batch, channels, length]``.
         weight: ``[num_outputs, channels / groups, kernel]``.
         bias: ``[num_outputs]`` or ``None``.
-        stride: distance between outputs.
-        dilation: distance between taps.
-        groups: number of independent channel groups.
     """
     reach = (weight.shape[2] - 1) * dilation + 1
     windows = columns.unfold(2, reach, stride)[..., ::dilation]

@@ -85,13 +85,11 @@ class TokenStart:
 
     @property
     def biases(self) -> Mapping[int, float]:
-        """Biases by token."""
         biases = self.sampling.logit_bias if isinstance(self.sampling, ChatSampling) else None
         return biases or {}
 
     @property
     def row(self) -> list[float]:
-        """Row of the device's table."""
         values = device_values(self.sampling)
         values["top_p"] = max(values["top_p"], _MIN_TOP_P)
         return [*values.values(), self.num_logprobs]
@@ -132,7 +130,6 @@ class TokenSampler:
         Args:
             num_rows: number of slots, including the one for padding.
             usual: parameters of most requests, for which graphs are captured first.
-            like: tensor on the device.
             max_logprobs: most alternatives returned beside each token.
             max_biases: most biased tokens of a request.
         """
@@ -244,8 +241,6 @@ class TokenSampler:
 
         Args:
             logits: logits of the model, f32 ``[num_rows, vocab_size]``.
-            slots: slot of each row.
-            tokens: drawn tokens.
 
         Returns:
             The tokens' own, f32 ``[num_rows]``, NaN if not requested; the most likely tokens, int64
@@ -294,7 +289,6 @@ class TokenSampler:
         return torch.where((top_k == 0) & (top_p >= 1), everything, least)
 
     def _forget(self, index: Tensor) -> None:
-        """Clear histories."""
         self._is_read.index_fill_(0, index, value=False)
         self._num_written.index_fill_(0, index, 0)
         self._biases.index_fill_(0, index, 0.0)

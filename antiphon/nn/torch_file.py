@@ -29,7 +29,6 @@ def read_torch_file(file: Path, *, is_mapped: bool = False) -> Any:
     """Return the contents of a file: tensors on the CPU, in containers.
 
     Args:
-        file: file written by `torch.save`.
         is_mapped: whether tensors are memory-mapped until used, which files of PyTorch before 1.6
             do not support.
 

@@ -130,9 +130,7 @@ class Transformer:
         Args:
             weights: tensors of one type and on one device.
             name: prefix such as ``model``.
-            config: configuration of this transformer.
             max_positions: longest run.
-            is_batch_invariant: batch invariance as for the class.
         """
         norm = RMSNorm(weights[f"{name}.norm.weight"], config.norm_eps)
         return cls(
@@ -147,7 +145,6 @@ class Transformer:
 
     @property
     def kv_shape(self) -> KVShape:
-        """Size of its keys and values."""
         heads = self.layers[0].heads.shape
         return KVShape(len(self.layers), heads.num_kv_heads, heads.head_dim)
 
@@ -180,8 +177,6 @@ class Transformer:
 
         Args:
             states: input states of that shape, or pre-normed by `first_norm`, one row per position.
-            rotation: rotation of the positions.
-            attend: cache of keys and values.
             wanted: positions to return; the last layer computes the operations after attention for
                 these alone.
         """

@@ -130,7 +130,6 @@ def open_weights(
         unused: regular expression of whole names that the part does not need.
         others: regular expression of whole names beside the layout, read elsewhere.
         stem: prefix of the file names.
-        how: the wanted type and device, see `WeightOptions`.
 
     Raises:
         ModelLoadError: the files do not match the layout, or a tensor was left unread.

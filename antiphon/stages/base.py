@@ -71,19 +71,15 @@ class Stage(Protocol):
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         """Stream this stage's part of ``request``; ``upstream`` is the stage before, if any."""
-        ...
 
     def append(self, request_id: str, piece: Piece) -> None:
         """Append text to an open request; does nothing if it has ended."""
-        ...
 
     def abort(self, request_id: str) -> None:
         """End an open request by `Ended` with the reason "abort"; does nothing if it has ended."""
-        ...
 
     async def close(self) -> None:
         """Free the memory of loading."""
-        ...
 
 
 class StageBuilder(Protocol):

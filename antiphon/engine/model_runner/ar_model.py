@@ -89,7 +89,6 @@ class Frames:
 
     @classmethod
     def empty(cls, num_rows: int, slots: SlotState) -> "Frames":
-        """Allocate a frame for each row."""
         store = slots.frame_store
         size = store.shape[2]
         codes = torch.empty(num_rows, size + 1, dtype=torch.int64, device=store.device)
@@ -102,35 +101,28 @@ class ARModel(Protocol[RequestT]):
     @property
     def slots(self) -> SlotState:
         """State of every slot, and of one more for padding."""
-        ...
 
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
         """KV shapes of the transformers, which share each slot's block numbers."""
-        ...
 
     @property
     def like(self) -> Tensor:
         """A tensor of the KV cache's type and device."""
-        ...
 
     @property
     def width(self) -> int:
         """Size of one position's input."""
-        ...
 
     @property
     def uses_kernels(self) -> bool:
         """Whether steps use GPU kernels, and so can be captured in graphs."""
-        ...
 
     def open(self, prompt: Prompt, frames: Codes) -> RequestT:
         """Return the host state of a request, with the frames that it made before."""
-        ...
 
     def close(self, request: RequestT) -> None:
         """Free a request after its last frame was observed."""
-        ...
 
     def observe(
         self, requests: Sequence[RequestT], frames: Codes, numbers: NDArray[np.int64]
@@ -142,34 +134,27 @@ class ARModel(Protocol[RequestT]):
             frames: codes, ``[len(requests), frame_size]``.
             numbers: numbers of the frames, from 1.
         """
-        ...
 
     def start(self, starts: Sequence[SlotStart[RequestT]], uploads: PackedUpload) -> None:
         """Write the model's slot state of new requests; the runner writes `SlotState`.
 
         Device writes are added to ``uploads``, which is sent before the step is computed.
         """
-        ...
 
     def append(self, pieces: Sequence[tuple[int, RequestT, Piece]], uploads: PackedUpload) -> None:
         """Add text for requests in slots, before the frames that need it."""
-        ...
 
     def embed_prompts(self, spans: Sequence[PromptSpan[RequestT]]) -> Tensor:
         """Return the inputs of all positions of the spans, ``[num_positions, width]``."""
-        ...
 
     def sampling_shape(self, slots: Sequence[int]) -> Hashable:
         """Return the part of a graph's key that the step's sampling needs."""
-        ...
 
     def embed(self, slots: Tensor) -> Inputs:
         """Return the inputs of a step: the fed-back frame and the text beside the next one."""
-        ...
 
     def flat(self, inputs: Inputs) -> Tensor:
         """Return the states of `embed` in the form of `embed_prompts`, ``[num_rows, width]``."""
-        ...
 
     def forward(
         self, states: Any, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
@@ -182,27 +167,22 @@ class ARModel(Protocol[RequestT]):
             positions: position numbers, int64 ``[rows, positions]``.
             attends: attention over each of `kv_shapes`.
         """
-        ...
 
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: Any) -> Frames:
         """Draw a frame in every row, inner codebooks included; no outcome yet.
 
         Args:
             hidden: hidden states, ``[num_rows, width]``.
-            inputs: inputs of the step.
             sampling: result of `sampling_shape`.
         """
-        ...
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         """Feed frames back: advance the slots by one position, and write each row's outcome.
 
         Args:
             frames: result of `sample`, or known frames.
-            inputs: inputs of the step.
             is_replay: whether frame store and sampling history hold these frames already.
         """
-        ...
 
 
 @runtime_checkable
@@ -212,22 +192,18 @@ class IdPrompts(Protocol):
     @property
     def num_id_tracks(self) -> int:
         """Number of ids of a position."""
-        ...
 
     def prompt_ids(self, spans: Sequence[PromptSpan[Any]]) -> NDArray[np.int64]:
         """Return the ids of all positions of the spans, ``[num_id_tracks, num_positions]``."""
-        ...
 
     def embed_ids(self, ids: Tensor) -> Tensor:
         """Return the inputs of positions, as `ARModel.embed_prompts` does.
 
         A position whose ids are all `NO_ID` is a row of the pass, or padding.
         """
-        ...
 
     def warm_up(self) -> None:
         """Run what prompts need beside passes once, to compile it; no slot is in use."""
-        ...
 
 
 @runtime_checkable
@@ -241,21 +217,14 @@ class SupportsHiddenStates(Protocol):
             spans: positions of the pass, laid end to end.
             first: index of the first of them in the pass, after rows that make a frame.
         """
-        ...
 
     def hidden_states(
         self, slots: Sequence[int], requests: Sequence[Any], numbers: NDArray[np.int64]
     ) -> Mapping[int, tuple[int, Tensor]]:
         """Return the states exported beside the frames just drawn, without computing any.
 
-        Args:
-            slots: slots that drew a frame.
-            requests: requests in the slots, from `ARModel.open`.
-            numbers: numbers of the frames, from 1.
-
         Returns:
             For each slot with exported states: number of the first position, and states of
             positions from there on, ``[num_positions, width]``. The tensors are read before
             anything is computed after this.
         """
-        ...

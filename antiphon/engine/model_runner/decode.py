@@ -109,7 +109,6 @@ class DecodeSteps(Generic[RequestT]):
         """Make one frame in each of ``slots``, which are placed.
 
         Args:
-            slots: prefilled slots.
             num_visible: positions of the fullest slot after the step, or more.
 
         Returns:
@@ -122,7 +121,6 @@ class DecodeSteps(Generic[RequestT]):
         """Make one frame in each of ``slots``, which are placed and have been through the layers.
 
         Args:
-            slots: slots of the rows.
             hidden: hidden states, ``[len(slots), width]``.
 
         Returns:
@@ -140,7 +138,6 @@ class DecodeSteps(Generic[RequestT]):
         Args:
             slots: slots at the positions of their frames.
             frames: known frames, int64, ``[len(slots), frame_size]``.
-            num_visible: positions of the fullest slot after the step, or more.
         """
         shape = self._rounded(DecodeShape(len(slots), num_visible, None))
         index = np.full(shape.num_rows, self._num_slots)

@@ -27,8 +27,6 @@ class KVBudget:
     """Memory budget of the KV cache.
 
     Attributes:
-        num_slots: requests that run at once.
-        max_positions: limit of positions of a request, prompt and frames together.
         cache_bytes: size of the cache; ``None``: on a GPU by ``utilization``, or enough for nearly
             half a minute in all slots, on a CPU for a third of that.
         utilization: share of a GPU's memory that may be in use once all is loaded, by any process.
@@ -58,12 +56,7 @@ class KVBudget:
         return max(num_blocks, longest)
 
     def num_bytes_left(self, num_free: int, num_total: int) -> int:
-        """Return the bytes that the cache may take of a GPU's memory; negative if it is full.
-
-        Args:
-            num_free: free bytes.
-            num_total: bytes of the GPU.
-        """
+        """Return the bytes that the cache may take of a GPU's memory; negative if it is full."""
         assert self.utilization is not None, "no share of the memory is set"
         num_left = num_bytes_left(
             num_free, num_total, utilization=self.utilization, num_slots=self.num_slots
@@ -76,7 +69,6 @@ class KVCaches:
 
     Attributes:
         stacks: cache of each transformer of the model.
-        num_blocks: number of blocks that may be allocated.
         table: block tables of the slots and of one slot for padding, see `PagedCache`.
     """
 
@@ -92,13 +84,11 @@ class KVCaches:
         self._num_held = [0] * budget.num_slots
 
     def clear(self, slots: Sequence[int], uploads: PackedUpload) -> None:
-        """Empty the tables of slots."""
         for slot in slots:
             self._num_held[slot] = 0
         uploads.copy(self.table, np.array(slots, np.int64), self._null_block)
 
     def extend(self, blocks: Mapping[int, Sequence[int]], uploads: PackedUpload) -> None:
-        """Append blocks to slots' tables."""
         places: list[int] = []
         numbers: list[int] = []
         width = self.table.shape[1]
@@ -112,7 +102,6 @@ class KVCaches:
             uploads.write(self.table.view(-1), np.array(places), np.array(numbers))
 
     def copy(self, copies: Sequence[BlockCopy], uploads: PackedUpload) -> None:
-        """Copy blocks in all stacks."""
         if copies:
             sources = np.array([copy.source for copy in copies], np.int64)
             targets = np.array([copy.target for copy in copies], np.int64)

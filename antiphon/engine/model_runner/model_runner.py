@@ -91,8 +91,6 @@ class ModelRunner(Generic[RequestT]):
     """Steps any number of requests; a frame depends on its own request alone.
 
     Attributes:
-        num_slots: requests that can run at once.
-        cache: shape of the paged KV cache.
         codec: ``None``: another runner decodes the frames.
         row_buckets: numbers of rows to which a step is rounded up.
     """
@@ -113,8 +111,6 @@ class ModelRunner(Generic[RequestT]):
         """Allocate the caches and capture the graphs that ordinary requests need.
 
         Args:
-            model: loaded model.
-            budget: number of slots, and memory for their keys and values.
             is_batched: whether a step computes all its slots together, and prompts with them. One
                 by one, each prompt in passes of its own, is slower and exact: a request's codes
                 do not depend on the others even by rounding. Default: together on a GPU, one by
@@ -123,7 +119,6 @@ class ModelRunner(Generic[RequestT]):
             copies_common: whether common positions are copied where they can be; if a step is not
                 exact, others' are computed in a pass of their own. Default: where it is exact.
             uses_graphs: whether a GPU runs CUDA graphs; without them steps are slow and unpadded.
-            progress: called for every graph that has been captured.
         """
         device = model.like.device
         self.num_slots = budget.num_slots
@@ -210,7 +205,6 @@ class ModelRunner(Generic[RequestT]):
         )
 
     def close(self) -> None:
-        """Free the model and its memory."""
         self._slots.clear()
         self._graphs.clear()
         del self._model, self._caches, self._steps, self._prefiller, self._prompts
@@ -326,7 +320,6 @@ class ModelRunner(Generic[RequestT]):
         return HiddenStatesCopy(states) if states else None
 
     def _count(self, slots: Sequence[int]) -> _Launched[RequestT]:
-        """Count a frame in each of ``slots``."""
         index = np.array(slots, np.int64)
         self._num_frames[index] += 1
         numbers = self._num_frames[index]

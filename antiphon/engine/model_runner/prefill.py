@@ -136,8 +136,6 @@ class Prefiller(Generic[RequestT]):
         """Compute keys and values of prompts, or of parts of them.
 
         Args:
-            spans: positions to compute.
-            uploads: uploads of the step, which are sent before anything is computed.
             by_block: whether to compute block by block: then values do not depend by rounding on
                 the split of a prompt, as long as spans begin and end where blocks do.
         """
@@ -163,9 +161,7 @@ class Prefiller(Generic[RequestT]):
 
         Args:
             spans: positions to compute, of at least one prompt; they complete those of ``slots``.
-            slots: slots that make a frame.
             num_visible: positions of the fullest slot after the pass, or more.
-            uploads: uploads of the step, which are sent before anything is computed.
 
         Returns:
             Hidden states of the rows, ``[len(slots), width]``, until the next pass.

@@ -59,10 +59,7 @@ class PromptPasses(Generic[RequestT]):
 
         Args:
             slots: requests by slot, which the runner updates.
-            prefiller: prefiller of spans.
-            steps: decode steps, which compute frames again.
             cache: shape of the cache: whether frames are replayed, and common positions copied.
-            is_batched: whether a step computes all its slots together; see `ModelRunner`.
         """
         self._slots = slots
         self._prefiller = prefiller

@@ -31,15 +31,6 @@ class SlotModel(Generic[SlotRequestT]):
     def __init__(
         self, like: Tensor, *, width: int, num_slots: int, frame_size: int, max_positions: int
     ) -> None:
-        """Allocate the state of slots.
-
-        Args:
-            like: a tensor of the KV cache's type and device.
-            width: size of one position's input.
-            num_slots: requests that can run at once.
-            frame_size: numbers in a frame.
-            max_positions: limit of positions of a request, prompt and frames together.
-        """
         self.like = like
         self.width = width
         self.uses_kernels = kernels.run_on(like)
@@ -74,7 +65,6 @@ class SlotModel(Generic[SlotRequestT]):
         Args:
             logits: ``[num_rows, vocab_size]``.
             is_end: ids that end a request, bool ``[vocab_size]``.
-            inputs: the rows.
         """
         is_early = inputs.frames < self.slots.min_frames[inputs.slots]
         return logits.masked_fill(is_end & is_early[:, None], -torch.inf)
@@ -92,7 +82,6 @@ class SlotModel(Generic[SlotRequestT]):
 
         Args:
             frames: frames of the step, whose outcomes are written.
-            inputs: inputs of the step.
             is_replay: whether frame store and sampling history hold these frames already.
             is_end: frames that are the end of speech, bool ``[num_rows]``.
             is_finite: frames without NaN, bool ``[num_rows]``.

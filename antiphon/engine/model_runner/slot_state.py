@@ -36,8 +36,6 @@ class SlotState:
 
     @classmethod
     def zeros(cls, num_rows: int, frame_size: int, device: torch.device) -> "SlotState":
-        """Return the state of idle slots."""
-
         def integers(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
 
@@ -75,7 +73,6 @@ class SlotState:
         """Return the latest codes of group 0, int64 ``[num_rows, window]``, the latest one first.
 
         Args:
-            index: slots.
             frames: number of the next frame of each slot.
             window: number of codes, at most `FRAME_STORE_FRAMES`.
             first: number of the first frame that counts.

@@ -30,7 +30,6 @@ class TokenRequest(Protocol):
     @property
     def ids(self) -> NDArray[np.int64]:
         """Ids of the prompt and of the tokens that it had made when it was opened."""
-        ...
 
 
 TokenRequestT = TypeVar("TokenRequestT", bound=TokenRequest)
@@ -55,11 +54,7 @@ class TokenModel(SlotModel[TokenRequestT]):
         """Allocate the state of slots.
 
         Args:
-            transformer: layers of the model.
-            embedding: embedding of ids, ``[vocab_size, hidden_size]``.
-            num_slots: requests that can run at once.
             frame_size: numbers in a frame, the token first.
-            max_positions: limit of positions of a request, prompt and answer together.
         """
         super().__init__(
             embedding,

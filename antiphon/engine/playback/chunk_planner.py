@@ -62,7 +62,6 @@ class ChunkPlanner(ABC):
         The request with the nearest deadline comes first.
 
         Args:
-            requests: requests that hold a slot.
             max_frames: limit for all of them, so that others do not wait; but at least one group,
                 and more where the codec makes them in half of a step that leaves others their time.
         """
@@ -92,8 +91,6 @@ class ChunkPlanner(ABC):
 
         Args:
             requests: requests that hold a slot, with the frames of this step counted as planned.
-            num_frames: frames that this step makes.
-            now_s: current time.
         """
         due: list[EngineRequest] = []
         partial: list[EngineRequest] = []
@@ -157,9 +154,7 @@ class ChunkPlanner(ABC):
         """Return the size of the chunk that follows one of ``last`` frames.
 
         Args:
-            last: frames of the chunk before.
             slack_s: audio that the client has buffered with it.
-            step_s: time in which a frame is made.
         """
         policy = self._policy
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
@@ -179,8 +174,6 @@ class ChunkPlanner(ABC):
         Args:
             due: requests with a complete chunk.
             partial: requests whose partial chunks must be flushed.
-            num_frames: frames that this step makes.
-            now_s: current time.
             is_urgent: whether the audio of one of ``partial`` is about to run out.
         """
         return [*self.select(due, num_frames, now_s), *partial]

@@ -63,7 +63,6 @@ class CodecProgress:
         self.num_decoded = self.num_delivered = num_frames
 
     def start(self, num_to_replay: int) -> None:
-        """Enter a slot."""
         self.num_replayed, self.num_to_replay = 0, num_to_replay
 
     def plan(self, num_frames: int) -> None:

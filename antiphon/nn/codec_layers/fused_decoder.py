@@ -76,7 +76,6 @@ class FusedDecoder:
                 into them.
             table: frame table of the pass, see `antiphon.nn.codec_layers.frame_table`; if a slot
                 has two rows, its audio and state are undefined.
-            state: state updated in place.
             max_row_frames: most frames of a row, from 1 to `max_frames`.
 
         Returns:

@@ -46,7 +46,6 @@ class SeanetEncoder:
 
         Args:
             weights: tensors of one type and on one device.
-            name: prefix of the encoder.
             strides: strides of the downsampling layers, first to last.
             num_residual_layers: residual layers before each of them.
             dilation_base: base of the residual layers' dilations, which are its powers.

@@ -113,7 +113,6 @@ class ColumnHistory(Protocol):
 
     def prepend(self, x: Tensor, field: StateField) -> Tensor:
         """Prepend the preceding columns to ``x``, ``[B, t, C]``; ``field`` is ``(k, C)``."""
-        ...
 
 
 class History(ColumnHistory, Protocol):
@@ -122,12 +121,10 @@ class History(ColumnHistory, Protocol):
     @property
     def positions(self) -> Tensor:
         """Absolute positions of the pass's frames, int64 ``[B or 1, n]``."""
-        ...
 
     @property
     def mask(self) -> Tensor | None:
         """Keys that each frame attends to, bool ``[B or 1, 1, n, num_keys]``; ``None``: causal."""
-        ...
 
     def append_keys_values(self, keys_values: Tensor, field: StateField | None) -> Tensor:
         """Append a layer's keys and values to the preceding ones.
@@ -139,7 +136,6 @@ class History(ColumnHistory, Protocol):
         Returns:
             Keys and values in the order of `mask`, ``[B, num_keys, heads, head_dim]``.
         """
-        ...
 
 
 class EmptyHistory:
@@ -148,7 +144,6 @@ class EmptyHistory:
     Args:
         num_frames: frames of the pass.
         window: keys that a frame attends to, itself included; ``None``: all keys before it.
-        device: device of the decoder.
     """
 
     def __init__(self, num_frames: int, window: int | None, device: torch.device) -> None:

@@ -22,7 +22,7 @@ class SamplingRules:
     """Rules that adjust the probability of a code, beside its logit.
 
     Attributes:
-        parameters: see `antiphon.nn.sampler.SamplingTable`.
+        parameters: table of a `antiphon.nn.sampler.SamplingTable`.
         has_occurred: codes that a slot has drawn, bool ``[num_slots, vocab_size]``.
         is_forbidden: codes that are never drawn, bool ``[vocab_size]``.
         frames: number of frames so far, int64 ``[num_slots]``.
