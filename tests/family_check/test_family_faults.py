@@ -44,18 +44,21 @@ def failures(*checks: str, reference: ExpectedOutput | None = None) -> dict[str,
     return {each.check: each.detail for each in found if not each.is_met and not each.is_speed}
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 @pytest.mark.parametrize("rate_hz", [16_000, 48_000])
 def test_a_rate_that_is_not_declared(rate_hz: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ToneCodec, "sample_rate_hz", rate_hz)
     assert f"audio of {rate_hz} Hz" in failures()["declared rate and length"]
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 def test_fewer_samples_than_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     tone = ToneCodec._tone
     monkeypatch.setattr(ToneCodec, "_tone", lambda *arguments: tone(*arguments)[:-1])
     assert "the codec declares 960 a frame" in failures()["declared rate and length"]
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 def test_stereo_that_is_not_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     tone = ToneCodec._tone
     monkeypatch.setattr(
@@ -93,6 +96,7 @@ def test_a_family_equals_its_reference(reference: ExpectedOutput) -> None:
     assert found.detail.startswith("12 frames are equal; 11520 samples differ by at most 0.0")
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 def test_a_lost_last_frame(reference: ExpectedOutput, monkeypatch: pytest.MonkeyPatch) -> None:
     step = ToyRunner.next_frame
 
@@ -106,6 +110,7 @@ def test_a_lost_last_frame(reference: ExpectedOutput, monkeypatch: pytest.Monkey
     assert "10560 samples, the reference has 11520" in detail
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 @pytest.mark.parametrize("name", ["codes", "samples"])
 def test_other_output_than_the_reference(name: str, reference: ExpectedOutput) -> None:
     expected = {"codes": reference.codes, "samples": reference.samples}[name]
@@ -151,6 +156,7 @@ def test_a_single_array_is_refused(tmp_path: Path) -> None:
         read_reference(path)
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 @pytest.mark.parametrize("kind", ["bytes", "array", "tensor"])
 def test_memory_that_is_never_freed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     start, kept = ToyRunner.start, list[object]()
@@ -170,6 +176,7 @@ def test_memory_that_is_never_freed(kind: str, monkeypatch: pytest.MonkeyPatch) 
     assert ("of Python memory" in detail) is (kind != "tensor")
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 def test_slots_that_are_never_released(monkeypatch: pytest.MonkeyPatch) -> None:
     launch, kept = ToyRunner.launch, list[object]()
 
@@ -181,6 +188,7 @@ def test_slots_that_are_never_released(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failures("memory")["memory"].endswith("leaves behind: 1 x Letters, 1 x _State")
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 @pytest.mark.parametrize("ignored", ["all", "last"])
 def test_resumption_that_ignores_frames(ignored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     start = ToyRunner.start
@@ -198,6 +206,7 @@ def test_resumption_that_ignores_frames(ignored: str, monkeypatch: pytest.Monkey
 MORE_READS = ("tolist", "cpu", "__bool__", "__float__", "to", "nonzero")
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 @pytest.mark.parametrize(
     "read",
     # Each speaks with a whole family; one read by name and one by a mask stand for the others.
@@ -223,6 +232,7 @@ def test_values_that_are_read_in_a_step(read: str, monkeypatch: pytest.MonkeyPat
     assert "(reading)" in detail
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 def test_values_that_a_codec_reads_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     decode = ToneCodec.decode_row
 
@@ -236,6 +246,7 @@ def test_values_that_a_codec_reads_in_a_step(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 def test_computing_in_a_step_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     step = ToyRunner.next_frame
 
@@ -250,6 +261,7 @@ def test_computing_in_a_step_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None
     assert "launches" in found.detail
 
 
+@pytest.mark.slow  # a family is checked as a whole, as in each of these
 @pytest.mark.parametrize("limit", [2000, None])
 def test_speech_that_never_ends(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     from antiphon.contracts.types import Sampling

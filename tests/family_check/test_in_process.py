@@ -50,6 +50,7 @@ def test_a_codec_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed(monkeypatch, "streaming equals whole")
 
 
+@pytest.mark.slow  # a family is checked as a whole, as by the test above
 def test_draws_that_ignore_the_seed_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     step = ToyRunner.next_frame
 
@@ -62,6 +63,7 @@ def test_draws_that_ignore_the_seed_are_found(monkeypatch: pytest.MonkeyPatch) -
     assert failed(monkeypatch, *checks) == checks
 
 
+@pytest.mark.slow  # a family is checked as a whole, as by the test above
 def test_a_frame_that_depends_on_company_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     decode = ToneCodec.launch
 

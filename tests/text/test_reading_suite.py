@@ -1,11 +1,13 @@
 """Everyday English, text and reading, by class: compared by the phonemes of the default voice."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from antiphon.families.hibari.reading import reader
 from antiphon.text.base import UNSPOKEN_PHONEMES
+from antiphon.text.written_out import written_out
 
 SUITE = Path(__file__).parent / "reading_suite"
 MIN_CASES = 400
@@ -26,15 +28,21 @@ def sounds(text: str, *, british: bool) -> str:
     return "".join(symbol for symbol in read if symbol not in UNSPOKEN_PHONEMES)
 
 
-@pytest.mark.parametrize(("name", "text", "read"), CASES)
-def test_a_text_is_read_as_people_read_it(name: str, text: str, read: str) -> None:
+@pytest.mark.parametrize("name", CLASSES)
+def test_texts_are_read_as_people_read_them(name: str) -> None:
     british = name == "british"
-    assert sounds(text, british=british) == sounds(read, british=british)
+    wrong = {
+        text: written_out(text, british=british)
+        for text, read in cases(name)
+        if sounds(text, british=british) != sounds(read, british=british)
+    }
+    assert wrong == {}
 
 
-@pytest.mark.parametrize(("name", "text", "read"), CASES)
-def test_what_is_expected_is_plain_words(name: str, text: str, read: str) -> None:
-    assert not any(character.isdigit() or character in "$€£%+=<>&@#~" for character in read)
+@pytest.mark.parametrize("name", CLASSES)
+def test_what_is_expected_is_plain_words(name: str) -> None:
+    signs = set("$€£%+=<>&@#~")
+    assert [read for _, read in cases(name) if set(read) & signs or re.search(r"\d", read)] == []
 
 
 def test_the_suite_covers_its_classes() -> None:

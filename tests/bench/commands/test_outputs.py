@@ -142,6 +142,7 @@ def test_no_server_of_our_own_stays_behind(start: Start, tmp_path: Path, name: s
     wait_until(lambda: not server.exists())
 
 
+@pytest.mark.slow  # a server is started and loaded until it is interrupted
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 def test_an_interrupt_that_reaches_the_server_too_makes_no_failures(
     start: Start, tmp_path: Path
