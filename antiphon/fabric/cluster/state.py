@@ -285,12 +285,13 @@ class ClusterState:
         return hosted
 
     def _drop_owner(self, owner: str) -> None:
-        logger.warning(
-            "front end %s missed heartbeats for %g s; lease dropped", owner, self._limits.lease_s
-        )
         del self._leases[owner]
-        for hosted in self._hosted.values():
+        used = [hosted for hosted in self._hosted.values() if owner in hosted.owners]
+        for hosted in used:
             hosted.owners.discard(owner)
+        if used:  # else it has left
+            lease_s = self._limits.lease_s
+            logger.warning("front end %s missed heartbeats for %g s; lease dropped", owner, lease_s)
 
     def _on_crash(self, hosted: HostedStage, member: HostedReplica) -> None:
         """Count a process that ended during loading; another one has started."""

@@ -6,7 +6,7 @@ from typing import Any
 from antiphon.contracts.family import ItemKind, LoadContext
 from antiphon.fabric.base import GroupStrategy, Placement, StageGroup
 from antiphon.fabric.cluster.base import Hosting
-from tests.fabric.cluster.test_state import SPEC, World
+from tests.fabric.cluster.cluster_world import SPEC, World
 
 CONTEXT = LoadContext()
 CODEC = replace(SPEC, name="codec", consumes=ItemKind.AUDIO)
