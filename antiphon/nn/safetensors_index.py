@@ -11,6 +11,8 @@ from antiphon.errors import ModelLoadError
 
 STEM = "model"
 """Usual prefix of a model's file names."""
+DTYPES = ("F32", "BF16", "F16")
+"""Number types of tensors that `antiphon.nn.weights` converts."""
 Shape: TypeAlias = tuple[int, ...]
 
 _LENGTH_BYTES = 8

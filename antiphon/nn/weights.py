@@ -18,6 +18,7 @@ from antiphon.errors import ModelLoadError
 from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import (
+    DTYPES,
     STEM,
     Shape,
     TensorHeader,
@@ -46,7 +47,6 @@ class WeightOptions(TypedDict, total=False):
 
 
 _log = logging.getLogger(__name__)
-_DTYPES = ("F32", "BF16", "F16")
 _NOTHING = r"(?!)"  # matches no name
 
 
@@ -167,8 +167,8 @@ def _checked(
     if problems:
         raise ModelLoadError(f"{directory}: tensors {'; '.join(problems)}")
     for name, (file, header) in headers.items():
-        if header.dtype not in _DTYPES:
-            supported = ", ".join(_DTYPES)
+        if header.dtype not in DTYPES:
+            supported = ", ".join(DTYPES)
             raise ModelLoadError(
                 f"{file}: '{name}' is {header.dtype}; only {supported} are supported"
             )

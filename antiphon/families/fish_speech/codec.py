@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.families.fish_speech.codec_layers import DILATIONS, snake_of, transformer_of, unit_of
-from antiphon.families.fish_speech.codec_schema import FRAME_WINDOW, CodecSizes
+from antiphon.families.fish_speech.codec_layers import snake_of, transformer_of, unit_of
+from antiphon.families.fish_speech.codec_schema import DILATIONS, FRAME_WINDOW, CodecSizes
 from antiphon.nn.codec_layers.conv import CausalConv, CausalTransposedConv, LayerBuilder
 from antiphon.nn.codec_layers.conv_blocks import ConvNeXtBlock, UpsamplingBlock
 from antiphon.nn.codec_layers.quantizer import CodeTables

@@ -19,7 +19,6 @@ from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, Rotation, Snake, SwiGLU
 from antiphon.nn.qkv import HeadShape
 
-DILATIONS = (1, 3, 9)
 _EPSILON = 1e-9
 
 

@@ -7,15 +7,16 @@ from math import prod
 
 from antiphon.errors import ModelLoadError
 from antiphon.families.fish_speech.config import RESIDUAL_CODES, SAMPLES_PER_FRAME
-from antiphon.families.kit.layouts import Layout, affine, repeated, under
+from antiphon.families.kit.layouts import Layout, affine, convnext, repeated, under
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import Shape, layout_problems
 
 HEAD_DIM = 64
 FRAME_WINDOW, ENCODER_WINDOW = 128, 512
 """Attention windows in steps, including the step itself: of frames (21.5 Hz), of the encoder."""
-_KERNEL, _LAST_ENCODER_KERNEL, _NARROW = 7, 3, 4
-_DILATED = 3  # residual units per block
+DILATIONS = (1, 3, 9)
+"""Dilations of the residual units of each block."""
+_KERNEL, _LAST_ENCODER_KERNEL = 7, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +186,7 @@ def _encoder(sizes: CodecSizes) -> Layout:
     layout = affine("encoder.block.0.conv", width, 1, _KERNEL)
     for block, stride in enumerate(sizes.strides):
         name = f"encoder.block.{block + 1}.block"
-        for unit in range(_DILATED):
+        for unit in range(len(DILATIONS)):
             layout |= _residual_unit(f"{name}.{unit}", width)
         layout |= _snake(f"{name}.3", width)
         layout |= affine(f"{name}.4.conv", 2 * width, width, 2 * stride)
@@ -214,17 +215,10 @@ def _quantizer(sizes: CodecSizes) -> Layout:
         mirrored = len(sizes.factors) - 1 - index
         for name, kernel in ((f"downsample.{index}", factor), (f"upsample.{mirrored}", factor)):
             layout |= affine(f"quantizer.{name}.0.conv", width, width, kernel)
-            layout |= _convnext(f"quantizer.{name}.1", width)
+            layout |= under(f"quantizer.{name}.1", convnext(width))
     for name in ("pre_module", "post_module"):
         layout |= _transformer(f"quantizer.{name}", sizes.frames)
     return layout
-
-
-def _convnext(name: str, width: int) -> Layout:
-    layout: Layout = {"gamma": (width,)}
-    layout |= affine("dwconv.conv", width, 1, _KERNEL) | affine("norm", width)
-    layout |= affine("pwconv1", _NARROW * width, width) | affine("pwconv2", width, _NARROW * width)
-    return under(name, layout)
 
 
 def _decoder(sizes: CodecSizes) -> Layout:
@@ -234,7 +228,7 @@ def _decoder(sizes: CodecSizes) -> Layout:
         name, narrow = f"decoder.model.{block}.block", width // 2
         layout |= _snake(f"{name}.0", width)
         layout |= affine(f"{name}.1.conv", width, narrow, 2 * rate, num_outputs=narrow)
-        for unit in range(2, 2 + _DILATED):
+        for unit in range(2, 2 + len(DILATIONS)):
             layout |= _residual_unit(f"{name}.{unit}", narrow)
         width = narrow
     last = len(sizes.rates) + 1

@@ -10,8 +10,13 @@ from torch import Tensor
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import InvalidRequestError
 from antiphon.families.fish_speech.codec import codebook_names
-from antiphon.families.fish_speech.codec_layers import DILATIONS, snake_of, transformer_of, unit_of
-from antiphon.families.fish_speech.codec_schema import ENCODER_WINDOW, FRAME_WINDOW, CodecSizes
+from antiphon.families.fish_speech.codec_layers import snake_of, transformer_of, unit_of
+from antiphon.families.fish_speech.codec_schema import (
+    DILATIONS,
+    ENCODER_WINDOW,
+    FRAME_WINDOW,
+    CodecSizes,
+)
 from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, load_config
 from antiphon.families.fish_speech.options import MAX_REFERENCE_S
 from antiphon.families.fish_speech.weights import codec_part

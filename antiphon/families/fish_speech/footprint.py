@@ -10,7 +10,12 @@ from pathlib import Path
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint
 from antiphon.families.fish_speech.checkpoint import layout_of
-from antiphon.families.fish_speech.codec_schema import FRAME_WINDOW, CodecSizes, codec_layout
+from antiphon.families.fish_speech.codec_schema import (
+    DILATIONS,
+    FRAME_WINDOW,
+    CodecSizes,
+    codec_layout,
+)
 from antiphon.families.fish_speech.config import (
     SAMPLE_RATE_HZ,
     SAMPLES_PER_FRAME,
@@ -29,7 +34,6 @@ _PROMPT_POSITIONS = 60  # per sentence, with the surrounding tokens
 _LAUNCHES_A_LAYER = 6  # four products, attention and rotary embedding
 _LAUNCHES_A_DRAW = 20
 _ENDS_LAUNCHES = 40  # per frame outside of layers
-_DILATIONS = (1, 3, 9)
 
 # From docs/performance.md, by width of the language model: S2 Pro.
 _MEASURED_MS = {2560: {"H200": {1: 5.38, 8: 6.54, 64: 10.32}}}
@@ -89,7 +93,7 @@ def slot_numbers(sizes: CodecSizes) -> int:
     kept = FRAME_WINDOW * sizes.frames.position_size
     width = sizes.decoder_width
     for _ in sizes.rates:
-        kept += width + sum(6 * dilation for dilation in _DILATIONS) * width // 2
+        kept += width + sum(6 * dilation for dilation in DILATIONS) * width // 2
         width //= 2
     return kept
 

@@ -8,16 +8,15 @@ import json
 import re
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer
+from tokenizers import Tokenizer
 from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
 from antiphon.families.fish_speech.config import RANKS_FILE, TOKENIZER_FILE
 from antiphon.families.kit.token_decoder import halves_of, name_of_bytes
-from antiphon.families.kit.token_ids import token_ids
+from antiphon.families.kit.token_ids import byte_level_bpe, token_ids
 
 _SPEAKER = re.compile(r"<\|speaker:\d+\|>")
 _S1_WORDS = (
@@ -37,11 +36,7 @@ class FishTextTokenizer:
         self._tokenizer = tokenizer
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of ``text``; ``<|im_end|>`` in it is plain text and ends nothing.
-
-        Lone surrogates, which a JSON string can hold, become replacement characters.
-        """
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        """Return the ids of ``text``; ``<|im_end|>`` in it is plain text and ends nothing."""
         return token_ids(self._tokenizer, text)
 
 
@@ -89,7 +84,5 @@ def _of_ranks(file: Path) -> Tokenizer:
         if len(token) > 1:
             left, right = halves_of(token, ranks)
             merges.append((named[left], named[right]))
-    tokenizer = Tokenizer(BPE({named[token]: rank for token, rank in ranks.items()}, merges))
-    words = Split(Regex(_S1_WORDS), behavior="isolated")
-    tokenizer.pre_tokenizer = Sequence([words, ByteLevel(False, use_regex=False)])
-    return tokenizer
+    model = BPE({named[token]: rank for token, rank in ranks.items()}, merges)
+    return byte_level_bpe(model, _S1_WORDS)

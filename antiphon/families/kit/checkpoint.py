@@ -11,6 +11,7 @@ from antiphon.contracts.inspection import Inspection, Table
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.random_checkpoint import has_drawn_weights
 from antiphon.nn.safetensors_index import (
+    DTYPES,
     STEM,
     Shape,
     TensorHeader,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
 Found = TypeVar("Found")
 
-DTYPES = ("F32", "BF16", "F16")
-"""Number types of tensors that `antiphon.nn.weights` converts."""
 _NO_NAME = r"(?!)"
 
 

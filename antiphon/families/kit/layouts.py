@@ -41,6 +41,13 @@ def snake(name: str, size: int) -> Layout:
     return {f"{name}.alpha": (size,), f"{name}.beta": (size,)}
 
 
+def convnext(width: int) -> Layout:
+    """Return the layout of a ConvNeXt block."""
+    layout: Layout = {"gamma": (width,)}
+    layout |= affine("dwconv.conv", width, 1, 7) | affine("norm", width)
+    return layout | affine("pwconv1", 4 * width, width) | affine("pwconv2", width, 4 * width)
+
+
 def attention(sizes: TransformerConfig, biased: str = "") -> Layout:
     """Return the projections of attention; those whose letters are in ``biased`` have a bias."""
     width = sizes.hidden_size

@@ -4,16 +4,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders
+from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers.models import BPE
-from tokenizers.normalizers import NFC
-from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.token_decoder import bytes_of_name
-from antiphon.families.kit.token_ids import token_ids
+from antiphon.families.kit.token_ids import qwen_tokenizer, token_ids
 
 IM_START, IM_END = "<|im_start|>", "<|im_end|>"
 SPEECH_TOKENS = (
@@ -27,11 +25,6 @@ SPEECH_TOKENS = (
     "<|eot|>",
 )
 """Special tokens in the order of their ids; appended to a vocabulary that lacks them."""
-_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-"""Pre-tokenization of Qwen2: words, single digits, punctuation and spaces."""
 
 
 class MiMoTextTokenizer:
@@ -69,10 +62,7 @@ class MiMoTextTokenizer:
         tokenizer.encode_special_tokens = True  # special tokens in user text stay text
 
     def encode(self, parts: Iterable[str]) -> list[int]:
-        """Return the ids of parts; a part that equals a special token becomes that token.
-
-        Lone surrogates, which a JSON string can hold, become replacement characters.
-        """
+        """Return the ids of parts; a part that equals a special token becomes that token."""
         ids: list[int] = []
         for part in parts:
             if part in self._special_ids:
@@ -82,8 +72,7 @@ class MiMoTextTokenizer:
         return ids
 
     def encode_text(self, text: str) -> list[int]:
-        """Return the ids of text, without special tokens; see `encode`."""
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        """Return the ids of text, without special tokens."""
         return token_ids(self._tokenizer, text)
 
     def is_special(self, token: int) -> bool:
@@ -139,10 +128,8 @@ def _read_whole(path: Path, section: ConfigSection) -> Tokenizer:
 
 def _read_parts(path: Path, section: ConfigSection) -> Tokenizer:
     """Build the tokenizer from vocab.json, merges.txt and the configured added tokens."""
-    tokenizer = Tokenizer(BPE.from_file(str(path / "vocab.json"), str(path / "merges.txt")))
-    tokenizer.normalizer = NFC()
-    words = Split(Regex(_WORDS), behavior="isolated")
-    tokenizer.pre_tokenizer = Sequence([words, ByteLevel(False, use_regex=False)])
+    model = BPE.from_file(str(path / "vocab.json"), str(path / "merges.txt"))
+    tokenizer = qwen_tokenizer(model)
     tokenizer.decoder = decoders.ByteLevel()
     added: Any = section.values.get("added_tokens_decoder") or {}
     for number, token in sorted((int(key), value) for key, value in added.items()):

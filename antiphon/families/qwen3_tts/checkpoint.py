@@ -20,6 +20,7 @@ from antiphon.families.kit.layouts import (
     Layout,
     affine,
     attention,
+    convnext,
     ecapa,
     gated_mlp,
     head_norms,
@@ -226,7 +227,7 @@ def _codec_decoder(config: CodecDecoderConfig) -> Layout:
     layout |= affine("pre_conv.conv", latent, config.codebook_dim, 3)
     for index, ratio in enumerate(config.upsampling_ratios):
         layout |= affine(f"upsample.{index}.0.conv", latent, latent, ratio, num_outputs=latent)
-        layout |= under(f"upsample.{index}.1", _convnext(latent))
+        layout |= under(f"upsample.{index}.1", convnext(latent))
     layout |= affine("decoder.0.conv", config.decoder_dim, latent, 7)
     width = config.decoder_dim
     for index, rate in enumerate(config.upsample_rates, 1):
@@ -262,16 +263,6 @@ def _codec_quantizer(config: CodecDecoderConfig) -> Layout:
             layout[f"{table}.cluster_usage"] = (config.codebook_size,)
             layout[f"{table}.embedding_sum"] = (config.codebook_size, width)
     return layout
-
-
-def _convnext(width: int) -> Layout:
-    return (
-        {"gamma": (width,)}
-        | affine("dwconv.conv", width, 1, 7)
-        | affine("norm", width)
-        | affine("pwconv1", 4 * width, width)
-        | affine("pwconv2", width, 4 * width)
-    )
 
 
 def _decoder_block(inputs: int, outputs: int, rate: int) -> Layout:

@@ -1,7 +1,7 @@
 """Qwen's byte-level BPE tokenizer, of whole text, of arriving text, and of chat turns.
 
-No text can name a special token. The pattern that cuts text into words is defined here and not read
-from the checkpoint: some loaders replace it, and the model was trained with this one.
+No text can name a special token. The pattern that cuts text into words is not read from the
+checkpoint: some loaders replace it, and the model was trained with `QWEN_WORDS`.
 """
 
 import unicodedata
@@ -9,45 +9,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tokenizers import Regex, Tokenizer
 from tokenizers.models import BPE
-from tokenizers.normalizers import NFC
-from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+from tokenizers.pre_tokenizers import ByteLevel
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.contracts.prompt import Piece
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.families.kit.speech_budget import slow_frames
-from antiphon.families.kit.token_ids import token_ids
+from antiphon.families.kit.token_ids import qwen_tokenizer, token_ids
 from antiphon.families.qwen3_tts.config import TextTokens
 from antiphon.families.qwen3_tts.prompt_layout import Ids, MoreText
-
-_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"  # English endings
-    r"|[^\r\n\p{L}\p{N}]?\p{L}+"  # letters, with one space or mark before them
-    r"|\p{N}"  # digits, one by one
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"  # marks
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"  # spaces
-)
 
 
 class TextTokenizer:
     """Encoder of plain text; may be used from any thread."""
 
     def __init__(self, model: BPE) -> None:
-        tokenizer = Tokenizer(model)
-        tokenizer.normalizer = NFC()
-        words = Split(Regex(_WORDS), behavior="isolated")
-        tokenizer.pre_tokenizer = Sequence([words, ByteLevel(False, use_regex=False)])
-        self._tokenizer = tokenizer
+        self._tokenizer = qwen_tokenizer(model)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the ids of ``text``, all of which is read as letters.
-
-        ``<|im_end|>`` in a text ends nothing. Lone surrogates, which a JSON string can hold, become
-        replacement characters.
-        """
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        """Return the ids of ``text``, all letters: ``<|im_end|>`` in it ends nothing."""
         return tuple(token_ids(self._tokenizer, text))
 
 
