@@ -178,13 +178,11 @@ def drawing_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[...
     def make(name: str, task: str | None = None) -> Path:
         import torch
 
-        from antiphon.families.registry import family
+        from tests.families.whole_checkpoints import maker_of
 
         torch.set_num_threads(1)  # tiny products are slower on several cores
         path = tmp_path_factory.mktemp(f"{name}-{task}")
-        maker = family(name).checkpoint_maker
-        assert maker is not None
-        maker.resolve()(path, size="tiny", **({} if task is None else {"task": task}))
+        maker_of(name)(path, size="tiny", **({} if task is None else {"task": task}))
         return path
 
     return make

@@ -211,7 +211,6 @@ def test_only_model_code_knows_torch(path: Path) -> None:
         "diffusion/packed_latents.py",
         "diffusion/rank.py",
         "diffusion/rank_mesh.py",
-        "diffusion/random_pipeline.py",
         "diffusion/tensor_shapes.py",
     )
     torch_free = not knows_torch or name_of(path) in (

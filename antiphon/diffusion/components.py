@@ -7,19 +7,23 @@ import gc
 import re
 from abc import ABC, abstractmethod
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import diffusers
 import torch
 import transformers
+from accelerate import init_empty_weights
 from torch import nn
 
 from antiphon.contracts.family import LoadContext
 from antiphon.diffusion.acceleration import NetworkAccelerator
 from antiphon.diffusion.loading_faults import read_folder
 from antiphon.diffusion.model_index import ModelIndex
+from antiphon.diffusion.tensor_shapes import network_of
 from antiphon.errors import ModelLoadError
 from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.safetensors_index import some
 
 T = TypeVar("T")
@@ -71,13 +75,24 @@ class ComponentLoader:
         """
         self.index.check(name, kind.__name__)
         folder = self.index.path / name
+        if self.context.is_dummy:
+            module = read_folder(folder, lambda: self._drawn(folder, kind, dtype or self.dtype))
+        else:
+            module = self._read(name, kind, dtype or self.dtype)
+        self.accelerator.add(name, module.requires_grad_(False).eval())
+        assert isinstance(module, kind)
+        return module
+
+    def _read(self, name: str, kind: type[ModuleT], dtype: torch.dtype) -> ModuleT:
+        """Return a network with the weights of its files."""
+        folder = self.index.path / name
         progress = self.context.progress_of(name)
         num_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
         if progress is not None:
             progress(0, num_bytes)
         # The two libraries call the same argument by different names.
         from_diffusers = kind.__module__.startswith("diffusers.")
-        weights = {"torch_dtype" if from_diffusers else "dtype": dtype or self.dtype}
+        weights = {"torch_dtype" if from_diffusers else "dtype": dtype}
         module, report = self._load(
             name, kind, use_safetensors=True, output_loading_info=True, **weights
         )
@@ -91,11 +106,25 @@ class ComponentLoader:
             problems.append(f"not part of such a model: {some(unknown)}")
         if problems:
             raise ModelLoadError(f"{folder}: tensors {'; '.join(problems)}")
-        self.accelerator.add(name, module.requires_grad_(False).eval())
         if progress is not None:
             progress(num_bytes, num_bytes)
-        assert isinstance(module, kind)
-        return module
+        loaded: ModuleT = module
+        return loaded
+
+    def _drawn(self, folder: Path, kind: type[ModuleT], dtype: torch.dtype) -> ModuleT:
+        """Return a network with random weights, on the device."""
+        with init_empty_weights():  # buffers are computed
+            network = network_of(folder, kind.__name__)
+        kept = {*(network._keep_in_fp32_modules or ())}
+        state: dict[str, torch.Tensor] = network.state_dict()
+        for name, tensor in state.items():
+            if tensor.is_floating_point():
+                own = torch.float32 if kept & set(name.split(".")) else dtype
+                like = torch.empty(0, dtype=own, device=self.device)
+                state[name] = DrawnTensors({name: tuple(tensor.shape)}, like).get_tensor(name)
+        network.load_state_dict(state, assign=True)
+        placed: ModuleT = network.to(self.device)
+        return placed
 
     def other(self, name: str, kind: type[T]) -> T:
         """Load a component that is not a network: a tokenizer, a scheduler, a processor.

@@ -15,13 +15,16 @@ from antiphon.nn.safetensors_index import TensorHeader, read_tensor_headers, ten
 _STEMS = ("diffusion_pytorch_model", "model")
 
 
-def inspect_pipeline(path: Path, facts: Callable[[Path], Mapping[str, str | int]]) -> Inspection:
+def inspect_pipeline(
+    path: Path, facts: Callable[[Path], Mapping[str, str | int]], *, is_drawn: bool = False
+) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not.
 
     Args:
         path: the directory.
         facts: function from the directory to the family's facts; raises ModelLoadError if the
             checkpoint cannot be served.
+        is_drawn: whether the checkpoint was made without weights.
     """
     problems: list[str] = []
     found: dict[str, str | int | tuple[str, ...]] = {}
@@ -34,7 +37,7 @@ def inspect_pipeline(path: Path, facts: Callable[[Path], Mapping[str, str | int]
         problems.append(error.message)
     else:
         for name, kind in sorted(index.components.items()):
-            headers = _headers(path / name, problems)
+            headers = [] if is_drawn else _headers(path / name, problems)
             if headers:
                 dtypes = ", ".join(sorted({header.dtype for header in headers}))
                 num_values = sum(header.num_values for header in headers)
@@ -42,6 +45,8 @@ def inspect_pipeline(path: Path, facts: Callable[[Path], Mapping[str, str | int]
                 rows.append((name, kind, num_values, num_bytes, dtypes))
                 problems += _shape_problems(path / name, kind, headers)
         found["Parameters"] = sum(int(row[2]) for row in rows)
+    if is_drawn:
+        found["Weights"] = "random, drawn when they are loaded"
     columns = ("Component", "Class", "Parameters", "Bytes", "Type")
     tables = (Table(title="Components", columns=columns, rows=tuple(rows)), files_table(path))
     return Inspection(facts=found, tables=tables, problems=tuple(problems))

@@ -26,7 +26,7 @@ def shape_problems(folder: Path, kind: str, headers: Iterable[TensorHeader]) -> 
 
     def build() -> dict[str, torch.Size]:
         with torch.device("meta"):
-            module = _empty(folder, kind)
+            module = network_of(folder, kind)
         return {name: tensor.shape for name, tensor in module.state_dict().items()}
 
     try:
@@ -41,8 +41,8 @@ def shape_problems(folder: Path, kind: str, headers: Iterable[TensorHeader]) -> 
     return [f"{folder}: tensors of another shape: {some(wrong)}"] if wrong else []
 
 
-def _empty(folder: Path, kind: str) -> Any:
-    """Build a network without weights."""
+def network_of(folder: Path, kind: str) -> Any:
+    """Build a network by the configuration in a folder, with initial weights."""
     if hasattr(diffusers, kind):
         network = getattr(diffusers, kind)
         return network.from_config(network.load_config(str(folder), local_files_only=True))

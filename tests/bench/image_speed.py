@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from antiphon.cli.own_server import own_server
-from antiphon.families.registry import family
 from tests.bench.peer import peer_flags, report
+from tests.families.whole_checkpoints import maker_of
 
 _TIMEOUT_S = 600.0
 
@@ -53,10 +53,8 @@ def main() -> None:
     given = parser.parse_args()
     model = given.random_dir / f"{given.family}-{given.size}"
     if not (model / "model_index.json").exists():
-        maker = family(given.family).checkpoint_maker
-        assert maker is not None, "its weights can be made"
         dtype = "float32" if given.size == "tiny" else "bfloat16"
-        maker.resolve()(model, size=given.size, dtype=dtype)
+        maker_of(given.family)(model, size=given.size, dtype=dtype)
     fields = {
         "size": f"{given.pixels}x{given.pixels}",
         "num_inference_steps": given.steps,

@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.families.registry import FAMILIES, family, resolve
 from tests.cli.conftest import Run
+from tests.families.whole_checkpoints import maker_of
 
 
 def test_a_made_checkpoint_is_served_by_its_family(run: Run, tmp_path: Path) -> None:
@@ -29,8 +30,17 @@ def test_a_made_checkpoint_is_served_by_its_family(run: Run, tmp_path: Path) -> 
 
 def test_a_checkpoint_that_draws_is_made_and_told(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "made"
-    done = run("dev", "make-checkpoint", str(path), "--family", "ovis_image", "--shards", "2")
+    done = run("dev", "make-checkpoint", str(path), "--family", "ovis_image")
     assert done.exit_code == 0, done.output
+    told = json.loads(run("models", "inspect", str(path), "--json").stdout)
+    assert told["family"] == "ovis_image"
+    assert told["weights"].startswith("random")
+    assert told["problems"] == []
+
+
+def test_a_checkpoint_of_components_is_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    maker_of("ovis_image")(path, shards=2)
     told = json.loads(run("models", "inspect", str(path), "--json").stdout)
     assert told["family"] == "ovis_image"
     assert {row["component"] for row in told["components"]} == {

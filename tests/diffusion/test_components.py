@@ -11,8 +11,8 @@ from transformers import Qwen2Tokenizer, Qwen3Model
 
 from antiphon.contracts.family import LoadContext
 from antiphon.diffusion.components import ComponentLoader
-from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
 from antiphon.errors import ModelLoadError
+from tests.diffusion.random_pipeline import RandomPipeline, write_pipeline
 
 WEIGHTS = "diffusion_pytorch_model.safetensors"
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from antiphon.contracts.types import Latents
-from antiphon.families.registry import family
 from tests.diffusion.stages import CACHE_DIT, TEA_CACHE, Drawing
+from tests.families.whole_checkpoints import maker_of
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 for package in ("diffusers", "transformers", "accelerate", "cache_dit", "ftfy", "PIL"):
@@ -167,9 +167,7 @@ def test_what_is_compiled_beside_offloading_and_caches_is_that_of_a_cpu(
 
 
 def test_a_checkpoint_of_16_bits_draws(name: str, tmp_path: Path) -> None:
-    maker = family(name).checkpoint_maker
-    assert maker is not None
-    maker.resolve()(tmp_path, size="tiny", dtype="bfloat16")
+    maker_of(name)(tmp_path, size="tiny", dtype="bfloat16")
     *wanted, _ = drawn(Drawing(name, tmp_path, "cpu", "bfloat16"))
     drawing = Drawing(name, tmp_path, DEVICE)
     assert drawing.denoiser.dtype == torch.bfloat16, "by default"

@@ -1,5 +1,6 @@
 """Random weights in place of a checkpoint's files: `load_format` is "dummy"."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from antiphon.contracts.chat_types import ChatRequest, Message
+from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest, VideoRequest
 from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import ModelLoadError, SettingsError
 from antiphon.families.kit.random_checkpoint import DRAWN_FILE
@@ -15,6 +17,13 @@ from antiphon.families.voxcpm2.checkpoint import PTH
 from antiphon.offline import Antiphon
 
 FRAMES = 6
+NOTHING = np.full((32, 32, 3), 128, np.uint8)
+DRAWN = [
+    ("ovis_image", "base"),
+    ("qwen_image", "edit"),
+    ("glm_image", "base"),
+    ("wan_video", "i2v-2.2-a14b"),
+]
 NOISE = np.random.default_rng(0).uniform(-0.3, 0.3, 48_000).astype(np.float32)
 SPOKEN = [
     ("qwen3_tts", "custom_voice", {}),
@@ -84,6 +93,28 @@ def test_a_directory_that_is_made_without_weights_says_so(tmp_path: Path) -> Non
         assert np.abs(model.speech(request).samples).max() > 0
 
 
+@pytest.mark.parametrize(("name", "task"), DRAWN)
+def test_pictures_are_made_without_files_of_weights_and_again_alike(
+    name: str, task: str, tmp_path: Path
+) -> None:
+    maker = family(name).checkpoint_maker
+    assert maker is not None
+    maker.resolve()(tmp_path, task=task)
+    few = DiffusionParameters(num_inference_steps=2)
+    seen = []
+    for _ in range(2):
+        with Antiphon.load(str(tmp_path), device="cpu", max_slots=2) as model:
+            images = (NOTHING,) if task == "edit" else ()
+            if name == "wan_video":
+                video = VideoRequest("A cat.", seed=1, num_frames=5, image=NOTHING, parameters=few)
+                seen.append(model.video(replace(video, width=32, height=32)).frames)
+            else:
+                image = ImageRequest("A cat.", seed=1, images=images, parameters=few)
+                seen.append(model.image(replace(image, width=64, height=64)).pixels)
+    assert seen[0].std() > 1, "it shows something"
+    np.testing.assert_array_equal(seen[0], seen[1])
+
+
 def test_files_of_weights_are_needed_by_default(tmp_path: Path) -> None:
     path = without_weights(tmp_path, "causal_lm", "qwen3")
     with pytest.raises(ModelLoadError, match=r"there is neither model\.safetensors"):
@@ -97,4 +128,4 @@ def test_a_family_that_reads_files_only_refuses_it() -> None:
 
 def test_every_family_that_draws_weights_is_tried() -> None:
     drawing = {each.name for each in families() if each.draws_weights}
-    assert drawing == {name for name, *_ in SPOKEN} | {"causal_lm"}
+    assert drawing == {name for name, *_ in SPOKEN} | {"causal_lm"} | {name for name, _ in DRAWN}

@@ -14,10 +14,11 @@ FAMILY = Family(
     title="GLM-Image: images from text, and edits, by a language model and a diffusion transformer",
     architectures=("GlmImagePipeline",),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra.of("omni", "diffusers", "torch", "transformers", "accelerate"),
     accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.CFG_PARALLEL},
     inspector=_HERE("checkpoint:inspect"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
+    checkpoint_maker=_HERE("sizes:make_checkpoint"),
     tasks={
         "image": Task(
             request=ImageRequest,

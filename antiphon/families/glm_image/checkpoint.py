@@ -6,6 +6,7 @@ from antiphon.contracts.inspection import Inspection
 from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.families.glm_image.config import CODE_PIXELS, LATENT_PIXELS, PriorConfig, load_config
+from antiphon.families.kit.random_checkpoint import has_drawn_weights
 from antiphon.nn.safetensors_index import Shape
 
 COMPONENTS = {
@@ -42,7 +43,7 @@ def read_config(path: Path) -> PriorConfig:
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    return inspect_pipeline(path, _facts)
+    return inspect_pipeline(path, _facts, is_drawn=has_drawn_weights(path))
 
 
 def _facts(path: Path) -> dict[str, str | int]:

@@ -44,7 +44,14 @@ class GlmImageTokenizer:
         }
         like = torch.empty(0, dtype=resolve_dtype(context.dtype, self._device), device=self._device)
         progress = context.progress_of("image tokenizer")
-        opened = open_weights(folder, layout, like=like, others=_PRIOR, progress=progress)
+        opened = open_weights(
+            folder,
+            layout,
+            like=like,
+            others=_PRIOR,
+            progress=progress,
+            is_dummy=context.is_dummy,
+        )
         with opened as weights:
             state = {name.removeprefix("model."): weights[name] for name in weights}
         networks.load_state_dict(state, assign=True)

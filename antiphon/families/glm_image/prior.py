@@ -52,6 +52,7 @@ def load_prior(context: LoadContext, **how: Unpack[RunnerOptions]) -> PriorRunne
         like=like,
         others=OTHERS,
         progress=context.progress_of("prior"),
+        is_dummy=context.is_dummy,
     )
     with torch.inference_mode(), opened as weights:
         model = PriorModel(

@@ -16,9 +16,10 @@ FAMILY = Family(
     title="Ovis-Image: images from text, small, and good at writing in them",
     architectures=("OvisImagePipeline",),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra.of("omni", "diffusers", "torch", "transformers", "accelerate"),
     inspector=_HERE("checkpoint:inspect"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
+    checkpoint_maker=_HERE("sizes:make_checkpoint"),
     accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.CFG_PARALLEL},
     tasks={
         "image": Task(

@@ -7,6 +7,7 @@ from antiphon.diffusion.image_prompt import ImagePrompt
 from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.diffusion.packed_config import PackedConfig
+from antiphon.families.kit.random_checkpoint import has_drawn_weights
 
 COMPONENTS = {
     "scheduler": ("FlowMatchEulerDiscreteScheduler",),
@@ -52,7 +53,7 @@ def guidance_of(data: ImagePrompt) -> float | None:
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    return inspect_pipeline(path, _facts)
+    return inspect_pipeline(path, _facts, is_drawn=has_drawn_weights(path))
 
 
 def _facts(path: Path) -> dict[str, str | int]:

@@ -16,9 +16,10 @@ FAMILY = Family(
     title="Qwen-Image and Qwen-Image-Edit: images from text, and images changed as a text says",
     architectures=("QwenImagePipeline", "QwenImageEditPipeline", "QwenImageEditPlusPipeline"),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra.of("omni", "diffusers", "torch", "transformers", "accelerate"),
     inspector=_HERE("checkpoint:inspect"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
+    checkpoint_maker=_HERE("sizes:make_checkpoint"),
     accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.ULYSSES, Acceleration.CFG_PARALLEL},
     tasks={
         "image": Task(

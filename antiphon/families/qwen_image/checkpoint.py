@@ -8,6 +8,7 @@ from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.diffusion.packed_config import PackedConfig
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.random_checkpoint import has_drawn_weights
 from antiphon.families.qwen_image.editing import Variant
 
 COMPONENTS = {
@@ -64,7 +65,7 @@ def variant_of(index: ModelIndex) -> Variant:
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    return inspect_pipeline(path, _facts)
+    return inspect_pipeline(path, _facts, is_drawn=has_drawn_weights(path))
 
 
 def _facts(path: Path) -> dict[str, str | int]:

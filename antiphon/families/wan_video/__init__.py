@@ -13,9 +13,10 @@ FAMILY = Family(
     title="Wan 2.1 and 2.2: videos from text, or from text and a first frame",
     architectures=("WanPipeline", "WanImageToVideoPipeline"),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra.of("omni", "diffusers", "torch", "transformers", "accelerate", "ftfy", "PIL"),
     inspector=_HERE("config:inspect"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
+    checkpoint_maker=_HERE("sizes:make_checkpoint"),
     accelerations=DIFFUSERS_ACCELERATIONS
     | {Acceleration.FLOW_SHIFT, Acceleration.BOUNDARY_RATIO}
     | {Acceleration.ULYSSES, Acceleration.RING, Acceleration.CFG_PARALLEL},

@@ -9,6 +9,7 @@ from antiphon.contracts.inspection import Inspection
 from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import MODEL_INDEX, ModelIndex
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.random_checkpoint import has_drawn_weights
 
 IMAGE_PIPELINE = "WanImageToVideoPipeline"
 SCHEDULERS = {
@@ -208,7 +209,7 @@ def _wrong(index: ModelIndex, key: str, message: str) -> ModelLoadError:
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    return inspect_pipeline(path, _facts)
+    return inspect_pipeline(path, _facts, is_drawn=has_drawn_weights(path))
 
 
 def _facts(path: Path) -> Mapping[str, str | int]:

@@ -1,7 +1,7 @@
 """The prior's kernels compile for a GPU that is not there, with heads and codebook of full size."""
 
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,12 +9,12 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
-from antiphon.families.glm_image import random_configs
+from antiphon.families.glm_image import sizes
 from antiphon.families.glm_image.prior import load_prior
 from antiphon.families.glm_image.prompt import GlmImagePrompter
-from antiphon.families.glm_image.random_checkpoint import make_checkpoint
 from tests.engine.drive import Drive
 from tests.families.glm_image.priors import ask
+from tests.families.glm_image.random_checkpoint import make_checkpoint
 from tests.nn.kernels.compiler import Compiler
 from tests.nn.kernels.test_compilation import compiler
 
@@ -24,20 +24,26 @@ __all__ = ["compiler"]
 @pytest.fixture
 def wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkpoint with the published heads and codebook, and little else."""
-    narrow = random_configs.prior_config
-
-    def prior_config(*arguments: Any) -> dict[str, Any]:
-        config = narrow(*arguments)
-        text = config["text_config"]
-        text |= {"num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128}
-        text["rope_parameters"]["mrope_section"] = [8, 12, 12]
-        return config
-
-    monkeypatch.setattr(random_configs, "prior_config", prior_config)
-    monkeypatch.setattr(random_configs, "num_codes", lambda size: 16384)
-    monkeypatch.setattr(random_configs, "num_image_ids", lambda size: 16512)
-    make_checkpoint(tmp_path, size="tiny")
-    return tmp_path
+    configs = json.loads(sizes._CONFIGS.read_text())
+    prior, codebook = configs["vision_language_encoder/config.json"]["tiny"], 16384
+    prior["text_config"] |= {
+        "num_attention_heads": 32,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "vision_vocab_size": codebook + 128,
+        "vocab_size": 16776,
+        "pad_token_id": 16768,
+        "eos_token_id": codebook + 1,
+        "rope_parameters": {"mrope_section": [8, 12, 12]},
+    }
+    prior["vq_config"]["num_embeddings"] = codebook
+    ids = {"image_token_id": 16774, "image_start_token_id": codebook}
+    prior |= {**ids, "image_end_token_id": codebook + 1}
+    configs["transformer/config.json"]["tiny"]["prior_vq_quantizer_codebook_size"] = codebook
+    (tmp_path / "sizes.json").write_text(json.dumps(configs))
+    monkeypatch.setattr(sizes, "_CONFIGS", tmp_path / "sizes.json")
+    make_checkpoint(tmp_path / "wide", size="tiny")
+    return tmp_path / "wide"
 
 
 @pytest.mark.slow  # it compiles

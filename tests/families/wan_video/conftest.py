@@ -19,7 +19,7 @@ def wan(tmp_path_factory: pytest.TempPathFactory) -> WanCheckpoint:
     def make(layout: str) -> Path:
         import torch
 
-        from antiphon.families.wan_video.random_checkpoint import make_checkpoint
+        from tests.families.wan_video.random_checkpoint import make_checkpoint
 
         assert layout in LAYOUTS
         torch.set_num_threads(1)  # tiny products are slower on several cores

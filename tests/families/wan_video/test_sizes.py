@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.wan_video.random_configs import SIZES, recipe
 
 
 @pytest.mark.parametrize(
@@ -18,15 +17,17 @@ from antiphon.families.wan_video.random_configs import SIZES, recipe
     ],
 )
 def test_what_cannot_be_made_is_said(tmp_path: Path, given: dict[str, str], said: str) -> None:
-    from antiphon.families.wan_video.random_checkpoint import make_checkpoint
+    from antiphon.families.wan_video.sizes import make_checkpoint
 
     with pytest.raises(ModelLoadError, match=said):
         make_checkpoint(tmp_path / "made", **given)  # type: ignore[arg-type]
 
 
-def test_full_sizes_are_those_that_are_published() -> None:
+def test_full_sizes_are_those_that_are_published(tmp_path: Path) -> None:
     import torch
-    from diffusers import WanTransformer3DModel
+
+    from antiphon.diffusion.tensor_shapes import network_of
+    from antiphon.families.wan_video.sizes import make_checkpoint
 
     # Parameters of the transformers in the published checkpoints.
     published = {
@@ -35,8 +36,7 @@ def test_full_sizes_are_those_that_are_published() -> None:
         ("ti2v-2.2-5b", "5b"): 4_999_787_712,
     }
     for (layout, size), num_parameters in published.items():
-        assert size in SIZES[layout]
+        make_checkpoint(tmp_path / size, size=size, task=layout)
         with torch.device("meta"):
-            plan = recipe(layout, size, 0)  # type: ignore[arg-type]
-            network = WanTransformer3DModel(**plan.transformer)
+            network = network_of(tmp_path / size / "transformer", "WanTransformer3DModel")
         assert sum(each.numel() for each in network.parameters()) == num_parameters

@@ -1,7 +1,8 @@
-"""Writer of checkpoints with random weights in diffusers' layout, for tests and benchmarks.
+"""Writer of checkpoints with random weights in diffusers' layout.
 
-Networks are given on the meta device: their configurations and the names and shapes of their
-tensors are all that is read of them, so that large checkpoints need little memory.
+They are loaded by diffusers as by us, so that both can be compared where no published weights are
+at hand. Networks are given on the meta device: their configurations and the names and shapes of
+their tensors are all that is read of them, so that large checkpoints need little memory.
 """
 
 import json
@@ -13,12 +14,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import diffusers
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
-from antiphon.diffusion.model_index import MODEL_INDEX
+from antiphon.diffusion.model_index import MODEL_INDEX, ModelIndex
+from antiphon.diffusion.tensor_shapes import network_of
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.random_checkpoint import Making
 from antiphon.nn.random_weights import (
     Dtype,
     RandomTensor,
@@ -78,22 +82,50 @@ def write_pipeline(
         ModelLoadError: ``dtype`` is none, or there are fewer tensors than shards.
     """
     check_arguments(dtype=(dtype, get_args(Dtype)))
-    tensors = {
-        name: _random_tensors(network, pipeline.weights)
-        for name, network in pipeline.networks.items()
-    }
+    path.mkdir(parents=True, exist_ok=True)
+    _write_index(path, pipeline)
+    for name, other in pipeline.others.items():
+        other.save_pretrained(str(path / name))
+    making = Making(seed=seed, dtype=dtype, shards=shards, progress=progress)
+    write_networks(path, pipeline.networks, making, pipeline.weights)
+
+
+def write_weights(
+    path: Path, making: Making, weights: Mapping[str, tuple[float, float]] | None = None
+) -> None:
+    """Write the weights of a checkpoint's directory, of whose configurations there are all.
+
+    Args:
+        path: directory of the checkpoint.
+        making: seed, element type and shards.
+        weights: see `RandomPipeline`.
+    """
+    with torch.device("meta"):
+        networks = {
+            name: network_of(path / name, kind)
+            for name, kind in ModelIndex.read(path).components.items()
+            if (path / name / "config.json").is_file()
+        }
+    write_networks(path, networks, making, weights or {})
+
+
+def write_networks(
+    path: Path,
+    networks: Mapping[str, nn.Module],
+    making: Making,
+    weights: Mapping[str, tuple[float, float]],
+) -> None:
+    """Write configurations and weights of networks; arguments as for `write_weights`."""
+    seed, dtype, shards = making.seed, making.dtype, making.shards
+    tensors = {name: _random_tensors(network, weights) for name, network in networks.items()}
     sizes = {name: num_bytes(each, dtype) for name, each in tensors.items()}
     largest = max(sizes, key=lambda name: sizes[name])
     if not 1 <= shards <= len(tensors[largest]):
         raise ModelLoadError(
             f"{len(tensors[largest])} tensors cannot be spread over {shards} files."
         )
-    path.mkdir(parents=True, exist_ok=True)
-    _write_index(path, pipeline)
-    for name, other in pipeline.others.items():
-        other.save_pretrained(str(path / name))
-    written = counted(progress, sum(sizes.values()))
-    for name, network in pipeline.networks.items():
+    written = counted(making.progress, sum(sizes.values()))
+    for name, network in networks.items():
         folder = path / name
         folder.mkdir(exist_ok=True)
         is_transformers = isinstance(network, PreTrainedModel)
