@@ -157,7 +157,7 @@ class Scheduler:
         """Whether there may be something to plan; the plan may still be empty."""
         slots = self._slots
         return bool(
-            slots.has_releases
+            slots.releases
             or slots.draining
             or slots.prefilling
             or slots.may_start

@@ -68,6 +68,7 @@ class SlotAllocator:
     Attributes:
         draining: draining requests by slot; their last frames are planned, they hold no blocks.
         prefilling: running requests whose prompts are not computed yet, in order of their starts.
+        releases: slots that were freed since the last plan.
         max_running: limit of running requests, at most the number of slots.
         blocks: manager of the KV blocks; ``None``: the runner needs none.
     """
@@ -85,7 +86,7 @@ class SlotAllocator:
         self._num_slots = num_slots
         self._frame_s = codec.frame_s if codec else 0.0
         self._free_slots = deque(range(num_slots))
-        self._releases: list[int] = []
+        self.releases: list[int] = []
         self._without_text: list[EngineRequest] = []
 
     @property
@@ -113,11 +114,6 @@ class SlotAllocator:
         """Whether a request waits and could get a slot, by preemption if need be."""
         return bool(self.waiting) and bool(self._free_slots or self.waiting.num_live)
 
-    @property
-    def has_releases(self) -> bool:
-        """Whether slots were freed since the last plan."""
-        return bool(self._releases)
-
     def add(self, request: EngineRequest) -> None:
         """Queue a new request; raises InvalidRequestError if it needs too many blocks."""
         if self.blocks:
@@ -129,7 +125,7 @@ class SlotAllocator:
 
     def take_releases(self) -> list[int]:
         """Return the slots that were freed since the last plan."""
-        releases, self._releases = self._releases, []
+        releases, self.releases = self.releases, []
         return releases
 
     def append_blocks(
@@ -182,7 +178,7 @@ class SlotAllocator:
             self.running.pop(request.slot, None)
             self.draining.pop(request.slot, None)
             self._free_slots.append(request.slot)
-            self._releases.append(request.slot)
+            self.releases.append(request.slot)
             self._free_blocks(request)
         elif request.status is Status.WAITING:
             self.waiting.remove(request)

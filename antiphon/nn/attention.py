@@ -1,8 +1,8 @@
 """Caches of keys and values: paged between steps, or for the length of one frame."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -16,12 +16,9 @@ TILE_POSITIONS = 32
 """Most positions of one slot in a prefill tile."""
 
 
-class Attend(Protocol):
-    """Writes the new keys and values of a layer and attends to all positions of its rows."""
-
-    def __call__(
-        self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation
-    ) -> Tensor: ...
+Attend: TypeAlias = Callable[[int, Tensor, QKVHeads, Rotation], Tensor]
+"""Writes a layer's new keys and values, given its number, the joined product, its heads and the
+rotation; and attends to all positions of its rows."""
 
 
 @dataclass(frozen=True, slots=True)

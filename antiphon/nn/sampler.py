@@ -7,9 +7,9 @@ batch or slot, and after a move to another machine.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -123,26 +123,14 @@ def penalize_repetition(logits: Tensor, has_occurred: Tensor, penalty: Tensor) -
     return torch.where(has_occurred, penalized, logits)
 
 
-class SamplerHook(Protocol):
-    """Inspects a draw, and may replace it."""
-
-    def __call__(
-        self, logits: Tensor, rows: SamplingRows, drawn: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]: ...
-
-
-class LogitsFilter(Protocol):
-    """Masks tokens with ``-inf`` in place of top-k and top-p; ``[num_rows, vocab_size]``."""
-
-    def __call__(self, logits: Tensor, rows: SamplingRows) -> Tensor: ...
-
-
-class Draw(Protocol):
-    """Draws a token of each row, as `sample` does."""
-
-    def __call__(
-        self, logits: Tensor, rows: SamplingRows, noise: Tensor
-    ) -> tuple[Tensor, Tensor]: ...
+SamplerHook: TypeAlias = Callable[
+    [Tensor, SamplingRows, tuple[Tensor, Tensor]], tuple[Tensor, Tensor]
+]
+"""Inspects the tokens and scores drawn from logits, and may replace them."""
+LogitsFilter: TypeAlias = Callable[[Tensor, SamplingRows], Tensor]
+"""Masks tokens with ``-inf`` in place of top-k and top-p; ``[num_rows, vocab_size]``."""
+Draw: TypeAlias = Callable[[Tensor, SamplingRows, Tensor], tuple[Tensor, Tensor]]
+"""Draws a token of each row from logits, parameters and noise, as `sample` does."""
 
 
 def draw_from_all(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
