@@ -199,11 +199,7 @@ def forecast(
 
 
 def live_capacity(costs: CostModel, codec: CodecShape, num_slots: int, max_load: float) -> int:
-    """Return how many streams play without gaps: each needs a frame in a frame's time.
-
-    Args:
-        max_load: share of real time that may be used.
-    """
+    """Return how many streams get a frame in ``max_load`` of a frame's time."""
     if not costs.is_trusted:
         return num_slots
 

@@ -39,12 +39,7 @@ class EncoderEngine:
         limits: AdmissionLimits | None = None,
         publish: Publish | None = None,
     ) -> None:
-        """Start the thread.
-
-        Args:
-            encoder: model, closed with the engine.
-            capacity: requests that are served as well at once as one.
-        """
+        """Start the thread, which serves ``capacity`` requests at once as well as one."""
         self._encoder = encoder
         self._limits = limits or AdmissionLimits()
         self._waiting: list[_Job] = []

@@ -58,12 +58,7 @@ class GeneratorEngine:
         limits: AdmissionLimits | None = None,
         publish: Publish | None = None,
     ) -> None:
-        """Start the threads.
-
-        Args:
-            generator: model, closed with the engine.
-            num_threads: number of threads; ``None``: one for each usable core.
-        """
+        """Start the threads, by default one for each usable core; they close ``generator``."""
         num_threads = num_threads or num_usable_cores()
         self._generator = generator
         self._scheduler = GeneratorScheduler(num_threads, max_streams, limits)

@@ -74,12 +74,7 @@ class GeneratorScheduler:
         policy: PlaybackPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin without requests.
-
-        Args:
-            num_threads: runs at the same time.
-            max_streams: limit of concurrent streams, whatever the throughput.
-        """
+        """Begin without requests; ``max_streams`` applies whatever the throughput is."""
         self.costs = GeneratorCostModel(clock)
         self._num_threads = num_threads
         self._max_streams = max_streams

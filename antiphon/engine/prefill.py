@@ -34,11 +34,7 @@ class PrefillPolicy:
     def num_positions(
         self, costs: CostModel, num_rows: int, requests: Iterable[EngineRequest], now_s: float
     ) -> int:
-        """Return how many positions a step may compute.
-
-        Args:
-            num_rows: slots that make a frame in it.
-        """
+        """Return how many positions a step of ``num_rows`` frames may compute."""
         slack_s = min((request.clock.deadline_s for request in requests), default=inf) - now_s
         share_s = self.idle_s if slack_s == inf else slack_s * self.slack_share
         allowed_s = max(share_s, costs.rows_s(max(1, num_rows)) * self.step_share)

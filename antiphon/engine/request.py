@@ -105,11 +105,7 @@ class EngineRequest:
         self._update_limit()
 
     def resume(self, frames: Sequence[Any], buffered_s: float | None = None) -> None:
-        """Continue after frames that were made and delivered elsewhere, before `arrive`.
-
-        Args:
-            buffered_s: audio that its client has buffered, in seconds; ``None``: unknown.
-        """
+        """Continue after frames that were made and delivered elsewhere, before `arrive`."""
         self.frames, self.buffered_s = [*frames], buffered_s
         self.is_admitted = self.is_admitted or bool(frames)
         self.num_frames_planned = self.num_frames_read = len(frames)
@@ -131,11 +127,7 @@ class EngineRequest:
         return pieces
 
     def start(self, slot: int, num_to_replay: int = 0) -> None:
-        """Enter a slot: to make frames, or only to have the last ones decoded.
-
-        Args:
-            num_to_replay: frames that the slot's decoder must be given before the next chunk.
-        """
+        """Enter a slot: to make frames, or only to have the last ones decoded."""
         self.slot = slot
         self.codec.start(num_to_replay)
         self.status = Status.RUNNING if self.finish_reason is None else Status.DRAINING

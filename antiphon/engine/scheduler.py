@@ -59,9 +59,6 @@ class Scheduler:
     and a device executes plans in order.
 
     `ChunkPlanner` plans the codec chunks of a step, `AdmissionControl` admits requests.
-
-    Attributes:
-        costs: cost model of steps; the caller measures them.
     """
 
     def __init__(

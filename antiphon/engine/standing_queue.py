@@ -41,11 +41,7 @@ class StandingQueueDetector:
         return self._share * exp(-passed_s / self._span_s) >= _STANDING_UNTIL
 
     def observe(self, num_queued: int, now_s: float) -> None:
-        """Record the length of the queue after a step is planned.
-
-        Args:
-            num_queued: live requests that this step does not begin.
-        """
+        """Record the live requests that a planned step does not begin."""
         self._is_standing = self.is_standing(now_s)
         passed_s = min(now_s - self._observed_s, _MAX_STEP_S)
         num_begun, self.num_queued = max(self.num_queued - num_queued, 0), num_queued

@@ -15,12 +15,7 @@ class StepWaiter:
     """Reports the end of the step that is watched; the thread starts with the first one."""
 
     def __init__(self, on_end: Callable[[PendingStep, float], None], name: str) -> None:
-        """Prepare the thread.
-
-        Args:
-            on_end: receiver of a step that has ended or failed, and of the time in seconds of
-                `time.monotonic`; called in the thread.
-        """
+        """Prepare the thread, which calls ``on_end`` with a step and its monotonic end time."""
         self._on_end = on_end
         self._name = name
         self._steps: queue.SimpleQueue[PendingStep | None] = queue.SimpleQueue()

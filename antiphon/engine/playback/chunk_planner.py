@@ -87,11 +87,7 @@ class ChunkPlanner(ABC):
     def plan(
         self, requests: Iterable[EngineRequest], num_frames: int, now_s: float
     ) -> list[tuple[EngineRequest, CodecChunk]]:
-        """Plan the chunks of one step.
-
-        Args:
-            requests: requests that hold a slot, with the frames of this step counted as planned.
-        """
+        """Plan the chunks of a step, for requests whose frames of it count as planned."""
         due: list[EngineRequest] = []
         partial: list[EngineRequest] = []
         danger_s = now_s + self._policy.margin_s + self._costs.long_frame_s
@@ -151,11 +147,7 @@ class ChunkPlanner(ABC):
         return chosen
 
     def next_chunk_frames(self, last: int, slack_s: float, step_s: float) -> int:
-        """Return the size of the chunk that follows one of ``last`` frames.
-
-        Args:
-            slack_s: audio that the client has buffered with it.
-        """
+        """Return the size of the chunk after one of ``last`` frames, with which slack remains."""
         policy = self._policy
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
         return max(self._sizes[0], round_down(longest, self._sizes))
