@@ -3,7 +3,7 @@
 from antiphon.text.addresses import MAX_CODE_TOKENS, VOWELS, camel_parts, say_code_digits
 from antiphon.text.code_table import CODE_SIGNS, NAMED_SIGNS
 from antiphon.text.context_table import NUMBER_STYLES
-from antiphon.text.contexts import reading_in
+from antiphon.text.contexts import reading_in, words
 from antiphon.text.name_table import KEY_NAMES, KEYS, PHONE_WORDS, VERSION_WORDS
 from antiphon.text.number_words import cardinal, in_pairs, plural, spelled
 from antiphon.text.numerals import PASSED_OVER, parse_numeral, say_in_context, say_integer, say_year
@@ -11,6 +11,7 @@ from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
 from antiphon.text.word_table import TO_BETWEEN
 
+_BEFORE_CODES = words(": # . is")
 _MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
 _MAX_MIXED_TOKENS = 24
 _MAX_CALL_TOKENS = 8
@@ -52,7 +53,7 @@ def read_phone(tokens: TokenizedText, place: int) -> Reading | None:
     is_phone = is_phone or (len(groups) == 3 and groups[-1].isalpha())
     is_code = len(groups) > 1 and sum(map(len, groups)) > 5 and set(separators) <= {" ", "-"}
     if is_code and not is_phone and tokens.is_closed(end):
-        code = reading_in(NUMBER_STYLES["code"], *tokens.around(place, end, PASSED_OVER))
+        code = reading_in(NUMBER_STYLES["code"], *tokens.around(place, end, _BEFORE_CODES))
         return ((end, ", ".join(map(_say_group, groups))),) if code else None
     if not is_phone or not tokens.is_closed(end):
         return None
@@ -123,7 +124,8 @@ def read_version(tokens: TokenizedText, place: int) -> Reading | None:
     while tokens.has(stop, ".d") and len(parts) < 6:
         parts.append(tokens.text(stop + 1))
         stop += 2
-    is_program = tokens.before(place) in VERSION_WORDS
+    before = tokens.around(place, place, "><=")[0]
+    is_program = bool(before) and before[0].lower() in VERSION_WORDS
     if len(parts) == 2 and not (has_v or (is_program and parts[1] not in ("0",))):
         return None
     is_grouped = len(parts) > 2 and parts[0] != "0" and {len(part) for part in parts[1:]} == {3}

@@ -40,7 +40,7 @@ NUMBER_STYLES = contexts(
 flights flt form highway http hwy interstate model rm room route rte status ste suite train ua \
 unit wn ~flight | * | pairs
     model | airbus boeing model | * | pairs
-    code | {digit} | * | digits
+    code | {digit} no nos docket | * | digits
     3 4 | * | <section> | pairs
     5 5h 6 6h 7 8 9 | airbus apartment boeing flight model room route suite unit <state> | * | \
 digits
@@ -90,7 +90,7 @@ drive drives bottle bottles can cans | one
 LETTERS = contexts(
     """
     capital | airbus apartment apt area boeing building bus channel exit figure flight form gate \
-highway model room route row seat section step suite table train unit | * | name
+highway model room route row rows seat seats gates section step suite table train unit | * | name
     F | to at of oven was is around reached hit about between preheated over and from fever temp \
 temperature - \u2013 | * | scale
     F | * | oven outside today overnight tonight | scale
@@ -103,7 +103,7 @@ SECONDS = contexts(
     s | in after within every for about around under over below only just another than from to by \
 at last next first took take takes taking taken lasts lasted wait waits waited hold rest sleep \
 sleeps pause pauses ran runs add plus minus between is was approximately nearly almost exactly a \
-min mins minute minutes hour hours timeout delay per each | * | seconds
+min mins minute minutes hour hours timeout delay per each = : < > ~ | * | seconds
     s | * | delay timeout interval window break later ago remaining left clip video before after \
 elapsed faster slower long pause countdown timer limit rest hold plank sprint latency gap | seconds
     decade | and early her his its late mid my our the their your | * | decade
@@ -125,6 +125,7 @@ DAYS = contexts(
 PLACES_IN_TOWN = contexts(
     """
     N S E W NE NW SE SW | ave avenue st street blvd rd road . | * | compass
+    N S E W | ~i ~us ~route ~rte ~highway ~hwy ~interstate | <end> <small> | compass
     N S E W NE NW SE SW | <number> at on and & | <name> <number> | compass
     """
 )
@@ -140,6 +141,11 @@ SHORT_FORMS = contexts(
     tbsp Tbsp | * | * | tablespoon
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | per a an one each every | * | one
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | * | * | many
+    A | the | train line team list side game | A
+    no. No. | * | of | number
+    Rd. Rd | * | <number> | Round
+    Ps. Ps Pss. | * | <number> | Psalm
+    Sr. Sr | * | engineer manager director developer analyst vice producer editor | Senior
     ea ea. | <number> | * | each
     Assoc. | * | prof professor dean director editor justice | Associate
     Pt. pt. | * | is was has denies presents reports states complains | patient

@@ -56,7 +56,8 @@ def read_numeric_date(tokens: TokenizedText, place: int) -> Reading | None:
 
 def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
     """Read two numbers with a slash between: a fraction, a date, a score, or years."""
-    if not tokens.has(place, "d/d") or not tokens.is_closed(place + 3):
+    is_end = tokens.is_closed(place + 3) or tokens.kind(place + 3) in _DASHES
+    if not tokens.has(place, "d/d") or not is_end:
         return None
     first, second, stop = tokens.text(place), tokens.text(place + 2), place + 3
     if tokens.kind(stop) == "/" or max(len(first), len(second)) > 4:
@@ -79,6 +80,8 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
         return ((stop, f"{say_parts(one, other)} {name[0]}".strip()),)
     if joint is None and is_date and (day > 12 or is_whole):
         return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
+    if joint is None and one == 1 and other > 12:
+        return ((stop, say_parts(one, other)),)
     if joint is None:
         joint = " out of " if 0 < one < other else " over "
     return ((stop, f"{cardinal(one)}{joint}{cardinal(other)}"),)

@@ -33,7 +33,10 @@ with to and that | DEFAULT
     read | to will can could should would must may might n't 'll please let_'s did ~did ~do ~does \
 ~can ~will | * | VB
     read | ~have ~has ~had ~having ~'ve | * | VBN
+    read | 'd | ~before ~already ~twice ~once ~somewhere ~everything | VBN
     read | is are was were been being be widely well | * | VBN
+    read | ~always ~usually ~often ~never i you we they | ~every ~daily ~always ~aloud ~often \
+~usually | VB
     read | he she it | * | VBD
     read | i we they you who | ~yesterday ~ago ~last | VBD
     lead | the a take takes took taking in has have had no sales tech early team | <end> in role \
@@ -80,6 +83,7 @@ down at for on this that out <end> <number> | VERB
     close | <end> | the your my our his her this that all | VERB
     close | too very so as be are is was were stay get got getting come came | * | DEFAULT
     dove | he she they i we who then dove it | into in under off down to for from | VERB
+    resume | send sends sent attach attached submit upload submitted | * | resumay
     resume | your my his her their our updated attached current a the | <end> and by to for is \
 was in with of on | resumay
     moped | he she i we they | * | VERB
@@ -89,6 +93,7 @@ was in with of on | resumay
     nice | in from near to visited | france | niece
     polish | nail shoe floor silver to furniture and | * | pahlish
     number | getting feel feels felt | <end> | nummer
+    invalid | an the | was is were who <end> | NOUN
     invalid | an the | * | DEFAULT
     """,
     both=_NOUNS_AND_VERBS,

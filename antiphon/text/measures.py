@@ -1,11 +1,13 @@
 """Numbers in special forms: feet and inches, angles, durations, dimensions and powers."""
 
-from antiphon.text.contexts import words
+from antiphon.text.context_table import SECONDS
+from antiphon.text.contexts import reading_in, words
 from antiphon.text.number_words import cardinal, in_pairs, plural
 from antiphon.text.numerals import Numeral, parse_numeral, say_integer, say_numeral
 from antiphon.text.quantities import Quantity, parse_quantity
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
+from antiphon.text.unit_table import PER_SHORT, PER_WORDS, UNITS
 from antiphon.text.units import parse_unit
 
 _FEET, _INCHES = ("'", "\u2032"), ('"', "\u2033", "\u201d")
@@ -35,20 +37,7 @@ _DURATIONS = {
     "secs": "second",
     "ms": "millisecond",
 }
-_BEFORE_SECONDS = words(
-    """
-    a about add after almost another approximately around at below between by delay each every
-    exactly first for from hold hour hours in is just last lasted lasts min mins minus minute
-    minutes nearly next only over pause pauses per plus ran rest runs sleep sleeps take taken takes
-    taking than timeout to took under wait waited waits was within
-    """
-)
-_AFTER_SECONDS = words(
-    """
-    after ago before break clip countdown delay elapsed faster gap hold interval latency later left
-    limit long pause plank remaining rest slower sprint timeout timer video window
-    """
-)
+_PER = words("second minute hour day week month year person night yr wk mo hr min sec")
 _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
 
@@ -57,24 +46,24 @@ def read_feet(tokens: TokenizedText, place: int) -> Reading | None:
     number, mark = tokens.text(place), tokens.kind(place + 1)
     if mark in _FEET and len(number) <= 3:
         inches = place + 2 + (tokens.kind(place + 2) == SPACE)
-        is_pair = tokens.kind(inches) == DIGITS and len(tokens.text(inches)) <= 2
-        if is_pair:
-            stop = inches + 1
+        part = parse_numeral(tokens, inches)
+        if part is not None and len(part.whole) <= 2:
+            stop = part.stop
             if tokens.kind(stop) in _INCHES or (
                 tokens.kind(stop) in _FEET and tokens.kind(stop + 1) in _FEET
             ):
                 stop += 1 if tokens.kind(stop) in _INCHES else 2
             elif inches > place + 2 or not tokens.is_closed(stop):
                 return None
-            return ((stop, f"{cardinal(int(number))} foot {cardinal(int(tokens.text(inches)))}"),)
-        if _is_quote(tokens, place, _FEET) or not tokens.is_closed(place + 2):
+            return ((stop, f"{cardinal(int(number))} foot {say_numeral(part)}"),)
+        if is_quote(tokens, place, _FEET) or not tokens.is_closed(place + 2):
             return None
         return ((place + 2, f"{cardinal(int(number))} {'foot' if number == '1' else 'feet'}"),)
     numeral = parse_numeral(tokens, place)
     if numeral is None or tokens.kind(numeral.stop) not in _INCHES:
         return None
     is_size = tokens.after(numeral.stop + 1).lower() in _SIZE_WORDS
-    if not is_size and _is_quote(tokens, place, _INCHES):
+    if not is_size and is_quote(tokens, place, _INCHES):
         return None
     is_attribute = is_size and tokens.after(numeral.stop + 1).lower() in (
         *("screen", "monitor", "display", "tv", "pipe", "pizza", "laptop", "tablet", "wheels"),
@@ -84,21 +73,23 @@ def read_feet(tokens: TokenizedText, place: int) -> Reading | None:
     return ((numeral.stop + 1, f"{say_numeral(numeral, british=tokens.british)} {unit}"),)
 
 
-def _is_quote(tokens: TokenizedText, place: int, marks: tuple[str, ...]) -> bool:
+def is_quote(tokens: TokenizedText, place: int, marks: tuple[str, ...]) -> bool:
     """Return whether a quotation is open before a token, which a mark after it may close."""
-    num_marks, start = 0, place
+    start, is_quoted = place, False
     while place - start < _MAX_QUOTE_TOKENS and start > 0 and tokens.kind(start - 1) != LINE:
         start -= 1
-        if tokens.kind(start) in marks or tokens.kind(start) in "\u201c":
-            num_marks += tokens.kind(start - 1) != DIGITS
-    return num_marks % 2 == 1
+    for each in range(start, place):
+        if tokens.kind(each) in (*marks, "\u201c"):
+            is_quoted = not is_quoted and tokens.is_open(each)
+    return is_quoted
 
 
 def read_angle(tokens: TokenizedText, place: int) -> Reading | None:
     """Read 40°26'N and 40° 26' 46" N."""
-    if tokens.kind(place + 1) != "\u00b0":
+    numeral = parse_numeral(tokens, place)
+    if numeral is None or tokens.kind(numeral.stop) != "\u00b0":
         return None
-    words, stop = [f"{say_integer(tokens.text(place))} degrees"], place + 2
+    words, stop = [f"{say_numeral(numeral)} degrees"], numeral.stop + 1
     for marks, unit in ((_FEET, "minute"), (_INCHES, "second")):
         number = stop + (tokens.kind(stop) == SPACE)
         if tokens.kind(number) == DIGITS and tokens.kind(number + 1) in marks:
@@ -145,14 +136,12 @@ def read_plural(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def _are_seconds(tokens: TokenizedText, place: int) -> bool:
-    """Whether a number with an "s" is a time, by the words around it."""
-    before, after = tokens.before(place), tokens.after(place + 2)
-    if before in ("and", "or", "to") and tokens.has(place - 5, "dw w "):
-        before = tokens.before(place - 5)
-    if before or tokens.kind(place - 1) not in (SPACE, LINE, ""):
-        return before in _BEFORE_SECONDS or after in _AFTER_SECONDS
-    is_value = place > 1 and tokens.kind(place - 2) in ":=<>~|"
-    return is_value or after in _AFTER_SECONDS or tokens.ends_text(place + 2)
+    """Return whether a number with an "s" is a time, by the words around it."""
+    before, after = tokens.around(place, place + 2)
+    if before[:1] in (["and"], ["or"], ["to"]) and tokens.has(place - 5, "dw w "):
+        before = tokens.around(place - 5, place)[0]
+    is_alone = not before and tokens.ends_text(place + 2)
+    return is_alone or reading_in(SECONDS["s"], before, after) is not None
 
 
 def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
@@ -172,12 +161,15 @@ def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
         is_cross = tokens.text(cross) == "\u00d7"
         sizes.append(following)
         stop = following.stop
-    if len(sizes) < 2 or not tokens.is_closed(stop):
+    if len(sizes) < 2 or not (tokens.is_closed(stop) or tokens.has(stop, "-w")):
         return None
     is_product = tokens.kind(stop + (tokens.kind(stop) == SPACE)) == "=" or (
         is_cross and not sizes[-1].unit and not _is_screen(sizes)
     )
     joint = " times " if is_product else " by "
+    if tokens.text(stop - 1) == "s" and not sizes[0].unit:
+        numerals = [say_numeral(size.numeral) for size in sizes]
+        return ((stop, " by ".join([*numerals[:-1], plural(numerals[-1])])),)
     return ((stop, joint.join(_say_size(tokens, size, sizes) for size in sizes)),)
 
 
@@ -245,20 +237,13 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     before, after = tokens.kind(place - 1), tokens.kind(place + 1)
     if before == DIGITS and after == WORD and len(tokens.text(place + 1)) == 1:
         return ((place + 1, "over"),)
-    if (
-        after == WORD
-        and before == WORD
-        and tokens.text(place + 1)
-        in (*("second", "minute", "hour", "day", "week", "month", "year", "person", "night"),)
-    ):
-        return ((place + 1, "per"),)
-    if (before in (WORD, DIGITS, "%", ")") and tokens.has(place + 1, " w")) or after in (
-        WORD,
-        DIGITS,
-        SPACE,
-    ):
-        return ((place + 1, "slash"),)
-    return None
+    unit = tokens.text(place + 1)
+    if before == after == WORD and (unit in PER_SHORT or (unit in PER_WORDS and unit in _PER)):
+        return ((place + 2, f"per {PER_SHORT.get(unit) or UNITS.get(unit, (unit,))[0]}"),)
+    if after == DIGITS and tokens.joined(place - 1, place) == "f" and tokens.is_open(place - 1):
+        return ((place + 1, ""),)
+    is_loose = before in (WORD, DIGITS, "%", ")") and tokens.has(place + 1, " w")
+    return ((place + 1, "slash"),) if is_loose or after in (WORD, DIGITS, SPACE) else None
 
 
 def read_unit_word(tokens: TokenizedText, place: int) -> Reading | None:
@@ -268,4 +253,5 @@ def read_unit_word(tokens: TokenizedText, place: int) -> Reading | None:
     found = parse_unit(tokens, place)
     if found is None or found[0] < place + 2 or not tokens.is_closed(found[0]):
         return None
-    return ((found[0], found[1][1]),) if len(tokens.text(place)) > 1 else None
+    is_speed = tokens.joined(place, found[0]) == "m/s"
+    return ((found[0], found[1][1]),) if len(tokens.text(place)) > 1 or is_speed else None

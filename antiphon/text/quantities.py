@@ -96,10 +96,16 @@ def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
         per, stop = _per(tokens, stop)
         return Quantity(stop, numeral, sign, scale, money, per=per)
     found = _unit_behind(tokens, start, stop)
-    if found is not None and (not scale or tokens.kind(found[0] - 1) == WORD):
+    if found is not None and (not scale or tokens.kind(found[0] - 1) in (WORD, ".")):
         stop, unit, is_glued = found
         return Quantity(stop, numeral, sign, scale, unit=unit, is_glued=is_glued)
     return Quantity(stop, numeral, sign, scale)
+
+
+def with_per(tokens: TokenizedText, number: Quantity, money: tuple[str, ...]) -> Quantity:
+    """Return a number as an amount of money, with what it is for."""
+    per, stop = _per(tokens, number.stop)
+    return Quantity(stop, number.numeral, "", number.scale, money, per=per)
 
 
 def _numeral(tokens: TokenizedText, start: int, place: int, *, is_money: bool) -> Numeral | None:
@@ -272,7 +278,7 @@ def _begins_name(tokens: TokenizedText, place: int) -> bool:
 
 def _may_end(tokens: TokenizedText, place: int) -> bool:
     """Return whether a unit may end before a token, which may continue a range."""
-    return tokens.is_closed(place) or tokens.kind(place) in DASHES
+    return tokens.is_closed(place) or tokens.kind(place) in (*DASHES, "/")
 
 
 def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:

@@ -2,9 +2,10 @@
 
 from antiphon.text.context_table import NUMBER_STYLES
 from antiphon.text.contexts import reading_in
+from antiphon.text.measures import is_quote
 from antiphon.text.number_words import in_pairs, plural
-from antiphon.text.numerals import say_integer, say_numeral, say_year
-from antiphon.text.quantities import DASHES, Quantity, parse_quantity, say_quantity
+from antiphon.text.numerals import parse_numeral, say_integer, say_numeral, say_year
+from antiphon.text.quantities import DASHES, Quantity, parse_quantity, say_quantity, with_per
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import CURRENCIES, CURRENCY_CODES, DOLLARS, FRACTION_SIGNS
@@ -26,11 +27,19 @@ def read_quantity(tokens: TokenizedText, place: int) -> Reading | None:
         if first.is_plain and adjoins and not tokens.is_closed(first.stop):
             return None
         words = say_quantity(tokens, place, first)
-        if first.numeral.decimals and tokens.has(first.stop, "/d"):
-            return ((first.stop + 2, f"{words} out of {say_integer(tokens.text(first.stop + 1))}"),)
+        best = parse_numeral(tokens, first.stop + 1) if tokens.has(first.stop, "/d") else None
+        if first.numeral.decimals and tokens.has(first.stop, ":d"):
+            return ((first.stop + 2, f"{words} to {say_integer(tokens.text(first.stop + 1))}"),)
+        if first.numeral.decimals and best is not None:
+            return ((best.stop, f"{words} out of {say_numeral(best)}"),)
         return ((first.stop, words),)
+    is_inch = last.is_plain and tokens.kind(last.stop) in ('"', "\u2033")
+    if is_inch and not is_quote(tokens, place, ('"', "\u2033")):
+        last = Quantity(last.stop + 1, last.numeral, unit=("inch", "inches"))
+    if first.money and not (last.money or last.unit):
+        last = with_per(tokens, last, first.money)
     if not tokens.is_closed(last.stop):
-        return None
+        return ((first.stop, say_quantity(tokens, place, first)),) if first.money else None
     return _say_range(tokens, place, first, last, joint)
 
 
@@ -69,10 +78,9 @@ def _say_range(
     british = tokens.british
     if first.is_plain and last.is_plain and joint == "to":
         return _plain_range(tokens, place, first, last)
-    is_shared = first.is_plain or (first.money is not None and last.money is None)
-    if first.money is not None and last.money is None and last.unit is None:
-        last = Quantity(last.stop, last.numeral, "", last.scale, first.money)
+    is_shared = first.is_plain
     same = first.money is not None and first.money == last.money
+    is_shared = is_shared or (same and bool(last.scale) and not first.scale)
     if is_shared or (same and not (first.numeral.decimals or last.numeral.decimals)):
         head = say_numeral(first.numeral, british=british)
         if first.scale and first.scale != last.scale:
@@ -80,7 +88,7 @@ def _say_range(
         head = f"{first.sign} {head}".strip()
     else:
         head = say_quantity(tokens, place, first)
-    return ((last.stop, f"{head} {joint} {say_quantity(tokens, last.stop, last)}"),)
+    return ((last.stop, f"{head} {joint} {say_quantity(tokens, place, last)}"),)
 
 
 def _plain_range(tokens: TokenizedText, place: int, first: Quantity, last: Quantity) -> Reading:

@@ -38,6 +38,9 @@ def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
         stop += 1
     if tokens.joined(place, stop) == "-" and tokens.kind(place + 1) == ">":
         return ((place + 2, "to"),)
+    is_option = tokens.kind(place - 1) == SPACE and tokens.kind(stop) == WORD
+    if is_option and (stop - place == 2 or len(tokens.text(stop)) == 1):
+        return ((stop, "dash " * (stop - place)),)
     if stop - place > 1:
         is_rule = _begins_line(tokens, place) and tokens.kind(stop) in (LINE, "")
         return ((stop, "" if is_rule else "\u2014"),)
@@ -57,8 +60,10 @@ def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
 
 def _is_range(tokens: TokenizedText, place: int) -> bool:
     """Return whether a dash between two words or numbers stands for "to"."""
-    first, last = tokens.text(place - 1), tokens.text(place + 1)
-    ends = _end_of_range(tokens, place - 1), _end_of_range(tokens, place + 1)
+    is_short = tokens.has(place - 2, "w.")
+    before = place - 1 - is_short
+    first, last = tokens.text(before), tokens.text(place + 1)
+    ends = _end_of_range(tokens, before), _end_of_range(tokens, place + 1)
     if "" in ends:
         return False
     if tokens.kind(place) == "-":
@@ -66,7 +71,7 @@ def _is_range(tokens: TokenizedText, place: int) -> bool:
         is_date = "number" in ends and "date" in ends
         is_counted = ends == ("number", "number") or (ends[0] == "time" and ends[1] == "number")
         return is_alphabet or is_date or is_counted
-    is_named = ends == ("word", "word") and min(len(first), len(last)) > 3
+    is_named = ends == ("word", "word") and (is_short or len(first) > 3) and len(last) > 3
     return ends[0] == ends[1] != "word" or is_named or ("number" in ends and "word" not in ends)
 
 
@@ -74,6 +79,8 @@ def _end_of_range(tokens: TokenizedText, place: int) -> str:
     """Return the kind of one end of a range; empty if it cannot be one."""
     text, kind = tokens.text(place), tokens.kind(place)
     if kind == DIGITS:
+        return "number"
+    if kind == WORD and len(text) == 1 and tokens.kind(place - 1) == DIGITS:
         return "number"
     if kind != WORD:
         return ""
@@ -103,6 +110,8 @@ def read_star(tokens: TokenizedText, place: int) -> Reading | None:
         before, after = before - 1, after + 1
     if _is_term(tokens, before) and _is_term(tokens, after):
         return ((place + 1, "times"),)
+    if tokens.kind(after) == DIGITS and tokens.before(place) in ("dial", "press", "call", "hit"):
+        return ((place + 1, "star "),)
     return ((place + 1, ""),)
 
 

@@ -67,13 +67,13 @@ UNITS = counted(
     ppb=parts per billion/parts per billion, psi=P S I/P S I, dpi=D P I/D P I, ppi=P P I/P P I,
     rpm=R P M/R P M, RPM=R P M/R P M, bpm=beats per minute/beats per minute,
     BPM=beats per minute/beats per minute, bar=bar/bar, hp=horsepower/horsepower,
-    HP=horsepower/horsepower, bps=bits per second/bits per second,
-    fps=frames per second/frames per second, in=inch/inches, ft=foot/feet,
-    F=degree Fahrenheit/degrees Fahrenheit, MPG=mile per gallon/miles per gallon,
-    MPH=mile per hour/miles per hour, mph=mile per hour/miles per hour,
-    mpg=mile per gallon/miles per gallon, kph=kilometer per hour/kilometers per hour,
-    kmh=kilometer per hour/kilometers per hour, kbps=kilobit per second/kilobits per second,
-    Mbps=megabit per second/megabits per second, Gbps=gigabit per second/gigabits per second,
+    HP=horsepower/horsepower, bps=basis point, fps=frames per second/frames per second,
+    in=inch/inches, ft=foot/feet, F=degree Fahrenheit/degrees Fahrenheit,
+    MPG=mile per gallon/miles per gallon, MPH=mile per hour/miles per hour,
+    mph=mile per hour/miles per hour, mpg=mile per gallon/miles per gallon,
+    kph=kilometer per hour/kilometers per hour, kmh=kilometer per hour/kilometers per hour,
+    kbps=kilobit per second/kilobits per second, Mbps=megabit per second/megabits per second,
+    Gbps=gigabit per second/gigabits per second, sqft=square foot/square feet,
     sq ft=square foot/square feet, sq in=square inch/square inches, cu ft=cubic foot/cubic feet
     """
 )

@@ -74,7 +74,7 @@ def ends_here(tokens: TokenizedText, place: int) -> bool:
 def _degrees(tokens: TokenizedText, place: int) -> tuple[int, Unit]:
     for stop in (place + 1, place + 2):
         scale = {"C": " Celsius", "F": " Fahrenheit", "K": " kelvin"}.get(tokens.text(stop))
-        if scale and tokens.is_closed(stop + 1):
+        if scale and (tokens.is_closed(stop + 1) or tokens.kind(stop + 1) == "/"):
             return stop + 1, (f"degree{scale}", f"degrees{scale}")
         if tokens.kind(place + 1) != SPACE:
             break

@@ -26,8 +26,9 @@ TITLES = pairs(
     Adm=Admiral, Fr=Father, Msgr=Monsignor, Dr=Doctor, Mt=Mount, Ft=Fort, Pvt=Private,
     Det=Detective, Insp=Inspector, Atty=Attorney, Brig=Brigadier, Ens=Ensign, Messrs=Messieurs,
     Mme=Madame, Mlle=Mademoiselle, Drs=Doctors, Profs=Professors, Sens=Senators,
-    Reps=Representatives, Sr=Senior, Br=Brother, Amb=Ambassador, Sec=Secretary, Sgts=Sergeants,
-    Cdr=Commander, Lieut=Lieutenant
+    Reps=Representatives, Sr=Sister, Ofc=Officer, Pfc=Private first class, Cpt=Captain,
+    Dir=Director, Br=Brother, Amb=Ambassador, Sec=Secretary, Sgts=Sergeants, Cdr=Commander,
+    Lieut=Lieutenant
     """
 )
 """Titles before a name, with or without a dot; `BARE_TITLES` are those without one."""
@@ -35,8 +36,9 @@ BARE_TITLES = words("Capt Col Dr Gov Lt Mr Mrs Ms Mt Prof Sgt")
 PLACES = pairs(
     """
     St=Street, Dr=Drive, Ave=Avenue, Av=Avenue, Blvd=Boulevard, Rd=Road, Ln=Lane, Hwy=Highway,
-    Pkwy=Parkway, Pl=Place, Ct=Court, Sq=Square, Ter=Terrace, Cir=Circle, Expy=Expressway,
-    Rte=Route, Tpke=Turnpike, Fwy=Freeway, Cres=Crescent, Aly=Alley
+    Pkwy=Parkway, Pl=Place, Ct=Court, Sq=Square, Ter=Terrace, Hts=Heights, Pk=Park, Trl=Trail,
+    Plz=Plaza, Xing=Crossing, Cyn=Canyon, Spgs=Springs, Jct=Junction, Expy=Expressway, Rte=Route,
+    Tpke=Turnpike, Fwy=Freeway, Cres=Crescent, Aly=Alley
     """
 )
 """Abbreviations after a name."""
@@ -51,57 +53,72 @@ SAINTS = words(
 )
 ABBREVIATIONS = either_case(
     """
-    mfg=manufacturing, std=standard, resp=respectively, approx=approximately, vs=versus,
-    etc=et cetera, viz=namely, dept=department, asst=assistant, govt=government, intl=international,
-    natl=national, bldg=building, apt=apartment, rm=room, cf=compare, incl=including,
-    excl=excluding, misc=miscellaneous, avg=average, temp=temperature, tel=telephone,
-    attn=attention, qty=quantity, amt=amount, dist=distance, eds=editors, hwy=highway,
-    blvd=boulevard, ave=avenue, mgr=manager, mgmt=management, prob=probably, esp=especially,
-    orig=originally, ca=circa, min=minimum, acct=account, appt=appointment, pkg=package, yr=year,
-    yrs=years, hr=hour, hrs=hours, sec=second, secs=seconds, mins=minutes, lb=pound,
-    lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon, tsp=teaspoon, qt=quart,
-    par=paragraph, para=paragraph, wt=weight, ht=height
+    agcy=agency, amts=amounts, attys=attorneys, avail=available, btwn=between, coord=coordinator,
+    deg=degrees, depts=departments, diam=diameter, equip=equipment, est'd=established,
+    rec'd=received, req'd=required, cont'd=continued, freq=frequency, flr=floor, hrly=hourly,
+    hwys=highways, illus=illustrated, ins=insurance, inst=institute, jct=junction, lic=license,
+    maint=maintenance, med=medium, mfr=manufacturer, mktg=marketing, mtg=meeting, mtn=mountain,
+    pkgs=packages, pop=population, pref=preferred, prelim=preliminary, prev=previous, recd=received,
+    ref=reference, rev=revised, sched=schedule, subj=subject, supp=supplement, treas=treasurer,
+    usu=usually, wkly=weekly, gtd=guaranteed, incl=including, lg=large, sm=small,
+    elev=elevation, addr=address, intro=introduction,
+    cont=continued, dep=departs, arr=arrives, blt=built, apts=apartments, mfg=manufacturing,
+    std=standard, resp=respectively, approx=approximately, vs=versus, etc=et cetera, viz=namely,
+    dept=department, asst=assistant, govt=government, intl=international, natl=national,
+    bldg=building, apt=apartment, rm=room, cf=compare, incl=including, excl=excluding,
+    misc=miscellaneous, avg=average, temp=temperature, tel=telephone, attn=attention, qty=quantity,
+    amt=amount, dist=distance, eds=editors, hwy=highway, blvd=boulevard, ave=avenue, mgr=manager,
+    mgmt=management, prob=probably, esp=especially, orig=originally, ca=circa, min=minimum,
+    acct=account, appt=appointment, pkg=package, yr=year, yrs=years, hr=hour, hrs=hours, sec=second,
+    secs=seconds, mins=minutes, lb=pound, lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon,
+    tsp=teaspoon, qt=quart, par=paragraph, para=paragraph, wt=weight, ht=height
     """
 ) | pairs(
     """
-    ed=edition, al=al, mo=month, gal=gallon, cont=continued, dep=departs, arr=arrives, Blk=Block,
-    Hosp=Hospital, Ctr=Center, Div=Division, Inc=Incorporated, Corp=Corporation, Ltd=Limited,
-    Co=Company, Bros=Brothers, Univ=University, Assn=Association, Assoc=Association,
-    assoc=associate, Jr=Junior, Sr=Senior, Esq=Esquire, Ste=Suite, Fl=Floor, Flr=Floor, max=maximum,
-    Max=Max, VS=versus, Rds=Roads, Sts=Streets, Aves=Avenues, Mts=Mountains, Tech=Tech, Ala=Alabama,
-    Ariz=Arizona, Calif=California, Colo=Colorado, Conn=Connecticut, Fla=Florida, Ill=Illinois,
-    Mich=Michigan, Minn=Minnesota, Okla=Oklahoma, Penn=Pennsylvania, Tenn=Tennessee, Wis=Wisconsin,
-    Va=Virginia, Ph=P H
+    ed=edition, al=al, mo=month, gal=gallon, Blk=Block, Wm=William, Chas=Charles, Geo=George,
+    Jas=James, Thos=Thomas, Robt=Robert, Benj=Benjamin, Edw=Edward, Twp=Township, Cty=County,
+    Sta=Station, Cir=Circuit, Hosp=Hospital, Ctr=Center, Div=Division, Inc=Incorporated,
+    Corp=Corporation, Ltd=Limited, Co=Company, Bros=Brothers, Univ=University, Assn=Association,
+    Assoc=Association, assoc=associate, Jr=Junior, Sr=Senior, Esq=Esquire, Ste=Suite, Fl=Floor,
+    Flr=Floor, max=maximum, Max=Max, VS=versus, Rds=Roads, Sts=Streets, Aves=Avenues, Mts=Mountains,
+    Tech=Tech, Ala=Alabama, Ariz=Arizona, Calif=California, Colo=Colorado, Conn=Connecticut,
+    Fla=Florida, Ill=Illinois, Mich=Michigan, Minn=Minnesota, Okla=Oklahoma, Penn=Pennsylvania,
+    Tenn=Tennessee, Wis=Wisconsin, Va=Virginia, Ph=P H
     """
 )
 """Abbreviations with a dot."""
 BARE_ABBREVIATIONS = words(
     """
-    acct approx appt Apt Assn Attn Bldg bldg Dept dept etc Govt govt Intl Ltd Mfg mgmt Mgr mgr Qty
-    qty VS Vs vs
+    Wm Chas Robt Benj btwn Btwn mtg Mtg mktg Mktg sched avail Avail rec'd Rec'd req'd Req'd cont'd
+    mfr recd apts Apts acct approx appt Apt Assn Attn Bldg bldg Dept dept etc Govt govt Intl Ltd Mfg
+    mgmt Mgr mgr Qty qty VS Vs vs
     """
 )
 """Abbreviations with the same meaning without a dot."""
-BEFORE_NAMES = words("Approx approx Attn ca Cf cf Ph VS Vs vs")
+BEFORE_NAMES = words(
+    """
+    Wm Chas Geo Jas Thos Robt Benj Edw btwn Dep dep Arr arr Approx approx Attn ca Cf cf Ph VS Vs vs
+    """
+)
 """Abbreviations that never end a sentence."""
 BEFORE_NUMBERS = either_case(
     """
-    no=number, nos=numbers, fig=figure, figs=figures, p=page, pp=pages, pg=page, pgs=pages,
-    vol=volume, vols=volumes, ch=chapter, chs=chapters, sec=section, sect=section, art=article,
-    par=paragraph, eq=equation, eqs=equations, ext=extension, para=paragraph, pt=part,
-    ver=version, v=version, est=established, ca=circa, 
+    rm=room, sc=scene, ste=suite, bldg=building, ex=example, no=number, nos=numbers, fig=figure,
+    figs=figures, p=page, pp=pages, pg=page, pgs=pages, vol=volume, vols=volumes, ch=chapter,
+    chs=chapters, sec=section, sect=section, art=article, par=paragraph, eq=equation, eqs=equations,
+    ext=extension, para=paragraph, pt=part, ver=version, v=version, est=established, ca=circa,
     apt=apartment, min=minimum, max=maximum, op=opus, ep=episode, nr=number, lv=level, lvl=level,
     chap=chapter, chaps=chapters, cl=clause, app=appendix, tab=table, bk=book
     """
 ) | pairs(
     """
-    l=line, ll=lines, c=circa, b=born, d=died, NO=number, Rm=Room, Ser=Series, Ex=Example,
+    l=line, ll=lines, c=circa, b=born, d=died, NO=number, Ser=Series, Ex=Example,
     Lat=Latitude
     """
 )
 """Abbreviations with a dot before a number; elsewhere they are words."""
-BARE_BEFORE_NUMBERS = words("Ext ext Fig fig lvl Nr nr pp Vol vol")
-NUMBERED_WITH_LETTERS = words("App Apt apt Ch Ex Fig fig Pt Rm Vol vol Vols vols")
+BARE_BEFORE_NUMBERS = words("Apt apt Bldg Rm rm Ste Ext ext Fig fig lvl Nr nr pp Vol vol")
+NUMBERED_WITH_LETTERS = words("App Apt apt Art Ch Ex Fig fig Pt Rm Vol vol Vols vols")
 DOTTED = pairs(
     """
     e.g.=for example, i.e.=that is, a.k.a.=also known as, w.r.t.=with respect to, c.f.=compare,
@@ -111,11 +128,11 @@ DOTTED = pairs(
 """Words that never end a sentence."""
 SLASHED = pairs(
     """
-    and/or=and or, w/o=without, w/=with, b/c=because, c/o=care of, n/a=N A, a/c=A C, i/o=I O,
-    m/m=month over month, y/y=year over year, b/w=between, he/she=he or she, she/he=she or he,
-    his/her=his or her, him/her=him or her, s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P,
-    ac/dc=A C D C, pass/fail=pass fail, 24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven,
-    20/20=twenty twenty
+    and/or=and or, f/t=full time, p/t=part time, w/in=within, r/t=round trip, w/o=without, w/=with,
+    b/c=because, c/o=care of, n/a=N A, a/c=A C, i/o=I O, m/m=month over month, y/y=year over year,
+    b/w=between, he/she=he or she, she/he=she or he, his/her=his or her, him/her=him or her,
+    s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P, ac/dc=A C D C, pass/fail=pass fail,
+    24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven, 20/20=twenty twenty
     """
 )
 TO_BETWEEN = words("A2A B2B B2C B2G C2B C2C D2C E2E F2F G2P M2M P2P V2V V2X")
@@ -127,12 +144,13 @@ SHORT_WORDS = either_case(
     """
 ) | pairs(
     """
-    AKA=also known as, BTW=by the way, IMO=in my opinion, &c=et cetera, ur=your,
-    TBD=to be determined, ASAP=A S A P, FAQ=F A Q, FAQs=F A Qs, PhD=P H D, PhDs=P H Ds, BSc=B S C,
-    MSc=M S C, DIY=D I Y, WWW=W W W, www=W W W, http=H T T P, https=H T T P S, ftp=F T P,
-    mRNA=M R N A, JSON=json, JPEG=jay peg, jpeg=jay peg, pH=P H, IPv=I P V, π=pi, α=alpha, β=beta,
-    γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma, Ω=omega, ω=omega, ε=epsilon, φ=phi,
-    Σ=sigma, WWII=World War two, WWI=World War one, WW2=World War two
+    YoY=year over year, MoM=month over month, Rx=R X, AKA=also known as, BTW=by the way,
+    IMO=in my opinion, &c=et cetera, ur=your, TBD=to be determined, ASAP=A S A P, FAQ=F A Q,
+    FAQs=F A Qs, PhD=P H D, PhDs=P H Ds, BSc=B S C, MSc=M S C, DIY=D I Y, WWW=W W W, www=W W W,
+    http=H T T P, https=H T T P S, ftp=F T P, mRNA=M R N A, JSON=json, JPEG=jay peg, jpeg=jay peg,
+    pH=P H, IPv=I P V, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma,
+    Ω=omega, ω=omega, ε=epsilon, φ=phi, Σ=sigma, WWII=World War two, WWI=World War one,
+    WW2=World War two
     """
 )
 LETTER_WORDS = words(

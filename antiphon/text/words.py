@@ -92,7 +92,12 @@ def read_dotted(tokens: TokenizedText, place: int) -> Reading | None:
 def read_initial(tokens: TokenizedText, place: int) -> Reading | None:
     """Read the "J." of "J. Smith", whose dot does not end a sentence."""
     text = tokens.text(place)
-    if len(text) != 1 or not text.isupper() or tokens.kind(place + 1) != "." or text == "I":
+    if len(text) != 1 or not text.isupper() or tokens.kind(place + 1) != ".":
+        return None
+    is_next = tokens.has(place + 2, " w.") and len(tokens.text(place + 3)) == 1
+    if is_next and tokens.text(place + 3).isupper():
+        return ((place + 2, text),)
+    if text == "I":
         return None
     following = tokens.after(place + 2)
     compass = COMPASS.get(text)
@@ -156,7 +161,8 @@ def _plain_abbreviation(
 
 _WORDS_AT_END = words(
     """
-    al ave Co dist ed Fl ft gal Ill Max max Min Miss mo par Penn Ph prob sec Tech Temp temp Va Wash
+    al ave Co def dist ed ex Fl info ins lib lic med pop prelim rec ref Ref rev sm supp coord int ft
+    gal Ill Max max Min Miss mo par Penn Ph prob sec Tech Temp temp Va Wash
     """
 )
 
@@ -196,7 +202,7 @@ def _before_number(
     is_number = tokens.kind(number) == DIGITS
     if tokens.kind(number) == WORD and has_dot:
         word = tokens.text(number)
-        is_roman = len(word) > 1 and roman(word) is not None
+        is_roman = len(word) > 1 and roman(word.upper()) is not None
         is_letter = text in NUMBERED_WITH_LETTERS and len(word) == 1 and word.isupper()
         is_number = is_number or is_roman or is_letter
     if not is_number:
@@ -211,25 +217,13 @@ def _is_title(tokens: TokenizedText, place: int, stop: int) -> bool:
     """Return whether a name follows a title that is not part of a street or a name before it."""
     text = tokens.text(place)
     if not tokens.has(stop, " w") or not tokens.text(stop + 1)[0].isupper():
-        return (
-            text in ("Mr", "Mrs", "Ms", "Dr", "Prof")
-            and tokens.has(stop, " w")
-            and not (follows_name(tokens, place))
-        )
+        is_class = tokens.has(stop, " dw") and tokens.text(stop + 2) in ORDINAL_ENDINGS
+        is_sure = text in ("Mr", "Mrs", "Ms", "Dr", "Prof") and tokens.has(stop, " w")
+        return (is_sure and not follows_name(tokens, place)) or (is_class and text not in PLACES)
     if text == "Sr":
         return not follows_name(tokens, place)
     if text in PLACES and follows_name(tokens, place):
-        is_address = tokens.text(stop + 1) in (
-            "Apt",
-            "Suite",
-            "Unit",
-            "N",
-            "S",
-            "E",
-            "W",
-            "NW",
-            "NE",
-        )
+        is_address = tokens.text(stop + 1) in ("Apt", "Suite", "Unit", *COMPASS)
         return not (is_address or tokens.text(stop + 1) in STARTERS or _is_numbered(tokens, place))
     return True
 

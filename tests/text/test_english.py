@@ -76,6 +76,7 @@ def test_threads_read_the_same() -> None:
         "See fig. 3 and no. 5 and vol. 2 here",
         "I saw Dr. Smith on St. James St. near Mt. Hood",
         "A book of J. R. R. Tolkien and J.S. Bach",
+        "A house of I. M. Pei and a book of A. A. Milne were on show",
         "The U.S. Army left the U.K. embassy",
         "Smith Jr. of Acme Inc. and Doe Ltd. met Prof. Lee et al. there",
         "At 5 p.m. on Fri. the 3rd of Sept. we left",
