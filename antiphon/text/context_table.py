@@ -124,7 +124,7 @@ DAYS = contexts(
 """Short names of days that are words too."""
 PLACES_IN_TOWN = contexts(
     """
-    N S E W NE NW SE SW | ave avenue st street blvd rd road . | * | compass
+    N S E W NE NW SE SW | ave avenue st street blvd rd road ave_. st_. blvd_. rd_. | * | compass
     N S E W | ~i ~us ~route ~rte ~highway ~hwy ~interstate | <end> <small> | compass
     N S E W NE NW SE SW | <number> at on and & | <name> <number> | compass
     """

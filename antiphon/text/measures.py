@@ -240,8 +240,6 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     unit = tokens.text(place + 1)
     if before == after == WORD and (unit in PER_SHORT or (unit in PER_WORDS and unit in _PER)):
         return ((place + 2, f"per {PER_SHORT.get(unit) or UNITS.get(unit, (unit,))[0]}"),)
-    if after == DIGITS and tokens.joined(place - 1, place) == "f" and tokens.is_open(place - 1):
-        return ((place + 1, ""),)
     is_loose = before in (WORD, DIGITS, "%", ")") and tokens.has(place + 1, " w")
     return ((place + 1, "slash"),) if is_loose or after in (WORD, DIGITS, SPACE) else None
 

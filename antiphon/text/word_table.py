@@ -128,11 +128,12 @@ DOTTED = pairs(
 """Words that never end a sentence."""
 SLASHED = pairs(
     """
-    and/or=and or, f/t=full time, p/t=part time, w/in=within, r/t=round trip, w/o=without, w/=with,
-    b/c=because, c/o=care of, n/a=N A, a/c=A C, i/o=I O, m/m=month over month, y/y=year over year,
-    b/w=between, he/she=he or she, she/he=she or he, his/her=his or her, him/her=him or her,
-    s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P, ac/dc=A C D C, pass/fail=pass fail,
-    24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven, 20/20=twenty twenty
+    and/or=and or, f/=F, f/t=full time, p/t=part time, w/in=within, r/t=round trip, w/o=without,
+    w/=with, b/c=because, c/o=care of, n/a=N A, a/c=A C, i/o=I O, m/m=month over month,
+    y/y=year over year, b/w=between, he/she=he or she, she/he=she or he, his/her=his or her,
+    him/her=him or her, s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P, ac/dc=A C D C,
+    pass/fail=pass fail, 24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven,
+    20/20=twenty twenty
     """
 )
 TO_BETWEEN = words("A2A B2B B2C B2G C2B C2C D2C E2E F2F G2P M2M P2P V2V V2X")

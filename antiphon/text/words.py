@@ -36,6 +36,8 @@ def read_slashed_word(tokens: TokenizedText, place: int) -> Reading | None:
         return None
     for steps in (3, 2):
         name = SLASHED.get(tokens.joined(place, place + steps).lower())
+        if name == "F" and tokens.kind(place + 2) != DIGITS:
+            return None
         if name is not None and (steps == 2 or tokens.is_closed(place + steps)):
             if steps == 2 and tokens.kind(place + 2) == DIGITS:
                 name += " "
