@@ -83,11 +83,6 @@ class StageConnection:
         """Why the connection has ended; ``None`` while it is open."""
         return self._peer.lost
 
-    @property
-    def num_writes(self) -> int:
-        """Writes to the connection so far: one for each turn of the loop that sends."""
-        return self._peer.connection.num_writes
-
     async def host(self, specs: Sequence[StageSpec], context: LoadContext) -> str:
         """Load stages into the process with a context; return the id by which it knows them.
 
@@ -142,11 +137,6 @@ class StageConnection:
         The beginning of a step under way is on this host's clock.
         """
         return self._statuses.get(stage, _NO_STATUS)
-
-    @property
-    def statuses(self) -> dict[str, StageStatus]:
-        """Last statuses of all stages of the process, by id."""
-        return dict(self._statuses)
 
     def close(self) -> None:
         """End the connection, and every stream of it."""

@@ -74,11 +74,6 @@ class StageServer:
         self._addresses.add(bound)
         return bound
 
-    @property
-    def num_connections(self) -> int:
-        """Number of connected processes."""
-        return len(self._server.peers)
-
     async def close(self) -> None:
         """Stop listening, end every connection, and with them all requests; stages stay loaded."""
         if self._pushing is not None:

@@ -176,7 +176,7 @@ def test_a_lost_connection_ends_streams_and_aborts_requests(address: str) -> Non
             assert connection.closed.is_set()
             with pytest.raises(ReplicaLostError):
                 await anext(connection.open(stage, StageRequest("late", prompt_of(TEXT))))
-            while fabric.num_open or server.num_connections:
+            while fabric.num_open or server._server.peers:
                 await asyncio.sleep(0.01)
 
     run(main)

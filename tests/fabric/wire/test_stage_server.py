@@ -116,7 +116,7 @@ def test_loading_reports_progress_and_why_it_fails(tmp_path: Path) -> None:
             builder.steps = [fail]
             with pytest.raises(ModelLoadError, match="damaged"):
                 await connection.host([SPEC], context)
-            assert [*connection.statuses] == [stage]
+            assert [*connection._statuses] == [stage]
 
     run(main)
 
@@ -139,7 +139,7 @@ def test_what_is_loaded_for_a_process_that_has_left_is_unloaded(tmp_path: Path) 
             may_go_on.set()
             await until(lambda: bool(builder.built) and builder.built[0].is_closed)
             assert fabric.handles == ()
-            assert server.num_connections == 0
+            assert not server._server.peers
 
     run(main)
 
