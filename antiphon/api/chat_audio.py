@@ -14,19 +14,17 @@ from starlette.responses import Response
 from antiphon.api.answer_voice import AnswerVoice
 from antiphon.api.chat_envelope import STREAM_END, ChatEnvelope, usage_members
 from antiphon.api.chat_text import error_event
-from antiphon.api.delivery import EVENT_STREAM
 from antiphon.api.encoding import FileEncoding
+from antiphon.api.json_or_events import events_or_json
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.options import ignored_headers
 from antiphon.api.schemas.chat import ChatAudio, ChatBody
 from antiphon.api.state import ServerState
-from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.audio.encode import with_header
 from antiphon.concurrency import merged
 from antiphon.contracts.chat_types import ChatEvent, TextDelta
 from antiphon.contracts.types import Ended, FinishReason, Usage
 from antiphon.errors import InvalidRequestError
-from antiphon.telemetry.tracing import until_first
 
 _TEXT, _AUDIO = 0, 1
 
@@ -49,10 +47,7 @@ async def audio_response(
         InvalidRequestError: names the field and what is allowed.
     """
     (request,) = body.to_domain(id, 1)
-    headers = {
-        "Cache-Control": "no-cache",
-        **ignored_headers(body.ignored, server.settings.speech),
-    }
+    headers = ignored_headers(body.ignored, server.settings.speech)
     envelope = ChatEnvelope(id, server.chats.model(body.model).name)
     voice = AnswerVoice(
         voice=audio.voice_name,
@@ -68,15 +63,12 @@ async def audio_response(
     )
     items: Spoken = merged([spoken.text(), encoding.pieces(spoken.audio())])
     reply = _Reply(envelope, f"audio_{id.rpartition('/')[2]}")
-    if body.stream:
-        headers["X-Accel-Buffering"] = "no"
-        chunks = until_first("first token", reply.chunks(items, tells_usage=body.tells_usage))
-        return StreamedResponse(chunks, headers, EVENT_STREAM, error_event)
+    events = reply.chunks(items, tells_usage=body.tells_usage) if body.stream else None
 
-    async def collect() -> tuple[list[bytes], dict[str, str]]:
-        return [await reply.whole(items, encoding)], {}
+    async def whole() -> list[bytes]:
+        return [await reply.whole(items, encoding)]
 
-    return WholeResponse(collect, headers, "application/json")
+    return events_or_json(events, whole, headers, first="first token", on_close=error_event)
 
 
 @contextmanager

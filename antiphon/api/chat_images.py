@@ -7,6 +7,7 @@ Images are parts of the content with data URIs, which is what clients of vLLM-Om
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -14,18 +15,16 @@ from starlette.responses import Response
 
 from antiphon.api.chat_envelope import STREAM_END, ChatEnvelope, usage_members
 from antiphon.api.chat_text import error_event
-from antiphon.api.delivery import EVENT_STREAM
 from antiphon.api.image_answers import Drawing, ImageDelivery, comment, ended_well
 from antiphon.api.images import image_requests, image_source, media_url, with_images
+from antiphon.api.json_or_events import events_or_json
 from antiphon.api.options import ignored_headers
 from antiphon.api.schemas.chat import ChatBody
 from antiphon.api.schemas.chat_images import ImageChatBody
 from antiphon.api.state import ServerState
-from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.validation import validated
 from antiphon.contracts.picture_types import Image, Progress
 from antiphon.contracts.types import Caller, Ended, Usage
-from antiphon.telemetry.tracing import until_first
 
 
 async def image_response(
@@ -53,17 +52,11 @@ async def image_response(
     requests = await with_images(requests, sources, [], server)
     delivery = ImageDelivery.of(image_body, requests, server, caller, media_url(request))
     chat = _DrawnAnswer(ChatEnvelope(id, server.images.model(body.model).name), delivery)
-    headers = {"Cache-Control": "no-cache", **ignored_headers(ignored, server.settings.speech)}
+    headers = ignored_headers(ignored, server.settings.speech)
     drawing = server.images.several(requests)
-    if body.stream:
-        pieces = until_first("first image", chat.chunks(drawing, tells_usage=body.tells_usage))
-        headers["X-Accel-Buffering"] = "no"
-        return StreamedResponse(pieces, headers, EVENT_STREAM, error_event)
-
-    async def collect() -> tuple[list[bytes], dict[str, str]]:
-        return await chat.whole(drawing), {}
-
-    return WholeResponse(collect, headers, "application/json")
+    events = chat.chunks(drawing, tells_usage=body.tells_usage) if body.stream else None
+    whole = partial(chat.whole, drawing)
+    return events_or_json(events, whole, headers, first="first image", on_close=error_event)
 
 
 class _DrawnAnswer:

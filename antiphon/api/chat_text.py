@@ -9,15 +9,13 @@ from typing import Any
 from starlette.responses import Response
 
 from antiphon.api.chat_envelope import STREAM_END, ChatEnvelope, usage_members
-from antiphon.api.delivery import EVENT_STREAM
 from antiphon.api.errors import wire_error
+from antiphon.api.json_or_events import events_or_json
 from antiphon.api.options import ignored_headers
 from antiphon.api.schemas.chat import ChatBody
 from antiphon.api.state import ServerState
-from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.contracts.chat_types import ChatStreams, TextDelta, TokenLogprob
 from antiphon.contracts.types import Ended, FinishReason, Usage
-from antiphon.telemetry.tracing import until_first
 
 
 def text_response(body: ChatBody, server: ServerState, id: str) -> Response:
@@ -32,24 +30,17 @@ def text_response(body: ChatBody, server: ServerState, id: str) -> Response:
         InvalidRequestError: names the field and what is allowed.
     """
     requests = body.to_domain(id, server.settings.chat.max_choices)
-    headers = {
-        "Cache-Control": "no-cache",
-        **ignored_headers(body.ignored, server.settings.speech),
-    }
+    headers = ignored_headers(body.ignored, server.settings.speech)
     envelope = ChatEnvelope(id, server.chats.model(body.model).name)
     tells_logprobs = requests[0].num_logprobs is not None
     answers = server.chats.several(requests)
-    if body.stream:
-        chunks = _chunks(answers, envelope, tells_usage=body.tells_usage)
-        headers["X-Accel-Buffering"] = "no"
-        pieces = until_first("first token", chunks)
-        return StreamedResponse(pieces, headers, EVENT_STREAM, error_event)
+    events = _chunks(answers, envelope, tells_usage=body.tells_usage) if body.stream else None
 
-    async def collect() -> tuple[list[bytes], dict[str, str]]:
+    async def whole() -> list[bytes]:
         choices, usage = await _whole(answers, len(requests), tells_logprobs=tells_logprobs)
-        return [json.dumps(envelope.whole(choices, usage)).encode()], {}
+        return [json.dumps(envelope.whole(choices, usage)).encode()]
 
-    return WholeResponse(collect, headers, "application/json")
+    return events_or_json(events, whole, headers, first="first token", on_close=error_event)
 
 
 def delta_members(delta: TextDelta, name: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from antiphon.api.deps import Asking, Server, SpeechId
 from antiphon.api.errors import wire_error
 from antiphon.api.forms import Fields, Upload, missing
 from antiphon.api.image_answers import ImageDelivery, answered, event, image_events
+from antiphon.api.json_or_events import events_or_json
 from antiphon.api.json_route import JsonRoute
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.options import ignored_headers
@@ -23,13 +25,11 @@ from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.images import ImageBody, ImagesAnswer
 from antiphon.api.state import ServerState
-from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.validation import validated
 from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.media.image_codec import Pixels
 from antiphon.pipeline.pictures.service import ImageModel
-from antiphon.telemetry.tracing import until_first
 
 router = APIRouter(tags=["images"], route_class=JsonRoute)
 
@@ -119,20 +119,11 @@ def _response(
     delivery: ImageDelivery, kind: str, ignored: tuple[str, ...], *, is_stream: bool
 ) -> Response:
     server = delivery.server
-    headers = {
-        "Cache-Control": "no-cache",
-        **ignored_headers(ignored, server.settings.speech),
-    }
+    headers = ignored_headers(ignored, server.settings.speech)
     drawing = server.images.several(delivery.requests)
-    if is_stream:
-        pieces = until_first("first image", image_events(delivery, drawing, kind))
-        headers["X-Accel-Buffering"] = "no"
-        return StreamedResponse(pieces, headers, EVENT_STREAM, _error_event)
-
-    async def collect() -> tuple[list[bytes], dict[str, str]]:
-        return await answered(delivery, drawing), {}
-
-    return WholeResponse(collect, headers, "application/json")
+    events = image_events(delivery, drawing, kind) if is_stream else None
+    whole = partial(answered, delivery, drawing)
+    return events_or_json(events, whole, headers, first="first image", on_close=_error_event)
 
 
 def _error_event(error: Exception) -> bytes:

@@ -27,7 +27,7 @@ from antiphon.api.realtime_events import (
     output_object,
 )
 from antiphon.api.realtime_reply import ReplyEvents, ReplyItems, ReplyPlan, item_object
-from antiphon.api.schemas.realtime import OutputFormat
+from antiphon.api.schemas.realtime import OutputFormat, ResponseCancel
 from antiphon.api.schemas.realtime_agent import (
     NO_LIMIT,
     AgentItem,
@@ -37,7 +37,6 @@ from antiphon.api.schemas.realtime_agent import (
     AgentOptions,
     AgentOutput,
     AgentReply,
-    AgentReplyCancel,
     AgentReplyCreate,
     AgentSessionUpdate,
 )
@@ -272,7 +271,7 @@ class AgentConversation:
         self._replies.append(_Reply(events, asyncio.create_task(_played(events, items))))
 
     async def _cancel(self, message: Mapping[str, Any]) -> None:
-        id = parsed(message, AgentReplyCancel).response_id
+        id = parsed(message, ResponseCancel).response_id
         found = [each for each in self._replies if not each.events.is_over and each.is_named(id)]
         if not found:
             raise InvalidRequestError(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.flags import AsJson
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def scale(
     ] = None,
     replicas: Annotated[int | None, typer.Argument(help="How many.", show_default=False)] = None,
     address: Annotated[str | None, typer.Option(help=_ADDRESS, show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Add or remove replicas of a stage while it serves; without arguments, list the stages.
 

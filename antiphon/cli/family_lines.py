@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from antiphon.cli.flags import AsJson
 from antiphon.cli.tables import show_table
 
 
@@ -31,7 +29,7 @@ class FamilySize:
 
 
 def family_lines(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the families with the files and lines of their folders; blank lines do not count."""
     sizes = list(family_sizes())

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.flags import AsJson
+
 if TYPE_CHECKING:
     from antiphon.placement.cards import Card
     from antiphon.placement.fit import Fit, Speed
@@ -48,7 +50,7 @@ def fit(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Estimate what a GPU holds of a checkpoint, and how fast it is there; no tensor is read.
 

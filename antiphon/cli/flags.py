@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperOption
 
 Flags = TypeVar("Flags")
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 SETTING = "<setting>"
 """As a flag's default: that of the setting that the flag's annotation names."""

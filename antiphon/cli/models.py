@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antiphon.cli.fit import fit
+from antiphon.cli.flags import AsJson
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
@@ -16,11 +17,9 @@ if TYPE_CHECKING:
 models = typer.Typer(invoke_without_command=True)
 models.command()(fit)
 
-_JSON = typer.Option("--json", help="Print JSON.")
-
 
 @models.callback()
-def _list(context: typer.Context, as_json: Annotated[bool, _JSON] = False) -> None:
+def _list(context: typer.Context, as_json: AsJson = False) -> None:
     """List the kinds of model that can be served, or inspect a checkpoint."""
     if context.invoked_subcommand is not None:
         return
@@ -44,7 +43,7 @@ def _list(context: typer.Context, as_json: Annotated[bool, _JSON] = False) -> No
 @models.command()
 def inspect(
     path: Annotated[Path, typer.Argument(help="A checkpoint's directory.", show_default=False)],
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a checkpoint is and whether it can be served; no tensor is read.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.flags import AsJson
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ _Entries = Annotated[
     list[str] | None,
     typer.Option("--set", help="A single entry, as stage.talker.replicas=2; repeatable."),
 ]
-_JSON = typer.Option("--json", help="Print JSON.")
 _GIB = 2**30
 
 
@@ -43,7 +43,7 @@ def list_profiles() -> None:
 def show(
     sources: _Sources,
     entries: _Entries = None,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the placement that several files and entries make together."""
     from antiphon.placement.documents import read_placement
@@ -72,7 +72,7 @@ def check(
     config: Annotated[
         Path | None, typer.Option("--config", help="A TOML file of settings.")
     ] = None,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what would run where, and why it cannot: PLACEMENT... MODEL. Nothing is loaded.
 

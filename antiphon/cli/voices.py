@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.flags import AsJson
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 voices = typer.Typer(invoke_without_command=True)
 
-_JSON = typer.Option("--json", help="Print JSON.")
 _Url = Annotated[
     str | None,
     typer.Option(help="A server's address, as http://127.0.0.1:8000; default: the data folder."),
@@ -36,7 +36,7 @@ def _own(
             help="A built-in model, a checkpoint's directory, or its ORG/NAME on the hub."
         ),
     ] = None,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List a model's own voices, the first one is the default; or manage uploaded ones."""
     if context.invoked_subcommand is not None:
@@ -59,7 +59,7 @@ def list_uploaded(
     url: _Url = None,
     api_key: _Key = None,
     data_dir: _DataDir = None,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the uploaded voices of a data folder or of a server."""
     with _backend(url, api_key, data_dir) as backend:

@@ -37,7 +37,7 @@ AGENT: Messages = {
     realtime_agent.AgentItemNamed: {"type": "conversation.item.delete"},
     realtime_agent.AgentItemTruncate: {"type": "conversation.item.truncate", "audio_end_ms": 0},
     realtime_agent.AgentReplyCreate: {"type": "response.create"},
-    realtime_agent.AgentReplyCancel: {"type": "response.cancel"},
+    realtime.ResponseCancel: {"type": "response.cancel"},
 }
 SOCKETS: Mapping[str, Messages] = {
     "/v1/audio/speech/stream": {

@@ -60,7 +60,7 @@ TYPES: list[tuple[type[BaseModel], type[BaseModel], Any]] = [
     ),
     (
         realtime.ResponseCancel,
-        realtime_agent.AgentReplyCancel,
+        realtime.ResponseCancel,
         openai_realtime.ResponseCancelEventParam,
     ),
 ]

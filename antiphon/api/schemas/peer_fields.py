@@ -1,8 +1,9 @@
 """Speech fields of other servers: how they are treated, and which clients send them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from antiphon.api.schemas.field_rules import KnownMembers, Meaningless, Unserved
+from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.well_formed import StrictModel
 
 EVENT_CLIENT_FIELDS = frozenset({"non_streaming_mode", "extra_params", "speaker_embedding"})
@@ -58,7 +59,7 @@ class SpeechPeerFields(StrictModel):
         bool | None, Meaningless("No audio begins with silence that a codec needs to start.")
     ] = None
     download_format: Annotated[
-        Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] | None,
+        AudioFormat | None,
         Meaningless("No download links are made, so that none has a format."),
     ] = None
     return_download_link: Annotated[

@@ -21,7 +21,7 @@ PCM_HZ = 24_000
 _WHOLE_TEXT = "A response is spoken to the end of its text."
 
 
-def format_object(value: Any) -> Any:
+def _format_object(value: Any) -> Any:
     """Accept the names that formats had before they were objects."""
     former = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
     return {"type": former.get(value, value)} if isinstance(value, str) else value
@@ -55,7 +55,7 @@ class Output(KnownMembers):
     """How to speak; what is missing stays as it was."""
 
     voice: VoiceName | None = None
-    format: Annotated[OutputFormat | None, BeforeValidator(format_object)] = None
+    format: Annotated[OutputFormat | None, BeforeValidator(_format_object)] = None
     speed: Speed | None = None
 
 
@@ -66,13 +66,30 @@ class SessionAudio(KnownMembers):
     output: Output = Output()
 
 
-class Speaking(RealtimeOptions):
+class VoiceOptions(RealtimeOptions):
     """How to speak, in the places where clients state it."""
 
     audio: SessionAudio = SessionAudio()
     voice: VoiceName | None = None
     speed: Speed | None = None
-    output_audio_format: Annotated[OutputFormat | None, BeforeValidator(format_object)] = None
+    output_audio_format: Annotated[OutputFormat | None, BeforeValidator(_format_object)] = None
+
+    @property
+    def output(self) -> Output:
+        """How to speak."""
+        own = self.audio.output
+        return own.model_copy(
+            update={
+                "voice": own.voice or self.voice,
+                "speed": own.speed or self.speed,
+                "format": own.format or self.output_audio_format,
+            }
+        )
+
+
+class Speaking(VoiceOptions):
+    """Options of a session or a response that is spoken."""
+
     output_modalities: Modalities | None = None
     modalities: Modalities | None = None
     instructions: Annotated[
@@ -84,17 +101,6 @@ class Speaking(RealtimeOptions):
     temperature: Annotated[Any, Unserved("Speech is drawn with the model's own.", (0.8,))] = None
     tools: Annotated[Any, Unserved("No model here calls tools.")] = None
     tool_choice: Annotated[Any, Unserved("No model here calls tools.", ("auto", "none"))] = None
-
-    @property
-    def output(self) -> Output:
-        own = self.audio.output
-        return own.model_copy(
-            update={
-                "voice": own.voice or self.voice,
-                "speed": own.speed or self.speed,
-                "format": own.format or self.output_audio_format,
-            }
-        )
 
 
 class SpeakingSession(SessionOptions, Speaking):

@@ -5,16 +5,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from antiphon.api.schemas.field_rules import KnownMembers, Meaningless
-from antiphon.api.schemas.realtime import Output, OutputFormat, format_object
-from antiphon.api.schemas.realtime_fields import (
-    InputAudio,
-    RealtimeItem,
-    RealtimeMessage,
-    RealtimeOptions,
-    SessionOptions,
-)
+from antiphon.api.schemas.realtime import Output, SessionAudio, VoiceOptions
+from antiphon.api.schemas.realtime_fields import RealtimeItem, RealtimeMessage, SessionOptions
 from antiphon.api.schemas.speakable import Speakable
-from antiphon.api.schemas.speech import Speed, Text, VoiceName
+from antiphon.api.schemas.speech import Text
 from antiphon.errors import InvalidRequestError, shortened
 
 NO_LIMIT = 2**63 - 1
@@ -39,14 +33,13 @@ class AgentOutput(Output):
     speakable: Speakable | None = None
 
 
-class AgentAudio(KnownMembers):
+class AgentAudio(SessionAudio):
     """Of both directions, the one that is served."""
 
-    input: Annotated[InputAudio | None, Meaningless("No audio is read.")] = None
     output: AgentOutput = AgentOutput()
 
 
-class AgentOptions(RealtimeOptions):
+class AgentOptions(VoiceOptions):
     """Options of an answer: a session's, which a response may override."""
 
     instructions: Text | None = None
@@ -56,9 +49,6 @@ class AgentOptions(RealtimeOptions):
     max_response_output_tokens: TokenLimit | None = None  # the same
     temperature: float | None = Field(None, ge=0, le=2)
     audio: AgentAudio = AgentAudio()
-    voice: VoiceName | None = None
-    speed: Speed | None = None
-    output_audio_format: Annotated[OutputFormat | None, BeforeValidator(format_object)] = None
     tools: list[Any] | None = None
     tool_choice: Any = None
 
@@ -89,14 +79,9 @@ class AgentOptions(RealtimeOptions):
     @property
     def output(self) -> AgentOutput:
         """How to speak."""
-        own = self.audio.output
-        return own.model_copy(
-            update={
-                "voice": own.voice or self.voice,
-                "speed": own.speed or self.speed,
-                "format": own.format or self.output_audio_format,
-            }
-        )
+        output = super().output
+        assert isinstance(output, AgentOutput), "so is its default"
+        return output
 
     def refuse_tools(self) -> None:
         """Check that no tool is requested.
@@ -212,9 +197,3 @@ class AgentReplyCreate(RealtimeMessage):
     """``response.create``."""
 
     response: AgentReply = AgentReply()
-
-
-class AgentReplyCancel(RealtimeMessage):
-    """``response.cancel``."""
-
-    response_id: Text | None = None
