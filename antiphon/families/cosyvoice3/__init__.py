@@ -6,8 +6,7 @@ which ONNX Runtime runs.
 
 from antiphon.contracts.family import Extra, Family, Measuring, Task
 from antiphon.contracts.types import Sampling, SpeechRequest
-from antiphon.families.cosyvoice3.bounds import FAMILY_NAME
-from antiphon.families.cosyvoice3.options import CosyVoice3Options
+from antiphon.families.cosyvoice3.options import FAMILY_NAME, CosyVoice3Options
 from antiphon.families.kit.folder import Folder
 
 _HERE = Folder(__name__)
@@ -24,10 +23,7 @@ FAMILY = Family(
     extra=Extra.of("torch", "torch", "tokenizers"),
     inspector=_HERE("checkpoint:inspect"),
     checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
-    measuring=Measuring(
-        frame_products=_HERE("checkpoint:frame_products"),
-        dtype="float32",
-    ),
+    measuring=Measuring(frame_products=_HERE("checkpoint:frame_products"), dtype="float32"),
     tasks={
         "speech": Task(
             request=SpeechRequest,
@@ -39,9 +35,11 @@ FAMILY = Family(
                 "voice encoder", "voice_encoder:CosyVoice3VoiceEncoder", max_concurrency=1
             ),
             pipeline=(
-                _HERE.autoregressive("language model", weights=("llm.pt",)),
+                _HERE.autoregressive(
+                    "language model", "language_model:load_runner", weights=("llm.pt",)
+                ),
                 _HERE.decoder(
-                    "flow and vocoder", "decoder_stage:load_decoder", weights=("flow.pt", "hift.pt")
+                    "flow and vocoder", "decoder:load_decoder", weights=("flow.pt", "hift.pt")
                 ),
             ),
         )

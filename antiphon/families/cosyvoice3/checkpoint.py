@@ -10,11 +10,11 @@ from antiphon.families.cosyvoice3.config import (
     CosyVoice3Config,
     MelFlowConfig,
     VocoderConfig,
+    has_voice_encoder,
     load_config,
 )
 from antiphon.families.cosyvoice3.dit import CONV_GROUPS, CONV_KERNEL, TIME_SIZE
 from antiphon.families.cosyvoice3.vocoder import PITCH_LOOK_AHEAD
-from antiphon.families.cosyvoice3.voice_encoder_files import has_voice_encoder
 from antiphon.families.kit.checkpoint import Facts, Findings
 from antiphon.families.kit.layouts import (
     Layout,

@@ -13,6 +13,7 @@ CONFIG_FILE, TEXT_FOLDER = "cosyvoice3.yaml", "CosyVoice-BlankEN"
 MEL_FRAMES_PER_TOKEN = 2
 NUM_SPECIAL_TOKENS = 200
 """Ids after the speech tokens. The model reads two of them; every one ends speech."""
+SPEAKER_NETWORK, TOKEN_NETWORK = "campplus.onnx", "speech_tokenizer_v3.onnx"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,3 +288,8 @@ def _check(path: Path, config: CosyVoice3Config) -> None:
     for problem, is_right in fits.items():
         if not is_right:
             raise ModelLoadError(f"{file}: {problem}")
+
+
+def has_voice_encoder(path: Path) -> bool:
+    """Return whether a checkpoint's directory supports voice cloning."""
+    return all((path / name).is_file() for name in (SPEAKER_NETWORK, TOKEN_NETWORK))

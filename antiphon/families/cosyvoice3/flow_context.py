@@ -1,22 +1,29 @@
-"""Places of keys and values in a pass of the flow, and attention ranges of its frames.
+"""Keys and values of the flow: places in a pass, attention ranges of frames, and streams that fit.
 
 The first places of a slot hold the reference, followed by a ring of the latest frames. The last
 place is a scratch place.
 """
 
+import logging
+import os
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from antiphon.families.cosyvoice3.bounds import MAX_REFERENCE_TOKENS
+from antiphon.contracts.family import LoadContext
 from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
-from antiphon.families.cosyvoice3.dit import NUM_PASSES, DiTPass
+from antiphon.families.cosyvoice3.dit import NUM_PASSES, NUM_STEPS, DiTPass
+from antiphon.families.cosyvoice3.options import MAX_REFERENCE_TOKENS
 
 CONTEXT_FRAMES = 200
 """Generated mel frames before a chunk that it attends to, in addition to the whole reference."""
 
 _ALIGNED = 16  # places; attention on a GPU copies masks that are not aligned
+_log = logging.getLogger(__name__)
+_SHARE = 0.8
+"""Share of a device's memory; the rest is for activations and other processes."""
+_NETWORKS = 1.5  # times their files' sizes, with the language model's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +165,33 @@ def doubled(index: Tensor) -> Tensor:
     """Return the row indices of both passes, int64 ``[NUM_PASSES * n]``, from slot numbers."""
     passes = torch.arange(NUM_PASSES, device=index.device)
     return (NUM_PASSES * index[:, None] + passes).flatten()
+
+
+def stream_bytes(config: MelFlowConfig, device: torch.device) -> int:
+    """Return the size of keys and values for the longest reference and its speech."""
+    numbers = 2 * NUM_STEPS * NUM_PASSES * config.num_layers * config.num_heads * config.head_dim
+    return slot_frames(config) * numbers * cache_dtype(device).itemsize
+
+
+def slots_that_fit(context: LoadContext, config: MelFlowConfig, device: torch.device) -> int:
+    """Return the number of concurrent streams: the configured number, reduced to what fits.
+
+    This prevents a stream from failing for lack of memory. Language model and decoder compute the
+    same number, whether they share a device or not.
+    """
+    size = stream_bytes(config, device)
+    networks = sum(file.stat().st_size for file in context.checkpoint.glob("*.pt")) * _NETWORKS
+    room = _memory_bytes(device) * (context.memory_fraction or 1.0) * _SHARE - networks
+    num_slots = min(context.max_slots, max(1, int(room // size)))
+    if num_slots < context.max_slots:
+        _log.warning(
+            "%d requests run at once, not %d: each may take %.1f GiB on %s",
+            *(num_slots, context.max_slots, size / 2**30, device),
+        )
+    return num_slots
+
+
+def _memory_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[1])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

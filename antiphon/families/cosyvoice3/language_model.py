@@ -4,6 +4,8 @@ Its joint embedding holds speech tokens first, then structural ids, then text.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.model_runner.ar_model import (
     Codes,
@@ -18,10 +21,16 @@ from antiphon.engine.model_runner.ar_model import (
     Inputs,
     SlotStart,
 )
+from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
+from antiphon.families.cosyvoice3 import checkpoint as schema
 from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX
-from antiphon.families.cosyvoice3.config import CosyVoice3Config
-from antiphon.families.cosyvoice3.request import CosyVoice3Prompt, CosyVoice3Request
+from antiphon.families.cosyvoice3.config import CosyVoice3Config, load_config
+from antiphon.families.cosyvoice3.flow_context import slots_that_fit
+from antiphon.families.cosyvoice3.options import MAX_POSITIONS
+from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompt, CosyVoice3Request
+from antiphon.families.cosyvoice3.weights import read_tensors
+from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
 from antiphon.nn.attention import Attend
 from antiphon.nn.backends import backend_of
 from antiphon.nn.device_writes import PackedUpload
@@ -32,6 +41,7 @@ from antiphon.nn.transformer import Transformer
 _OUTPUTS_MULTIPLE = 64
 _DRAW, _REDRAW = 0, 1
 """Keys of a frame's two draws, in place of a codebook number."""
+CosyVoice3Runner: TypeAlias = ModelRunner[CosyVoice3Request]
 
 
 class SpeechLM(TokenModel[CosyVoice3Request]):
@@ -144,3 +154,32 @@ def draw_nucleus(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Ten
     kept = scores.masked_fill(scores < least, -torch.inf)
     best = torch.max(kept + torch.where(is_greedy, 0.0, noise), dim=-1)
     return best.indices, best.values
+
+
+def load_runner(
+    context: LoadContext, *, max_positions: int = MAX_POSITIONS, **how: Unpack[RunnerOptions]
+) -> CosyVoice3Runner:
+    """Load a checkpoint's language model and its runner; see `runner_of`.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    config = load_config(context.checkpoint)
+    like = like_of(context)
+    context = replace(context, max_slots=slots_that_fit(context, config.flow, like.device))
+    with torch.inference_mode():
+        weights = read_tensors(
+            context.checkpoint / schema.LANGUAGE_FILE,
+            schema.language_layout(config),
+            like=like,
+            unused=schema.LANGUAGE_UNUSED,
+        )
+        model = SpeechLM(
+            config,
+            weights,
+            num_slots=context.max_slots,
+            max_positions=max_positions,
+            is_batch_invariant=context.is_deterministic,
+        )
+        del weights
+    return runner_of(context, model, max_positions, **how)

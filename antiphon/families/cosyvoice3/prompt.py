@@ -1,9 +1,10 @@
 """Prompts from requests: instructions, reference transcript, text and reference tokens."""
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.options import read_options
@@ -12,7 +13,14 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.families.cosyvoice3.bounds import (
+from antiphon.families.cosyvoice3.config import (
+    MEL_FRAMES_PER_TOKEN,
+    TEXT_FOLDER,
+    CosyVoice3Config,
+    has_voice_encoder,
+    load_config,
+)
+from antiphon.families.cosyvoice3.options import (
     FAMILY_NAME,
     MAX_INSTRUCTIONS_CHARACTERS,
     MAX_POSITIONS,
@@ -20,19 +28,10 @@ from antiphon.families.cosyvoice3.bounds import (
     MAX_TOKENS_A_TEXT_TOKEN,
     MIN_ROOM_FRAMES,
     MIN_TOKENS_A_TEXT_TOKEN,
+    CosyVoice3Options,
 )
-from antiphon.families.cosyvoice3.conditioning import reference_arrays
-from antiphon.families.cosyvoice3.config import (
-    MEL_FRAMES_PER_TOKEN,
-    TEXT_FOLDER,
-    CosyVoice3Config,
-    load_config,
-)
-from antiphon.families.cosyvoice3.options import CosyVoice3Options
-from antiphon.families.cosyvoice3.request import CosyVoice3Prompt
 from antiphon.families.cosyvoice3.tokenizer import END_OF_PROMPT, load_tokenizer
-from antiphon.families.cosyvoice3.voice_encoder_files import has_voice_encoder
-from antiphon.families.cosyvoice3.voices import SpokenVoice, load_voices, voice_of
+from antiphon.families.cosyvoice3.voices import SpokenVoice, load_voices, reference_arrays, voice_of
 from antiphon.families.kit.cloned_voices import CODES, FEATURES, SPEAKER, CloningPrompter
 from antiphon.families.kit.prompt_length import check_prompt_length
 
@@ -231,3 +230,31 @@ def _capabilities(
         voice_fields=("ref_audio",),
         sampling=SamplingRanges(takes_penalty=False, max_new_tokens=MAX_POSITIONS),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CosyVoice3Prompt:
+    """Input of the language model.
+
+    Attributes:
+        ids: rows of the joint embedding; speech begins after the last one.
+    """
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CosyVoice3Request:
+    """Host-side state of a request in a slot.
+
+    Attributes:
+        ids: ids of the prompt, followed by the tokens drawn before the slot was assigned.
+    """
+
+    prompt: CosyVoice3Prompt
+    ids: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, prompt: CosyVoice3Prompt, made: Sequence[int]) -> "CosyVoice3Request":
+        """Start a request, or resume it after the tokens that it has drawn."""
+        return cls(prompt, np.array((*prompt.ids, *made), np.int64))

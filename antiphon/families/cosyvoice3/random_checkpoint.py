@@ -12,7 +12,13 @@ from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 
 from antiphon.families.cosyvoice3 import checkpoint as schema
-from antiphon.families.cosyvoice3.config import CONFIG_FILE, TEXT_FOLDER, load_config
+from antiphon.families.cosyvoice3.config import (
+    CONFIG_FILE,
+    SPEAKER_NETWORK,
+    TEXT_FOLDER,
+    TOKEN_NETWORK,
+    load_config,
+)
 from antiphon.families.cosyvoice3.random_configs import (
     FIRST_TINY_MARK,
     SIZES,
@@ -21,8 +27,9 @@ from antiphon.families.cosyvoice3.random_configs import (
     text_config,
     yaml_of,
 )
-from antiphon.families.cosyvoice3.random_encoders import write_encoders
+from antiphon.families.cosyvoice3.voice_encoder import SPEAKER_MELS, WHISPER_MELS
 from antiphon.families.cosyvoice3.voices import VOICES_FILE
+from antiphon.families.kit.onnx_graph import FLOAT, OnnxGraph, OnnxNode, tensor, value_info
 from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker, report_files
 from antiphon.nn.random_weights import RandomTensor, random_values
 from antiphon.nn.safetensors_index import Shape
@@ -31,6 +38,8 @@ TASKS = ("base", "custom_voice")
 VOICE = "random"
 _PITCH_HZ = 120.0  # in most frames
 _QUIET = -3.0  # log magnitude
+_INT32 = 6
+_MEL_FRAMES_PER_TOKEN = 4
 
 
 @checkpoint_maker(sizes=get_args(Size), tasks=TASKS, dtypes=("float32",), is_sharded=False)
@@ -92,13 +101,13 @@ def _random(name: str, shape: Shape) -> RandomTensor:
 def _parted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return convolution weights split into norm and direction, where training stores them so."""
     parted: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
+    for name, weight in tensors.items():
         stem = name.removesuffix(".weight")
-        if tensor.ndim < 3 or stem.startswith("source_downs"):
-            parted[name] = tensor
+        if weight.ndim < 3 or stem.startswith("source_downs"):
+            parted[name] = weight
             continue
-        parted[f"{stem}.parametrizations.weight.original0"] = tensor.norm(dim=(1, 2), keepdim=True)
-        parted[f"{stem}.parametrizations.weight.original1"] = tensor
+        parted[f"{stem}.parametrizations.weight.original0"] = weight.norm(dim=(1, 2), keepdim=True)
+        parted[f"{stem}.parametrizations.weight.original1"] = weight
     return parted
 
 
@@ -113,3 +122,36 @@ def _write_tokenizer(folder: Path, *, is_compact: bool) -> None:
 
 def _write_json(file: Path, content: Json) -> None:
     file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_encoders(path: Path, speaker_size: int, seed: int) -> None:
+    """Write campplus.onnx and speech_tokenizer_v3.onnx to a directory."""
+    random = np.random.default_rng(seed)
+    weight = random.normal(0, 1 / math.sqrt(SPEAKER_MELS), (SPEAKER_MELS, speaker_size))
+    (path / SPEAKER_NETWORK).write_bytes(_speaker(weight.astype(np.float32)).encode())
+    (path / TOKEN_NETWORK).write_bytes(_tokens().encode())
+
+
+def _speaker(weight: "np.ndarray[tuple[int, ...], np.dtype[np.float32]]") -> OnnxGraph:
+    """Return a network from band energies ``[1, frames, 80]`` to a speaker vector."""
+    nodes = (
+        OnnxNode("Abs", ("input",), ("loud",), "abs"),
+        OnnxNode("ReduceMean", ("loud",), ("mean",), "mean", {"axes": (1,), "keepdims": 0}),
+        OnnxNode("MatMul", ("mean", "weight"), ("output",), "mix"),
+    )
+    inputs = {"input": value_info("input", FLOAT, [1, "frames", SPEAKER_MELS])}
+    return OnnxGraph(nodes, {"weight": tensor("weight", weight)}, inputs, ("output",))
+
+
+def _tokens() -> OnnxGraph:
+    """Return a network whose tokens are the indices of the loudest bands, 25 per second."""
+    pool = {"kernel_shape": (_MEL_FRAMES_PER_TOKEN,), "strides": (_MEL_FRAMES_PER_TOKEN,)}
+    nodes = (
+        OnnxNode("AveragePool", ("feats",), ("slow",), "pool", pool),
+        OnnxNode("ArgMax", ("slow",), ("indices",), "loudest", {"axis": 1, "keepdims": 0}),
+    )
+    inputs = {
+        "feats": value_info("feats", FLOAT, [1, WHISPER_MELS, "frames"]),
+        "feats_length": value_info("feats_length", _INT32, [1]),
+    }
+    return OnnxGraph(nodes, {}, inputs, ("indices",))

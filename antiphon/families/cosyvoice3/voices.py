@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.errors import InvalidRequestError, ModelLoadError
-from antiphon.families.cosyvoice3.bounds import FAMILY_NAME
 from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, CosyVoice3Config
+from antiphon.families.cosyvoice3.options import FAMILY_NAME
 
 VOICES_FILE = "spk2info.pt"
 _SPEAKER = ("flow_embedding", "embedding")
@@ -118,3 +118,17 @@ def _array(value: Any) -> NDArray[Any] | None:
     from torch import Tensor
 
     return value.float().numpy() if isinstance(value, Tensor) and value.numel() else None
+
+
+def reference_arrays(
+    tokens: NDArray[np.int64], mel: NDArray[np.float32], speaker: NDArray[np.float32]
+) -> dict[str, NDArray[Any]]:
+    """Return the conditioning of a request.
+
+    Args:
+        tokens: reference tokens, ``[num_tokens]``; may be empty.
+        mel: reference mel frames, ``[2 * num_tokens, num_mels]``.
+        speaker: speaker vector, ``[speaker_size]``.
+    """
+    assert len(mel) == MEL_FRAMES_PER_TOKEN * len(tokens)
+    return {"tokens": tokens, "mel": mel, "speaker": speaker}

@@ -12,12 +12,12 @@ from torch import Tensor
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, Sampling
 from antiphon.engine.plan import CodecChunk, Start
-from antiphon.families.cosyvoice3.conditioning import reference_arrays
 from antiphon.families.cosyvoice3.decoder import CosyVoice3Decoder
 from antiphon.families.cosyvoice3.flow import MelFlow, MelFlowRows, Reference
 from antiphon.families.cosyvoice3.flow_context import ChunkPass, phase_of
-from antiphon.families.cosyvoice3.request import CosyVoice3Prompt
-from antiphon.families.cosyvoice3.runner import CosyVoice3Runner
+from antiphon.families.cosyvoice3.language_model import CosyVoice3Runner
+from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompt
+from antiphon.families.cosyvoice3.voices import reference_arrays
 from tests.engine.drive import Drive
 
 GROUP, AHEAD = 25, 6

@@ -12,7 +12,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.cosyvoice3.checkpoint import inspect
 from antiphon.families.cosyvoice3.config import load_config
-from antiphon.families.cosyvoice3.decoder_stage import load_decoder
+from antiphon.families.cosyvoice3.decoder import load_decoder
 from antiphon.families.cosyvoice3.voices import load_voices
 from antiphon.families.registry import checkpoint_family
 

@@ -14,8 +14,7 @@ import torch
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
-from antiphon.families.cosyvoice3.decoder import CosyVoice3Decoder
-from antiphon.families.cosyvoice3.decoder_stage import load_decoder
+from antiphon.families.cosyvoice3.decoder import CosyVoice3Decoder, load_decoder
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.speech_rows import SpeechRows
 from tests.asking import AskNothing

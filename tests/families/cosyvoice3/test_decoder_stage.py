@@ -11,11 +11,10 @@ import pytest
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Samples
-from antiphon.families.cosyvoice3 import FAMILY, stream_memory
+from antiphon.families.cosyvoice3 import FAMILY, flow_context
 from antiphon.families.cosyvoice3.config import load_config
-from antiphon.families.cosyvoice3.decoder import CosyVoice3Decoder
-from antiphon.families.cosyvoice3.decoder_stage import load_decoder
-from antiphon.families.cosyvoice3.stream_memory import stream_bytes
+from antiphon.families.cosyvoice3.decoder import CosyVoice3Decoder, load_decoder
+from antiphon.families.cosyvoice3.flow_context import stream_bytes
 from antiphon.nn.device import resolve_device
 from antiphon.stages.base import StageItem, StageRequest
 from antiphon.stages.build import build_stage
@@ -45,7 +44,7 @@ def test_streams_wait_for_a_slot_that_another_one_leaves(
     size = stream_bytes(load_config(base).flow, resolve_device("cpu"))
     networks = 1.5 * sum(file.stat().st_size for file in base.glob("*.pt"))
     room = int((NUM_SLOTS * size + networks) / 0.8) + 9
-    monkeypatch.setattr(stream_memory, "_memory_bytes", lambda device: room)
+    monkeypatch.setattr(flow_context, "_memory_bytes", lambda device: room)
     opened = []
     open_rows = CosyVoice3Decoder.open
 

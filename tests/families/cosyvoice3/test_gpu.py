@@ -17,13 +17,13 @@ from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.cosyvoice3 import dit, flow
 from antiphon.families.cosyvoice3.checkpoint import FLOW_FILE, flow_layout
-from antiphon.families.cosyvoice3.conditioning import reference_arrays
 from antiphon.families.cosyvoice3.config import load_config
-from antiphon.families.cosyvoice3.decoder_stage import load_decoder
+from antiphon.families.cosyvoice3.decoder import load_decoder
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
-from antiphon.families.cosyvoice3.runner import load_runner
+from antiphon.families.cosyvoice3.language_model import load_runner
 from antiphon.families.cosyvoice3.vocoder import SnakeBlock
 from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock, SplitStreamConv
+from antiphon.families.cosyvoice3.voices import reference_arrays
 from antiphon.families.cosyvoice3.weights import read_tensors
 from antiphon.nn import kernels
 from antiphon.nn.kernels import chunk_attention

@@ -12,7 +12,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
 from antiphon.families.cosyvoice3.checkpoint import LANGUAGE_FILE, TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import load_config
-from antiphon.families.cosyvoice3.runner import load_runner
+from antiphon.families.cosyvoice3.language_model import load_runner
 from tests.families.cosyvoice3.speech import DRAWN, prompt_of, tokens_of
 from tests.families.weight_edits import head_row, leaning_rows
 

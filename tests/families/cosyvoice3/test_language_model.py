@@ -19,9 +19,8 @@ from antiphon.engine.plan import Start
 from antiphon.families.cosyvoice3 import language_model
 from antiphon.families.cosyvoice3.checkpoint import LANGUAGE_FILE, TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import load_config
-from antiphon.families.cosyvoice3.language_model import draw_nucleus
+from antiphon.families.cosyvoice3.language_model import CosyVoice3Runner, draw_nucleus, load_runner
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompter
-from antiphon.families.cosyvoice3.runner import CosyVoice3Runner, load_runner
 from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise
 from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
@@ -49,7 +48,7 @@ def test_logits_are_those_of_the_published_model(
             seen.append(self.logits(hidden)[0])
             return super().sample(hidden, inputs, sampling)
 
-    monkeypatch.setattr("antiphon.families.cosyvoice3.runner.SpeechLM", Watched)
+    monkeypatch.setattr("antiphon.families.cosyvoice3.language_model.SpeechLM", Watched)
     context = LoadContext(base, "cpu", "float32", 1)
     with closing(load_runner(context, max_positions=256)) as runner:
         for number in range(len(cases.SPEECH_IDS) + 1):

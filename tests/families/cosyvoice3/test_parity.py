@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from antiphon.families.cosyvoice3 import checkpoint as schema
 from antiphon.families.cosyvoice3.config import load_config
-from antiphon.families.cosyvoice3.features import speaker_fbank, whisper_mel
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.vocoder import PitchNetwork, Vocoder
+from antiphon.families.cosyvoice3.voice_encoder import speaker_fbank, whisper_mel
 from antiphon.families.cosyvoice3.weights import read_tensors
 from antiphon.nn.stream_conv import StreamState
 from tests.families.cosyvoice3.oracle import cases

@@ -12,10 +12,9 @@ from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.families.cosyvoice3.bounds import MAX_REFERENCE_TOKENS
 from antiphon.families.cosyvoice3.config import TEXT_FOLDER
-from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompter
-from antiphon.families.cosyvoice3.request import CosyVoice3Prompt
+from antiphon.families.cosyvoice3.options import MAX_REFERENCE_TOKENS
+from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompt, CosyVoice3Prompter
 from antiphon.families.cosyvoice3.tokenizer import load_tokenizer
 
 START, TURN, FIRST_TEXT = 6561, 6563, 6761

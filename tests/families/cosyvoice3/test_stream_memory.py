@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from antiphon.contracts.family import LoadContext
-from antiphon.families.cosyvoice3 import stream_memory
+from antiphon.families.cosyvoice3 import flow_context
 from antiphon.families.cosyvoice3.config import load_config
+from antiphon.families.cosyvoice3.flow_context import slots_that_fit, stream_bytes
 from antiphon.families.cosyvoice3.random_checkpoint import make_checkpoint
 from antiphon.families.cosyvoice3.random_configs import SIZES
-from antiphon.families.cosyvoice3.stream_memory import slots_that_fit, stream_bytes
 
 CPU = torch.device("cpu")
 
@@ -37,7 +37,7 @@ def test_slots_are_fewer_where_memory_is_short(
     networks = sum(file.stat().st_size for file in base.glob("*.pt"))
     for num_streams, wanted in ((100, 5), (3, 3), (0, 1)):
         room = int((num_streams * size + 1.5 * networks) / 0.8) + 9
-        monkeypatch.setattr(stream_memory, "_memory_bytes", lambda device, room=room: room)
+        monkeypatch.setattr(flow_context, "_memory_bytes", lambda device, room=room: room)
         caplog.clear()
         assert slots_that_fit(context, config, CPU) == wanted
         assert bool(caplog.records) == (wanted < 5)
