@@ -23,8 +23,9 @@ from antiphon.fabric.cluster.launch_process import LIMITS, ProcessClusterOptions
 from antiphon.fabric.cluster.members import ClusterLimits
 from antiphon.fabric.cluster.remote import connected_to_parent, served_to_front_ends
 from antiphon.fabric.cluster.runtime_folder import runtime_folder
+from antiphon.fabric.replicas.fabric import ReplicaFabric
 from antiphon.fabric.wire.frames import WireLimits
-from antiphon.fabric.wire.stage_client import StageConnection
+from antiphon.fabric.wire.stage_client import StageConnection, StageConnections
 from antiphon.families.registry import resolve
 from antiphon.stages.base import StageRequest
 from tests.fabric.cluster.refusing_stage import LOADED_FILE
@@ -316,6 +317,22 @@ def test_replicas_are_added_while_requests_fill_their_capacity() -> None:
             assert first in await replicas(cluster, stage_id, 2)
             await stream.aclose()
             connection.close()
+
+    run(test())
+
+
+def test_stages_that_two_models_share_are_unloaded_with_the_second() -> None:
+    async def test() -> None:
+        async with started() as (cluster, _):
+            fabric = ReplicaFabric(cluster, StageConnections(TOKEN))
+            one, two = [await fabric.host(pipeline(), CONTEXT, Placement()) for _ in range(2)]
+            assert one == two
+            [before] = await replicas(cluster, one.id, 1)
+            await fabric.release(one)
+            assert await replicas(cluster, one.id, 1) == (before,)
+            await fabric.release(two)
+            assert await cluster.controller.processes() == ()
+            await fabric.close()
 
     run(test())
 
