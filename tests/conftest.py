@@ -90,6 +90,15 @@ def _data_folder_of_the_tests(
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _processes_find_the_benchmarks() -> Generator[None, None, None]:
+    """Let processes that tests start import the benchmarks of this checkout, installed or not."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        bench = Path(__file__).parents[1] / "bench"
+        monkeypatch.setenv("PYTHONPATH", str(bench), prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _sizes_of_tests_are_no_settings() -> Generator[None, None, None]:
     """Keep from servers what sizes tests (``ANTIPHON_TEST_*``), which they would refuse to know."""
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -123,7 +123,7 @@ def test_without_a_checkout_it_says_so(run: Run, tmp_path: Path) -> None:
 @pytest.mark.slow  # four families in a copy: their tests, conformance, and servers of their own
 def test_each_kind_passes_its_checks_in_a_copy(tmp_path: Path) -> None:
     without = shutil.ignore_patterns("__pycache__", ".mypy_cache")
-    for folder in ("antiphon", "tests"):
+    for folder in ("antiphon", "bench", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=without)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     names = {kind: f"my_{kind.replace('-', '_')}" for kind in FamilyKind}

@@ -17,7 +17,6 @@ from antiphon_bench.commands.model import model_to_measure, refuse_without_rando
 from antiphon_bench.commands.outputs import exit_if_interrupted, refuse_unwritable, write
 from antiphon_bench.commands.tables import Column, show_results, spread
 from antiphon_bench.commands.values import counts_of, fields_of, frames_of, numbers_of
-from antiphon_bench.load import load_title
 
 if TYPE_CHECKING:
     from antiphon_bench.load import HttpLoad
@@ -229,12 +228,16 @@ def served(
 
 
 def _line(result: "HttpResult") -> str:
+    from antiphon_bench.load import load_title
+
     title = load_title(asdict(result))
     return f"{title}: {result.audio_s_per_s:.1f} audio-s/s, {result.outcomes}"
 
 
 def _row(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result with what its load is called, and how many requests ended how."""
+    from antiphon_bench.load import load_title
+
     outcomes = result["outcomes"]
     known = {name: outcomes.get(name, 0) for name in _NO_ERRORS}
     errors = sum(outcomes.values()) - sum(known.values())
