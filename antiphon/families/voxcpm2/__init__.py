@@ -20,7 +20,7 @@ FAMILY = Family(
     extra=Extra.of("torch", "torch", "safetensors", "tokenizers"),
     inspector=_HERE("checkpoint:inspect"),
     footprint=_HERE("checkpoint:footprint"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
+    checkpoint_maker=_HERE("sizes:make_checkpoint"),
     measuring=Measuring(frame_products=_HERE("checkpoint:frame_products"), frames_per_token=6),
     tasks={
         "speech": Task(

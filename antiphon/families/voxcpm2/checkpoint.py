@@ -67,7 +67,7 @@ _MEASURED_MS = {2048: {"H200": {1: 5.30, 8: 7.50, 64: 17.28}}}
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    found = Findings()
+    found = Findings.of(path)
     config = found.attempt(lambda: load_config(path))
     parts = [(STEM, MODEL_OTHERS, model_layout(config) if config else None)]
     if not has_pth(path):

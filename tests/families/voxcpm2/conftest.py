@@ -14,7 +14,7 @@ from antiphon.families.voxcpm2.audio_vae_stages import load_codec, load_voice_en
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.language_model import VoxCPM2Runner, load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.families.voxcpm2.random_checkpoint import make_checkpoint
+from tests.families.voxcpm2.random_checkpoint import make_checkpoint
 from tests.families.weight_edits import write_rows
 
 

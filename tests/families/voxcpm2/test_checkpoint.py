@@ -15,9 +15,9 @@ from antiphon.families.registry import checkpoint_family
 from antiphon.families.voxcpm2.checkpoint import inspect, model_layout, vae_layout
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.language_model import load_runner
-from antiphon.families.voxcpm2.random_checkpoint import make_checkpoint
-from antiphon.families.voxcpm2.random_configs import main_config
+from antiphon.families.voxcpm2.sizes import make_checkpoint as make_files
 from tests.families.voxcpm2.conftest import context_of
+from tests.families.voxcpm2.random_checkpoint import make_checkpoint
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -44,7 +44,7 @@ def test_it_is_known_and_told_of(checkpoint: Path) -> None:
 
 
 def test_the_published_size_is_that_of_the_paper(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(main_config("2b", "bfloat16")))
+    make_files(tmp_path, size="2b", dtype="bfloat16")
     config = load_config(tmp_path)
     numbers = sum(int(np.prod(shape)) for shape in model_layout(config).values())
     assert 2.0e9 < numbers < 2.5e9

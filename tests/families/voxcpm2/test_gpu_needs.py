@@ -1,6 +1,5 @@
 """What a checkpoint is said to take is what its parts take once they are there."""
 
-import json
 import math
 from pathlib import Path
 
@@ -13,14 +12,14 @@ from antiphon.families.voxcpm2.checkpoint import MODEL_OTHERS, footprint, model_
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.language_model import VoxCPM2Model
 from antiphon.families.voxcpm2.networks import NetworkBuilder
-from antiphon.families.voxcpm2.random_configs import main_config
+from antiphon.families.voxcpm2.sizes import make_checkpoint as make_files
 from antiphon.nn.codec_layers.conv import CausalTransposedConv
 from antiphon.nn.weights import open_weights
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    (tmp_path / "config.json").write_text(json.dumps(main_config("2b", "bfloat16")))
+    make_files(tmp_path, size="2b", dtype="bfloat16")
     return tmp_path
 
 

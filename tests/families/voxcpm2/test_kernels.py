@@ -1,6 +1,5 @@
 """Steps by kernels: they compute what PyTorch lines do, and compile for a GPU that is not there."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from antiphon.families.voxcpm2.flow import Flow, FlowInputs
 from antiphon.families.voxcpm2.language_model import load_runner
 from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.families.voxcpm2.random_configs import main_config
+from antiphon.families.voxcpm2.sizes import make_checkpoint as make_files
 from antiphon.nn import kernels
 from antiphon.nn.precision import exact_float32
 from tests.families.voxcpm2.conftest import context_of
@@ -60,7 +59,7 @@ def test_patches_are_those_of_pytorch_lines(
 def test_a_patch_of_published_widths_compiles(
     is_batch_invariant: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(main_config("2b", "bfloat16")))
+    make_files(tmp_path, size="2b", dtype="bfloat16")
     config, compiler = load_config(tmp_path), compiling(monkeypatch, H200)
     flow_of_one, encoder_of_one = (
         replace(each, num_layers=1) for each in (config.flow, config.encoder)

@@ -15,11 +15,11 @@ from antiphon.families.voxcpm2.checkpoint import model_layout, vae_layout
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.language_model import load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.families.voxcpm2.random_checkpoint import make_checkpoint
-from antiphon.families.voxcpm2.random_configs import main_config
 from antiphon.families.voxcpm2.request import frames_of
+from antiphon.families.voxcpm2.sizes import make_checkpoint as make_files
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.oracle.cases import CASES
+from tests.families.voxcpm2.random_checkpoint import make_checkpoint
 from tests.families.voxcpm2.speaking import decode, speak
 from tests.families.voxcpm2.test_parity import AUDIO_TOLERANCE, RECORDED, TOLERANCE, prompt_of
 
@@ -71,7 +71,9 @@ def test_what_was_recorded_is_what_it_says(
 def test_tensors_of_the_published_size_have_the_official_names_and_shapes(
     is_depthwise: bool, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    raw, file = main_config("2b", "bfloat16"), tmp_path / "config.json"
+    make_files(tmp_path, size="2b", dtype="bfloat16")
+    file = tmp_path / "config.json"
+    raw = json.loads(file.read_text())
     raw["audio_vae_config"]["depthwise"] = is_depthwise
     file.write_text(json.dumps(raw), encoding="utf-8")
     run_official(file, tmp_path / "shapes.json", environment)

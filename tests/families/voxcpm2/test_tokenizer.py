@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.voxcpm2.random_configs import vocabulary
+from antiphon.families.voxcpm2.sizes import vocabulary
 from antiphon.families.voxcpm2.tokenizer import VoxCPM2Tokenizer, load_tokenizer
 
 VOCABULARY = vocabulary()
