@@ -1,18 +1,25 @@
 """Numbers, signs and abbreviations written out in English words, in text that arrives in pieces."""
 
-from antiphon.text.offset_map import OffsetMap
-from antiphon.text.tokens import SpokenPiece, TokenizedText
-from antiphon.text.written_out import pieces_of, spoken_parts
+from collections.abc import Iterator
 
-_MAX_CHARACTERS_AT_ONCE = 2000
-_MAX_HELD_CHARACTERS = 1000  # beyond, the text is read with what there is
-_CONTEXT_TOKENS = 64  # what rules look at before their own token
+from antiphon.text.offset_map import OffsetMap
+from antiphon.text.tokens import SpokenPiece, TokenizedText, plain_character
+from antiphon.text.written_out import pieces_of
+
+_MAX_CHARACTERS_AT_ONCE = 500
+_MAX_HELD_CHARACTERS = 300  # beyond, the text is read with what there is
+_MAX_GROUP_CHARACTERS = 200
+_CONTEXT_TOKENS, _CONTEXT_CHARACTERS = 64, 400  # what rules look at before their own token
+_ENTITY_SIGNS = frozenset("&;")
+_FIRST_FOREIGN = "\u0370"  # Greek; single letters of it are variables
 
 
 class Normalizer:
     """Writes a text out that arrives in pieces; where it is cut plays no part.
 
-    What a rule may still read together with what follows is held back: about two words.
+    What a rule may still read together with what follows is held back: about two words. Words
+    beside each other are written out together or not at all, so that what is not understood as a
+    whole stays as it is.
     """
 
     def __init__(self, offsets: OffsetMap | None = None, *, british: bool = False) -> None:
@@ -25,7 +32,10 @@ class Normalizer:
         self._offsets = offsets or OffsetMap()
         self._british = british
         self._context = self._held = ""
-        self._last: SpokenPiece | None = None
+        self._group: list[tuple[SpokenPiece, str]] = []
+        self._num_in_group = 0
+        self._has_letters = self._is_foreign = self._is_written = False
+        self._last = ""
 
     def push(self, text: str, *, is_last: bool = False) -> str:
         """Return what has become certain with more text; nothing is held back of the last."""
@@ -39,35 +49,62 @@ class Normalizer:
 
     def _push(self, text: str, *, is_last: bool = False) -> str:
         source = f"{self._context}{self._held}{text}"
-        begin = len(self._context)
+        end = len(self._context)
         tokens = TokenizedText(source, british=self._british)
         limit = len(source) - _MAX_HELD_CHARACTERS
-        pieces = [
-            piece
-            for piece in pieces_of(tokens, tokens.place_of(begin))
-            if is_last or tokens.reach < len(tokens) - 1 or piece.stop <= limit
-        ]
-        if not pieces:
-            self._held = source[begin:]
-            return ""
-        written = self._joined(pieces, source)
-        end = pieces[-1].stop
-        first = tokens.offset(max(0, tokens.place_of(end) - _CONTEXT_TOKENS))
-        self._context, self._held = source[first:end], source[end:]
-        return written
+        written: list[str] = []
+        for piece in pieces_of(tokens, tokens.place_of(end)):
+            if not (is_last or tokens.reach < len(tokens) - 1 or piece.stop <= limit):
+                break
+            end = piece.stop
+            self._group.append((piece, source[piece.start : end]))
+            if self._is_group_complete():
+                written += self._parts()
+        if is_last:
+            written += self._parts()
+        place = tokens.place_of(end)
+        first = max(place - _CONTEXT_TOKENS, tokens.place_of(end - _CONTEXT_CHARACTERS), 0)
+        self._context, self._held = source[tokens.offset(first) : end], source[end:]
+        return "".join(written)
 
-    def _joined(self, pieces: list[SpokenPiece], source: str) -> str:
-        """Return pieces as text, separated from the piece before them where that is needed."""
-        before, self._last = self._last, pieces[-1]
-        parts = [*spoken_parts(pieces, source, before)]
-        for piece, part in zip(pieces, parts, strict=True):
-            if part == source[piece.start : piece.stop]:
+    def _is_group_complete(self) -> bool:
+        """Return whether a space after a word has come; a number goes with the word after it."""
+        _, sent = self._group[-1]
+        self._num_in_group += len(sent)
+        self._has_letters = self._has_letters or any(map(str.isalpha, sent))
+        return (sent.isspace() and self._has_letters) or self._num_in_group >= _MAX_GROUP_CHARACTERS
+
+    def _parts(self) -> Iterator[str]:
+        """Yield the group as text, separated from words before it where that is needed."""
+        group, self._group = self._group, []
+        if self._has_letters:
+            self._is_foreign = _is_foreign("".join(sent for _, sent in group))
+        self._has_letters, self._num_in_group = False, 0
+        is_kept = self._is_foreign or any(
+            not piece.is_changed and any(map(str.isdecimal, piece.words)) for piece, _ in group
+        )
+        for piece, sent in group:
+            is_entity = not piece.is_changed and set(sent) >= _ENTITY_SIGNS
+            is_written = piece.is_changed and any(map(str.isalnum, piece.words)) and not is_kept
+            part = piece.words if is_written or (is_entity and not is_kept) else sent
+            is_separate = is_written or self._is_written
+            if is_separate and self._last.isalnum() and part[:1].isalnum():
+                part = f" {part}"
+            if part == sent:
                 self._offsets.copy(len(part))
             else:
-                self._offsets.exchange(piece.stop - piece.start, len(part))
-        return "".join(parts)
+                self._offsets.exchange(len(sent), len(part))
+            self._is_written, self._last = is_written, part[-1:] or self._last
+            yield part
 
 
-def normalized(text: str) -> str:
+def normalized(text: str, *, british: bool = False) -> str:
     """Return a text with what can be read written out in words."""
-    return Normalizer().push(text, is_last=True)
+    return Normalizer(british=british).push(text, is_last=True)
+
+
+def _is_foreign(text: str) -> bool:
+    """Return whether a text has words of another script than Latin."""
+    letters = [each for each in text if each >= _FIRST_FOREIGN and each.isalpha()]
+    foreign = [each for each in letters if not plain_character(each).encode().isalnum()]
+    return len(foreign) > 1 or any(each > "\u03ff" for each in foreign)

@@ -11,7 +11,13 @@ from functools import lru_cache
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af"
 """Ranges of Chinese characters, each of which is a token."""
 _LETTER = rf"[^\W\d_\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u2089\u2150-\u2189{HAN}]"
-_TOKEN = re.compile(rf"[{HAN}]|{_LETTER}+(?:'{_LETTER}+)*|[0-9]+|[^\S\n]+|\n\s*|.", re.DOTALL)
+_MAX = 64
+"""Characters of a letter or number token; longer runs are several tokens."""
+_TOKEN = re.compile(
+    rf"[{HAN}]|{_LETTER}{{1,{_MAX}}}(?:'{_LETTER}{{1,{_MAX}}}){{0,4}}|[0-9]{{1,{_MAX}}}"
+    rf"|[^\S\n]{{1,{_MAX}}}|\n\s{{0,{_MAX}}}|.",
+    re.DOTALL,
+)
 _ENTITY = re.compile(r"&(?:amp;){0,3}(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});")
 _SAME_AS = {
     **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),

@@ -4,7 +4,7 @@ The rules of the table are tried at each token; text that no rule reads stays as
 a bounded number of tokens around its own, so the total time is linear.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from antiphon.text import (
     addresses,
@@ -33,8 +33,6 @@ _END_MARKS = frozenset(".!?\u2026")
 _CLOSERS = frozenset("\"'\u201d)]*_")
 _OPENERS = frozenset("\"'\u201c([*_")
 _MAX_CLOSERS = 4
-_ENTITY_SIGNS = frozenset("&;")
-_LAST_LATIN = "\u052f"  # Greek and Cyrillic included
 SILENT_SIGNS = frozenset("\u2122\u00ae\u2120")
 """Signs that are left out although the dictionary has readings for them."""
 
@@ -194,43 +192,19 @@ def _ends(tokens: TokenizedText, place: int) -> bool:
     return not tokens.text(following)[:1].islower()
 
 
-def spoken_parts(
-    pieces: Iterable[SpokenPiece], originals: str | None = None, before: SpokenPiece | None = None
-) -> Iterator[str]:
-    """Yield the text of each piece, with a space where words would adjoin those before them.
-
-    Args:
-        pieces: consecutive pieces.
-        originals: text of the pieces, used for unchanged pieces; ``None``: their words are used.
-        before: piece before the first one.
-    """
-    last = before.words[-1:] if before else ""
-    for piece in pieces:
-        part = piece.words
-        if originals is not None and not _is_replaced(piece, originals):
-            part = originals[piece.start : piece.stop]
-            part = piece.words if set(part) >= _ENTITY_SIGNS else part
-        is_written = piece.is_changed or (before is not None and before.is_changed)
-        if is_written and last.isalnum() and part[:1].isalnum():
-            part = f" {part}"
-        yield part
-        before, last = piece, part[-1:] or last
-
-
 def spoken_text(pieces: Sequence[SpokenPiece]) -> tuple[str, list[int]]:
-    """Return pieces as one text, and the number of the piece of each character."""
-    parts = [*spoken_parts(pieces)]
-    numbers = [number for number, part in enumerate(parts) for _ in part]
+    """Return pieces as one text, and the number of the piece of each character.
+
+    A space separates words that would adjoin those before them.
+    """
+    parts: list[str] = []
+    numbers: list[int] = []
+    before, last = False, ""
+    for number, piece in enumerate(pieces):
+        part = piece.words
+        if (piece.is_changed or before) and last.isalnum() and part[:1].isalnum():
+            part = f" {part}"
+        parts.append(part)
+        numbers += [number] * len(part)
+        before, last = piece.is_changed, part[-1:] or last
     return "".join(parts), numbers
-
-
-def _is_replaced(piece: SpokenPiece, text: str) -> bool:
-    """Return whether words replace a piece, except next to letters of another script."""
-    around = text[max(0, piece.start - 1) : piece.start] + text[piece.stop : piece.stop + 1]
-    is_foreign = any(each.isalpha() and each > _LAST_LATIN for each in around)
-    return piece.is_changed and any(map(str.isalnum, piece.words)) and not is_foreign
-
-
-def written_out(text: str, *, british: bool = False) -> str:
-    """Return a text written out in words; text that no rule reads stays as it is."""
-    return "".join(spoken_parts(pieces_of(TokenizedText(text, british=british)), text))

@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.families.hibari.reading import reader
 from antiphon.text.base import UNSPOKEN_PHONEMES
-from antiphon.text.written_out import written_out
+from antiphon.text.normalizer import normalized
 
 SUITE = Path(__file__).parent / "reading_suite"
 MIN_CASES = 400
@@ -32,7 +32,7 @@ def sounds(text: str, *, british: bool) -> str:
 def test_texts_are_read_as_people_read_them(name: str) -> None:
     british = name == "british"
     wrong = {
-        text: written_out(text, british=british)
+        text: normalized(text, british=british)
         for text, read in cases(name)
         if sounds(text, british=british) != sounds(read, british=british)
     }

@@ -10,7 +10,7 @@ from typing import Any
 import soxr
 
 from antiphon.errors import SettingsError
-from antiphon.text.written_out import written_out
+from antiphon.text.normalizer import normalized
 from antiphon_bench.seams import Signal
 
 _RATE_HZ = 16_000
@@ -117,7 +117,7 @@ def units(text: str, language: str = "en") -> list[str]:
     text = text.replace("’", "'")
     if language in _BY_CHARACTER:
         return re.findall(r"[a-z0-9']+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]", text.lower())
-    words = re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)*", written_out(text).lower())
+    words = re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)*", normalized(text).lower())
     return _LETTERS.sub(r"\1", " ".join(words)).split()
 
 
