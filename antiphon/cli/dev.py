@@ -40,7 +40,7 @@ def make_checkpoint(
         ),
     ] = None,
     vocabulary: Annotated[str, typer.Option(help="'byte', or 'full' for the real one.")] = "byte",
-    seed: Annotated[int, typer.Option(help="Of all weights.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Of all weights that are written.", min=0)] = 0,
     dtype: Annotated[str, typer.Option(help="'float32' or 'bfloat16'.")] = "float32",
     shards: Annotated[int, typer.Option(help="Files to spread the weights over.", min=1)] = 1,
     family: Annotated[
@@ -49,7 +49,8 @@ def make_checkpoint(
 ) -> None:
     """Write a checkpoint of random weights in a family's official layout.
 
-    It says nothing intelligible; it loads, runs and is measured like a published one.
+    It says nothing intelligible; it loads, runs and is measured like a published one. Families that
+    draw weights when they load a model write configuration and tokenizer only.
     """
     from antiphon.cli.progress import shown_progress
 

@@ -20,7 +20,7 @@ from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.pool import ModelPool, PooledModel
-from antiphon.families.kit.random_checkpoint import has_drawn_weights
+from antiphon.families.kit.random_checkpoint import load_format_of
 from antiphon.families.registry import further_names, plain_name, resolve, served_name
 from antiphon.pipeline.acceleration_check import (
     check_accelerations,
@@ -385,7 +385,7 @@ def _context(
         settings.max_slots,
         cache_bytes=None if settings.cache_gib is None else int(settings.cache_gib * 2**30),
         is_deterministic=settings.deterministic,
-        load_format="dummy" if path and has_drawn_weights(path) else settings.load_format,
+        load_format=load_format_of(path, settings.load_format),
         trusts_remote_code=settings.trust_remote_code,
         memory_utilization=settings.gpu_memory_utilization,
         admission=AdmissionLimits(

@@ -84,13 +84,16 @@ def test_a_language_model_answers_without_files_of_weights(layout: str, tmp_path
         assert model.chat(request) == model.chat(request)
 
 
-def test_a_directory_that_is_made_without_weights_says_so(tmp_path: Path) -> None:
+def test_a_directory_that_is_made_without_weights_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     maker = family("mimo_audio").checkpoint_maker
     assert maker is not None
     maker.resolve()(tmp_path)
     with Antiphon.load(str(tmp_path), device="cpu", max_slots=2) as model:
         request = SpeechRequest("Hello.", seed=1, sampling=Sampling(max_frames=FRAMES))
         assert np.abs(model.speech(request).samples).max() > 0
+    assert f"{tmp_path}: was made without weights" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "task"), DRAWN)

@@ -16,11 +16,7 @@ from antiphon.families.fish_speech.codec_schema import (
     CodecSizes,
     codec_layout,
 )
-from antiphon.families.fish_speech.config import (
-    SAMPLE_RATE_HZ,
-    SAMPLES_PER_FRAME,
-    load_config,
-)
+from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, load_config
 from antiphon.families.kit.footprints import (
     FLOAT_BYTES,
     HALF_BYTES,

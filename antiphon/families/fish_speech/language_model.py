@@ -18,13 +18,7 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.engine.model_runner.ar_model import (
-    Codes,
-    Frames,
-    Inputs,
-    PromptSpan,
-    SlotStart,
-)
+from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, PromptSpan, SlotStart
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.families.fish_speech.config import LICENCE, MAX_POSITIONS, load_config

@@ -4,12 +4,14 @@ Families that draw weights make directories without weights, which are drawn whe
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
+from antiphon.config import LoadFormat
 from antiphon.errors import ModelLoadError
 from antiphon.nn.random_weights import (
     Dtype,
@@ -20,6 +22,8 @@ from antiphon.nn.random_weights import (
     write_sharded,
 )
 from antiphon.nn.safetensors_index import STEM
+
+_log = logging.getLogger(__name__)
 
 Progress: TypeAlias = Callable[[int, int], None]
 Json: TypeAlias = dict[str, Any]
@@ -144,6 +148,14 @@ def checkpoint_maker(
 def has_drawn_weights(path: Path) -> bool:
     """Return whether a checkpoint's directory was made without weights."""
     return (path / DRAWN_FILE).is_file()
+
+
+def load_format_of(path: Path | None, load_format: LoadFormat) -> LoadFormat:
+    """Return "dummy" for a directory that was made without weights, else the format given."""
+    if path is None or not has_drawn_weights(path):
+        return load_format
+    _log.warning("%s: was made without weights; random ones are drawn.", path)
+    return "dummy"
 
 
 def configs_of(data: Path, *choices: str) -> dict[str, Json]:

@@ -17,13 +17,7 @@ from torch import Tensor
 from antiphon.contracts.chat import MAX_BIASES
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling
-from antiphon.engine.model_runner.ar_model import (
-    Codes,
-    Frames,
-    Inputs,
-    PromptSpan,
-    SlotStart,
-)
+from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, PromptSpan, SlotStart
 from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.families.mimo_audio.config import MiMoAudioConfig
 from antiphon.families.mimo_audio.patches import GroupDecoder, GroupEncoder

@@ -24,12 +24,7 @@ from antiphon.families.mimo_audio.config_reader import (
     load_tokenizer_config,
     tokenizer_path,
 )
-from antiphon.families.mimo_audio.options import (
-    FAMILY_NAME,
-    TEXT,
-    MiMoAudioOptions,
-    code_sampling,
-)
+from antiphon.families.mimo_audio.options import FAMILY_NAME, TEXT, MiMoAudioOptions, code_sampling
 from antiphon.families.mimo_audio.request import (
     MiMoAudioPrompt,
     audio_groups,

@@ -38,12 +38,7 @@ from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.id_columns import CODE, REST, TEXT, num_words, packed_codes
-from antiphon.nn.sampler import (
-    SamplingReach,
-    SamplingTable,
-    penalize_repetition,
-    sample,
-)
+from antiphon.nn.sampler import SamplingReach, SamplingTable, penalize_repetition, sample
 
 if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.kernels.fused_linear import PreNormState

@@ -4,12 +4,7 @@ import json
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import (
-    ConfigDict,
-    Field,
-    PlainValidator,
-    WithJsonSchema,
-)
+from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from antiphon.contracts.sampling import MAX_INT32, TEMPERATURE, TOP_K, TOP_P, Range

@@ -9,12 +9,7 @@ from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.sampling import max_frames_of
-from antiphon.contracts.types import (
-    Samples,
-    Sampling,
-    SpeechRequest,
-    Voice,
-)
+from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
 from antiphon.families.kit.cloned_voices import SPEAKER as SPEAKER_VECTOR
 from antiphon.families.kit.prompt_length import check_prompt_length
