@@ -78,7 +78,8 @@ def _roman_alone(
     is_drip = tokens.after(stop).lower() in ("drip", "fluids", "fluid", "bag", "line")
     if is_word or (letters == "IV" and is_drip):
         return None
-    is_person = follows_name(tokens, place) and follows_name(tokens, place - 2)
+    has_initial = tokens.kind(place - 4) == "."
+    is_person = follows_name(tokens, place) and (has_initial or follows_name(tokens, place - 2))
     return ((stop, f"the {ordinal(value)}{tail}" if is_person else f"{cardinal(value)}{tail}"),)
 
 

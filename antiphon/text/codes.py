@@ -126,6 +126,7 @@ def read_version(tokens: TokenizedText, place: int) -> Reading | None:
         stop += 2
     before = tokens.around(place, place, "><=")[0]
     is_program = bool(before) and before[0].lower() in VERSION_WORDS
+    is_program = is_program and before[0] != "go"
     if len(parts) == 2 and not (has_v or (is_program and parts[1] not in ("0",))):
         return None
     is_grouped = len(parts) > 2 and parts[0] != "0" and {len(part) for part in parts[1:]} == {3}
@@ -323,6 +324,9 @@ def read_hash(tokens: TokenizedText, place: int) -> Reading | None:
     is_code = tokens.kind(place + 2) in ("-", DIGITS) and len(tokens.text(place + 1)) < 4
     if tokens.kind(place) == "#" and is_code and tokens.text(place + 1).isupper():
         return ((place + 1, "number "),)
+    if tokens.has(place - 2, "w # ") and place > 1:
+        is_key = tokens.before(place) in ("press", "hit", "dial", "the")
+        return ((place + 1, "pound" if is_key else "number"),)
     if tokens.kind(place + 1) not in (WORD, DIGITS):
         return None
     stop, words = place + 1, list[str]()

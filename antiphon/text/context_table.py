@@ -67,7 +67,8 @@ pain question quiz rate rated rating review score scored scores scoring step sta
 him_a her_a week_day | * | out of
     / | bp pressure pressures mmhg temps | * | over
     / | after before between born by date dated deadline due ending expires from on since \
-starting through till until week weeks night {days} | * | date
+starting through till until week weeks night shipped arrived ordered delivered sent received \
+posted paid {days} | * | date
     : | {books} | * | verse
     : | ratio ratio_of odds odds_of scale scale_of | * | to
     : | * | aspect display mix odds ratio ratios scale screen split video | to
@@ -146,6 +147,7 @@ SHORT_FORMS = contexts(
     Rd. Rd | * | <number> | Round
     Ps. Ps Pss. | * | <number> | Psalm
     Sr. Sr | * | engineer manager director developer analyst vice producer editor | Senior
+    AB | type blood : is | * | A B
     ea ea. | <number> | * | each
     Assoc. | * | prof professor dean director editor justice | Associate
     Pt. pt. | * | is was has denies presents reports states complains | patient

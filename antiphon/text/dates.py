@@ -201,7 +201,8 @@ def read_decade(tokens: TokenizedText, place: int) -> Reading | None:
     if not is_plural:
         return None
     stop += 1 if tokens.text(stop) == "s" else 2
-    if not tokens.is_closed(stop) or digits[-1] != "0":
+    is_end = tokens.is_closed(stop) or tokens.has(stop, "-w")
+    if not is_end or digits[-1] != "0":
         return None
     if len(digits) == 4 and "1000" <= digits < "2200":
         return ((stop, say_decade(digits)),)

@@ -24,6 +24,10 @@ _HOMOGRAPHS = contexts(
 * | VERB
     {both} | let_'s let_us let_me | a an the this that my your his its our their | VERB
     {both} | a an the this that my your his its our every no each some any another | * | NOUN
+    {both} | <end> | the your a an my our this all it | VERB
+    use | <end> | of | NOUN
+    use | <end> i you we they who to will would can could should must may might n't 'll please | \
+* | DEFAULT
     contract | muscle muscles lung lungs | * | VERB
     object | i we they | * | VERB
     produce | fresh organic local the of our sell sells grow grows buy some seasonal produces | \
@@ -39,6 +43,7 @@ with to and that | DEFAULT
 ~usually | VB
     read | he she it | * | VBD
     read | i we they you who | ~yesterday ~ago ~last | VBD
+    lead | * | ~paint ~pipes ~gasoline ~soil | led
     lead | the a take takes took taking in has have had no sales tech early team | <end> in role \
 singer actor actors story vocalist guitarist guitar single time by over of to at with on | lead
     lead | * | pipe pipes paint paints poisoning exposure contamination acid acid-free bullet \

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from antiphon.text.context_table import AMOUNTS, LETTERS, NOT_COUNTED
-from antiphon.text.contexts import reading_in
+from antiphon.text.contexts import reading_in, words
 from antiphon.text.number_words import cardinal, ordinal_of
 from antiphon.text.numerals import (
     Numeral,
@@ -43,6 +43,9 @@ _SIGNS = {
     "\u2265": "greater than or equal to",
 }
 DASHES = ("-", "\u2013", "\u2014", "\u2212")
+
+
+_AFTER_METERS = words("across hurdles is plus races sprints swells times towards walls was waves")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,9 @@ def _currency_behind(
             return CURRENCIES[sign], place + 1, number
         code = tokens.text(place)
         if code in CURRENCY_CODES and code != "Rs" and tokens.is_closed(place + 1):
-            return CURRENCY_CODES[code], place + 1, number
+            names = CURRENCY_CODES[code]
+            names = names if int(number.whole or "0") else (*names[:2], "", "")
+            return names, place + 1, number
     is_pence = tokens.british and tokens.text(stop) == "p" and tokens.is_closed(stop + 1)
     if is_pence and numeral.is_integer:
         return ("penny", "pence", "", ""), stop + 1, numeral
@@ -229,6 +234,9 @@ def _scale(tokens: TokenizedText, place: int, *, is_money: bool) -> tuple[str, i
         return SCALES[text], place + 1
     before = tokens.text(place - 1)
     is_counting = tokens.has(place + 1, " w") and tokens.text(place + 2) not in NOT_COUNTED
+    after = tokens.text(place + 2)
+    if text == "m" and is_counting and after.endswith("s") and after not in _AFTER_METERS:
+        return SCALES[text], place + 1
     if text in ("M", "B") and is_counting and tokens.text(place + 2).islower():
         return SCALES[text], place + 1
     if text == "K" and len(before) > 1 and before != "10":

@@ -220,7 +220,9 @@ def _is_title(tokens: TokenizedText, place: int, stop: int) -> bool:
     text = tokens.text(place)
     if not tokens.has(stop, " w") or not tokens.text(stop + 1)[0].isupper():
         is_class = tokens.has(stop, " dw") and tokens.text(stop + 2) in ORDINAL_ENDINGS
-        is_sure = text in ("Mr", "Mrs", "Ms", "Dr", "Prof") and tokens.has(stop, " w")
+        is_sure = text in ("Mr", "Mrs", "Ms", "Dr", "Prof") and (
+            tokens.has(stop, " w") or tokens.has(stop, " &")
+        )
         return (is_sure and not follows_name(tokens, place)) or (is_class and text not in PLACES)
     if text == "Sr":
         return not follows_name(tokens, place)
