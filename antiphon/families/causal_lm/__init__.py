@@ -35,7 +35,10 @@ FAMILY = Family(
             prompter=_HERE("prompt:CausalLMPrompter"),
             pipeline=(
                 _HERE.autoregressive(
-                    "language model", produces=ItemKind.TOKENS, weights=("*.safetensors",)
+                    "language model",
+                    "language_model:load_runner",
+                    produces=ItemKind.TOKENS,
+                    weights=("*.safetensors",),
                 ),
             ),
         ),
@@ -45,7 +48,7 @@ FAMILY = Family(
             condition=_HERE("omni.config:has_voice"),
             pipeline=(
                 _HERE.autoregressive(
-                    "talker", "omni.talker_runner:load_talker", consumes=ItemKind.LATENTS
+                    "talker", "omni.talker:load_talker", consumes=ItemKind.LATENTS
                 ),
                 _HERE.decoder("token2wav", "omni.token2wav:load_token2wav"),
             ),

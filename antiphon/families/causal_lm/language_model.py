@@ -1,13 +1,15 @@
 """The causal language model; a frame is one token with its logprobs."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.contracts.chat import MAX_BIASES
+from antiphon.contracts.chat import CHAT_VOICE, MAX_BIASES
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.token_frame import FRAME_SIZE, MAX_LOGPROBS
 from antiphon.engine.model_runner.ar_model import (
@@ -17,15 +19,26 @@ from antiphon.engine.model_runner.ar_model import (
     PromptSpan,
     SlotStart,
 )
+from antiphon.engine.model_runner.kv_cache import KVBudget
+from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
 from antiphon.engine.runner import token_buckets
-from antiphon.families.causal_lm.config import CausalLMConfig
+from antiphon.families.causal_lm.checkpoint import layout_of, others, tied
+from antiphon.families.causal_lm.config import CausalLMConfig, load_config
+from antiphon.families.causal_lm.omni.config import has_voice
 from antiphon.families.causal_lm.request import CausalLMPrompt, CausalLMRequest
+from antiphon.families.causal_lm.tokenizer import load_tokenizer
+from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
 from antiphon.nn.attention import Attend
 from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
+from antiphon.nn.weights import check_tied, open_weights
+
+CausalLMRunner: TypeAlias = ModelRunner[CausalLMRequest]
+_USUAL_POSITIONS = 2048  # per conversation
+_MOST_GPU_BYTES, _MOST_BYTES = 8 * 2**30, 2**30  # without a setting
 
 
 class CausalLM(TokenModel[CausalLMRequest]):
@@ -179,3 +192,55 @@ def _token_start(start: SlotStart[CausalLMRequest]) -> TokenStart:
 def _bits(numbers: Tensor) -> Tensor:
     """Return the bits of f32 numbers as integers."""
     return numbers.view(torch.int32).long()
+
+
+def load_runner(
+    context: LoadContext, *, max_positions: int | None = None, **how: Unpack[RunnerOptions]
+) -> CausalLMRunner:
+    """Load a checkpoint's language model and its runner; see `runner_of`.
+
+    ``max_positions`` defaults to the longest request that fits.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    config = load_config(context.checkpoint)
+    eos_ids = load_tokenizer(context.checkpoint).eos_ids(config.eos_ids)
+    like = like_of(context)
+    longest = config.max_positions(context)
+    max_positions = longest if max_positions is None else min(max_positions, longest)
+    if not context.is_dummy:
+        check_tied(context.checkpoint, tied(config))
+    opened = open_weights(
+        context.checkpoint,
+        layout_of(config),
+        like=like,
+        others=others(config),
+        progress=context.progress_of("language model"),
+        is_dummy=context.is_dummy,
+    )
+    with torch.inference_mode(), opened as weights:
+        model = CausalLM(
+            config,
+            weights,
+            eos_ids=eos_ids,
+            num_slots=context.max_slots,
+            max_positions=max_positions,
+            is_batch_invariant=context.is_deterministic,
+            tells_states=has_voice(context.checkpoint)
+            and CHAT_VOICE in (context.tasks or (CHAT_VOICE,)),
+        )
+    budget = _budget(context, config, max_positions, like)
+    return runner_of(context, model, max_positions, budget=budget, **how)
+
+
+def _budget(
+    context: LoadContext, config: CausalLMConfig, max_positions: int, like: torch.Tensor
+) -> KVBudget:
+    """Return the cache budget: the configured size, or that of typical conversations."""
+    cache_bytes, utilization = context.cache_bytes, context.memory_utilization
+    if cache_bytes is None and not (like.is_cuda and utilization is not None):
+        usual = context.max_slots * min(_USUAL_POSITIONS, max_positions)
+        most = _MOST_GPU_BYTES if like.is_cuda else _MOST_BYTES
+        cache_bytes = min(usual * config.position_size * like.element_size(), most)
+    return KVBudget(context.max_slots, max_positions, cache_bytes, utilization)

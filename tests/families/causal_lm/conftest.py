@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from antiphon.contracts.family import LoadContext
+from antiphon.families.causal_lm.language_model import CausalLMRunner, load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
 from antiphon.families.causal_lm.random_configs import Layout
-from antiphon.families.causal_lm.runner import CausalLMRunner, load_runner
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from antiphon.config.chat import ChatSettings
 from antiphon.contracts.chat_types import ChatEvent, ChatRequest, ChatSampling, TextDelta
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Ended
+from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.families.causal_lm.runner import load_runner
 from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats
 from tests.families.causal_lm.answers import answers, ask, greedy, ids_of
 from tests.families.causal_lm.downloads import published_smollm2

@@ -9,9 +9,9 @@ import pytest
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.causal_lm.checkpoint import inspect
+from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
 from antiphon.families.causal_lm.random_configs import Layout
-from antiphon.families.causal_lm.runner import load_runner
 from antiphon.families.registry import checkpoint_family
 
 

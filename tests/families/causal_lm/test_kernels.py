@@ -13,10 +13,10 @@ from antiphon.contracts.chat_types import ChatSampling
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
 from antiphon.families.causal_lm import random_configs
+from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
 from antiphon.families.causal_lm.random_configs import Layout
-from antiphon.families.causal_lm.runner import load_runner
 from antiphon.nn import kernels
 from tests.engine.drive import Drive
 from tests.families.causal_lm.answers import answers, ask, greedy

@@ -12,9 +12,9 @@ import torch
 from antiphon.contracts.chat_types import ChatSampling
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.token_frame import TokenFrame
+from antiphon.families.causal_lm.language_model import CausalLMRunner, load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.random_configs import Layout
-from antiphon.families.causal_lm.runner import CausalLMRunner, load_runner
 from tests.families.causal_lm.answers import GREEDY, answers, ask, frames_of, greedy, ids_of
 from tests.families.causal_lm.official import official_thinker
 

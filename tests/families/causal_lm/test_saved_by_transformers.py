@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.causal_lm.checkpoint import inspect
+from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.random_configs import Layout
-from antiphon.families.causal_lm.runner import load_runner
 from tests.families.causal_lm.answers import answers, greedy, ids_of
 
 TEXT = {

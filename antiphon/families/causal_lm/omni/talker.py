@@ -6,6 +6,7 @@ and its part for the thinker's states is added when they arrive.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import Sampling
 from antiphon.engine.model_runner.ar_model import (
@@ -22,20 +24,28 @@ from antiphon.engine.model_runner.ar_model import (
     PromptSpan,
     SlotStart,
 )
+from antiphon.engine.model_runner.kv_cache import KVBudget
+from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
-from antiphon.families.causal_lm.omni.config import OmniConfig
+from antiphon.families.causal_lm.omni.checkpoint import NOT_OF_TALKER, talker_layout
+from antiphon.families.causal_lm.omni.config import OmniConfig, load_omni_config
 from antiphon.families.causal_lm.omni.talker_request import MAX_CODES, TalkerPrompt, TalkerRequest
-from antiphon.families.causal_lm.omni.voices import OmniVoice
+from antiphon.families.causal_lm.omni.voices import OmniVoice, load_voices
+from antiphon.families.causal_lm.request import MAX_TOLD_POSITIONS
+from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
 from antiphon.nn.attention import Attend
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
+from antiphon.nn.weights import open_weights
 
 SAMPLING = Sampling(
     temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05, max_frames=MAX_CODES
 )
 """Published defaults."""
+TalkerRunner: TypeAlias = ModelRunner[TalkerRequest]
+_USUAL_POSITIONS = 2048  # per conversation with the codes of its answer
 
 
 class OmniTalker(TokenModel[TalkerRequest]):
@@ -183,3 +193,38 @@ def _token_start(start: SlotStart[TalkerRequest]) -> TokenStart:
 def _host(tensor: Tensor) -> NDArray[np.float32]:
     numbers: NDArray[np.float32] = tensor.float().cpu().numpy()
     return numbers
+
+
+def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRunner:
+    """Load a checkpoint's talker and its runner; see `runner_of`.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    config = load_omni_config(context.checkpoint)
+    sizes = config.talker.transformer
+    like = like_of(context)
+    max_positions = min(MAX_TOLD_POSITIONS + 2 + MAX_CODES, sizes.max_positions)
+    opened = open_weights(
+        context.checkpoint,
+        talker_layout(config),
+        like=like,
+        others=NOT_OF_TALKER,
+        progress=context.progress_of("talker"),
+        is_dummy=context.is_dummy,
+    )
+    with torch.inference_mode(), opened as weights:
+        model = OmniTalker(
+            config,
+            weights,
+            load_voices(context.checkpoint, config),
+            num_slots=context.max_slots,
+            max_positions=max_positions,
+            is_batch_invariant=context.is_deterministic,
+        )
+    position_size = 2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim
+    usual = context.max_slots * min(_USUAL_POSITIONS, max_positions)
+    cache_bytes = context.cache_bytes or usual * position_size * like.element_size()
+    budget = KVBudget(context.max_slots, max_positions, cache_bytes)
+    graphs = "graphs of the talker"
+    return runner_of(context, model, max_positions, budget=budget, graphs=graphs, **how)

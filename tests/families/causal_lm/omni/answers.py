@@ -9,10 +9,10 @@ from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import PositionStates, Sampling
 from antiphon.engine.plan import Append, Start
+from antiphon.families.causal_lm.language_model import CausalLMRunner
+from antiphon.families.causal_lm.omni.talker import TalkerRunner
 from antiphon.families.causal_lm.omni.talker_request import TalkerPrompt
-from antiphon.families.causal_lm.omni.talker_runner import TalkerRunner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.families.causal_lm.runner import CausalLMRunner
 from tests.engine.drive import Drive
 
 GREEDY = ChatSampling(temperature=0.0, repetition_penalty=1.0)

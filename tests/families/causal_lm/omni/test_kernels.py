@@ -10,10 +10,10 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
-from antiphon.families.causal_lm.omni.talker_runner import load_talker
+from antiphon.families.causal_lm.language_model import load_runner
+from antiphon.families.causal_lm.omni.talker import load_talker
 from antiphon.families.causal_lm.omni.token2wav import load_token2wav
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.families.causal_lm.runner import load_runner
 from antiphon.nn import kernels
 from tests.families.causal_lm.omni.answers import asked, said, told_of
 from tests.families.causal_lm.omni.test_token2wav import codes_of, decoded

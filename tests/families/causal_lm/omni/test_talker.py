@@ -13,11 +13,10 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import PositionStates, Sampling
 from antiphon.engine.plan import Append, Start
-from antiphon.families.causal_lm.omni.talker import OmniTalker
+from antiphon.families.causal_lm.language_model import CausalLMRunner, load_runner
+from antiphon.families.causal_lm.omni.talker import OmniTalker, TalkerRunner, load_talker
 from antiphon.families.causal_lm.omni.talker_request import MAX_CODES, TalkerPrompt
-from antiphon.families.causal_lm.omni.talker_runner import TalkerRunner, load_talker
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.families.causal_lm.runner import CausalLMRunner, load_runner
 from tests.asking import step_asking_nothing
 from tests.engine.drive import Drive
 from tests.families.causal_lm.omni.answers import LIKELIEST, asked, said, told_of
