@@ -145,15 +145,15 @@ class _Reply:
                         if before:
                             yield before
                         continue
-                    told = {"transcript": item.text}
+                    audio = {"transcript": item.text}
                 elif isinstance(item, bytes):
-                    told = {"data": base64.b64encode(item).decode()}
+                    audio = {"data": base64.b64encode(item).decode()}
                 else:
                     self._end(kind, item)
                     if before:
                         yield before
                     continue
-                yield before + chunk({"audio": {"id": self._audio_id, **told}})
+                yield before + chunk({"audio": {"id": self._audio_id, **audio}})
         # Nothing is kept: the audio cannot be referred to later.
         ends = {"id": self._audio_id, "expires_at": self._envelope.created_s}
         yield chunk({"audio": ends}) + chunk({}, self.reason)

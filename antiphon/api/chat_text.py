@@ -89,7 +89,7 @@ async def _whole(
                 case TextDelta():
                     choice.texts.append(event.text)
                     choice.thoughts += [event.reasoning] if event.reasoning else []
-                    choice.logprobs += _told(event.logprobs)
+                    choice.logprobs += _tokens(event.logprobs)
                 case Ended():
                     choice.reason = event.reason
                     usage = _with(usage, event.usage)
@@ -120,8 +120,8 @@ async def _chunks(
                 head = chunk(number, {"role": "assistant", "content": ""}, None, None)
             match event:
                 case TextDelta():
-                    told = _told(event.logprobs)
-                    logprobs = {"content": told, "refusal": None} if told else None
+                    tokens = _tokens(event.logprobs)
+                    logprobs = {"content": tokens, "refusal": None} if tokens else None
                     yield head + chunk(number, delta_members(event, "content"), None, logprobs)
                 case Ended():
                     usage = _with(usage, event.usage)
@@ -136,11 +136,11 @@ def _with(total: Usage, usage: Usage) -> Usage:
     return Usage(usage.input_tokens, total.output_tokens + usage.output_tokens)
 
 
-def _told(logprobs: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+def _tokens(logprobs: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
     return [
         {**_token(each), "top_logprobs": [_token(other) for other in each.top]} for each in logprobs
     ]
 
 
-def _token(said: TokenLogprob) -> dict[str, Any]:
-    return {"token": said.token, "logprob": said.logprob, "bytes": [*said.content]}
+def _token(logprob: TokenLogprob) -> dict[str, Any]:
+    return {"token": logprob.token, "logprob": logprob.logprob, "bytes": [*logprob.content]}

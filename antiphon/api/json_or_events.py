@@ -24,7 +24,7 @@ def events_or_json(
         whole: returns the JSON.
         headers: Headers besides those about caches.
         first: Name of the span that ends with the first event.
-        on_close: see `StreamedResponse`.
+        on_close: Callback at the end, as in `StreamedResponse`.
     """
     headers = {"Cache-Control": "no-cache", **headers}
     if events is not None:

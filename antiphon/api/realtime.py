@@ -305,8 +305,8 @@ class RealtimeConversation(SpokenConversation):
 
     def _changed(self, output: Output) -> Output:
         """Return the output options, with those of a message."""
-        said = {name: value for name, value in output if value is not None}
-        return self._output.model_copy(update=said)
+        given = {name: value for name, value in output if value is not None}
+        return self._output.model_copy(update=given)
 
     async def _request(self, output: Output) -> SpeechRequest:
         request = SpeechRequest("", voice=output.voice, model=self._asked_model, id=new_speech_id())

@@ -77,8 +77,8 @@ class AgentSettings:
             InvalidRequestError: that cannot be.
         """
         options.refuse_tools()
-        said = {name: value for name, value in options.output if value is not None}
-        new = replace(self, output=self.output.model_copy(update=said))
+        given = {name: value for name, value in options.output if value is not None}
+        new = replace(self, output=self.output.model_copy(update=given))
         if (speaks := options.speaks) is not None:
             new = replace(new, speaks=speaks)
         if options.instructions is not None:
@@ -213,8 +213,8 @@ class AgentConversation:
         item = _talk_item(create.item)
         previous_id = self._history.add(item, create.previous_item_id)
         for type in ("conversation.item.added", "conversation.item.done"):
-            told = event(type, previous_item_id=previous_id, item=item_object(item))
-            await self._socket.send(told)
+            added = event(type, previous_item_id=previous_id, item=item_object(item))
+            await self._socket.send(added)
 
     async def _retrieve(self, message: Mapping[str, Any]) -> None:
         item = self._history.find(parsed(message, AgentItemNamed).item_id)

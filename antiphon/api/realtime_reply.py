@@ -146,8 +146,8 @@ class ReplyEvents:
             await self.socket.send(self._placed("response.output_item.done", item=described))
             for each in self._of_item("conversation.item.done", described):
                 await self.socket.send(each)
-        told = {"type": status, **details} if details else None
-        await self._send("response.done", response=self._response(status, told))
+        reason = {"type": status, **details} if details else None
+        await self._send("response.done", response=self._response(status, reason))
 
     def _response(self, status: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
         has_output = self.is_over and self._has_begun

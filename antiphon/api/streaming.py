@@ -118,7 +118,7 @@ class StreamedResponse(WatchedResponse, Generic[T]):
         await _send_body(send, b"", is_last=True)
         if self._trailers:
             pairs = [
-                (name.lower().encode(), said.encode()) for name, said in self._trailers.items()
+                (name.lower().encode(), value.encode()) for name, value in self._trailers.items()
             ]
             await send({"type": "http.response.trailers", "headers": pairs})
 

@@ -139,10 +139,10 @@ def split_turns(text: str) -> tuple[list[tuple[Speaker, str]], OffsetMap]:
         if isinstance(item, Speaker):
             turns.append((item, ""))
         else:
-            speaker, said = turns[-1]
-            turns[-1] = speaker, said + item
-    for _, said in turns:
-        split_pauses(said)
+            speaker, words = turns[-1]
+            turns[-1] = speaker, words + item
+    for _, words in turns:
+        split_pauses(words)
     return turns, splitter.offsets
 
 

@@ -96,7 +96,7 @@ class StreamStats:
             self._waited_s += now_s - max(self._waits_since_s, self._asked_s)
             self._waits_since_s, self._waited_until_s = None, now_s
 
-    def hear(self, duration_s: float) -> None:
+    def record_chunk(self, duration_s: float) -> None:
         """Audio of this duration has come; 0 where frames came that are not heard yet."""
         now_s, asked_s = self._clock(), self._asked_s
         self._count_busy(now_s)

@@ -99,7 +99,7 @@ class SpokenText:
         """Let the text go on."""
         self._text += text
 
-    def hear(self, chunk: AudioChunk) -> None:
+    def add_chunk(self, chunk: AudioChunk) -> None:
         """Note a chunk's words and how long it is."""
         for word in chunk.words:
             if self._read.end_s:

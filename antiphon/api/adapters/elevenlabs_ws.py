@@ -81,7 +81,7 @@ class _Context:
             request = replace(self._request, id=new_speech_id(), speed=speed or self._request.speed)
             self._spoken = SpokenText()
             self._utterance = self._outbox.open(
-                request, self, self._format.coded_as, observers=(self._spoken.hear,)
+                request, self, self._format.coded_as, observers=(self._spoken.add_chunk,)
             )
         self._utterance.push(text)
         self._spoken.add(text)

@@ -47,7 +47,7 @@ def timed_lines(
         last_line=last_line,
         headers=headers,
         media_type=JSON_LINES,
-        observers=(spoken.hear,),
+        observers=(spoken.add_chunk,),
     )
 
 
@@ -60,7 +60,7 @@ async def timed_whole(
     def line(audio: bytes) -> bytes:
         return _line(audio, spoken.finish(), more())
 
-    return await json_whole(events, format, server, line, (spoken.hear,))
+    return await json_whole(events, format, server, line, (spoken.add_chunk,))
 
 
 def _line(audio: bytes, alignment: Alignment | None, more: Mapping[str, Any]) -> bytes:

@@ -24,5 +24,5 @@ class Speakable(StrictModel):
 
     def over(self, settings: SpeakableSettings) -> SpeakableSettings:
         """Return the settings with these values."""
-        said = {name: value for name, value in self if value is not None}
-        return settings.model_copy(update=said)
+        given = {name: value for name, value in self if value is not None}
+        return settings.model_copy(update=given)

@@ -227,7 +227,7 @@ class PictureService(Generic[ModelT, PictureRequest, PictureT]):
     async def _made(
         self, request: PictureRequest, *, tells_admission: bool = False
     ) -> AsyncGenerator[Progress | PictureT | Ended | Admitted, None]:
-        """Stream what its model makes of a completed request; `Admitted` is first, if told."""
+        """Stream the items of a completed request; `Admitted` is first, if requested."""
         assert request.seed is not None, "the request is complete"
         model = self.model(request.model)
         with self.metrics.observe_picture(self.task, model.name) as stats:

@@ -81,7 +81,7 @@ class Synthesis(ABC):
                 self._stats = stats
                 while (chunks := await self._step()) is not None:
                     for chunk in chunks:
-                        stats.hear(chunk.duration_s)
+                        stats.record_chunk(chunk.duration_s)
                         yield replace(chunk, unspoken=self._unspoken) if is_first else chunk
                         is_first = False
                         stats.ask()
@@ -117,7 +117,7 @@ class Synthesis(ABC):
         return await self._mixer.begin(boundary, has_next=has_next)
 
     async def _push(self, chunk: AudioChunk) -> list[AudioChunk]:
-        """Return what can be heard of a segment's next audio."""
+        """Return the audible part of a segment's next audio."""
         assert self._mixer is not None, "a segment has begun"
         self._has_spoken = True
         return await self._mixer.push(chunk)

@@ -29,7 +29,7 @@ def aligned(spoken: SpokenText, *chunks: tuple[float, Words]) -> list[Alignment]
     found = []
     for duration_s, words in chunks:
         samples = np.zeros(round(duration_s * RATE_HZ), np.float32)
-        spoken.hear(AudioChunk(samples, RATE_HZ, words=words))
+        spoken.add_chunk(AudioChunk(samples, RATE_HZ, words=words))
         found.append(spoken.take())
     found.append(spoken.finish())
     return [each for each in found if each is not None]
