@@ -85,7 +85,7 @@ def retired_words(path: Path) -> list[str]:
 # What is left to be rewritten: entries without a noun, headings without one, retired words. These
 # numbers may only fall; a part that is not listed has none.
 LEFT: dict[str, tuple[int, int, int]] = {
-    "api": (0, 0, 52),
+    "api": (0, 0, 21),
     "audio": (0, 0, 1),
     "bench": (0, 0, 30),
     "cli": (0, 0, 23),
@@ -110,10 +110,10 @@ LEFT: dict[str, tuple[int, int, int]] = {
     "family_check": (0, 0, 5),
     "nn": (0, 0, 29),
     "offline": (4, 0, 2),
-    "pipeline": (0, 0, 7),
+    "pipeline": (0, 0, 5),
     "placement": (0, 0, 9),
     "storage": (0, 0, 3),
-    "telemetry": (0, 0, 3),
+    "telemetry": (0, 0, 2),
     "text": (0, 0, 1),
     "web": (0, 0, 1),
 }
