@@ -43,7 +43,7 @@ async def listen(metrics: Metrics, stream: SpeechStream, num_items: int | None =
                 if isinstance(event, Ended):
                     stats.end(event)
                 else:
-                    stats.hear(event.duration_s)
+                    stats.record_chunk(event.duration_s)
                 yield event
                 stats.ask()
 
@@ -147,7 +147,7 @@ def test_gaps_are_what_a_listener_without_buffer_hears(chunks: list[tuple[int, i
             gap_ms = max(0, clock.now_ms - played_until_ms)
             gaps_ms += gap_ms
             played_until_ms += gap_ms + audio_ms
-        meter.hear(audio_ms / 1000)
+        meter.record_chunk(audio_ms / 1000)
         meter.ask()
     assert meter.underrun_s == pytest.approx(gaps_ms / 1000)
     assert meter.first_audio_s == (None if first_ms is None else pytest.approx(first_ms / 1000))
@@ -160,7 +160,7 @@ def test_a_slow_listener_makes_no_gaps_and_no_work() -> None:
     meter = StreamStats(clock)
     for _ in range(5):
         clock.now_ms += 10
-        meter.hear(0.1)
+        meter.record_chunk(0.1)
         clock.now_ms += 5000  # it plays, and reads on much later
         meter.ask()
     assert (meter.num_underruns, meter.underrun_s) == (0, 0)
@@ -176,7 +176,7 @@ def test_waiting_for_text_is_no_gap_and_no_work(comes_after_ms: int) -> None:
     stats.wait(False)
     for _ in range(3):
         clock.now_ms += 40
-        stats.hear(1.0)
+        stats.record_chunk(1.0)
         stats.ask()
         stats.wait(True)
         stats.wait(True)
@@ -193,13 +193,13 @@ def test_waiting_for_text_is_no_gap_and_no_work(comes_after_ms: int) -> None:
 def test_a_gap_that_the_model_makes_after_waiting_counts() -> None:
     clock = Clock()
     stats = StreamStats(clock)
-    stats.hear(1.0)
+    stats.record_chunk(1.0)
     stats.ask()
     stats.wait(True)
     clock.now_ms += 300
     stats.wait(False)  # long before the listener has run out of audio
     clock.now_ms += 900
-    stats.hear(1.0)
+    stats.record_chunk(1.0)
     assert stats.num_underruns == 1
     assert stats.underrun_s == pytest.approx(0.2)
     assert stats.busy_s == pytest.approx(0.9)
