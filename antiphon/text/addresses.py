@@ -109,7 +109,9 @@ def _say_code_word(text: str, *, is_ending: bool) -> str:
         return " ".join(text.upper())
     if low in ("http", "https", "ftp", "ssh"):
         return " ".join(text.upper())
-    return " ".join(camel_parts(text)) if not text.isupper() else text
+    if text.isupper():
+        return text.lower() if len(text) > 4 else text
+    return " ".join(camel_parts(text))
 
 
 def camel_parts(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Roman numerals, letters by their names, states, and words in capitals."""
 
 from antiphon.text.context_table import PLACES_IN_TOWN, SHORT_FORMS
-from antiphon.text.contexts import reading_in
+from antiphon.text.contexts import reading_in, words
 from antiphon.text.name_table import CARDINAL_NAMES, CENTURY_WORDS, COMPASS, REGNAL_NAMES, STATES
 from antiphon.text.number_words import cardinal, ordinal, roman
 from antiphon.text.numerals import say_integer, say_year
@@ -12,6 +12,7 @@ from antiphon.text.word_table import LETTER_WORDS, SHORT_WORDS, SHOUTED
 from antiphon.text.words import follows_name
 
 _OPERATORS = frozenset("=+\u2212\u00d7\u00f7<>\u2264\u2265\u2248\u2229\u222a\u2192\u2208^*")
+_AFTER_KING = words("and became died had in is of ruled was")
 _VOWELS = frozenset("AEIOU")
 _ROMAN_LONG = frozenset("IVXLC")
 _ROMAN_ALONE = frozenset("IVX")
@@ -96,18 +97,7 @@ def _is_regnal_first(tokens: TokenizedText, place: int) -> bool:
     if tokens.text(place) != "I":
         return True
     following = tokens.after(place + 1)
-    is_verb_of_king = following in (
-        "was",
-        "of",
-        "is",
-        "and",
-        "died",
-        "ruled",
-        "became",
-        "had",
-        "in",
-    )
-    return not following or is_verb_of_king or not following.islower()
+    return not following or following in _AFTER_KING or not following.islower()
 
 
 def read_capital_letter(tokens: TokenizedText, place: int) -> Reading | None:

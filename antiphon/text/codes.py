@@ -11,6 +11,7 @@ from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
 from antiphon.text.word_table import TO_BETWEEN
 
+_WORDS_TOO = words("AGE AIR BIG BOX CAR DAY GEN ICE MAX PRO RED TOP")
 _BEFORE_CODES = words(": # . is")
 _MIN_PHONE_DIGITS, _MAX_PHONE_DIGITS = 7, 15
 _MAX_MIXED_TOKENS = 24
@@ -287,28 +288,11 @@ def _say_mixed(tokens: TokenizedText, place: int, *, is_first: bool) -> str:
         return say_integer(text)
     if text in ("s", "'s") and not is_first:
         return text
-    if text.isupper() and len(text) <= 3 and not _is_word_too(text):
+    if text.isupper() and len(text) <= 3 and text not in _WORDS_TOO:
         return " ".join(text)
     if len(text) == 1 or (len(text) <= 3 and not VOWELS & set(text)):
         return " ".join(text.upper())
     return text
-
-
-def _is_word_too(text: str) -> bool:
-    return text in (
-        "ICE",
-        "AGE",
-        "RED",
-        "BIG",
-        "TOP",
-        "CAR",
-        "BOX",
-        "DAY",
-        "GEN",
-        "MAX",
-        "PRO",
-        "AIR",
-    )
 
 
 def read_hash(tokens: TokenizedText, place: int) -> Reading | None:
@@ -324,7 +308,8 @@ def read_hash(tokens: TokenizedText, place: int) -> Reading | None:
     is_code = tokens.kind(place + 2) in ("-", DIGITS) and len(tokens.text(place + 1)) < 4
     if tokens.kind(place) == "#" and is_code and tokens.text(place + 1).isupper():
         return ((place + 1, "number "),)
-    if tokens.has(place - 2, "w # ") and place > 1:
+    is_alone = tokens.has(place - 2, "w # ") or tokens.has(place - 2, "w #:")
+    if is_alone and place > 1:
         is_key = tokens.before(place) in ("press", "hit", "dial", "the")
         return ((place + 1, "pound" if is_key else "number"),)
     if tokens.kind(place + 1) not in (WORD, DIGITS):

@@ -61,6 +61,7 @@ theater sports feed entertainment recording in-studio ammunition chickens lobste
     lives | he she it who that one | * | VERB
     lives | my your our their nine many save saves saved saving lost of human innocent his her | \
 * | NOUN
+    lives | * | on in at with alone near here there | VERB
     tear | to n't will would can might could wear_and muscle ligament rotator cuff meniscus acl \
 retinal corneal | * | VERB
     tear | * | down up apart off out through into open in_the in_my in_his in_her in_a it them \
@@ -86,6 +87,7 @@ differences particles particle fraction crack cracks changes variations | ADJ
     close | to will would can could must n't 'll let_'s please | the your my our his her it up \
 down at for on this that out <end> <number> | VERB
     close | <end> | the your my our his her this that all | VERB
+    close | i we they you who | early late at on for <end> <number> | VERB
     close | too very so as be are is was were stay get got getting come came | * | DEFAULT
     dove | he she they i we who then dove it | into in under off down to for from | VERB
     resume | send sends sent attach attached submit upload submitted | * | resumay

@@ -7,6 +7,7 @@ from antiphon.text.contexts import reading_in, words
 from antiphon.text.number_words import cardinal, ordinal_of
 from antiphon.text.numerals import (
     Numeral,
+    is_fraction,
     parse_numeral,
     say_in_context,
     say_integer,
@@ -91,6 +92,10 @@ def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
     numeral = _numeral(tokens, start, place, is_money=money is not None)
     if numeral is None:
         return None
+    if sign == "minus" and tokens.has(place, "d/d") and tokens.is_closed(place + 3):
+        fraction = int(tokens.text(place)[:6]), int(tokens.text(place + 2)[:6])
+        is_part = is_fraction(*fraction) and money is None
+        numeral = Numeral(place + 3, "", fraction=fraction) if is_part else numeral
     stop = numeral.stop
     scale, stop = _scale(tokens, stop, is_money=money is not None)
     if money is None:

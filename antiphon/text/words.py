@@ -206,7 +206,8 @@ def _before_number(
         word = tokens.text(number)
         is_roman = len(word) > 1 and roman(word.upper()) is not None
         is_letter = text in NUMBERED_WITH_LETTERS and len(word) == 1 and word.isupper()
-        is_number = is_number or is_roman or is_letter
+        is_code = word.isupper() and tokens.has(number + 1, "-d") and name.lower() == "number"
+        is_number = is_number or is_roman or is_letter or is_code
     if not is_number:
         return None
     if text in ("c", "b", "d", "l", "v", "V", "est", "Est", "ca") and not has_dot:
