@@ -1,6 +1,8 @@
 """Nothing of a text is lost when it is written out, whatever it is and however it arrives."""
 
 import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 
 from antiphon.families.hibari.reading import reader
 from antiphon.text.base import UNSPOKEN_PHONEMES
+from antiphon.text.chinese_numbers import chinese_pieces_of
 from antiphon.text.normalizer import Normalizer, normalized
-from antiphon.text.tokens import TokenizedText
+from antiphon.text.tokens import SpokenPiece, TokenizedText
 from antiphon.text.written_out import pieces_of
 from tests.text.test_reading_suite import CASES
 
@@ -95,6 +98,21 @@ def test_words_are_those_of_the_text(text: str) -> None:
             last = text.index(word.word, last) + (" " in word.word)
 
 
+NASTY_CHINESE = (
+    "你",
+    "5年",
+    "$5万",
+    "2024-",
+    "1:",
+    "5-",
+    "~5",
+    "5%",
+    "你a",
+    ")",
+    ". )",
+    "N (",
+    "hrs )",
+)
 NASTY = (
     *("9", "1/", "a-", "A.", "$", "((", "[a](", "1.", "1:", "-", "'", '5"', "x1", "http://", "&#"),
     *("1,000", "I", "1st ", "5 ", "a b ", ". ", "Dr. ", "May 5 ", "5'4\" ", "~", "*a*", "a@", "1-"),
@@ -102,8 +120,8 @@ NASTY = (
 )
 
 
-def num_calls(text: str) -> int:
-    """Count the calls that writing a text out takes."""
+def num_calls(work: Callable[[], object]) -> int:
+    """Count the calls that some work takes."""
     count = 0
 
     def count_call(frame: object, event: str, arg: object) -> None:
@@ -113,15 +131,28 @@ def num_calls(text: str) -> int:
     before = sys.getprofile()
     sys.setprofile(count_call)
     try:
-        for _ in pieces_of(TokenizedText(text)):
-            pass
+        work()
     finally:
         sys.setprofile(before)
     return count
 
 
-@pytest.mark.parametrize("unit", NASTY)
-def test_work_grows_with_the_text_alone(unit: str) -> None:
+@pytest.mark.parametrize("unit", [*NASTY, *NASTY_CHINESE])
+@pytest.mark.parametrize("read", [lambda text: pieces_of(TokenizedText(text)), chinese_pieces_of])
+def test_work_grows_with_the_text_alone(
+    unit: str, read: Callable[[str], Iterator[SpokenPiece]]
+) -> None:
     size = 800 // len(unit)
-    short, long = num_calls(unit * size), num_calls(unit * 2 * size)
+    short = num_calls(lambda: [*read(unit * size)])
+    long = num_calls(lambda: [*read(unit * 2 * size)])
     assert long < 3 * short
+
+
+@pytest.mark.parametrize("unit", ["x", "1/", "a.b.", "(", "[a](", "你", "😀", "&#", "9", "a b "])
+@pytest.mark.parametrize("size", [3, 250])
+def test_no_push_takes_longer_for_what_came_before(unit: str, size: int) -> None:
+    normalizer, text = Normalizer(), unit * (size * 16 // len(unit) + 600)
+    pushes = [text[start : start + size] for start in range(0, len(text), size)]
+    costs = [num_calls(partial(normalizer.push, piece)) for piece in pushes]
+    num_first = 800 // size
+    assert max(costs) <= 2 * max(costs[:num_first])

@@ -64,7 +64,7 @@ def paragraphs(text: str) -> Iterator[str]:
     start = end = 0  # of what is whole, without the spaces after it
     is_spoken = False
     for piece_start, piece_end in _pieces(text):
-        piece_is_spoken = any(map(str.isalnum, text[piece_start:piece_end]))
+        piece_is_spoken = any(each.isalnum() for each in text[piece_start:piece_end])
         if is_spoken and piece_is_spoken:
             yield text[start:end].strip()
             start, is_spoken = piece_start, False

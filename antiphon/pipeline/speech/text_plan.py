@@ -24,6 +24,7 @@ from antiphon.text.offset_map import OffsetMap
 MAX_GROWTH = 10
 """A text may be so many times as long when words have been exchanged and numbers written out."""
 _MIN_ROOM_CHARACTERS = 10_000
+_MAX_CHARACTERS_AT_ONCE = 50_000  # a regular expression keeps the interpreter's lock for 0.4 ms
 _ENGLISH = ("en", "english", "auto", "")
 
 
@@ -128,14 +129,12 @@ class TextPlanner:
 
     def whole(self, text: str) -> list[PlanItem]:
         """Plan a text that is there from the beginning; raises as `finish` does."""
-        items = self._pushed(text, is_last=True)
-        return [*items, *self.finish()]
+        starts = range(0, len(text), _MAX_CHARACTERS_AT_ONCE)
+        pieces = (text[start : start + _MAX_CHARACTERS_AT_ONCE] for start in starts)
+        return [item for piece in pieces for item in self._pushed(piece)] + self.finish()
 
     def placed(self, segment: Segment, words: Iterable[WordTime]) -> tuple[WordTime, ...]:
-        """Return words of a segment as words of the text as sent, in its order.
-
-        Words that are read for one word of the text are joined.
-        """
+        """Return words of a segment as those of the text as sent, several read for one as one."""
         found: list[WordTime] = []
         for word in words:
             start, stop = self._origin(segment.offset + word.offset, segment.offset + word.stop)
