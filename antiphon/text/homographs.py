@@ -43,7 +43,7 @@ with to and that | DEFAULT
 ~usually | VB
     read | he she it | * | VBD
     read | i we they you who | ~yesterday ~ago ~last | VBD
-    lead | * | ~paint ~pipes ~gasoline ~soil | led
+    lead | * | ~paint ~pipes ~gasoline ~soil ~metal ~metals | led
     lead | the a take takes took taking in has have had no sales tech early team | <end> in role \
 singer actor actors story vocalist guitarist guitar single time by over of to at with on | lead
     lead | * | pipe pipes paint paints poisoning exposure contamination acid acid-free bullet \
@@ -88,6 +88,8 @@ differences particles particle fraction crack cracks changes variations | ADJ
 down at for on this that out <end> <number> | VERB
     close | <end> | the your my our his her this that all | VERB
     close | i we they you who | early late at on for <end> <number> | VERB
+    close | door doors store stores shop shops polls markets offices banks schools | early late \
+at on for <end> <number> | VERB
     close | too very so as be are is was were stay get got getting come came | * | DEFAULT
     dove | he she they i we who then dove it | into in under off down to for from | VERB
     resume | send sends sent attach attached submit upload submitted | * | resumay

@@ -7,7 +7,7 @@ from antiphon.text.numerals import Numeral, parse_numeral, say_integer, say_nume
 from antiphon.text.quantities import Quantity, parse_quantity
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import PER_SHORT, PER_WORDS, UNITS
+from antiphon.text.unit_table import PER_SHORT, UNITS
 from antiphon.text.units import parse_unit
 
 _FEET, _INCHES = ("'", "\u2032"), ('"', "\u2033", "\u201d")
@@ -37,7 +37,7 @@ _DURATIONS = {
     "secs": "second",
     "ms": "millisecond",
 }
-_PER = words("second minute hour day week month year person night yr wk mo hr min sec")
+_PER = words("second minute hour day week month year person night yr wk mo hr min sec lb kg gal oz")
 _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
 
@@ -238,7 +238,7 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     if before == DIGITS and after == WORD and len(tokens.text(place + 1)) == 1:
         return ((place + 1, "over"),)
     unit = tokens.text(place + 1)
-    if before == after == WORD and (unit in PER_SHORT or (unit in PER_WORDS and unit in _PER)):
+    if before == after == WORD and (unit in PER_SHORT or unit in _PER):
         return ((place + 2, f"per {PER_SHORT.get(unit) or UNITS.get(unit, (unit,))[0]}"),)
     is_loose = before in (WORD, DIGITS, "%", ")") and tokens.has(place + 1, " w")
     return ((place + 1, "slash"),) if is_loose or after in (WORD, DIGITS, SPACE) else None
