@@ -138,6 +138,7 @@ class TextPlanner:
         found: list[WordTime] = []
         for word in words:
             start, stop = self._origin(segment.offset + word.offset, segment.offset + word.stop)
+            start = min(max(start, self._last_offset), stop)
             sent = self._sent[start:stop]
             start, stop = stop - len(sent.lstrip()), start + len(sent.rstrip())
             read = word.read or word.word
@@ -145,7 +146,6 @@ class TextPlanner:
                 last = found.pop()
                 start, stop = last.offset, max(last.stop, stop)
                 word, read = replace(word, start_s=last.start_s), f"{last.read} {read}"
-            start = max(start, self._last_offset)
             if start < stop:
                 found.append(
                     WordTime(self._sent[start:stop], word.start_s, word.end_s, start, read)

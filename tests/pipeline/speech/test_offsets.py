@@ -143,6 +143,7 @@ def check_words(text: str, words: list[WordTime]) -> None:
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(TEXTS, st.lists(st.integers(0, 90), max_size=4), st.booleans(), st.sampled_from(SEGMENTERS))
 @example("the then the. The other, no SQL x.", [3, 5], True, SEGMENTERS[0])
+@example("See report.pdf C:\\Windows\\System32 now", [], True, SEGMENTERS[1])
 def test_words_are_ranges_of_the_text_in_order(
     reader: Callable[[], PhonemeReader],
     text: str,
