@@ -87,7 +87,7 @@ drive drives bottle bottles can cans | one
     not_counted=NOT_COUNTED,
     determiner=_DETERMINER,
 )
-"""Whether the currency or the unit of an amount is said once, as what describes a noun."""
+"""Whether the currency or the unit of an amount is spoken once, as an attribute of a noun."""
 LETTERS = contexts(
     """
     capital | airbus apartment apt area boeing building bus channel exit figure flight form gate \

@@ -127,7 +127,7 @@ def say_in_context(tokens: TokenizedText, place: int, numeral: Numeral) -> str:
 
 
 def number_style(tokens: TokenizedText, place: int, numeral: Numeral) -> str | None:
-    """Return how the words around a plain number say to read it, in terms of `NUMBER_STYLES`."""
+    """Return the style of a plain number by the words around it, one of `NUMBER_STYLES`."""
     digits = numeral.whole
     size = "0" if digits[0] == "0" and len(digits) > 1 else str(len(digits))
     is_round = len(digits) > 2 and digits[-2:] == "00" and size != "0"
