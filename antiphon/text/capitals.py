@@ -5,6 +5,7 @@ from antiphon.text.contexts import reading_in, words
 from antiphon.text.name_table import CARDINAL_NAMES, CENTURY_WORDS, COMPASS, REGNAL_NAMES, STATES
 from antiphon.text.number_words import cardinal, ordinal, roman
 from antiphon.text.numerals import say_integer, say_year
+from antiphon.text.quantities import DASHES
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import UNITS
@@ -24,12 +25,20 @@ def read_roman(tokens: TokenizedText, place: int) -> Reading | None:
     text, stop = tokens.text(place), place + 1
     letters = text.removesuffix("'s").removesuffix("s")
     value = roman(letters.upper() if letters.islower() and len(letters) > 1 else letters)
-    if value is None or not tokens.is_open(place) or not tokens.is_closed(stop):
+    last = roman(tokens.text(stop + 1)) if tokens.kind(stop) in DASHES else None
+    is_closed = tokens.is_closed(stop) or (last is not None and tokens.is_closed(stop + 2))
+    if value is None or not tokens.is_open(place) or not is_closed:
         return None
     tail = text[len(letters) :]
     dot = tokens.has(place - 2, ". ") and place > 1
     before = tokens.before(place - 2 if dot else place)
     is_numbered = before in CARDINAL_NAMES or before.removesuffix("s") in CARDINAL_NAMES
+    if dot and before == "no" and letters == "I":  # the answer, and who answers
+        return None
+    if is_numbered and last is not None:
+        return ((stop + 2, f"{cardinal(value)} to {cardinal(last)}"),)
+    if not tokens.is_closed(stop):
+        return None
     if is_numbered and (letters.isupper() or len(letters) > 1):
         return ((stop, f"{cardinal(value)}{tail}"),)
     if not letters.isupper():

@@ -136,6 +136,7 @@ def read_version(tokens: TokenizedText, place: int) -> Reading | None:
     if len(parts) == 4 and all(int(part[:4]) < 256 for part in parts):
         joint = " dot "
         words = joint.join(_say_octet(part) for part in parts)
+        words, stop = _with_port(tokens, words, stop)
     else:
         words = " point ".join(map(_say_version_part, parts))
     if tokens.has(stop, "-w") and tokens.text(stop + 1) in ("alpha", "beta", "rc"):
@@ -143,6 +144,14 @@ def read_version(tokens: TokenizedText, place: int) -> Reading | None:
     if not tokens.is_closed(stop):
         return None
     return ((stop, f"version {words}" if has_v else words),)
+
+
+def _with_port(tokens: TokenizedText, address: str, stop: int) -> tuple[str, int]:
+    if not tokens.has(stop, ":d"):
+        return address, stop
+    port = tokens.text(stop + 1)
+    words = in_pairs(int(port)) if len(port) == 4 else say_integer(port)
+    return f"{address} colon {words}", stop + 2
 
 
 def _say_octet(part: str) -> str:

@@ -69,6 +69,7 @@ him_a her_a week_day | * | out of
     / | after before between born by date dated deadline due ending expires from on since \
 starting through till until week weeks night shipped arrived ordered delivered sent received \
 posted paid {days} | * | date
+    / | * | on | out of
     : | {books} | * | verse
     : | ratio ratio_of odds odds_of scale scale_of | * | to
     : | * | aspect display mix odds ratio ratios scale screen split video | to
@@ -82,7 +83,7 @@ AMOUNTS = contexts(
     $ unit | {determiner} x | <small> <name> | one
     $ | * | bill bills note notes coin coins question | one
     unit | * | angle angles turn rotation film lead lens pistol ammo bulb bulbs battery socket \
-drive drives bottle bottles can cans | one
+drive drives bottle bottles can cans service shift clock notice warranty waist inseam monitor | one
     """,
     not_counted=NOT_COUNTED,
     determiner=_DETERMINER,

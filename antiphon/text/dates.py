@@ -6,6 +6,7 @@ from antiphon.text.number_words import cardinal, ordinal
 from antiphon.text.numerals import (
     is_fraction,
     is_year,
+    parse_numeral,
     say_decade,
     say_integer,
     say_parts,
@@ -298,13 +299,15 @@ def _date(
 
 def read_ratio(tokens: TokenizedText, place: int) -> Reading | None:
     """Read ratios that are not times of day: "3:1", "16:9" and "50:50"."""
-    if not tokens.has(place, "d:d") or not tokens.is_closed(place + 3):
+    second = parse_numeral(tokens, place + 2) if tokens.has(place, "d:d") else None
+    if second is None or not second.is_integer or not tokens.is_closed(second.stop):
         return None
-    first, second = tokens.text(place), tokens.text(place + 2)
-    if max(len(first), len(second)) > 5 or tokens.kind(place + 3) == ":":
+    first, digits = tokens.text(place), second.whole
+    is_long = len(first) > 5 or (len(digits) > 5 and not second.is_grouped)
+    if is_long or tokens.kind(second.stop) == ":":
         return None
-    joint = " " if first == second == "50" else " to "
-    return ((place + 3, f"{cardinal(int(first))}{joint}{cardinal(int(second))}"),)
+    joint = " " if first == digits == "50" else " to "
+    return ((second.stop, f"{cardinal(int(first))}{joint}{say_integer(digits)}"),)
 
 
 def read_verse(tokens: TokenizedText, place: int) -> Reading | None:

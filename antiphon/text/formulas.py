@@ -4,7 +4,7 @@ from antiphon.text.code_table import ELEMENTS
 from antiphon.text.number_words import cardinal
 from antiphon.text.numerals import say_integer
 from antiphon.text.readings import Reading
-from antiphon.text.tokens import DIGITS, WORD, TokenizedText
+from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import SUBSCRIPTS, SUPERSCRIPTS
 from antiphon.text.word_table import SHORT_WORDS
 
@@ -110,9 +110,19 @@ def read_variable(tokens: TokenizedText, place: int) -> Reading | None:
     text, behind = tokens.text(place), tokens.kind(place + 1)
     if text[0] in SHORT_WORDS and len(text) == 2:
         return ((place + 1, f"{SHORT_WORDS[text[0]]} {text[1].upper()}"),)
+    if _is_product(tokens, place):
+        return ((place + 1, " ".join(text.upper())),)
     is_divisor = tokens.has(place - 2, "d/") and len(text) == 1 and tokens.is_closed(place + 1)
     if is_divisor:
         return ((place + 1, text.upper()),)
     if len(text) > 3 or not behind or behind not in (*SUPERSCRIPTS, *SUBSCRIPTS, "^"):
         return None
     return ((place + 1, " ".join(text.upper()) if text.isascii() else text),)
+
+
+def _is_product(tokens: TokenizedText, place: int) -> bool:
+    """Return whether letters are factors, as in "F = ma": a capital equals them."""
+    text, sign = tokens.text(place), place - 1 - (tokens.kind(place - 1) == SPACE)
+    left = sign - 1 - (tokens.kind(sign - 1) == SPACE)
+    is_equal = tokens.kind(sign) == "=" and len(tokens.text(left)) == 1
+    return is_equal and tokens.text(left).isupper() and len(text) in (2, 3) and text.isascii()

@@ -231,7 +231,7 @@ def _scale(tokens: TokenizedText, place: int, *, is_money: bool) -> tuple[str, i
         and tokens.text(place + 1) in ("bn", "mn", "M", "B")
     ):
         return SCALES[tokens.text(place + 1)], place + 2
-    if tokens.kind(place) != WORD or text not in SCALES or not tokens.is_closed(place + 1):
+    if tokens.kind(place) != WORD or text not in SCALES or not _may_end(tokens, place + 1):
         return "", place
     if text in ("k", "K") and tokens.before(place - 1) in ("a", "an", "the"):
         return "", place
@@ -276,6 +276,7 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
             return None
     is_compass = text in ("W", "E", "S", "N") and tokens.text(place + 2) in (".", " ")
     is_letter = kind == "-" and len(text) == 1 and not tokens.after(place + 2).islower()
+    is_letter |= len(text) == 1 and text.isupper() and tokens.has(place + 2, "-d")
     is_phrase = kind == "-" and tokens.kind(place + 2) == "-" and text in NOT_AFTER_SPACE
     if is_letter or is_phrase or (is_compass and _begins_name(tokens, place + 2)):
         return None

@@ -10,6 +10,8 @@ from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import CURRENCIES, CURRENCY_CODES, DOLLARS, FRACTION_SIGNS
 
+_MAX_CHAIN_TOKENS = 32
+
 
 def read_quantity(tokens: TokenizedText, place: int) -> Reading | None:
     """Read an amount, a measure, or a range of either."""
@@ -41,6 +43,18 @@ def read_quantity(tokens: TokenizedText, place: int) -> Reading | None:
     if not tokens.is_closed(last.stop):
         return ((first.stop, say_quantity(tokens, place, first)),) if first.money else None
     return _say_range(tokens, place, first, last, joint)
+
+
+def read_chain(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "1-2-3" and "4-4-2" digit by digit."""
+    stop = place + 1
+    while tokens.has(stop, "-d") and stop - place < _MAX_CHAIN_TOKENS:
+        stop += 2
+    digits = [tokens.text(each) for each in range(place, stop, 2)]
+    is_chain = len(digits) > 2 and tokens.is_open(place) and tokens.is_closed(stop)
+    if not is_chain or max(map(len, digits)) > 1:
+        return None
+    return ((stop, " ".join(map(say_integer, digits))),)
 
 
 def _range_end(tokens: TokenizedText, first: Quantity) -> tuple[Quantity | None, str]:

@@ -110,7 +110,7 @@ def _half_of_day(tokens: TokenizedText, place: int) -> tuple[str, int]:
 def read_military_time(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "0600 hours", "1830 hours" and "the 0800 train"."""
     digits = tokens.text(place)
-    is_hours = tokens.has(place + 1, " w") and tokens.text(place + 2) == "hours"
+    is_hours = tokens.has(place + 1, " w") and tokens.text(place + 2) in ("hours", "hrs")
     is_early = digits[0] == "0" and digits != "0000" and tokens.is_closed(place + 1)
     is_time = is_early and reading_in(MILITARY["0"], *tokens.around(place, place + 1))
     if len(digits) != 4 or not (is_hours or is_time):

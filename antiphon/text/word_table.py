@@ -98,6 +98,7 @@ BARE_ABBREVIATIONS = words(
 BEFORE_NAMES = words(
     """
     Wm Chas Geo Jas Thos Robt Benj Edw btwn Dep dep Arr arr Approx approx Attn ca Cf cf Ph VS Vs vs
+    Incl incl Excl excl Esp esp
     """
 )
 """Abbreviations that never end a sentence."""

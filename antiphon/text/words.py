@@ -28,6 +28,8 @@ from antiphon.text.word_table import (
 )
 
 _MAX_DOTTED_PARTS = 8
+_QUARTERS = words("NE NW SE SW")  # after the name of a street
+_AFTER_ORDINALS = {"c": "century", "fl": "floor"}
 
 
 def read_slashed_word(tokens: TokenizedText, place: int) -> Reading | None:
@@ -129,6 +131,11 @@ def read_abbreviation(tokens: TokenizedText, place: int) -> Reading | None:
     numbered = _before_number(tokens, place, stop, has_dot=has_dot)
     if numbered is not None:
         return numbered
+    is_behind_ordinal = tokens.kind(place - 1) == SPACE and has_dot
+    if is_behind_ordinal and tokens.text(place - 2).lower() in ORDINAL_ENDINGS:
+        name = _AFTER_ORDINALS.get(text)
+        if name is not None:
+            return _with_end(tokens, stop, name, has_dot=True)
     title = TITLES.get(text)
     if title is not None and (has_dot or text in BARE_TITLES) and _is_title(tokens, place, stop):
         return ((stop, title),)
@@ -186,7 +193,7 @@ def _ends_behind(tokens: TokenizedText, stop: int, *, is_name: bool) -> bool:
     """
     if tokens.ends_text(stop):
         return True
-    if not ends_here(tokens, stop):
+    if not ends_here(tokens, stop) or tokens.after(stop) in (*_QUARTERS, *PLACES):
         return False
     return not is_name or tokens.after(stop) in STARTERS
 

@@ -55,6 +55,7 @@ _NUMBER_RULES: tuple[Rule, ...] = (
     dates.read_decade,
     quantities.read_ordinal,
     dates.read_ratio,
+    ranges.read_chain,
     dates.read_slashed,
     measures.read_dimensions,
     measures.read_feet,
