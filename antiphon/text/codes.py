@@ -282,7 +282,9 @@ def read_section(tokens: TokenizedText, place: int) -> Reading | None:
             return None
         words.append(say_integer(part) if part.isdecimal() else part.upper())
         stop += 3
-    return ((stop, " ".join(words)),) if len(words) > 1 and tokens.is_closed(stop) else None
+    ending = "s" if tokens.text(stop) == "s" else ""
+    is_section = len(words) > 1 and tokens.is_closed(stop + len(ending))
+    return ((stop + len(ending), f"{' '.join(words)}{ending}"),) if is_section else None
 
 
 def _say_mixed(tokens: TokenizedText, place: int, *, is_first: bool) -> str:

@@ -36,6 +36,7 @@ NUMBER_STYLES = contexts(
     3 3h | call code cvv dial ext extension otp passcode pin text ending_in | * | digits
     5 6 | ~text ~texts ~texting | * | digits
     4 | <acronym> | * | acronym
+    4 | * | form forms | pairs
     3 4 | airbus apartment apt area boeing building bus channel dl error errors exit flight \
 flights flt form highway http hwy interstate model rm room route rte status ste suite train ua \
 unit wn ~flight | * | pairs
@@ -82,8 +83,9 @@ AMOUNTS = contexts(
     $ unit | * | {not_counted} <end> | many
     $ unit | {determiner} x | <small> <name> | one
     $ | * | bill bills note notes coin coins question | one
-    unit | * | angle angles turn rotation film lead lens pistol ammo bulb bulbs battery socket \
-drive drives bottle bottles can cans service shift clock notice warranty waist inseam monitor | one
+    unit | * | angle angles turn rotation film lead lens pistol ammo round rounds bullet bullets \
+wrench bulb bulbs battery socket drive drives bottle bottles can cans service shift clock \
+notice warranty waist inseam monitor | one
     """,
     not_counted=NOT_COUNTED,
     determiner=_DETERMINER,

@@ -257,7 +257,8 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
         around = tokens.around(start, found[0])
         if is_letter and reading_in(LETTERS["capital"], *around) is not None:
             return None
-        if tokens.text(place) == "F" and reading_in(LETTERS["F"], *around) is None:
+        is_signed = tokens.kind(start) in ("-", "\u2212")
+        if tokens.text(place) == "F" and not is_signed and not reading_in(LETTERS["F"], *around):
             return None
         return (*found, False) if _may_end(tokens, found[0]) else None
     if kind not in (SPACE, "-"):

@@ -25,7 +25,8 @@ def parse_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
     below = _simple_unit(tokens, stop + 1)
     if below is None:
         return found
-    return below[0], (f"{one} per {below[1][0]}", f"{many} per {below[1][0]}")
+    per = below[1][0].replace("square second", "second squared")
+    return below[0], (f"{one} per {per}", f"{many} per {per}")
 
 
 def _simple_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:

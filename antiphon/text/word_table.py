@@ -134,7 +134,7 @@ SLASHED = pairs(
     y/y=year over year, b/w=between, he/she=he or she, she/he=she or he, his/her=his or her,
     him/her=him or her, s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P, ac/dc=A C D C,
     pass/fail=pass fail, 24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven,
-    20/20=twenty twenty
+    24/7/365=twenty-four seven three sixty-five, 20/20=twenty twenty
     """
 )
 TO_BETWEEN = words("A2A B2B B2C B2G C2B C2C D2C E2E F2F G2P M2M P2P V2V V2X")

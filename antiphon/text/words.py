@@ -29,6 +29,7 @@ from antiphon.text.word_table import (
 
 _MAX_DOTTED_PARTS = 8
 _QUARTERS = words("NE NW SE SW")  # after the name of a street
+_PARTICIPLES = {"incl": "included", "excl": "excluded"}
 _AFTER_ORDINALS = {"c": "century", "fl": "floor"}
 
 
@@ -36,7 +37,7 @@ def read_slashed_word(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "and/or", "w/o", "24/7" and the like as a whole."""
     if tokens.kind(place + 1) != "/" or not tokens.is_open(place):
         return None
-    for steps in (3, 2):
+    for steps in (5, 3, 2):
         name = SLASHED.get(tokens.joined(place, place + steps).lower())
         if name == "F" and tokens.kind(place + 2) != DIGITS:
             return None
@@ -162,7 +163,8 @@ def _plain_abbreviation(
     if name is None or not (has_dot or text in BARE_ABBREVIATIONS):
         return None
     if text in BEFORE_NAMES:
-        return ((stop, name),)
+        is_last = text.lower() in _PARTICIPLES and not tokens.after(stop)
+        return ((stop, _PARTICIPLES[text.lower()] if is_last else name),)
     if text in _WORDS_AT_END and has_dot and _ends_behind(tokens, stop, is_name=False):
         return None
     return _with_end(tokens, stop, name, has_dot=has_dot)

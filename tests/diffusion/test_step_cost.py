@@ -8,7 +8,7 @@ import pytest
 from tests.diffusion import step_cost
 from tests.diffusion.step_cost_row import measured
 
-TINY = ["--device", "cpu", "--tiny", "--steps", "3", "--row-s", "120"]
+TINY = ["--device", "cpu", "--tiny", "--steps", "3", "--row-s", "900", "--budget-s", "2700"]
 
 
 def measure(tmp_path: Path, *arguments: str) -> list[dict[str, object]]:
