@@ -40,6 +40,13 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target.partition("#")[0]).exists(), target
 
 
+def test_reports_name_no_folder_of_the_machine_that_made_them() -> None:
+    reports = sorted((ROOT / "docs").rglob("*.json"))
+    assert reports
+    named = {report.name: re.findall(r'[" =]/\w[^"]*', report.read_text()) for report in reports}
+    assert {name: found for name, found in named.items() if found} == {}
+
+
 def test_the_files_of_recipes_are_there() -> None:
     named = re.findall(r"`((?:antiphon|bench|docs|tests)/[\w./]+)`", page("CONTRIBUTING.md"))
     assert len(named) > 20

@@ -4,7 +4,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +23,7 @@ def provenance() -> dict[str, Any]:
     """Return versions, command line without keys, date and machine, ready for JSON."""
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": ["antiphon", *Redaction().command(sys.argv[1:])],
+        "command": ["antiphon", *shown_command(sys.argv[1:])],
         "antiphon": __version__,
         "commit": commit(),
         "python": platform.python_version(),
@@ -33,6 +33,16 @@ def provenance() -> dict[str, Any]:
         "cores": num_usable_cores(),
         "gpus": gpus(),
     }
+
+
+def shown_command(arguments: Sequence[str]) -> list[str]:
+    """Return arguments without keys, and without the folders of the machine that they ran on."""
+    return [_without_folders(each) for each in Redaction().command(arguments)]
+
+
+def _without_folders(argument: str) -> str:
+    option, sign, value = argument.partition("=") if argument[:2] == "--" else ("", "", argument)
+    return f"{option}{sign}{Path(value).name}" if value[:1] == "/" else argument
 
 
 def version_of(report: Mapping[str, Any]) -> str:

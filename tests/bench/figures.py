@@ -26,7 +26,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
-from antiphon_bench.machine import provenance
+from antiphon_bench.machine import provenance, shown_command
 from tests.bench.figure_parts import all_parts
 from tests.bench.measured_part import Options, Part, chosen
 from tests.bench.part_process import Status, run_commands
@@ -113,7 +113,11 @@ def _write(file: Path, results: Sequence[Result]) -> None:
     for each in results:
         if each.exit_status is not None or each.part not in parts:
             parts[each.part] = asdict(each)
-    content = {**provenance(), "command": ["scripts/measure-gpu", *sys.argv[1:]], "parts": parts}
+    content = {
+        **provenance(),
+        "command": ["scripts/measure-gpu", *shown_command(sys.argv[1:])],
+        "parts": parts,
+    }
     unfinished = file.with_suffix(".part")
     unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     unfinished.replace(file)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon_bench.kept_model import kept_checkpoint
-from antiphon_bench.machine import provenance
+from antiphon_bench.machine import provenance, shown_command
 
 
 def peer_flags(description: str, size: str) -> argparse.ArgumentParser:
@@ -47,7 +47,11 @@ def report(given: argparse.Namespace, package: str, results: Sequence[dict[str, 
         content["packages"] |= {package: version(package)}
     except PackageNotFoundError:
         content["packages"] |= {package: None}  # a folder that pip does not know
-    content |= {"command": ["python", *sys.argv], "kind": f"peer {package}", "results": [*results]}
+    content |= {
+        "command": ["python", *shown_command(sys.argv)],
+        "kind": f"peer {package}",
+        "results": [*results],
+    }
     if given.json is not None:
         given.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     sys.stdout.writelines(f"{json.dumps(each)}\n" for each in results)

@@ -6,6 +6,7 @@ import pytest
 
 from antiphon.errors import SettingsError
 from antiphon_bench.load import HttpLoad
+from antiphon_bench.machine import shown_command
 from antiphon_bench.redaction import HIDDEN, Redaction, redaction_of
 from antiphon_bench.serve import HttpPlan, measure, target_of
 from tests.bench.odd_server import KEY, odd_server
@@ -32,6 +33,12 @@ def test_a_command_without_keys_is_told_as_it_is() -> None:
     told = ["bench", "serve", "--url", "http://[::1]:1/v1", "--rate", "1,2", "--field", "seed=7"]
     assert Redaction().command(told) == told
     assert Redaction().command(["--field", 'x={"a":1}']) == ["--field", 'x={"a":1}']
+
+
+def test_folders_are_left_out_of_a_report() -> None:
+    given = ["bench", "--json", "/home/someone/a.json", "--plot=/tmp/b.svg", "--rate", "1,2", "c/d"]
+    shown = ["bench", "--json", "a.json", "--plot=b.svg", "--rate", "1,2", "c/d"]
+    assert shown_command(given) == shown
 
 
 def test_known_keys_are_hidden_wherever_they_are() -> None:

@@ -215,15 +215,15 @@ def _added(folder: Path, config: ConfigSection) -> dict[int, AddedToken]:
     """Return the added tokens by id."""
     added: dict[int, AddedToken] = {}
     if (folder / "added_tokens.json").is_file():
-        told = ConfigSection.read(folder / "added_tokens.json")
-        added = {told.integer(text): AddedToken(text, normalized=False) for text in told.values}
+        ids = ConfigSection.read(folder / "added_tokens.json")
+        added = {ids.integer(text): AddedToken(text, normalized=False) for text in ids.values}
     decoder = config.section("added_tokens_decoder", {})
     return added | {int(key): _token(decoder.section(key).values, {}) for key in decoder.values}
 
 
-def _token(told: Any, more: dict[str, bool]) -> AddedToken:
+def _token(token: Any, more: dict[str, bool]) -> AddedToken:
     """Return a token from its description or its text."""
-    if isinstance(told, str):
-        return AddedToken(told, normalized=False, **more)
+    if isinstance(token, str):
+        return AddedToken(token, normalized=False, **more)
     keys = ("single_word", "lstrip", "rstrip", "normalized", "special")
-    return AddedToken(told["content"], **{key: told[key] for key in keys if key in told} | more)
+    return AddedToken(token["content"], **{key: token[key] for key in keys if key in token} | more)
