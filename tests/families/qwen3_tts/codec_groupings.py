@@ -26,7 +26,7 @@ from antiphon.engine.plan import CodecChunk
 from antiphon.families.qwen3_tts.codec_stage import load_codec
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon_bench.kept_model import kept_checkpoint
-from antiphon_bench.machine import provenance
+from antiphon_bench.machine import provenance, shown_command
 
 _LARGEST_CHUNKS = (1, 2, 4, 8, 16)
 _MAX_IN_FLIGHT = 2
@@ -113,7 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     path = kept_checkpoint(given.random_dir, given.size, "custom_voice", progress=lambda *_: None)
     found = compare(path, given.seconds)
-    report = {**provenance(), "kind": "codec groupings", "command": sys.argv[1:], **found}
+    report = {
+        **provenance(),
+        "kind": "codec groupings",
+        "command": shown_command(sys.argv[1:]),
+        **found,
+    }
     print(json.dumps(found))  # noqa: T201 - a command
     if given.json is not None:
         given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

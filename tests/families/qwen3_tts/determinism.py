@@ -44,7 +44,7 @@ from antiphon.families.qwen3_tts.language_model import (
     load_runner,
 )
 from antiphon_bench.kept_model import kept_checkpoint
-from antiphon_bench.machine import provenance
+from antiphon_bench.machine import provenance, shown_command
 from tests.families.qwen3_tts.lm import DRAWN, made_prompt
 
 KINDS = ("hidden", "scores", "codes")
@@ -282,7 +282,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     found = compare(context, given.streams, given.stream_frames, given.frames, given.limit_s)
     if given.json is not None:
-        report = {**provenance(), "kind": "determinism", "command": sys.argv[1:], **found}
+        report = {
+            **provenance(),
+            "kind": "determinism",
+            "command": shown_command(sys.argv[1:]),
+            **found,
+        }
         given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     sys.exit(int(found["num_different"] > 0))
 
