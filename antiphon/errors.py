@@ -210,7 +210,7 @@ class UnspeakableTextError(InvalidRequestError):
         shown = ", ".join(f"'{word}'" for word in words[:5])
         more = ", ..." if len(words) > 5 else ""
         super().__init__(
-            f"Invalid 'input': the voice '{voice}' can say nothing of it: {shown}{more}.",
+            f"Invalid 'input': the voice '{voice}' can speak none of it: {shown}{more}.",
             param="input",
         )
         self.words = words
@@ -232,7 +232,7 @@ class IdleError(AntiphonError):
     code = "timeout"
 
     def __init__(self, max_idle_s: float) -> None:
-        super().__init__(f"Nothing was said for {max_idle_s:g} seconds: the connection ends.")
+        super().__init__(f"No message came for {max_idle_s:g} seconds: the connection ends.")
 
 
 class SlowRequestError(AntiphonError):

@@ -55,7 +55,7 @@ from antiphon.voices.store import NewVoice
 __all__ = ["Antiphon", "Audio", "ImageResult", "VideoResult", "collect"]
 
 _PATIENT = {"model.max_waiting": sys.maxsize, "model.max_wait_s": inf, "diffusion.max_wait_s": inf}
-"""What a program asks for it waits for, whatever else the machine does: nobody could ask again."""
+"""Waits without a limit: a program's own call has no client that could repeat it."""
 
 
 class Antiphon(SpeechTasks):
@@ -168,7 +168,7 @@ class Antiphon(SpeechTasks):
         Args:
             name: what it will be called.
             recording: a file's path, or its content.
-            ref_text: what is said in the recording.
+            ref_text: transcript of the recording.
             consent: what the speaker has agreed to.
 
         Raises:

@@ -75,7 +75,7 @@ class AudioOutbox:
         num_waiting = self._session.num_characters + num_characters
         if self._waiting.qsize() >= MAX_WAITING or num_waiting > 2 * self.max_characters:
             raise RateLimitError(
-                "Too much is waiting to be heard. Send more when some of it has been heard.",
+                "Too much audio waits to be played. Send more when some of it was played.",
                 retry_after_s=1.0,
             )
 

@@ -68,7 +68,7 @@ async def create_images(
     """Draw images. Members that only the model's family knows go to the model.
 
     ``stream: true`` gives server-sent events: ``image_generation.partial_image`` as often as
-    ``partial_images`` says, then ``image_generation.completed``; comments between them give the
+    ``partial_images`` asks for, then ``image_generation.completed``; comments between them give the
     steps. A failure midway breaks the connection after an ``error`` event.
     """
     requests, ignored = image_requests(body, server, id)

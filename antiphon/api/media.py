@@ -21,7 +21,7 @@ _FILE = {"schema": {"type": "string", "format": "binary"}}
     response_class=Response,
     responses={
         200: {"description": "The file.", "content": {"image/*": _FILE, "video/mp4": _FILE}},
-        404: {"model": ErrorBody, "description": "There is none, or it is somebody else's."},
+        404: {"model": ErrorBody, "description": "It does not exist, or belongs to another key."},
     },
 )
 async def get_media(key: str, request: Request, server: Server, caller: Asking) -> Response:

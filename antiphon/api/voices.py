@@ -36,7 +36,7 @@ _FORM = {
         "name": {**_STRING, "minLength": 1, "maxLength": MAX_NAME_CHARACTERS},
         "audio_sample": {**_FILE, "description": "A recording of the voice, 1 to 30 s."},
         "speaker_embedding": {**_STRING, "description": "Instead: a JSON list of numbers."},
-        "ref_text": {**_STRING, "description": "What is said in the recording."},
+        "ref_text": {**_STRING, "description": "Transcript of the recording."},
         "consent": {**_STRING, "description": "The id of a consent, or any text."},
         "speaker_description": _STRING,
         "model": {**_STRING, "description": "That reads it; default: the first that clones."},
@@ -53,7 +53,7 @@ async def list_voices(
 
     Voices that were uploaded are among them if the model can speak with them; without ``model``,
     the first model that can speaks them. They are described as vLLM-Omni does in
-    ``uploaded_voices`` for those who have a key. ``legacy`` gives plain names instead, for older
+    ``uploaded_voices`` for requests with a key. ``legacy`` gives plain names instead, for older
     clients.
     """
     loaded = server.speech.model(model)

@@ -19,7 +19,7 @@ class ChatFlags:
     model: Annotated[
         str | None, flag("A checkpoint's directory, its ORG/NAME on the hub, or a built-in model.")
     ] = None
-    system: Annotated[str | None, flag("What the model is told before all messages.")] = None
+    system: Annotated[str | None, flag("System prompt, before all messages.")] = None
     max_tokens: Annotated[int | None, flag("Most tokens of an answer.")] = None
     temperature: Annotated[float | None, flag("0 to 2; default: the checkpoint's.")] = None
     top_p: Annotated[float | None, flag("Share of probability to draw from.")] = None

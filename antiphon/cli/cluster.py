@@ -57,7 +57,7 @@ def stage(
 
     _check_installed()
     if head == (address is not None):
-        raise SettingsError("Say either --head or --address HOST:PORT.")
+        raise SettingsError("Give either --head or --address HOST:PORT.")
     where = ["--head", f"--port={port}"] if head else [f"--address={address}"]
     ray = [sys.executable, "-m", "ray.scripts.scripts"]
     # A client that can reach Ray can run code on all of its hosts: always require its token.
@@ -95,7 +95,7 @@ def scale(
     from antiphon.errors import SettingsError, UnavailableError
 
     if (stage is None) != (replicas is None):
-        raise SettingsError("Say both a stage and the number of its replicas, or neither.")
+        raise SettingsError("Give both a stage and the number of its replicas, or neither.")
     settings = load_settings({"server.ray_address": address})
     try:
         found = asyncio.run(_scaled(settings, stage, replicas))

@@ -12,7 +12,7 @@ data = typer.Typer(no_args_is_help=True)
 
 _DataDir = Annotated[
     Path | None,
-    typer.Option(help="The data folder.", show_default="what the settings say"),
+    typer.Option(help="The data folder.", show_default="the setting"),
 ]
 
 

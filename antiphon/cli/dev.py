@@ -49,7 +49,7 @@ def make_checkpoint(
 ) -> None:
     """Write a checkpoint of random weights in a family's official layout.
 
-    It says nothing intelligible; it loads, runs and is measured like a published one. Families that
+    Its output is noise; it loads, runs and is measured like a published one. Families that
     draw weights when they load a model write configuration and tokenizer only.
     """
     from antiphon.cli.progress import shown_progress

@@ -71,7 +71,7 @@ class DiffusionFlags:
     ] = None
     default_video_fps: Annotated[
         int | None,
-        flag("Frames a second unless a request says them.", SETTING),
+        flag("Frames a second unless a request sets them.", SETTING),
         "videos.default_fps",
     ] = None
     ulysses_degree: Annotated[

@@ -95,7 +95,7 @@ def _main(
 def chat(flags: ChatFlags) -> None:
     """Talk with a model: answers appear as they are written.
 
-    Ctrl-C stops an answer. /clear forgets what was said, /exit or Ctrl-D ends the talk.
+    Ctrl-C stops an answer. /clear forgets the conversation, /exit or Ctrl-D ends the talk.
     """
     from antiphon.cli.talk import talk
 

@@ -74,7 +74,7 @@ def check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what would run where, and why it cannot: PLACEMENT... MODEL. Nothing is loaded.
+    """Show what would run where, or why it cannot: PLACEMENT... MODEL. Nothing is loaded.
 
     The exit status is 1 if it cannot run on this host.
     """

@@ -13,7 +13,7 @@ from antiphon.cli.flags import flag
 class SayFlags:
     """The flags of ``antiphon say``."""
 
-    text: Annotated[str, typer.Argument(help="What to say; - reads it from stdin.")]
+    text: Annotated[str, typer.Argument(help="Text to speak; - reads it from stdin.")]
     output: Annotated[
         str, flag("The file to write; - writes to stdout.", True, "--output", "-o")
     ] = "speech.wav"
@@ -36,7 +36,7 @@ class SayFlags:
 
 
 def say(flags: SayFlags) -> None:
-    """Say a text into a file, written while it is made."""
+    """Speak a text into a file, written while it is generated."""
     text = sys.stdin.read() if flags.text == "-" else flags.text
 
     from antiphon.cli.speak import speak

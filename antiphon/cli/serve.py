@@ -12,7 +12,7 @@ from antiphon.cli.flags import SETTING, flag, settings_of
 from antiphon.errors import SettingsError
 
 _MODEL = "A built-in model, a checkpoint's directory, or its ORG/NAME on the hub; NAME=SOURCE."
-_DETERMINISTIC = "The same audio in any company, to the byte, on a GPU too."
+_DETERMINISTIC = "The same audio in any batch, to the byte, on a GPU too."
 _NETWORK = "with keys, else those of one's own network"
 
 
@@ -119,7 +119,7 @@ class ServerFlags:
     ] = None
     placement: Annotated[
         list[str] | None,
-        flag("Profile or YAML file that says what runs where; repeatable.", "none"),
+        flag("Profile or YAML file with the placement of stages; repeatable.", "none"),
         "server.placement",
     ] = None
     placement_set: Annotated[

@@ -88,7 +88,7 @@ def speak(
     console.print(f"{target}: {done}", markup=False)
     if progress.unspoken:
         words = ", ".join(progress.unspoken)
-        console.print(f"Warning: this voice cannot say, and has left out: {words}", markup=False)
+        console.print(f"Warning: this voice cannot speak, and has left out: {words}", markup=False)
 
 
 def loaded(model: str | None, output: str, console: Console) -> Antiphon:

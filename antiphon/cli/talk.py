@@ -16,7 +16,7 @@ from antiphon.offline import Antiphon
 
 _EXITS = ("/exit", "/quit")
 _CLEAR = "/clear"
-_HELP = f"{_CLEAR} forgets what was said, {_EXITS[0]} ends; Ctrl-C stops an answer."
+_HELP = f"{_CLEAR} forgets the conversation, {_EXITS[0]} ends; Ctrl-C stops an answer."
 
 
 def talk(flags: ChatFlags) -> None:

@@ -23,7 +23,7 @@ _Url = Annotated[
 _Key = Annotated[str | None, typer.Option(help="The server's API key.")]
 _DataDir = Annotated[
     Path | None,
-    typer.Option(help="The folder of uploaded voices.", show_default="what the settings say"),
+    typer.Option(help="The folder of uploaded voices.", show_default="the setting"),
 ]
 
 
@@ -76,7 +76,7 @@ def add(
     recording: Annotated[Path, typer.Argument(help="An audio file, 1 to 30 seconds long.")],
     name: Annotated[str, typer.Option(help="What the voice will be called.")],
     ref_text: Annotated[
-        str | None, typer.Option(help="What is said in the recording; it makes the voice better.")
+        str | None, typer.Option(help="Transcript of the recording; it makes the voice better.")
     ] = None,
     consent: Annotated[
         str | None, typer.Option(help="What the speaker agreed to, or the id of a consent.")

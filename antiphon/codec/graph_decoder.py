@@ -1,9 +1,9 @@
 """A codec's decoder on a GPU: it reads frames where the model has put them, without waiting.
 
 A step's chunks are decoded in one pass, whatever their sizes: their frames stand one below the
-other, and a table says whose each is. A pass is one CUDA graph over a number of frames, padded with
-frames of no stream. A row's samples depend neither on its neighbours nor on how its frames are
-grouped.
+other, and a table maps each to its stream. A pass is one CUDA graph over a number of frames,
+padded with frames of no stream. A row's samples depend neither on its neighbours nor on how its
+frames are grouped.
 """
 
 from collections import OrderedDict

@@ -59,7 +59,7 @@ class ModelSettings(SettingsSection):
         description="Share of a GPU's memory that may be in use.",
     )
     deterministic: bool = Field(
-        False, description="On a GPU too, make a request's audio independent of its company."
+        False, description="On a GPU too, make a request's audio independent of its batch."
     )
     trust_remote_code: bool = Field(
         False, description="Run Python code that the checkpoint brings; such models need it."
@@ -153,7 +153,7 @@ class SpeechSettings(SettingsSection):
         None, description="Voice of requests that name none; default: the model's first."
     )
     stream_means: Literal["sse", "audio"] = Field(
-        "sse", description='What "stream": true means if nothing else in the request says it.'
+        "sse", description='Meaning of "stream": true if the request names no format.'
     )
     loudness_lufs: Annotated[float, Field(ge=MIN_LUFS, le=MAX_LUFS)] | Literal["off"] = Field(
         -18.0,
@@ -224,7 +224,7 @@ class ServerSettings(SettingsSection):
         16 * 1024 * 1024, ge=1024, description="Larger requests are refused."
     )
     max_idle_s: float = Field(
-        300.0, gt=0, description="WebSockets on which nothing is said for longer are closed."
+        300.0, gt=0, description="WebSockets that are silent for longer are closed."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least serious event that is logged."
@@ -261,7 +261,7 @@ class ServerSettings(SettingsSection):
         0, ge=0, description="HTTP processes that share the port. 0: one, which is the server."
     )
     placement: tuple[str, ...] = Field(
-        (), description="Profiles or YAML files that say what runs where; later ones win."
+        (), description="Profiles or YAML files with the placement of stages; later ones win."
     )
     placement_set: tuple[str, ...] = Field(
         (), description="Single entries of the placement, as stage.talker.replicas=2."
@@ -293,7 +293,7 @@ class LimitSettings(SettingsSection):
         ge=1,
         description="HTTP requests under way at once; default: more where models serve more.",
     )
-    max_sockets: int = Field(1000, ge=0, description="WebSockets open at once; likewise.")
+    max_sockets: int = Field(1000, ge=0, description="WebSockets open at once; more are refused.")
     caller_places: int = Field(
         500, ge=1, description="Of each of these two, how many one key or address may hold."
     )

@@ -61,7 +61,8 @@ class DiffusionSettings(SettingsSection):
         None, description="Skip work of a step that changes little; images differ a little then."
     )
     cache_config: Annotated[dict[str, Any], BeforeValidator(_parsed)] = Field(
-        default_factory=dict, description="Parameters of the cache backend, as its documents say."
+        default_factory=dict,
+        description="Parameters of the cache backend, as in its documentation.",
     )
     enable_cache_dit_summary: bool = Field(
         False, description="Log what cache_dit has skipped after each request."

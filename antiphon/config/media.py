@@ -34,7 +34,7 @@ class VideoSettings(SettingsSection):
     """Limits and defaults of the video API."""
 
     max_prompt_characters: int = Field(32_000, ge=1, description="Longest prompt.")
-    default_fps: int = Field(24, ge=1, description="Frames a second unless a request says them.")
+    default_fps: int = Field(24, ge=1, description="Frames a second unless a request sets them.")
     max_fps: int = Field(60, ge=1, description="Most frames a second.")
     max_frames: int = Field(241, ge=1, description="Most frames of a video.")
     max_pixels: int = Field(1920 * 1088, ge=1, description="Most pixels of a frame.")

@@ -16,14 +16,16 @@ class SpeakableSettings(SettingsSection):
 
     markdown: SaidMarkdown = Field(
         "plain",
-        description="plain: marks of headings, emphasis, lists, links and tables are not said;"
-        " as_written: all is said as it stands, whatever the other settings are.",
+        description="plain: marks of headings, emphasis, lists, links and tables are not spoken;"
+        " as_written: all is spoken as it stands, and the other settings have no effect.",
     )
     code_blocks: SaidOrSkipped = Field(
-        "skip", description="Fenced blocks of code; code within a line is said."
+        "skip", description="Fenced blocks of code; code within a line is spoken."
     )
     tables: SaidOrSkipped = Field("say", description="The cells of tables.")
     urls: SaidUrl = Field(
-        "host", description="Addresses; host: their host alone. Of a link, its text is said."
+        "host", description="Addresses; host: their host alone. Of a link, its text is spoken."
     )
-    emoji: SaidOrSkipped = Field("skip", description="say: by their English names in Unicode.")
+    emoji: SaidOrSkipped = Field(
+        "skip", description="Emoji; say: by their English names in Unicode."
+    )

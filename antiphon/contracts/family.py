@@ -192,8 +192,8 @@ class SpeechCapabilities(VoiceCapabilities):
 
     def brings_voice(self, request: SpeechRequest) -> bool:
         """Whether a request chooses its voice by other means than a name."""
-        said = {"instructions": request.instructions, **request.options}
-        return any(said.get(name) is not None for name in self.voice_fields)
+        fields = {"instructions": request.instructions, **request.options}
+        return any(fields.get(name) is not None for name in self.voice_fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ _TEXT = "The quick brown fox jumps over the lazy dog, and then it rests in the s
 _DESIGN = "A warm, low voice of an elderly man, who speaks slowly and smiles."
 _MEASURED = (
     ("first", "First audio"),
-    ("heard", "Heard after"),
+    ("heard", "First audio after"),
     ("factor", "Real-time factor"),
     ("audio", "Played"),
     ("gaps", "Gaps"),
@@ -67,7 +67,9 @@ def _clone(model: ServedVoice) -> dict[str, gr.components.Component]:
         )
         with gr.Column():
             words = gr.Textbox(
-                label="What the recording says", placeholder="Left empty: its sound alone", lines=2
+                label="Transcript of the recording",
+                placeholder="Left empty: its sound alone",
+                lines=2,
             )
             language = _language(model)
     return {"reference": reference, "referenceText": words, **language}

@@ -152,7 +152,7 @@ class ParallelDenoiser:
                 try:
                     pipe.send((method, arguments))
                 except OSError:  # the rank has ended, which its missing reply reports
-                    logger.debug("a rank that has ended is told nothing")
+                    logger.debug("a rank has ended already: no message is sent to it")
 
     def _replies(self) -> Any:
         waited: dict[Any, int] = {pipe: rank for rank, pipe in enumerate(self._pipes)}

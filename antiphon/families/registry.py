@@ -107,12 +107,12 @@ def checkpoint_family(path: Path) -> Family:
     by_layout = _family_by_layout(path)
     if by_layout and not any((path / name).exists() for name in ("config.json", _PIPELINE)):
         return by_layout
-    config, told = _configuration(path)
+    config, fields = _configuration(path)
     keys = ("_class_name",) if config.name == _PIPELINE else _ARCHITECTURE_KEYS
-    declared: Any = next((told[key] for key in keys if told.get(key)), [])
+    declared: Any = next((fields[key] for key in keys if fields.get(key)), [])
     names = [declared] if isinstance(declared, str) else [str(name) for name in declared]
     for candidate in families():
-        is_alike = bool(candidate.config_keys) and told.keys() >= set(candidate.config_keys)
+        is_alike = bool(candidate.config_keys) and fields.keys() >= set(candidate.config_keys)
         if set(candidate.architectures) & set(names) or (not names and is_alike):
             return candidate
     if by_layout:  # some files name an unused architecture, so that the hub counts downloads
@@ -217,9 +217,9 @@ def _configuration(path: Path) -> tuple[Path, Mapping[str, Any]]:
     if not config.exists():
         raise ModelLoadError(_no_checkpoint(path))
     try:
-        told = json.loads(config.read_text(encoding="utf-8"))
+        fields = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{config}: cannot be read: {error}") from error
-    if not isinstance(told, dict):
+    if not isinstance(fields, dict):
         raise ModelLoadError(f"{config}: must hold a JSON object.")
-    return config, told
+    return config, fields

@@ -255,8 +255,8 @@ class TokenSampler:
         top = torch.full((len(slots), self._max_logprobs), -1, device=logits.device)
         top[:, :num_top] = torch.where(is_told, best.indices, -1)
         top_logprobs = torch.full_like(top, torch.nan, dtype=torch.float32)
-        told: Any = torch.where(is_told, best.values - total[:, None], torch.nan)
-        top_logprobs[:, :num_top] = told
+        shown: Any = torch.where(is_told, best.values - total[:, None], torch.nan)
+        top_logprobs[:, :num_top] = shown
         return torch.where(num_told < 0, torch.nan, own), top, top_logprobs
 
     def _adjusted(self, logits: Tensor, slots: Tensor, parameters: Tensor) -> Tensor:

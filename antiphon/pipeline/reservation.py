@@ -55,7 +55,7 @@ class Reservation:
             with self._metrics.observe(self._name):
                 raise error
         if not isinstance(item, Admitted):
-            raise EngineError("The model stopped before there was anything to be said.")
+            raise EngineError("The model stopped before there was anything to speak.")
         self.is_taken = True
 
     async def release(self) -> None:

@@ -108,9 +108,9 @@ def notes(rows: Sequence[EngineRow], kinds: Mapping[str, StageKind], fabric: str
         placement = row.placement
         has_chunks = any(name == "playback" for name, _ in placement.settings)
         if has_chunks and not any(kinds[stage] is StageKind.DECODER for stage in row.stages):
-            yield f"{row.name}: it has no codec, so its sizes of chunks say nothing."
+            yield f"{row.name}: it has no codec, so its sizes of chunks have no effect."
         if placement.num_gpus and fabric != "ray":
-            yield f"{row.name}: gpus is for Ray; here devices say where replicas run."
+            yield f"{row.name}: gpus is for Ray; here devices name where replicas run."
         if placement.num_cpus is not None and fabric != "ray":
             yield f"{row.name}: cpus is for Ray; nothing is reserved here."
         if kinds[row.stages[0]] is StageKind.ENCODER:
@@ -147,7 +147,7 @@ def _shared(row: EngineRow) -> Iterator[str]:
         share = row.placement.num_gpus or row.placement.memory_fraction or 1.0
         if device not in ("cpu", _AUTO) and number > 1 and number * share > 1:
             yield (
-                f"{row.name}: {number} replicas on {device}. Name more devices, or say which part"
+                f"{row.name}: {number} replicas on {device}. Name more devices, or name the part"
                 " of one each may use: gpus or memory_fraction."
             )
 

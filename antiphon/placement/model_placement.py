@@ -186,7 +186,7 @@ class ModelPlacement:
         if wrong:
             raise SettingsError(
                 f"stages.{spec.name}.{wrong[0]}: the stage shares the engine of '{first.name}'."
-                f" Say it there, or give '{spec.name}' devices of its own, or apart: true."
+                f" Set it there, or give '{spec.name}' devices of its own, or apart: true."
             )
 
     def _load_settings(
@@ -224,7 +224,7 @@ class ModelPlacement:
             devices = [placement.device, *placement.devices]
             if numbered := [each for each in devices if each and ":" in each]:
                 raise SettingsError(
-                    f"{where}: Ray chooses among GPUs: say 'gpus' (of each replica) and labels"
+                    f"{where}: Ray chooses among GPUs: give 'gpus' (of each replica) and labels"
                     f" instead of the device {numbered[0]}."
                 )
             if len(set(placement.devices)) > 1:

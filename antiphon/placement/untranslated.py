@@ -64,17 +64,17 @@ WHY_NOT: dict[str, str] = {
         ("enable_prefix_caching", "max_model_len", "enable_chunked_prefill", "block_size"), _CACHE
     ),
     **dict.fromkeys(("max_num_batched_tokens", "active_stream_window"), _ADMISSION),
-    "distributed_executor_backend": "say it as --fabric ray or process",
+    "distributed_executor_backend": "give it as --fabric ray or process",
     "platforms": "only NVIDIA GPUs and CPUs are served",
-    "trust_remote_code": "say it as --trust-remote-code, if the model brings code of its own",
+    "trust_remote_code": "give it as --trust-remote-code, if the model brings code of its own",
     "quantization": "weights are computed in bfloat16 or float32",
     "dtype": "weights are computed in bfloat16 or float32",
     "session_mode": "every kind of session is served",
     "duplex_session": "every kind of session is served",
     "custom_voice_dir": "uploaded voices are kept in data.dir",
     "env": "a mapping of names to values was expected",
-    "process": "the fabric says which stages have processes",
-    "enabled": "the fabric says which stages have processes",
+    "process": "the fabric decides which stages have processes",
+    "enabled": "the fabric decides which stages have processes",
 }
 
 

@@ -56,7 +56,7 @@ class StreamStats:
         self._clock = clock
         self._on_audio = on_audio
         self._began_s = self._asked_s = clock()
-        self._wants_since_s: float | None = self._began_s  # something to hear; ``None``: not asked
+        self._wants_since_s: float | None = self._began_s  # audio to play; ``None``: not asked
         self._silent_at_s = 0.0
         self._waits_since_s: float | None = None
         self._waited_s = 0.0  # since the listener asked
@@ -97,7 +97,7 @@ class StreamStats:
             self._waits_since_s, self._waited_until_s = None, now_s
 
     def record_chunk(self, duration_s: float) -> None:
-        """Audio of this duration has come; 0 where frames came that are not heard yet."""
+        """Audio of this duration has come; 0 for frames without audio yet."""
         now_s, asked_s = self._clock(), self._asked_s
         self._count_busy(now_s)
         if duration_s <= 0:

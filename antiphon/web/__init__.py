@@ -1,1 +1,1 @@
-"""The page that a server shows to people: type a text, hear it as it is made."""
+"""Page of a server: type a text, and its speech plays as it is generated."""

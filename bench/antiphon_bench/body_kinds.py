@@ -4,7 +4,7 @@ from antiphon_bench.bodies import Body, BodyError, PcmBody
 from antiphon_bench.event_body import EventBody
 from antiphon_bench.wav_body import WavBody
 
-_UNTOLD = ("", "application/octet-stream", "binary/octet-stream")
+_UNNAMED = ("", "application/octet-stream", "binary/octet-stream")
 _SUBTYPES = {
     "pcm": ("pcm", "x-pcm", "raw", "x-raw", "l16"),
     "wav": ("wav", "x-wav", "wave", "vnd.wave"),
@@ -33,7 +33,7 @@ def open_body(response_format: str, content_type: str, channels: int = 1) -> Bod
     kind, _ = media_type(content_type)
     wanted = "wav" if response_format == "wav" else "pcm"
     of_audio = kind.startswith("audio/") and kind.removeprefix("audio/") in _SUBTYPES[wanted]
-    if not of_audio and kind not in (*_UNTOLD, _EVENTS):
+    if not of_audio and kind not in (*_UNNAMED, _EVENTS):
         raise BodyError(f"{kind} came in the place of {wanted}")
     audio = (WavBody if wanted == "wav" else PcmBody)(channels)
     return EventBody(audio) if kind == _EVENTS else audio

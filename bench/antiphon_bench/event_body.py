@@ -47,7 +47,7 @@ class EventBody:
 
     def end(self) -> None:
         if not self.is_done:
-            raise TruncatedError("The events ended before one said that they were done")
+            raise TruncatedError("The events ended before the last one")
         self.audio.end()
 
     def _take_line(self, line: str) -> None:

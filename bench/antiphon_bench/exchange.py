@@ -151,7 +151,7 @@ class Exchange:
 
     def _open(self) -> None:
         if (coding := self.headers.get("content-encoding", "identity")) != "identity":
-            raise BodyError(f"The answer is compressed ({coding}), which nobody asked for")
+            raise BodyError(f"The answer is compressed ({coding}), which was not asked for")
         content_type = self.headers.get("content-type", "")
         _, parameters = media_type(content_type)
         rate_hz = self.headers.get("x-sample-rate", parameters.get("rate"))

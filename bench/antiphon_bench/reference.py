@@ -23,7 +23,7 @@ def reference_values(file: Path | None, text: str | None) -> dict[str, str]:
     if file is None:
         return {"ref_audio": _data_url(_spoken()), "ref_text": TEXT}
     if text is None:
-        raise SettingsError("--ref-audio needs --ref-text: what the recording says.")
+        raise SettingsError("--ref-audio needs --ref-text, the transcript of the recording.")
     try:
         return {"ref_audio": _data_url(file.read_bytes()), "ref_text": text}
     except OSError as error:

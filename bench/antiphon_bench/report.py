@@ -173,7 +173,7 @@ def _diagrams(report: Mapping[str, Any]) -> list[Diagram]:
         name: [value for values in values_of("first_sound_ms", rounds) for value in values]
         for name, rounds in few.items()
     }
-    drawn.append(shares("Share of requests that are heard after so many ms", waits))
+    drawn.append(shares("Share of requests with first audio after so many ms", waits))
     buffers = {
         name: buffer_over_time(stream)
         for name, rounds in few.items()

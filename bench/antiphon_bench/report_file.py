@@ -25,7 +25,7 @@ _SETTINGS = (
     *("server", "model", "random", "family", "voice", "fields", "frames", "rounds"),
     *("prebuffer_s", "pieces_per_s", "timeout_s", "client_processes", "interrupted"),
 )
-_UNTOLD = "not told"
+_MISSING = "not told"
 _Seconds = Annotated[float, Field(ge=0)]
 
 
@@ -94,8 +94,8 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
     """Yield the differences in conditions of two reports: hardware, settings, cells."""
     for title, names in (("hardware", _HARDWARE), ("settings", _SETTINGS)):
         for name in names:
-            old, new = before.get(name, _UNTOLD), after.get(name, _UNTOLD)
-            if old != new and _UNTOLD not in (old, new):
+            old, new = before.get(name, _MISSING), after.get(name, _MISSING)
+            if old != new and _MISSING not in (old, new):
                 yield f"Other {title}: {name}: {_short(old)} and {_short(new)}"
     first, second = ({each["cell"]: each for each in report["cells"]} for report in (before, after))
     yield from (f"Only in the first: {name}" for name in first if name not in second)

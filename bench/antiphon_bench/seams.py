@@ -167,9 +167,7 @@ def _repetition(
         return None
     place = int(places[-1]) + from_
     again_s = (start + num_equal(signal[place:border], piece[start:], block)) / rate_hz
-    description = (
-        f"{again_s * 1000:.0f} ms that were heard at {max(0, place - start) / rate_hz:.3f} s"
-    )
+    description = f"{again_s * 1000:.0f} ms repeated at {max(0, place - start) / rate_hz:.3f} s"
     return SeamFault("replay", border / rate_hz, description, again_s)
 
 

@@ -27,7 +27,7 @@ class SpokenBody(EventBody):
 
     def end(self) -> None:
         if not self.is_done:
-            raise TruncatedError("The events ended before one said that they were done")
+            raise TruncatedError("The events ended before the last one")
         if self.num_samples:  # an answer of text alone counts as silent
             self.audio.end()
 

@@ -45,10 +45,12 @@ class WavBody(PcmBody):
             raise TruncatedError("The answer ends within the header of a WAV file")
         if self._size is not None and self._left:
             came = self._size - self._left
-            raise TruncatedError(f"The WAV header says {self._size} bytes of audio; {came} came")
+            raise TruncatedError(
+                f"The WAV header announces {self._size} bytes of audio; {came} came"
+            )
         PcmBody.end(self)
         if not _is_chunks(self._rest):
-            raise BodyError(f"The WAV header says {self._size} bytes of audio; more came")
+            raise BodyError(f"The WAV header announces {self._size} bytes of audio; more came")
 
     def _begin_of_samples(self, head: bytes) -> int | None:
         """Return where samples begin, and store the header's format; ``None``: not there yet."""
@@ -60,7 +62,7 @@ class WavBody(PcmBody):
             begin = at + _CHUNK_HEAD
             if name == b"data":
                 if not has_format:
-                    raise BodyError("A WAV file came that does not say its format")
+                    raise BodyError("The WAV file does not name its format")
                 if 0 < size < _UNKNOWN_FROM_BYTES:
                     self._size = self._left = size
                 return begin

@@ -103,7 +103,7 @@ def test_a_replica_for_each_device_unless_said_otherwise() -> None:
         ("{defaults: {environment: {A: 1}}}", "local", "an environment of their own"),
         ("{defaults: {memory_fraction: 0.5}}", "local", "a share of the memory"),
         ("{defaults: {labels: {a: b}}}", "process", "takes the fabric 'ray'"),
-        ("{defaults: {devices: cuda:1}}", "ray", "say 'gpus'.*instead of the device cuda:1"),
+        ("{defaults: {devices: cuda:1}}", "ray", "give 'gpus'.*instead of the device cuda:1"),
         ("{defaults: {devices: [cuda, cpu]}}", "ray", "Invalid 'devices': cuda, cpu"),
         ("{stages: {codec: {max_batch: 3}}}", "process", "codec.max_batch: the stage shares"),
         ("{stages: {codec: {dtype: float32}}}", "process", "codec.dtype: the stage shares"),

@@ -179,7 +179,7 @@ class _Voice:
 
     async def end(self, ended: Ended) -> None:
         if ended.unspoken:
-            message = f"The voice left out what it cannot say: {', '.join(ended.unspoken)}"
+            message = f"The voice left out what it cannot speak: {', '.join(ended.unspoken)}"
             await self.socket.send(_described("Warning", message, "unspoken_text"))
 
     async def fail(self, error: WireError) -> None:

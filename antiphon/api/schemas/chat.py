@@ -24,7 +24,7 @@ _ROLES: Mapping[str, ChatRole] = {
     "assistant": "assistant",
 }
 _TEXT_PARTS = ("text", "input_text")
-_OWN_CACHE = Meaningless("Beginnings of prompts are cached whatever a request says.")
+_OWN_CACHE = Meaningless("Prefixes of prompts are always cached.")
 _NO_THOUGHTS = Meaningless("Thoughts of earlier answers are no part of a prompt.")
 
 
@@ -148,7 +148,7 @@ class ChatAudio(KnownMembers):
         " the first one that speaks.",
     )
     speakable: Speakable = Field(
-        Speakable(), description="What is said of markdown, code, tables, addresses and emoji."
+        Speakable(), description="How markdown, code, tables, addresses and emoji are spoken."
     )
 
     @property
@@ -213,8 +213,10 @@ class ChatBody(ChatPeerFields):
     )
     stop: str | list[str] | None = Field(None, description="Texts before which it ends.")
     n: int = Field(1, ge=1, description="Answers; of seeds that follow each other.")
-    logprobs: bool = Field(False, description="Tell the probabilities of tokens.")
-    top_logprobs: int | None = Field(None, description="Likeliest tokens to be told of each.")
+    logprobs: bool = Field(False, description="Return the log probabilities of tokens.")
+    top_logprobs: int | None = Field(
+        None, description="Number of likeliest tokens returned per position."
+    )
     logit_bias: dict[int, float] | None = Field(
         None, description="Added to the logits of tokens, by their ids."
     )
@@ -263,7 +265,7 @@ class ChatBody(ChatPeerFields):
         is_wanted = "audio" in (self.modalities or ())
         if is_wanted and self.audio is None:
             raise InvalidRequestError(
-                "Missing required parameter: 'audio', which says how the answer is spoken.",
+                "Missing required parameter: 'audio', the voice and format of the answer.",
                 param="audio",
                 code="missing_required_parameter",
             )
@@ -344,7 +346,7 @@ class ChatBody(ChatPeerFields):
             return self.max_tokens
         if self.max_tokens not in (None, self.max_completion_tokens):
             raise InvalidRequestError(
-                "'max_tokens' and 'max_completion_tokens' say the same: leave one out.",
+                "'max_tokens' and 'max_completion_tokens' mean the same: leave one out.",
                 param="max_tokens",
             )
         return self.max_completion_tokens

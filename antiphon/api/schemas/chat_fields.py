@@ -9,7 +9,7 @@ _NO_GRAMMAR = Unserved("Answers follow no grammar.")
 _NO_TOOLS = Unserved("No model here calls tools.")
 _TEXT_ALONE = Unserved("Answers are sent as text, without the ids of tokens.", (False,))
 _NOTHING_KEPT = Meaningless("No chats are kept.")
-_OWN_CACHE = Meaningless("Beginnings of prompts are cached whatever a request says.")
+_OWN_CACHE = Meaningless("Prefixes of prompts are always cached.")
 _ONE_TIER = Meaningless("All requests are served alike.")
 _NO_MODERATION = Meaningless("No moderation service is called.")
 _NO_SPECIALS = Unserved("Answers have no special tokens.", (True,))
@@ -26,9 +26,7 @@ class ChatPeerFields(StrictModel):
     web_search_options: Annotated[Any, Unserved("No model here searches.", empty_is_off=False)] = (
         None
     )
-    verbosity: Annotated[Any, Unserved("Say in a message how long it is to be.", ("medium",))] = (
-        None
-    )
+    verbosity: Annotated[Any, Unserved("Ask for a length in a message.", ("medium",))] = None
     thinking_token_budget: Annotated[
         Any, Unserved("Set 'enable_thinking' to false, or 'max_tokens' for all tokens.")
     ] = None

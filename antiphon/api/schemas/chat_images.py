@@ -17,7 +17,9 @@ class ImageChatBody(ImageBody):
     """
 
     prompt: str = Field("", description="Taken from the messages.")
-    messages: list[ChatMessage] = Field(min_length=1, description="The last one says what.")
+    messages: list[ChatMessage] = Field(
+        min_length=1, description="The last one describes the image."
+    )
     modalities: list[Literal["text", "image", "audio"]] | None = Field(
         None, description="Must hold image, if it is given."
     )
@@ -40,7 +42,7 @@ class ImageChatBody(ImageBody):
             )
         if self.size is not None and (self.width, self.height) != (None, None):
             raise InvalidRequestError(
-                "'size' and 'width' or 'height' say the same: leave one out.", param="size"
+                "'size' and 'width' or 'height' mean the same: leave one out.", param="size"
             )
         return self
 

@@ -9,7 +9,7 @@ _ONE_IMAGE = Unserved("Send one image, in 'input_reference'.")
 _NO_SOUND = "Videos have no sound."
 _NO_FRAMES_BETWEEN = Meaningless("No frames are interpolated.")
 _NOT_ANIMATED = Unserved("Images are not animated.")
-_IN_PROMPT = Unserved("Say all in 'prompt'.")
+_IN_PROMPT = Unserved("Put everything into 'prompt'.")
 
 
 class PicturePeerFields(StrictModel):

@@ -158,7 +158,7 @@ class SpeechBody(SpeechPeerFields):
     stream: bool | None = Field(
         None,
         description="true: as it is made, in the way that stream_format, the Accept header or the"
-        " server's settings say; false: a whole file.",
+        " server's settings choose; false: a whole file.",
     )
     stream_format: Literal["audio", "sse"] | None = Field(
         None, description="audio (the default): raw bytes; sse: server-sent events."

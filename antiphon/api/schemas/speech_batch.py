@@ -20,7 +20,7 @@ class SpeechBatchBody(StrictModel):
     model_config = ConfigDict(extra="allow")
 
     items: Annotated[list[dict[str, Any]], Field(min_length=1)] = Field(
-        description="Speech requests; what an item says goes before what stands beside the items.",
+        description="Speech requests; fields of an item override those beside the items.",
         examples=[[{"input": "Hello."}, {"input": "Good night.", "seed": 2}]],
     )
 

@@ -94,7 +94,7 @@ class VideoBody(VideoPeerFields, PictureBody):
     def _not_streamed(cls, value: bool) -> bool:
         if value:
             raise InvalidRequestError(
-                'Videos are not streamed: create a job ("async": true), which tells its progress.',
+                'Videos are not streamed: create a job ("async": true), which has a progress.',
                 param="stream",
             )
         return value

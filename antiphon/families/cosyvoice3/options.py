@@ -24,6 +24,6 @@ class CosyVoice3Options(StrictModel):
     ref_audio: Reference | None = Field(None, description="The recording to imitate.")
     ref_text: str | None = Field(
         None,
-        description="What the recording says: the speech continues it. Without, only its sound is"
-        " imitated, in any language.",
+        description="Transcript of the recording: the speech continues it. Without it, only the"
+        " sound is imitated, in any language.",
     )

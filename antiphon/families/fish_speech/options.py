@@ -16,4 +16,4 @@ class FishSpeechOptions(StrictModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     ref_audio: Reference | None = Field(None, description="The recording to imitate.")
-    ref_text: str | None = Field(None, description="What the recording says; needed with it.")
+    ref_text: str | None = Field(None, description="Transcript of the recording; needed with it.")

@@ -19,7 +19,7 @@ def check_trust(context: LoadContext) -> Path:
         raise ModelLoadError(
             f"{context.path}: this model is run by Python code of its checkpoint ({files}), which"
             " may do whatever this process may. Read it, and if you trust it set"
-            " model.trust_remote_code (--trust-remote-code); of a further model, say so in"
+            " model.trust_remote_code (--trust-remote-code); of a further model, set it in"
             " its own table, [[models.more]]."
         )
     return context.path

@@ -152,8 +152,8 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
         vocab_size = self.has_occurred.shape[1]
         resumed = [each for each in starts if len(each.frames)]
         if resumed:
-            said = [each.slot * vocab_size + np.unique(each.frames[:, 0]) for each in resumed]
-            places = np.concatenate(said)
+            keys = [each.slot * vocab_size + np.unique(each.frames[:, 0]) for each in resumed]
+            places = np.concatenate(keys)
             uploads.write(self.has_occurred.view(-1), places, np.ones(len(places)))
 
     def _follow(self, num_led: int) -> None:
@@ -232,8 +232,8 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
         logits = penalize_repetition(logits, occurred, rows.repetition_penalty)
         logits = self.talker.forbid(logits, inputs.frames < self.slots.min_frames[inputs.slots])
         frames.codes[:, 0], frames.scores[:, 0] = sample(logits, rows, noise)
-        said = torch.ones((), dtype=torch.bool, device=self._device)
-        self.has_occurred.index_put_((inputs.slots, frames.codes[:, 0]), said)
+        occurred = torch.ones((), dtype=torch.bool, device=self._device)
+        self.has_occurred.index_put_((inputs.slots, frames.codes[:, 0]), occurred)
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         codes = frames.codes[:, :-1]

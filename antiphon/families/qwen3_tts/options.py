@@ -50,7 +50,7 @@ Embedding = Annotated[
 
 
 class Qwen3TTSOptions(StrictModel):
-    """What a request may say to this family beyond the fields that all families share."""
+    """Fields of a request that this family adds to those that all families share."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
@@ -58,7 +58,7 @@ class Qwen3TTSOptions(StrictModel):
         None, description="What the client expects; refused if the checkpoint's task is another."
     )
     ref_audio: Reference | None = Field(None, description="The recording to imitate.")
-    ref_text: str | None = Field(None, description="What the recording says.")
+    ref_text: str | None = Field(None, description="Transcript of the recording.")
     x_vector_only_mode: bool | None = Field(
         None, description="Clone with the speaker vector alone, without the recording's codes."
     )

@@ -161,11 +161,11 @@ def lay_out(
     row = (*tag, *(() if speaker_id is None else (speaker_id,)), codec.pad)
     row_text = (text.tts_pad,) * (len(row) - 1) + (text.tts_bos,)
     prefix = (*heading, *zip(row_text, row, strict=True))
-    said = (*spoken.reference, *spoken.body, *(() if is_open else (text.tts_eos,)))
+    text_ids = (*spoken.reference, *spoken.body, *(() if is_open else (text.tts_eos,)))
     num_common = len(prefix) + len(spoken.reference)
     if streams_text:
-        return Tracks(prefix, said, num_common)
-    return Tracks((*prefix, *((id, codec.pad) for id in said)), (), num_common)
+        return Tracks(prefix, text_ids, num_common)
+    return Tracks((*prefix, *((id, codec.pad) for id in text_ids)), (), num_common)
 
 
 Codes: TypeAlias = NDArray[np.int64]

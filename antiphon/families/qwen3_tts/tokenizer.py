@@ -111,8 +111,8 @@ class ChatTemplate:
         """Return a user turn with the instructions; nothing for ``""``."""
         if not text:
             return ()
-        said = self._encode(f"user\n{text}")
-        return (self._tokens.im_start, *said, self._tokens.im_end, *self._encode("\n"))
+        ids = self._encode(f"user\n{text}")
+        return (self._tokens.im_start, *ids, self._tokens.im_end, *self._encode("\n"))
 
     def _assistant(self, text: str) -> Ids:
         return (self._tokens.im_start, *self._encode(f"assistant\n{text}"))

@@ -152,16 +152,16 @@ def check_instructions(config: Qwen3TTSConfig, instructions: str | None) -> str:
     """
     if not config.takes_instructions:
         return ""
-    said = instructions if instructions and instructions.strip() else ""
-    if len(said) > MAX_INSTRUCTIONS_CHARACTERS:
+    text = instructions if instructions and instructions.strip() else ""
+    if len(text) > MAX_INSTRUCTIONS_CHARACTERS:
         raise InvalidRequestError(
-            f"Invalid 'instructions': {len(said)} characters; at most"
+            f"Invalid 'instructions': {len(text)} characters; at most"
             f" {MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
             param="instructions",
         )
-    if not said and config.task is CheckpointTask.VOICE_DESIGN:
+    if not text and config.task is CheckpointTask.VOICE_DESIGN:
         raise InvalidRequestError(
             "VoiceDesign task requires 'instructions' to describe the voice.",
             param="instructions",
         )
-    return said
+    return text

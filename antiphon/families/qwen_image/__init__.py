@@ -13,7 +13,7 @@ _HERE = Folder(__name__)
 
 FAMILY = Family(
     name="qwen_image",
-    title="Qwen-Image and Qwen-Image-Edit: images from text, and images changed as a text says",
+    title="Qwen-Image and Qwen-Image-Edit: images from text, and images edited by a text",
     architectures=("QwenImagePipeline", "QwenImageEditPipeline", "QwenImageEditPlusPipeline"),
     needs_checkpoint=True,
     draws_weights=True,

@@ -22,8 +22,8 @@ _FURTHER_COMPONENTS = {"processor": ("Qwen2VLProcessor", "Qwen2_5_VLProcessor")}
 """Additional components of editing checkpoints."""
 _TOLD = {
     Variant.GENERATE: "images from text",
-    Variant.EDIT: "an image changed as a text says",
-    Variant.EDIT_PLUS: "images changed as a text says, several at once",
+    Variant.EDIT: "an image edited by a text",
+    Variant.EDIT_PLUS: "images edited by a text, several at once",
 }
 TEMPLATE = (
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity,"

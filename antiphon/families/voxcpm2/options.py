@@ -33,13 +33,13 @@ class VoxCPM2Options(StrictModel):
     ref_text: str | None = Field(
         None,
         max_length=_MAX_TEXT_CHARACTERS,
-        description="What 'ref_audio' says: then it is continued too, which is closer to it.",
+        description="Transcript of 'ref_audio': the speech then continues it, which is closer.",
     )
     prompt_audio: ContinuedRecording | None = Field(
         None, description="A recording that is continued; needs 'prompt_text'."
     )
     prompt_text: str | None = Field(
-        None, max_length=_MAX_TEXT_CHARACTERS, description="What 'prompt_audio' says."
+        None, max_length=_MAX_TEXT_CHARACTERS, description="Transcript of 'prompt_audio'."
     )
     cfg_value: float = Field(
         DEFAULT_GUIDANCE,
@@ -86,7 +86,7 @@ def check_options(
     has_reference = options.ref_audio is not None or "ref_audio" in recordings
     has_prompt = options.prompt_audio is not None or "prompt_audio" in recordings
     if options.ref_text is not None and not has_reference:
-        raise _refused("ref_text", "it says what 'ref_audio' says, which is missing")
+        raise _refused("ref_text", "it is the transcript of 'ref_audio', which is missing")
     if has_prompt != (options.prompt_text is not None):
         missing = "prompt_text" if has_prompt else "prompt_audio"
         raise _refused(missing, "'prompt_audio' and 'prompt_text' come together")

@@ -107,17 +107,17 @@ class VoxCPM2Prompter(CloningPrompter):
             self._config.frame_size,
             is_instructed=bool(instructions),
         )
-        said = re.sub(r"\s+", " ", request.input)
+        spoken_text = re.sub(r"\s+", " ", request.input)
         if instructions:
-            said = f"({instructions}){said}"
-        num_said = len(self._encode(said))
-        ids = self._encode(imitation.text + said)
+            spoken_text = f"({instructions}){spoken_text}"
+        num_text_ids = len(self._encode(spoken_text))
+        ids = self._encode(imitation.text + spoken_text)
         data = VoxCPM2Prompt.of(
             ids,
             reference=imitation.reference,
             spoken=imitation.spoken,
             flow=FlowSampling(options.cfg_value, options.inference_timesteps),
-            max_frames=max(self._max_frames(num_said), request.sampling.least_frames),
+            max_frames=max(self._max_frames(num_text_ids), request.sampling.least_frames),
         )
         self._check_length(data)
         context = None
@@ -150,11 +150,11 @@ def _instructions(request: SpeechRequest) -> str:
     Raises:
         InvalidRequestError: the instructions are too long.
     """
-    said = re.sub(r"\s+", " ", request.instructions or "").strip()
-    if len(said) > _MAX_INSTRUCTIONS_CHARACTERS:
+    instructions = re.sub(r"\s+", " ", request.instructions or "").strip()
+    if len(instructions) > _MAX_INSTRUCTIONS_CHARACTERS:
         raise InvalidRequestError(
-            f"Invalid 'instructions': {len(said)} characters; at most"
+            f"Invalid 'instructions': {len(instructions)} characters; at most"
             f" {_MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
             param="instructions",
         )
-    return said
+    return instructions

@@ -71,14 +71,14 @@ class VoxCPM2Prompt:
             flow: flow parameters of all frames.
             max_frames: maximum number of generated frames.
         """
-        said, num_referred = (*text, AUDIO_START), 0
+        beginning, num_referred = (*text, AUDIO_START), 0
         patches = spoken
         if reference is not None:
             num_referred = len(reference)
-            said = (REFERENCE_START, *[PATCH] * num_referred, REFERENCE_END, *said)
+            beginning = (REFERENCE_START, *[PATCH] * num_referred, REFERENCE_END, *beginning)
             patches = np.concatenate((reference, spoken))
-        ids = np.array((*said, *[PATCH] * len(spoken)), np.int64)
-        return cls(ids, patches, (1, 1 + num_referred, len(said)), flow, max_frames)
+        ids = np.array((*beginning, *[PATCH] * len(spoken)), np.int64)
+        return cls(ids, patches, (1, 1 + num_referred, len(beginning)), flow, max_frames)
 
     @property
     def num_reference_positions(self) -> int:

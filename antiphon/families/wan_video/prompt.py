@@ -150,7 +150,7 @@ class WanPrompter:
             )
         if request.image is None and self.capabilities.needs_image:
             raise InvalidRequestError(
-                "This model animates an image: say 'input_reference'.", param="input_reference"
+                "This model animates an image: give 'input_reference'.", param="input_reference"
             )
         if request.image is not None and not self.capabilities.takes_image:
             raise InvalidRequestError(

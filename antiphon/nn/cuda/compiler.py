@@ -157,5 +157,5 @@ def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     status, *values = answer
     if int(status):
-        raise RuntimeError(f"CUDA says {status!r}")
+        raise RuntimeError(f"CUDA answers {status!r}")
     return tuple(values)

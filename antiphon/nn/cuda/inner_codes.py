@@ -141,13 +141,13 @@ class InnerCodes:
             *(states, codes, scores, noise),
             *(rows.temperature, rows.top_k, rows.top_p),
         )
-        told = _Rows(
+        rows_argument = _Rows(
             *(each.data_ptr() for each in strided),
             len(states),
             *(each.stride(0) for each in strided),
             0,
         )
-        self.program.launch(self.model, told)
+        self.program.launch(self.model, rows_argument)
 
 
 @cache

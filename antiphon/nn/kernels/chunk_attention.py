@@ -105,9 +105,9 @@ def _place(
     token = tl.program_id(0)
     row, frame = token // num_frames, token % num_frames
     stream = row // NUM_PASSES
-    told = numbers + stream * NUMBERS
-    slot, number = tl.load(told), tl.load(told + 1).to(tl.int32) + frame
-    num_pinned = tl.load(told + 2).to(tl.int32)
+    entry = numbers + stream * NUMBERS
+    slot, number = tl.load(entry), tl.load(entry + 1).to(tl.int32) + frame
+    num_pinned = tl.load(entry + 2).to(tl.int32)
     half = tl.arange(0, HEAD_DIM // 2)
     turn = (stream * num_frames + frame) * (HEAD_DIM // 2) + half
     cosine, sine = tl.load(cos + turn), tl.load(sin + turn)
@@ -135,10 +135,13 @@ def _attend_chunks(
 ):  # fmt: skip
     await_others(PDL)
     block, head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    told = numbers + (row // NUM_PASSES) * NUMBERS
-    slot, start = tl.load(told), tl.load(told + 1).to(tl.int32)
-    num_pinned, phase = tl.load(told + 2).to(tl.int32), tl.load(told + 3).to(tl.int32)
-    limit = tl.load(told + 4).to(tl.int32)
+    entry = numbers + (row // NUM_PASSES) * NUMBERS
+    slot, start = tl.load(entry), tl.load(entry + 1).to(tl.int32)
+    num_pinned, phase = (
+        tl.load(entry + 2).to(tl.int32),
+        tl.load(entry + 3).to(tl.int32),
+    )
+    limit = tl.load(entry + 4).to(tl.int32)
     number = tl.arange(0, HEAD_DIM)[None, :]
 
     frame = block * QUERIES + tl.arange(0, QUERIES)

@@ -51,17 +51,17 @@ def embed_columns(columns: Tensor, tables: ColumnTables) -> Tensor:
     return states
 
 
-def put_frames(told: Tensor, table: tuple[Tensor, Tensor], target: Tensor) -> None:
+def put_frames(rows_and_codes: Tensor, table: tuple[Tensor, Tensor], target: Tensor) -> None:
     """Write the embeddings of whole frames to rows.
 
     Args:
-        told: row and codes of each frame, int64 ``[num_frames, 1 + num_groups]``.
+        rows_and_codes: row and codes of each frame, int64 ``[num_frames, 1 + num_groups]``.
         table: concatenated tables of all code groups, and the first row of each.
         target: contiguous, ``[num_rows, width]``.
     """
     rows, offsets = table
-    _put_frames[(len(told),)](
-        told, rows, offsets, target, target.shape[1],
+    _put_frames[(len(rows_and_codes),)](
+        rows_and_codes, rows, offsets, target, target.shape[1],
         NUM_GROUPS=len(offsets), BLOCK=triton.next_power_of_2(target.shape[1]), num_warps=4,
     )  # fmt: skip
 
@@ -94,13 +94,13 @@ def _embed_columns(
 
 @triton.jit
 def _put_frames(
-    told, frames, offsets, target, width, NUM_GROUPS: tl.constexpr, BLOCK: tl.constexpr
+    rows_and_codes, frames, offsets, target, width, NUM_GROUPS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     places = tl.arange(0, BLOCK)
     is_one = places < width
-    told += tl.program_id(0) * (1 + NUM_GROUPS)
-    frame = _frame(told + 1, 1, frames, offsets, width, places, is_one, NUM_GROUPS, 1)
-    to = target + tl.load(told) * width + places
+    rows_and_codes += tl.program_id(0) * (1 + NUM_GROUPS)
+    frame = _frame(rows_and_codes + 1, 1, frames, offsets, width, places, is_one, NUM_GROUPS, 1)
+    to = target + tl.load(rows_and_codes) * width + places
     tl.store(to, frame.to(target.dtype.element_ty), mask=is_one)
 
 

@@ -45,9 +45,9 @@ def _write_rows(table, words, NUM_FIELDS: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _write_row(told, words, BLOCK: tl.constexpr):
-    target, source, num_values = tl.load(told), tl.load(told + 1), tl.load(told + 2)
-    size, step = tl.load(told + 3), tl.load(told + 4)
+def _write_row(write, words, BLOCK: tl.constexpr):
+    target, source, num_values = tl.load(write), tl.load(write + 1), tl.load(write + 2)
+    size, step = tl.load(write + 3), tl.load(write + 4)
     if source < 0:
         source = words.to(tl.int64) - 1 - source
     if size == 8:

@@ -295,7 +295,9 @@ def _check_clones(model: SpeechModel, refusal: str, cloning: Collection[str] = (
             param="voice",
             code="voice_not_supported",
         )
-    assert isinstance(model.prompter, VoicePreparing), "what clones voices hears recordings"
+    assert isinstance(model.prompter, VoicePreparing), (
+        "families that clone voices prepare recordings"
+    )
 
 
 def _heard(samples: Samples, voice: NewVoice, model: SpeechModel) -> PreparedVoice:

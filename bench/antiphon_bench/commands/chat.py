@@ -82,7 +82,7 @@ class ChatBenchFlags:
         float, flag("Of a server: in which the conversations begin, one by one.", True, min=0)
     ] = 0.0
     letters: Annotated[
-        bool, flag("Of a server of random weights: have it write what can be said.", True)
+        bool, flag("For servers of random weights: allow only speakable tokens.", True)
     ] = False
     field: Annotated[
         list[str] | None,
@@ -109,9 +109,9 @@ class ChatBenchFlags:
 def bench_chat(flags: ChatBenchFlags) -> None:
     """Measure a chat model without HTTP, or answers that a server speaks while it writes them.
 
-    Without --url all conversations begin at once; tokens are drawn as the checkpoint says, but none
-    that would end an answer. On a GPU it also measures what bounds them: copying memory, and a
-    token's bare matrix products.
+    Without --url all conversations begin at once; tokens are sampled with the checkpoint's
+    defaults, but none that would end an answer. On a GPU it also measures what bounds them:
+    copying memory, and a token's bare matrix products.
     """
     refuse_unwritable(flags.json_file)
     report = _without_server(flags) if flags.url is None else _with_server(flags, flags.url)

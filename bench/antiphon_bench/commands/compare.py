@@ -24,7 +24,7 @@ class CompareFlags:
     after: Annotated[Path, typer.Argument(help="Another.", show_default=False)]
     confidence: Annotated[float, flag("Of the intervals.", True, min=0.5, max=0.9999)] = 0.99
     threshold: Annotated[
-        float, flag("Changes of less than this share are not told.", True, min=0)
+        float, flag("Changes of less than this share are not reported.", True, min=0)
     ] = 0.05
     all: Annotated[bool, flag("Show what has not changed, too.", True, "--all")] = False
 

@@ -71,6 +71,8 @@ def refuse_without_random(random: str | None, family: str | None, random_dir: Pa
     from antiphon.errors import SettingsError
 
     if random is None and family is not None:
-        raise SettingsError("--family says whose random weights --random makes: give both.")
+        raise SettingsError(
+            "--family names the family whose random weights --random makes: give both."
+        )
     if random is None and random_dir is not None:
         raise SettingsError("--random-dir keeps the random weights that --random makes: give both.")

@@ -33,17 +33,13 @@ class QualityFlags(MeasuredServerFlags):
         ),
     ] = None
     metrics: Annotated[str, flag("Comma-separated.", True)] = "defects,prosody,wer,speaker,mos"
-    language: Annotated[str, flag("Of files, and of what a server says: en, zh, mixed.", True)] = (
-        "en"
-    )
+    language: Annotated[str, flag("Language of the texts: en, zh, mixed.", True)] = "en"
     text_file: Annotated[
-        Path | None, flag("What a server says, one text a line.", "texts of our own")
+        Path | None, flag("Texts for the server to speak, one a line.", "texts of our own")
     ] = None
     voice: Voice = None
     field: Field = None
-    reference: Annotated[
-        Path | None, flag("A recording of who is to be heard, for cloned voices.")
-    ] = None
+    reference: Annotated[Path | None, flag("A recording of the speaker, for cloned voices.")] = None
     whisper: Annotated[
         str | None, flag("Recogniser's directory (CTranslate2).", "tiny.en, for English")
     ] = None

@@ -66,7 +66,7 @@ class SuiteFlags(LoadFlags):
     ref_audio: Annotated[
         Path | None, flag("Recording to be cloned, WAV.", "one that the default voice makes")
     ] = None
-    ref_text: Annotated[str | None, flag("What it says.")] = None
+    ref_text: Annotated[str | None, flag("Transcript of the recording.")] = None
     frame_rate_hz: Annotated[
         float | None, flag("Frames a second of audio, where servers do not count them.")
     ] = None

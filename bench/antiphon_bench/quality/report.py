@@ -154,7 +154,13 @@ def quality_markdown(report: Mapping[str, Any], title: str = "Speech quality") -
         lines.append(f"| {heading} | {format(value, form)} |")
     wrong = [row for row in report["recordings"] if row.get("word_errors")]
     if wrong:
-        lines += ["", "Heard otherwise than written:", "", "| written | heard |", "| --- | --- |"]
+        lines += [
+            "",
+            "Recognised otherwise than written:",
+            "",
+            "| written | heard |",
+            "| --- | --- |",
+        ]
         lines += [f"| {row['text']} | {row['heard']} |" for row in wrong]
     return "\n".join([*lines, ""])
 
