@@ -214,9 +214,7 @@ class ChatBody(ChatPeerFields):
     stop: str | list[str] | None = Field(None, description="Texts before which it ends.")
     n: int = Field(1, ge=1, description="Answers; of seeds that follow each other.")
     logprobs: bool = Field(False, description="Return the log probabilities of tokens.")
-    top_logprobs: int | None = Field(
-        None, description="Number of likeliest tokens returned per position."
-    )
+    top_logprobs: int | None = Field(None, description="Likeliest tokens returned of each.")
     logit_bias: dict[int, float] | None = Field(
         None, description="Added to the logits of tokens, by their ids."
     )

@@ -17,9 +17,7 @@ class ImageChatBody(ImageBody):
     """
 
     prompt: str = Field("", description="Taken from the messages.")
-    messages: list[ChatMessage] = Field(
-        min_length=1, description="The last one describes the image."
-    )
+    messages: list[ChatMessage] = Field(min_length=1, description="The last is the prompt.")
     modalities: list[Literal["text", "image", "audio"]] | None = Field(
         None, description="Must hold image, if it is given."
     )

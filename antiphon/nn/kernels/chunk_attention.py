@@ -137,10 +137,7 @@ def _attend_chunks(
     block, head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     entry = numbers + (row // NUM_PASSES) * NUMBERS
     slot, start = tl.load(entry), tl.load(entry + 1).to(tl.int32)
-    num_pinned, phase = (
-        tl.load(entry + 2).to(tl.int32),
-        tl.load(entry + 3).to(tl.int32),
-    )
+    num_pinned, phase = tl.load(entry + 2).to(tl.int32), tl.load(entry + 3).to(tl.int32)
     limit = tl.load(entry + 4).to(tl.int32)
     number = tl.arange(0, HEAD_DIM)[None, :]
 

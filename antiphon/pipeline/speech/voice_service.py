@@ -295,9 +295,7 @@ def _check_clones(model: SpeechModel, refusal: str, cloning: Collection[str] = (
             param="voice",
             code="voice_not_supported",
         )
-    assert isinstance(model.prompter, VoicePreparing), (
-        "families that clone voices prepare recordings"
-    )
+    assert isinstance(model.prompter, VoicePreparing), "cloning families prepare voices"
 
 
 def _heard(samples: Samples, voice: NewVoice, model: SpeechModel) -> PreparedVoice:
