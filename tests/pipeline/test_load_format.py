@@ -33,6 +33,8 @@ SPOKEN = [
     ("mimo_audio", "custom_voice", {"options": {"ref_audio": NOISE}}),
     ("fish_speech", "s2", {"options": {"ref_audio": NOISE, "ref_text": "What it says."}}),
     ("fish_speech", "s1", {}),
+    ("cosyvoice3", "custom_voice", {}),
+    ("cosyvoice3", "base", {"options": {"ref_audio": NOISE, "ref_text": "What it says."}}),
 ]
 
 

@@ -18,11 +18,12 @@ FAMILY = Family(
         *("llm.pt", "flow.pt", "hift.pt", "spk2info.pt", "cosyvoice3.yaml"),
         *("campplus.onnx", "speech_tokenizer_v3.onnx"),
     ),
-    layout=("cosyvoice3.yaml", "llm.pt"),
+    layout=("cosyvoice3.yaml",),
     needs_checkpoint=True,
+    draws_weights=True,
     extra=Extra.of("torch", "torch", "tokenizers"),
     inspector=_HERE("checkpoint:inspect"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
+    checkpoint_maker=_HERE("sizes:make_checkpoint"),
     measuring=Measuring(frame_products=_HERE("checkpoint:frame_products"), dtype="float32"),
     tasks={
         "speech": Task(

@@ -15,7 +15,9 @@ from antiphon.families.cosyvoice3.config import (
 )
 from antiphon.families.cosyvoice3.dit import CONV_GROUPS, CONV_KERNEL, TIME_SIZE
 from antiphon.families.cosyvoice3.vocoder import PITCH_LOOK_AHEAD
-from antiphon.families.kit.checkpoint import Facts, Findings
+from antiphon.families.kit.checkpoint import Facts, Findings, num_parameters
+from antiphon.families.kit.footprints import FLOAT_BYTES, num_values
+from antiphon.families.kit.formats.torch_file import TorchPart
 from antiphon.families.kit.layouts import (
     Layout,
     affine,
@@ -24,35 +26,52 @@ from antiphon.families.kit.layouts import (
     layer_norms,
     repeated,
 )
-from antiphon.nn.safetensors_index import layout_problems
 
-LANGUAGE_FILE, FLOW_FILE, VOCODER_FILE = "llm.pt", "flow.pt", "hift.pt"
 TEXT_PREFIX = "llm.model.model"
-LANGUAGE_UNUSED = r"llm\.model\.lm_head\.weight|.*\.rotary_emb\.inv_freq"
-"""The text head, which speech does not use."""
-FLOW_UNUSED = r"decoder\.estimator\.rotary_embed\.inv_freq"
-VOCODER_PREFIX = "generator."
-"""Prefix of names in files written by training, which also hold a discriminator."""
-VOCODER_UNUSED = r"discriminator\..*|stft_window|mel_spec_transform.*"
-
+_TEXT_HEAD = r"llm\.model\.lm_head\.weight"  # speech does not use it
 _SPREAD = 2
 """Columns read by each output of a strided convolution, in strides."""
 
 
+def language_part(path: Path, config: CosyVoice3Config) -> TorchPart:
+    """Return the language model in a checkpoint's directory."""
+    unused = rf"{_TEXT_HEAD}|.*\.rotary_emb\.inv_freq"
+    return TorchPart(file=path / "llm.pt", layout=language_layout(config), unused=unused)
+
+
+def flow_part(path: Path, config: MelFlowConfig) -> TorchPart:
+    """Return the flow in a checkpoint's directory."""
+    unused = r"decoder\.estimator\.rotary_embed\.inv_freq"
+    return TorchPart(file=path / "flow.pt", layout=flow_layout(config), unused=unused)
+
+
+def vocoder_part(path: Path, config: VocoderConfig) -> TorchPart:
+    """Return the vocoder; files written by training prefix it, and also hold a discriminator."""
+    unused, layout = r"discriminator\..*|stft_window|mel_spec_transform.*", vocoder_layout(config)
+    return TorchPart(file=path / "hift.pt", layout=layout, prefix="generator.", unused=unused)
+
+
+def parts(path: Path, config: CosyVoice3Config) -> tuple[TorchPart, ...]:
+    """Return all networks in a checkpoint's directory."""
+    flow, vocoder = flow_part(path, config.flow), vocoder_part(path, config.vocoder)
+    return language_part(path, config), flow, vocoder
+
+
+def weight_bytes(path: Path) -> int:
+    """Return the bytes of all networks in float32."""
+    layouts = (part.layout for part in parts(path, load_config(path)))
+    return FLOAT_BYTES * sum(num_values(layout.values()) for layout in layouts)
+
+
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    found = Findings()
+    found = Findings.of(path)
     config = found.attempt(lambda: load_config(path))
     if config is None:
         return found.inspection({"Model": "CosyVoice3"})
-    parts: tuple[tuple[str, Layout, str, str], ...] = (
-        (LANGUAGE_FILE, language_layout(config), LANGUAGE_UNUSED, ""),
-        (FLOW_FILE, flow_layout(config.flow), FLOW_UNUSED, ""),
-        (VOCODER_FILE, vocoder_layout(config.vocoder), VOCODER_UNUSED, VOCODER_PREFIX),
-    )
-    rows = tuple(_row(found, path, part) for part in parts)
+    rows = tuple(_row(found, part) for part in parts(path, config))
     voices = found.attempt(lambda: _voices(path, config)) or ()
-    clones = has_voice_encoder(path)
+    clones = found.is_drawn or has_voice_encoder(path)
     if not clones and not voices:
         found.problems.append(f"{path}: has neither voices nor the networks that hear recordings")
     sizes, flow = config.text, config.flow
@@ -70,19 +89,14 @@ def inspect(path: Path) -> Inspection:
     return found.inspection(facts, Table(title="Files", columns=columns, rows=rows))
 
 
-def _row(found: Findings, path: Path, part: tuple[str, Layout, str, str]) -> tuple[str, int, int]:
+def _row(found: Findings, part: TorchPart) -> tuple[str, int, int]:
     """Compare a file with its layout; return its name, parameters and bytes."""
-    from antiphon.families.cosyvoice3.weights import stored_tensors
-
-    name, layout, unused, prefix = part
-    file = path / name
-    tensors = found.attempt(lambda: stored_tensors(file, unused=unused, prefix=prefix))
-    if tensors is None:
-        return name, 0, 0
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    problems = layout_problems(shapes, layout)
-    found.problems += [f"{file}: tensors {problem}" for problem in problems]
-    return name, sum(tensor.numel() for tensor in tensors.values()), file.stat().st_size
+    stored = None if found.is_drawn else found.attempt(part.read)
+    if stored is None:
+        return part.file.name, 0, 0
+    headers = stored.headers()
+    found.check_layout(part.file, headers, part.layout)
+    return part.file.name, num_parameters(headers.values()), part.file.stat().st_size
 
 
 def _voices(path: Path, config: CosyVoice3Config) -> tuple[str, ...]:

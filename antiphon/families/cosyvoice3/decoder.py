@@ -18,15 +18,14 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import CodecChunk
-from antiphon.families.cosyvoice3 import checkpoint as schema
+from antiphon.families.cosyvoice3.checkpoint import flow_part, vocoder_part
 from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, load_config
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.flow_context import slots_that_fit
 from antiphon.families.cosyvoice3.flow_passes import MelFlowPasses, alike
 from antiphon.families.cosyvoice3.speech_rows import Due, PendingSpeech, SpeechRows, SpeechStream
 from antiphon.families.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
-from antiphon.families.cosyvoice3.weights import read_tensors
-from antiphon.families.kit.loading import like_of
+from antiphon.families.kit.loading import weights_for
 from antiphon.nn import kernels
 from antiphon.nn.device import resolve_dtype
 from antiphon.nn.device_writes import Download, upload
@@ -322,34 +321,20 @@ def load_decoder(
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    config = load_config(context.checkpoint)
-    like = like_of(context, "float32")
+    path, how = context.checkpoint, weights_for(context, dtype="float32")
+    config, like = load_config(path), how["like"]
     is_exact = (
         resolve_dtype(context.dtype, like.device) == torch.float32 or context.is_deterministic
     )
-    with torch.inference_mode():
+    with torch.inference_mode(), flow_part(path, config.flow).open(**how) as weights:
         flow = MelFlow.of(
-            read_tensors(
-                context.checkpoint / schema.FLOW_FILE,
-                schema.flow_layout(config.flow),
-                like=like,
-                unused=schema.FLOW_UNUSED,
-            ),
+            weights,
             config.flow,
             rounds_products=not is_exact,
             is_fused=not is_exact and kernels.run_on(like),
         )
-        vocoder = Vocoder.of(
-            read_tensors(
-                context.checkpoint / schema.VOCODER_FILE,
-                schema.vocoder_layout(config.vocoder),
-                like=like,
-                unused=schema.VOCODER_UNUSED,
-                prefix=schema.VOCODER_PREFIX,
-            ),
-            config.vocoder,
-            splits_products=not is_exact,
-        )
+    with torch.inference_mode(), vocoder_part(path, config.vocoder).open(**how) as weights:
+        vocoder = Vocoder.of(weights, config.vocoder, splits_products=not is_exact)
     return CosyVoice3Decoder(
         flow,
         vocoder,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
+from antiphon.families.cosyvoice3.checkpoint import weight_bytes
 from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
 from antiphon.families.cosyvoice3.dit import NUM_PASSES, NUM_STEPS, DiTPass
 from antiphon.families.cosyvoice3.options import MAX_REFERENCE_TOKENS
@@ -23,7 +24,7 @@ _ALIGNED = 16  # places; attention on a GPU copies masks that are not aligned
 _log = logging.getLogger(__name__)
 _SHARE = 0.8
 """Share of a device's memory; the rest is for activations and other processes."""
-_NETWORKS = 1.5  # times their files' sizes, with the language model's cache
+_NETWORKS = 1.5  # times their sizes in float32, with the language model's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def slots_that_fit(context: LoadContext, config: MelFlowConfig, device: torch.de
     same number, whether they share a device or not.
     """
     size = stream_bytes(config, device)
-    networks = sum(file.stat().st_size for file in context.checkpoint.glob("*.pt")) * _NETWORKS
+    networks = weight_bytes(context.checkpoint) * _NETWORKS
     room = _memory_bytes(device) * (context.memory_fraction or 1.0) * _SHARE - networks
     num_slots = min(context.max_slots, max(1, int(room // size)))
     if num_slots < context.max_slots:

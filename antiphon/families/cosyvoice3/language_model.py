@@ -23,14 +23,12 @@ from antiphon.engine.model_runner.ar_model import (
 )
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
-from antiphon.families.cosyvoice3 import checkpoint as schema
-from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX
+from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX, language_part
 from antiphon.families.cosyvoice3.config import CosyVoice3Config, load_config
 from antiphon.families.cosyvoice3.flow_context import slots_that_fit
 from antiphon.families.cosyvoice3.options import MAX_POSITIONS
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompt, CosyVoice3Request
-from antiphon.families.cosyvoice3.weights import read_tensors
-from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
+from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.nn.attention import Attend
 from antiphon.nn.backends import backend_of
 from antiphon.nn.device_writes import PackedUpload
@@ -164,16 +162,11 @@ def load_runner(
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    config = load_config(context.checkpoint)
-    like = like_of(context)
-    context = replace(context, max_slots=slots_that_fit(context, config.flow, like.device))
-    with torch.inference_mode():
-        weights = read_tensors(
-            context.checkpoint / schema.LANGUAGE_FILE,
-            schema.language_layout(config),
-            like=like,
-            unused=schema.LANGUAGE_UNUSED,
-        )
+    config, how_read = load_config(context.checkpoint), weights_for(context)
+    device = how_read["like"].device
+    context = replace(context, max_slots=slots_that_fit(context, config.flow, device))
+    opened = language_part(context.checkpoint, config).open(**how_read)
+    with torch.inference_mode(), opened as weights:
         model = SpeechLM(
             config,
             weights,
@@ -181,5 +174,4 @@ def load_runner(
             max_positions=max_positions,
             is_batch_invariant=context.is_deterministic,
         )
-        del weights
     return runner_of(context, model, max_positions, **how)

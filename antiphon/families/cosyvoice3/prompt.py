@@ -57,9 +57,8 @@ class CosyVoice3Prompter(CloningPrompter):
         self._config = load_config(context.checkpoint)
         self._tokenizer = load_tokenizer(context.checkpoint / TEXT_FOLDER)
         self._voices = load_voices(context.checkpoint, self._config)
-        capabilities = _capabilities(
-            self._config, tuple(self._voices), clones=has_voice_encoder(context.checkpoint)
-        )
+        clones = context.is_dummy or has_voice_encoder(context.checkpoint)
+        capabilities = _capabilities(self._config, tuple(self._voices), clones=clones)
         super().__init__(capabilities, FAMILY_NAME, (SPEAKER, CODES, FEATURES), _MAX_CACHED)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:

@@ -5,14 +5,13 @@ The checkpoint's files do not contain the marks: the published code adds them, i
 
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers import AddedToken
 from tokenizers.models import BPE
-from tokenizers.normalizers import NFC
-from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+from tokenizers.pre_tokenizers import ByteLevel
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.token_ids import token_ids
+from antiphon.families.kit.token_ids import qwen_tokenizer, token_ids
 
 END_OF_PROMPT = "<|endofprompt|>"
 FIRST_ADDED_ID = 151643
@@ -39,13 +38,6 @@ _PINYIN = (
 )
 MARKS = (*_SOUNDS, *(f"[{name}]" for name in (*_ENGLISH.split(), *_PINYIN.split())))
 """Marks that a text may contain."""
-_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"  # English endings
-    r"|[^\r\n\p{L}\p{N}]?\p{L}+"  # letters, with one space or mark before them
-    r"|\p{N}"  # digits, one by one
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"  # punctuation
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"  # spaces
-)
 
 
 class CosyVoice3Tokenizer:
@@ -58,10 +50,7 @@ class CosyVoice3Tokenizer:
             model: tokens and merges of the text.
             first_added_id: id of ``<|endoftext|>``.
         """
-        tokenizer = Tokenizer(model)
-        tokenizer.normalizer = NFC()
-        words = Split(Regex(_WORDS), behavior="isolated")
-        tokenizer.pre_tokenizer = Sequence([words, ByteLevel(False, use_regex=False)])
+        tokenizer = qwen_tokenizer(model)
         tokenizer.add_special_tokens(
             [AddedToken(mark, special=True, normalized=False) for mark in MARKS[1:]]
         )
@@ -77,7 +66,6 @@ class CosyVoice3Tokenizer:
         ``<|endofprompt|>`` and the marks of conversations are encoded as plain text. Lone
         surrogates, which a JSON string can hold, become replacement characters.
         """
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         ids = token_ids(self._tokenizer, text)
         return tuple(each + self._shift if each >= self._first_mark else each for each in ids)
 

@@ -40,7 +40,7 @@ class PitchNetwork:
     @classmethod
     def of(cls, weights: Weights) -> "PitchNetwork":
         precise = {
-            name: each.double() for name, each in weights.items() if name.startswith("f0_predictor")
+            name: weights[name].double() for name in weights if name.startswith("f0_predictor")
         }
         names = [f"f0_predictor.condnet.{layer}" for layer in _PITCH_LAYERS]
         first = StreamConv.of(precise, names[0], look_ahead=PITCH_LOOK_AHEAD)

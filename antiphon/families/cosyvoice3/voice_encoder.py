@@ -3,12 +3,11 @@
 The mel spectrograms are the inputs of the networks, and that of the decoder.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import onnxruntime as ort
 import torch
 from numpy.typing import NDArray
 
@@ -31,10 +30,14 @@ from antiphon.families.kit.cloned_voices import (
     RecordingLimits,
     warm_up_samples,
 )
-from antiphon.families.kit.onnx_errors import ONNX_ERRORS
+from antiphon.families.kit.formats.onnx_session import ONNX_ERRORS, onnx_session
 from antiphon.nn.mel import log_mel, mel_filters
 
+Network: TypeAlias = Callable[..., NDArray[Any]]
+"""Function from the inputs of a network, with a batch of one recording, to its only output."""
+
 _NUM_THREADS = 2
+_MELS_A_TOKEN = 4
 _MIN_RECORDING_S, _MAX_RECORDING_S = 0.5, 30.0
 PARTS = (SPEAKER, CODES, FEATURES)
 SPEECH_RATE_HZ = 16_000
@@ -51,8 +54,12 @@ class CosyVoice3VoiceEncoder:
     def __init__(self, context: LoadContext) -> None:
         """Load and warm up the networks; raises ModelLoadError if they cannot be loaded."""
         self._config = load_config(context.checkpoint)
-        self._speaker = _session(context.checkpoint / SPEAKER_NETWORK, 1)
-        self._tokens = _session(context.checkpoint / TOKEN_NETWORK, 2)
+        if context.is_dummy:
+            networks: tuple[Network, ...] = (self._drawn_speaker, _loudest_bands)
+        else:
+            files = ((SPEAKER_NETWORK, 1), (TOKEN_NETWORK, 2))
+            networks = tuple(_network(context.checkpoint / name, size) for name, size in files)
+        self._speaker, self._tokens = networks
         rate_hz = self._config.sample_rate_hz
         self._limits = RecordingLimits(rate_hz, _MAX_RECORDING_S, _MIN_RECORDING_S)
         self.encode(Recording(warm_up_samples(rate_hz), PARTS))
@@ -89,7 +96,7 @@ class CosyVoice3VoiceEncoder:
         """Do nothing: all memory is freed with the object."""
 
     def _speaker_of(self, speech: Samples) -> NDArray[np.float32]:
-        (vector,) = _run(self._speaker, speaker_fbank(speech)[None])
+        vector = self._speaker(speaker_fbank(speech)[None])
         speaker = vector.reshape(-1).astype(np.float32)
         if speaker.shape != (self._config.flow.speaker_size,) or not np.isfinite(speaker).all():
             raise EngineError(f"{SPEAKER_NETWORK} gave no speaker vector of the checkpoint's size.")
@@ -97,40 +104,48 @@ class CosyVoice3VoiceEncoder:
 
     def _tokens_of(self, speech: Samples) -> NDArray[np.int64]:
         mel = whisper_mel(speech)
-        (found,) = _run(self._tokens, mel[None], np.array([mel.shape[1]], np.int32))
+        found = self._tokens(mel[None], np.array([mel.shape[1]], np.int32))
         tokens = found.reshape(-1).astype(np.int64)
         if not tokens.size or tokens.min() < 0 or tokens.max() >= self._config.num_tokens:
             raise EngineError(f"{TOKEN_NETWORK} gave tokens that the checkpoint does not have.")
         return tokens
 
+    def _drawn_speaker(self, fbank: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return a random projection of band energies, in place of the network's vector."""
+        size = (SPEAKER_MELS, self._config.flow.speaker_size)
+        mix = np.random.default_rng(0).standard_normal(size, np.float32)
+        vector: NDArray[np.float32] = np.abs(fbank).mean(axis=1) @ mix
+        return vector
 
-def _session(file: Path, num_inputs: int) -> Any:
+
+def _network(file: Path, num_inputs: int) -> Network:
     """Load a network into ONNX Runtime.
 
     Raises:
         ModelLoadError: it cannot be loaded, or its number of inputs is wrong.
     """
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = _NUM_THREADS
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # leaves CPU to others
     try:
-        session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        session = onnx_session(file, _NUM_THREADS)
     except ONNX_ERRORS as error:
         raise ModelLoadError(f"{file}: cannot be loaded: {error}") from error
-    if (found := len(session.get_inputs())) != num_inputs:
-        raise ModelLoadError(f"{file}: has {found} inputs instead of {num_inputs}")
-    return session
-
-
-def _run(session: Any, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
     names = [each.name for each in session.get_inputs()]
-    try:
-        outputs: list[NDArray[Any]] = session.run(None, dict(zip(names, inputs, strict=True)))
-    except ONNX_ERRORS as error:
-        raise EngineError(f"A network that hears recordings failed: {error}") from error
-    return outputs[:1]
+    if len(names) != num_inputs:
+        raise ModelLoadError(f"{file}: has {len(names)} inputs instead of {num_inputs}")
+
+    def run(*inputs: NDArray[Any]) -> NDArray[Any]:
+        try:
+            outputs: list[NDArray[Any]] = session.run(None, dict(zip(names, inputs, strict=True)))
+        except ONNX_ERRORS as error:
+            raise EngineError(f"A network that hears recordings failed: {error}") from error
+        return outputs[0]
+
+    return run
+
+
+def _loudest_bands(mel: NDArray[np.float32], _: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the number of the loudest band every 40 ms, in place of the network's tokens."""
+    bands: NDArray[np.int64] = mel[0, :, ::_MELS_A_TOKEN].argmax(axis=0)
+    return bands
 
 
 def whisper_mel(samples: Samples) -> NDArray[np.float32]:

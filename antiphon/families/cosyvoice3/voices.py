@@ -76,7 +76,7 @@ def load_voices(path: Path, config: CosyVoice3Config) -> Mapping[str, SpokenVoic
     file = path / VOICES_FILE
     if not file.is_file():
         return {}
-    from antiphon.nn.torch_file import read_torch_file
+    from antiphon.families.kit.formats.torch_file import read_torch_file
 
     found = read_torch_file(file)
     if not isinstance(found, dict):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -23,10 +23,16 @@ from antiphon.families.fish_speech.checkpoint import (
 )
 from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout, read_sizes
 from antiphon.families.fish_speech.config import FishSpeechConfig
+from antiphon.families.kit.formats.torch_file import (
+    StoredTensors,
+    joined_weights,
+    open_tensors,
+    read_torch_file,
+    state_dict_of,
+)
 from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.layers import Weights
-from antiphon.nn.safetensors_index import Shape, layout_problems, read_directory
-from antiphon.nn.torch_file import joined_weights, read_torch_file
+from antiphon.nn.safetensors_index import Shape, read_directory
 from antiphon.nn.weights import WeightOptions, check_tied, open_weights
 
 
@@ -49,23 +55,6 @@ class _Renamed(Mapping[str, Tensor]):
         return len(self._weights)
 
 
-class _Pickled(Mapping[str, Tensor]):
-    """Tensors of a `torch.save` file, converted on access."""
-
-    def __init__(self, tensors: Mapping[str, Tensor], like: Tensor) -> None:
-        self._tensors = tensors
-        self._like = like
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._tensors[name].to(self._like, copy=True)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
-
-
 @contextmanager
 def model_weights(
     path: Path, config: FishSpeechConfig, **how: Unpack[WeightOptions]
@@ -82,12 +71,11 @@ def model_weights(
             tensor was not used.
     """
     layout = layout_of(config)
-    if how.get("is_dummy"):
-        with open_weights(path, layout, **how) as weights:
+    is_dummy, file = how.get("is_dummy"), path / PICKLED_FILE
+    if is_dummy or has_pickled_model(path):
+        stored = None if is_dummy else StoredTensors(_read_pickled(file, config))
+        with open_tensors(file, stored, layout, **how) as weights:
             yield weights
-        return
-    if has_pickled_model(path):
-        yield _Pickled(_read_pickled(path / PICKLED_FILE, config), how["like"])
         return
     names = read_directory(path)
     check_tied(path, tied(config, names))
@@ -104,21 +92,17 @@ def has_pickled_model(path: Path) -> bool:
 
 
 def _read_pickled(file: Path, config: FishSpeechConfig) -> Mapping[str, Tensor]:
-    found: Any = read_torch_file(file, is_mapped=True)
-    if isinstance(found, dict):
-        found = found.get("state_dict", found)
-    if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
-        raise ModelLoadError(f"{file}: cannot be read: it does not hold tensors by name")
+    named = {name.removeprefix("model."): each for name, each in _read(file).items()}
     others = re.compile(unread(config))
-    named = {str(name).removeprefix("model."): each for name, each in found.items()}
     for head, embedding in tied(config, named).items():
         if embedding in named and not torch.equal(named[head], named[embedding]):
             raise ModelLoadError(f"{file}: tensors: '{head}' differs from '{embedding}'")
-    tensors = {name: each for name, each in named.items() if not others.fullmatch(name)}
-    shapes = {name: tuple(each.shape) for name, each in tensors.items()}
-    if problems := layout_problems(shapes, layout_of(config)):
-        raise ModelLoadError(f"{file}: tensors {'; '.join(problems)}")
-    return tensors
+    return {name: each for name, each in named.items() if not others.fullmatch(name)}
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    error = ModelLoadError(f"{file}: cannot be read: it does not hold tensors by name")
+    return state_dict_of(read_torch_file(file, is_mapped=True), error)
 
 
 _TRAINED_AS = "generator."
@@ -150,7 +134,7 @@ def read_codec(path: Path, config: FishSpeechConfig) -> tuple[CodecSizes, Mappin
     file = path / CODEC_FILE
     if not file.is_file():
         raise ModelLoadError(f"{path}: there is no {CODEC_FILE}, which makes audio of codes")
-    tensors = _tensors(file, read_torch_file(file, is_mapped=True))
+    tensors = _codec_tensors(file)
     sizes = read_sizes(_shapes(file, tensors), str(file))
     if sizes.num_residual + 1 != config.num_codebooks:
         raise ModelLoadError(
@@ -200,12 +184,8 @@ def part_of(tensors: Mapping[str, Tensor], *names: str, like: Tensor) -> dict[st
     return {name: each.to(like) for name, each in joined.items()}
 
 
-def _tensors(file: Path, found: Any) -> dict[str, Tensor]:
-    if isinstance(found, dict):
-        found = found.get("state_dict", found)
-    if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
-        raise ModelLoadError(f"{file}: cannot be read: it does not hold tensors by name")
-    named = {str(name): each for name, each in found.items()}
+def _codec_tensors(file: Path) -> dict[str, Tensor]:
+    named = _read(file)
     if any(_TRAINED_AS in name for name in named):
         named = {
             name.replace(_TRAINED_AS, ""): each

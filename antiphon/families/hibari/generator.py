@@ -1,10 +1,8 @@
 """Phonemes to audio: one network run per sentence, then chunks of growing size."""
 
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from antiphon.contracts.family import LoadContext
@@ -21,6 +19,7 @@ from antiphon.families.hibari.vocoder import (
     StreamingVocoder,
 )
 from antiphon.families.hibari.voices import installed_voices
+from antiphon.families.kit.formats.onnx_session import onnx_session
 from antiphon.text.word_times import word_times
 
 _FIRST_CHUNK_FRAMES = 16  # 200 ms
@@ -38,7 +37,8 @@ class HibariGenerator:
     def __init__(self, context: LoadContext) -> None:
         """Load and warm up every installed voice (always on the CPU, in float32)."""
         self._networks = {
-            name: _load(str(installed.network)) for name, installed in installed_voices().items()
+            name: onnx_session(with_durations(installed.network.read_bytes()))
+            for name, installed in installed_voices().items()
         }
         for name in self._networks:
             warm_up = HibariPrompt(name, (_WARM_UP_IDS,))
@@ -90,16 +90,6 @@ class HibariGenerator:
         outputs = self._networks[voice].run(None, {"ids": padded, "speed": pace})
         frames = AcousticFrames.from_network(outputs[:_NUM_FRAME_OUTPUTS])
         return frames, outputs[-1] if len(outputs) > _NUM_FRAME_OUTPUTS else None
-
-
-def _load(path: str) -> ort.InferenceSession:
-    """One thread per run: requests, not operators, are what runs in parallel."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    network = with_durations(Path(path).read_bytes())
-    return ort.InferenceSession(network, options, providers=["CPUExecutionProvider"])
 
 
 def _noise(seed: int, sentence: int) -> np.random.Generator:

@@ -10,13 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from antiphon.contracts.types import Samples
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.onnx_errors import ONNX_ERRORS
-from antiphon.families.kit.onnx_graph import FLOAT, OnnxGraph, OnnxNode, tensor, value_info
+from antiphon.families.kit.formats.onnx_graph import FLOAT, OnnxGraph, OnnxNode, tensor, value_info
+from antiphon.families.kit.formats.onnx_session import ONNX_ERRORS, onnx_session
 from antiphon.families.kokoro.checkpoint import PAD_ID
 
 _SPEED_TYPES: dict[str, Any] = {"tensor(float)": np.float32, "tensor(int32)": np.int32}
@@ -40,17 +39,10 @@ class OnnxNetwork:
         Raises:
             ModelLoadError: ONNX Runtime cannot run the file, or its inputs differ.
         """
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = num_threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others wait
         try:
             graph, self._has_durations = with_durations(OnnxGraph.read(file))
             graph, self._noises = with_given_noise(graph)
-            self._session = ort.InferenceSession(
-                graph.encode(), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = onnx_session(graph.encode(), num_threads)
         except ONNX_ERRORS as error:
             raise ModelLoadError(f"{file}: cannot be loaded: {error}") from error
         inputs = {each.name: each.type for each in self._session.get_inputs()}

@@ -14,6 +14,7 @@ from torch import Tensor
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.formats.torch_file import joined_weights, read_torch_file
 from antiphon.families.kokoro.checkpoint import PAD_ID, KokoroCheckpoint, load_config
 from antiphon.families.kokoro.graph_network import GraphNetwork
 from antiphon.families.kokoro.model import KokoroModel
@@ -21,7 +22,6 @@ from antiphon.families.kokoro.vocoder import NUM_HARMONICS
 from antiphon.nn.device import resolve_device
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.safetensors_index import some
-from antiphon.nn.torch_file import joined_weights, read_torch_file
 
 _log = logging.getLogger(__name__)
 

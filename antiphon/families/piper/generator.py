@@ -9,7 +9,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Samples, WordTime
 from antiphon.errors import EngineError, ModelLoadError
-from antiphon.families.kit.onnx_errors import ONNX_ERRORS
+from antiphon.families.kit.formats.onnx_session import ONNX_ERRORS
 from antiphon.families.piper.network import PiperNetwork, SpokenSentence
 from antiphon.families.piper.phonemes import SymbolSequence
 from antiphon.families.piper.prompt import PiperPrompt

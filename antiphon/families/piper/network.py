@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from antiphon.contracts.types import Samples
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.onnx_errors import ONNX_ERRORS
-from antiphon.families.kit.onnx_graph import ELEMENT_TYPES, FLOAT, OnnxGraph, OnnxNode
+from antiphon.families.kit.formats.onnx_graph import ELEMENT_TYPES, FLOAT, OnnxGraph, OnnxNode
+from antiphon.families.kit.formats.onnx_session import ONNX_ERRORS, onnx_session
 from antiphon.families.piper.reach import DecoderReach, reach_of
 
 Values = dict[str, NDArray[Any]]
@@ -219,12 +219,7 @@ def _types(session: ort.InferenceSession) -> dict[str, int]:
 
 
 def _session(graph: OnnxGraph, file: Path) -> ort.InferenceSession:
-    """One thread per run: requests, not operators, are what runs in parallel."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
     try:
-        return ort.InferenceSession(graph.encode(), options, providers=["CPUExecutionProvider"])
+        return onnx_session(graph.encode())
     except ONNX_ERRORS as error:
         raise ModelLoadError(f"{file}: onnxruntime cannot load it: {error}") from error

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.families.kit.onnx_graph import FLOAT, INT64, OnnxGraph, OnnxNode, tensor, value_info
+from antiphon.families.kit.formats.onnx_graph import (
+    FLOAT,
+    INT64,
+    OnnxGraph,
+    OnnxNode,
+    tensor,
+    value_info,
+)
 from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
 
 SIZES = ("tiny",)

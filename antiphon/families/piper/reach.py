@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from antiphon.families.kit.onnx_graph import OnnxGraph, OnnxNode
+from antiphon.families.kit.formats.onnx_graph import OnnxGraph, OnnxNode
 
 _POINTWISE = frozenset(
     (

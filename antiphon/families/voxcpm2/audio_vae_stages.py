@@ -16,6 +16,7 @@ from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.cloned_voices import RecordingLimits
+from antiphon.families.kit.formats.torch_file import joined_weights, read_torch_file, state_dict_of
 from antiphon.families.kit.loading import like_of
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.audio_vae import VAEDecoder, VAEEncoder
@@ -33,7 +34,6 @@ from antiphon.nn import kernels
 from antiphon.nn.layers import Weights
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 from antiphon.nn.safetensors_index import layout_problems
-from antiphon.nn.torch_file import joined_weights, read_torch_file
 from antiphon.nn.weights import WeightOptions, open_weights
 
 _NORMED = ".weight_v"
@@ -73,14 +73,10 @@ def read_pth(file: Path) -> dict[str, Tensor]:
     Raises:
         ModelLoadError: the file is not a PyTorch file of tensors.
     """
-    content = read_torch_file(file)
-    content = content.get("state_dict", content) if isinstance(content, dict) else None
-    if not isinstance(content, dict) or not all(
-        isinstance(each, Tensor) for each in content.values()
-    ):
-        raise ModelLoadError(f"{file}: must hold tensors by name")
+    error = ModelLoadError(f"{file}: must hold tensors by name")
+    content = state_dict_of(read_torch_file(file), error)
     other = re.compile(VAE_OTHERS)
-    return {str(name): each for name, each in content.items() if not other.fullmatch(str(name))}
+    return {name: each for name, each in content.items() if not other.fullmatch(name)}
 
 
 def _multiplied(weights: Weights) -> Weights:

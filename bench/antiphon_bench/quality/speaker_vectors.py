@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from antiphon.errors import SettingsError
+from antiphon.families.kit.formats.torch_file import read_torch_file
 from antiphon.nn.mel import mel_filters
-from antiphon.nn.torch_file import read_torch_file
 from antiphon_bench.quality.defects import frame_levels
 from antiphon_bench.seams import Signal
 

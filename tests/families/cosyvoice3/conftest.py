@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.families.cosyvoice3.random_checkpoint import make_checkpoint
 from tests.families.cosyvoice3.oracle.cases import CHECKPOINT_SEED
+from tests.families.cosyvoice3.random_checkpoint import make_checkpoint
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ def test_a_whole_checkpoint_has_no_problems(custom: Path) -> None:
 def test_it_is_known_by_its_files(path: Path, text: str) -> None:
     (path / "config.json").write_text(text)
     assert checkpoint_family(path).name == "cosyvoice3"
-    (path / "llm.pt").unlink()
+    (path / "cosyvoice3.yaml").unlink()
     with pytest.raises(ModelLoadError, match=r"config\.json|no family"):
         checkpoint_family(path)
 

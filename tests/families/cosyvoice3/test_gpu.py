@@ -16,7 +16,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.cosyvoice3 import dit, flow
-from antiphon.families.cosyvoice3.checkpoint import FLOW_FILE, flow_layout
+from antiphon.families.cosyvoice3.checkpoint import flow_part
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.decoder import load_decoder
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
@@ -24,7 +24,6 @@ from antiphon.families.cosyvoice3.language_model import load_runner
 from antiphon.families.cosyvoice3.vocoder import SnakeBlock
 from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock, SplitStreamConv
 from antiphon.families.cosyvoice3.voices import reference_arrays
-from antiphon.families.cosyvoice3.weights import read_tensors
 from antiphon.nn import kernels
 from antiphon.nn.kernels import chunk_attention
 from antiphon.nn.layers import Weights
@@ -72,10 +71,8 @@ def test_mel_frames_of_kernels_are_those_of_pytorch_lines(
     However large what is added to the states is before gates make it small.
     """
     config, device = load_config(base).flow, "cuda" if torch.cuda.is_available() else "cpu"
-    weights = read_tensors(
-        base / FLOW_FILE, flow_layout(config), like=torch.empty(0, device=device)
-    )
-    weights = grown(weights, growth)
+    with flow_part(base, config).open(like=torch.empty(0, device=device)) as read:
+        weights = grown(read, growth)
     tokens, mel, speaker = (torch.from_numpy(each).to(device) for each in voice(2).values())
     num_tokens = 80 if device == "cuda" else 30
     speech = torch.from_numpy(TOKENS[:num_tokens]).to(device)

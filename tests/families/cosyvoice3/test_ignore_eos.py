@@ -10,7 +10,7 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
-from antiphon.families.cosyvoice3.checkpoint import LANGUAGE_FILE, TEXT_PREFIX
+from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.language_model import load_runner
 from tests.families.cosyvoice3.speech import DRAWN, prompt_of, tokens_of
@@ -21,7 +21,7 @@ NUM_TOKENS = 24
 
 def make_ending(path: Path, end: int) -> None:
     """Make one of the ids that end speech, by its number among them, the likeliest."""
-    config, file = load_config(path), path / LANGUAGE_FILE
+    config, file = load_config(path), path / "llm.pt"
     tensors = torch.load(file, weights_only=True)
     wanted = {config.num_tokens + end: head_row(config.text)}
     edits = {**leaning_rows(TEXT_PREFIX, config.text), "llm_decoder.weight": wanted}

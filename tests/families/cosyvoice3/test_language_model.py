@@ -17,7 +17,7 @@ from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.engine.model_runner.ar_model import Frames, Inputs
 from antiphon.engine.plan import Start
 from antiphon.families.cosyvoice3 import language_model
-from antiphon.families.cosyvoice3.checkpoint import LANGUAGE_FILE, TEXT_PREFIX
+from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.language_model import CosyVoice3Runner, draw_nucleus, load_runner
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompter
@@ -169,7 +169,7 @@ def test_a_token_that_is_always_likeliest_is_not_said_twice_in_a_row(
 ) -> None:
     path = tmp_path / "stuck"
     copytree(base, path)
-    config, file = load_config(path), path / LANGUAGE_FILE
+    config, file = load_config(path), path / "llm.pt"
     tensors = torch.load(file, weights_only=True)
     head = {"llm_decoder.weight": {7: head_row(config.text)}}
     for name, rows in {**leaning_rows(TEXT_PREFIX, config.text), **head}.items():

@@ -9,12 +9,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from antiphon.families.cosyvoice3 import checkpoint as schema
+from antiphon.families.cosyvoice3.checkpoint import flow_part, vocoder_part
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.vocoder import PitchNetwork, Vocoder
 from antiphon.families.cosyvoice3.voice_encoder import speaker_fbank, whisper_mel
-from antiphon.families.cosyvoice3.weights import read_tensors
 from antiphon.nn.stream_conv import StreamState
 from tests.families.cosyvoice3.oracle import cases
 from tests.families.cosyvoice3.speech import mel_of
@@ -30,15 +29,15 @@ def recorded() -> Mapping[str, NDArray[np.float32]]:
 
 def vocoder_of(path: Path) -> tuple[Vocoder, Mapping[str, torch.Tensor]]:
     config = load_config(path).vocoder
-    weights = read_tensors(path / schema.VOCODER_FILE, schema.vocoder_layout(config), like=LIKE)
-    return Vocoder.of(weights, config), weights
+    with vocoder_part(path, config).open(like=LIKE) as weights:
+        return Vocoder.of(weights, config), weights
 
 
 @torch.inference_mode()
 def test_mel_frames(base: Path, recorded: Mapping[str, Any]) -> None:
     config = load_config(base).flow
-    weights = read_tensors(base / schema.FLOW_FILE, schema.flow_layout(config), like=LIKE)
-    flow = MelFlow.of(weights, config)
+    with flow_part(base, config).open(like=LIKE) as weights:
+        flow = MelFlow.of(weights, config)
     np.testing.assert_array_equal(flow.noise[[0, 1, 777, 14_999]], recorded["solver_noise"])
     tokens, mel, speaker = map(torch.from_numpy, cases.reference())
     # Chunks end where those of the published code do: after every 25 tokens, with the recording's.

@@ -1,6 +1,5 @@
 """As many requests run at once as there is memory for."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,17 @@ from antiphon.contracts.family import LoadContext
 from antiphon.families.cosyvoice3 import flow_context
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.flow_context import slots_that_fit, stream_bytes
-from antiphon.families.cosyvoice3.random_checkpoint import make_checkpoint
-from antiphon.families.cosyvoice3.random_configs import SIZES
+from antiphon.families.cosyvoice3.sizes import make_checkpoint as without_weights
+from tests.families.cosyvoice3.random_checkpoint import make_checkpoint
 
 CPU = torch.device("cpu")
 
 
-def test_a_stream_takes_what_its_cache_does(base: Path) -> None:
+def test_a_stream_takes_what_its_cache_does(base: Path, tmp_path: Path) -> None:
     config = load_config(base).flow
     assert stream_bytes(config, CPU) == 752 * 2 * 2 * 10 * 2 * 32 * 4
-    sizes = SIZES["0.5b"]
-    full = replace(
-        config,
-        num_layers=sizes.flow_layers,
-        num_heads=sizes.flow_heads,
-        head_dim=sizes.flow_head_dim,
-    )
+    without_weights(tmp_path, size="0.5b")
+    full = load_config(tmp_path).flow
     assert stream_bytes(full, torch.device("cuda")) == pytest.approx(1.35e9, rel=0.01)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.onnx_graph import FLOAT, OnnxGraph, OnnxNode
+from antiphon.families.kit.formats.onnx_graph import FLOAT, OnnxGraph, OnnxNode
 from antiphon.families.kokoro.onnx_network import (
     NOISE_LENGTH,
     OnnxNetwork,

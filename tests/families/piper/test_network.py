@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.contracts.types import Samples
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.onnx_graph import OnnxGraph, OnnxNode
+from antiphon.families.kit.formats.onnx_graph import OnnxGraph, OnnxNode
 from antiphon.families.piper.network import PiperNetwork, SpokenSentence
 from antiphon.families.piper.random_checkpoint import SAMPLES_PER_FRAME
 from antiphon.families.piper.reach import reach_of

@@ -16,13 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.families.cosyvoice3 import checkpoint as schema
+from antiphon.families.cosyvoice3.checkpoint import flow_part
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
-from antiphon.families.cosyvoice3.random_checkpoint import make_checkpoint
-from antiphon.families.cosyvoice3.weights import read_tensors
 from tests.families.cosyvoice3.oracle import cases
 from tests.families.cosyvoice3.oracle.record import published_flow, replace_modules
+from tests.families.cosyvoice3.random_checkpoint import make_checkpoint
 from tests.families.cosyvoice3.speech import mel_of
 
 NUM_TOKENS = 400
@@ -57,8 +56,8 @@ def published_stream(flow: Any, tokens: Tensor, given: Reference) -> Tensor:
 
 def own_mel(path: Path, tokens: Tensor, given: Reference, context_frames: int) -> Tensor:
     config = load_config(path).flow
-    layout = schema.flow_layout(config)
-    flow = MelFlow.of(read_tensors(path / schema.FLOW_FILE, layout, like=torch.empty(0)), config)
+    with flow_part(path, config).open(like=torch.empty(0)) as weights:
+        flow = MelFlow.of(weights, config)
     flow = replace(flow, context_frames=context_frames)
     return mel_of(flow, tokens, given, HOP + AHEAD)
 

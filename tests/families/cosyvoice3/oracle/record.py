@@ -19,11 +19,10 @@ import numpy as np
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from antiphon.families.cosyvoice3.config import load_config
-from antiphon.families.cosyvoice3.random_checkpoint import make_checkpoint
-from antiphon.families.cosyvoice3.random_configs import SIZES, text_config
+from antiphon.families.cosyvoice3.config import TEXT_FOLDER, load_config
 from antiphon.families.cosyvoice3.source import source_noise
 from tests.families.cosyvoice3.oracle import cases
+from tests.families.cosyvoice3.random_checkpoint import make_checkpoint
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "parity.npz"
 
@@ -163,7 +162,7 @@ def logits(path: Path) -> dict[str, Any]:
     """Run the language model over text and forced speech; keep some logits of each position."""
     model_class = published("cosyvoice.llm.llm", "CosyVoice3LM")
 
-    language: Any = Qwen2ForCausalLM(Qwen2Config(**text_config(SIZES["tiny"])))
+    language: Any = Qwen2ForCausalLM(Qwen2Config.from_pretrained(path / TEXT_FOLDER))
     core = torch.nn.Module()
     core.model = language
     model = model_class(language.config.hidden_size, language.config.hidden_size, 6561, core, None)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from antiphon.errors import ModelLoadError
-from antiphon.nn.torch_file import joined_weights, read_torch_file
+from antiphon.families.kit.formats.torch_file import joined_weights, read_torch_file
 
 
 class _Calls:

@@ -8,7 +8,7 @@ import onnxruntime as ort
 import pytest
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.onnx_graph import (
+from antiphon.families.kit.formats.onnx_graph import (
     ELEMENT_TYPES,
     FLOAT,
     OnnxGraph,

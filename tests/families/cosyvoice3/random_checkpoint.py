@@ -1,72 +1,74 @@
-"""Writer of checkpoints with random weights in the official layout, for tests and benchmarks."""
+"""Writer of checkpoints with random weights and networks in the official layout."""
 
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 import numpy as np
 import torch
-from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 
-from antiphon.families.cosyvoice3 import checkpoint as schema
+from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX, parts
 from antiphon.families.cosyvoice3.config import (
     CONFIG_FILE,
     SPEAKER_NETWORK,
-    TEXT_FOLDER,
     TOKEN_NETWORK,
     load_config,
 )
-from antiphon.families.cosyvoice3.random_configs import (
-    FIRST_TINY_MARK,
-    SIZES,
-    Json,
-    Size,
-    text_config,
-    yaml_of,
-)
+from antiphon.families.cosyvoice3.sizes import VOICE
+from antiphon.families.cosyvoice3.sizes import make_checkpoint as without_weights
 from antiphon.families.cosyvoice3.voice_encoder import SPEAKER_MELS, WHISPER_MELS
 from antiphon.families.cosyvoice3.voices import VOICES_FILE
-from antiphon.families.kit.onnx_graph import FLOAT, OnnxGraph, OnnxNode, tensor, value_info
-from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker, report_files
+from antiphon.families.kit.formats.onnx_graph import FLOAT, OnnxGraph, OnnxNode, tensor, value_info
+from antiphon.families.kit.random_checkpoint import Making, report_files
 from antiphon.nn.random_weights import RandomTensor, random_values
 from antiphon.nn.safetensors_index import Shape
+from tests.families.whole_checkpoints import WholeCheckpoints
 
-TASKS = ("base", "custom_voice")
-VOICE = "random"
+TEMPLATE = Path(__file__).with_name("cosyvoice3.yaml")
+"""The published file, with names for the sizes that differ."""
 _PITCH_HZ = 120.0  # in most frames
 _QUIET = -3.0  # log magnitude
 _INT32 = 6
 _MEL_FRAMES_PER_TOKEN = 4
 
 
-@checkpoint_maker(sizes=get_args(Size), tasks=TASKS, dtypes=("float32",), is_sharded=False)
-def make_checkpoint(path: Path, making: Making) -> None:
-    """Write a checkpoint, one file per network.
-
-    ``"base"`` clones voices from reference audio; ``"custom_voice"`` also has a built-in voice in
-    spk2info.pt.
-    """
-    seed = making.seed
-    sizes, folder = SIZES[making.size], path / TEXT_FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    (path / CONFIG_FILE).write_text(yaml_of(sizes), encoding="utf-8")
-    _write_json(folder / "config.json", text_config(sizes))
-    _write_tokenizer(folder, is_compact=making.size == "tiny")
-    config = load_config(path)
-    torch.save(_drawn(schema.language_layout(config), seed), path / schema.LANGUAGE_FILE)
-    torch.save(_drawn(schema.flow_layout(config.flow), seed), path / schema.FLOW_FILE)
-    vocoder = _parted(_drawn(schema.vocoder_layout(config.vocoder), seed))
-    torch.save(vocoder, path / schema.VOCODER_FILE)
+def write_weights(path: Path, making: Making) -> None:
+    """Write weights by the configuration in a directory, one file per network."""
+    seed, config = making.seed, load_config(path)
+    sizes = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))
+    (path / CONFIG_FILE).write_text(published_yaml(sizes), encoding="utf-8")
+    assert load_config(path) == config, "the published form has the same sizes"
+    language, flow, vocoder = parts(path, config)
+    torch.save(_drawn(language.layout, seed), language.file)
+    torch.save(_drawn(flow.layout, seed), flow.file)
+    torch.save(_parted(_drawn(vocoder.layout, seed)), vocoder.file)
     write_encoders(path, config.flow.speaker_size, seed)
     if making.task == "custom_voice":
         speaker = _tensor("speaker", RandomTensor((1, config.flow.speaker_size), 1.0), seed)
         torch.save({VOICE: {"embedding": speaker}}, path / VOICES_FILE)
-    else:
-        (path / VOICES_FILE).unlink(missing_ok=True)
     report_files(path, making.progress)
+
+
+make_checkpoint = WholeCheckpoints(without_weights, write_weights)
+
+
+def published_yaml(sizes: Mapping[str, Any]) -> str:
+    """Return cosyvoice3.yaml with references and tags, as published, from its values."""
+    flow, vocoder = sizes["flow"], sizes["hift"]
+    estimator = flow["decoder"]["estimator"]
+    return TEMPLATE.read_text(encoding="utf-8").format(
+        width=sizes["llm"]["llm_input_size"],
+        look_ahead_channels=flow["pre_lookahead_layer"]["channels"],
+        flow_width=estimator["dim"],
+        flow_layers=estimator["depth"],
+        flow_heads=estimator["heads"],
+        flow_head_dim=estimator["dim_head"],
+        vocoder_channels=vocoder["base_channels"],
+        pitch_channels=vocoder["f0_predictor"]["cond_channels"],
+    )
 
 
 def _drawn(layout: Mapping[str, Shape], seed: int) -> dict[str, Tensor]:
@@ -93,7 +95,7 @@ def _random(name: str, shape: Shape) -> RandomTensor:
     if "embed" in name and len(shape) == 2 and not name.startswith("decoder."):
         return RandomTensor(shape, 0.5)
     gain = 50.0 if name == "f0_predictor.classifier.weight" else 0.8
-    if name == "llm_decoder.weight" or name.startswith(schema.TEXT_PREFIX):
+    if name == "llm_decoder.weight" or name.startswith(TEXT_PREFIX):
         gain = 1.5
     return RandomTensor(shape, gain / math.sqrt(math.prod(shape[1:])))
 
@@ -109,19 +111,6 @@ def _parted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         parted[f"{stem}.parametrizations.weight.original0"] = weight.norm(dim=(1, 2), keepdim=True)
         parted[f"{stem}.parametrizations.weight.original1"] = weight
     return parted
-
-
-def _write_tokenizer(folder: Path, *, is_compact: bool) -> None:
-    """Write a byte vocabulary, followed by the marks directly or at their published ids."""
-    vocabulary = {letter: number for number, letter in enumerate(sorted(ByteLevel.alphabet()))}
-    if is_compact:
-        vocabulary["<|endoftext|>"] = FIRST_TINY_MARK
-    _write_json(folder / "vocab.json", vocabulary)
-    (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
-
-
-def _write_json(file: Path, content: Json) -> None:
-    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def write_encoders(path: Path, speaker_size: int, seed: int) -> None:

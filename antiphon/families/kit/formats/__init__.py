@@ -1,0 +1,1 @@
+"""Weights in other formats than safetensors: `torch.save` and ONNX."""
