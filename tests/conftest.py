@@ -79,6 +79,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run coroutines in asyncio's event loop, the one that servers run in."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _data_folder_of_the_tests(
     tmp_path_factory: pytest.TempPathFactory,

@@ -73,21 +73,18 @@ def test_audio_is_that_of_the_whole_however_frames_arrive(streams: list[list[int
     asyncio.run(main())
 
 
-def test_the_reason_of_the_end_is_upstreams_or_that_of_an_abort() -> None:
-    async def main() -> None:
-        stage = build_stage([CODEC], CONTEXT, lambda status: None)
-        stream = stage.open(StageRequest("a", PROMPT), upstream([0] * 5, "length"))
-        assert (await heard(stream))[1] == Ended("length")
-        async with aclosing(stage.open(StageRequest("b", PROMPT), upstream([0] * 9999))) as items:
-            assert isinstance(await anext(items), AudioChunk)
-            stage.abort("b")
-            assert [item async for item in items if isinstance(item, Ended)] == [Ended("abort")]
-        await stage.close()
-
-    asyncio.run(main())
+async def test_the_reason_of_the_end_is_upstreams_or_that_of_an_abort() -> None:
+    stage = build_stage([CODEC], CONTEXT, lambda status: None)
+    stream = stage.open(StageRequest("a", PROMPT), upstream([0] * 5, "length"))
+    assert (await heard(stream))[1] == Ended("length")
+    async with aclosing(stage.open(StageRequest("b", PROMPT), upstream([0] * 9999))) as items:
+        assert isinstance(await anext(items), AudioChunk)
+        stage.abort("b")
+        assert [item async for item in items if isinstance(item, Ended)] == [Ended("abort")]
+    await stage.close()
 
 
-def test_the_stage_before_is_slowed_down_by_a_slow_listener() -> None:
+async def test_the_stage_before_is_slowed_down_by_a_slow_listener() -> None:
     num_pulled = 0
 
     async def counted() -> AsyncGenerator[StageItem, None]:
@@ -97,32 +94,26 @@ def test_the_stage_before_is_slowed_down_by_a_slow_listener() -> None:
                 num_pulled += 1
                 yield item
 
-    async def main() -> None:
-        stage = build_stage([CODEC], CONTEXT, lambda status: None)
-        async with aclosing(stage.open(StageRequest("a", PROMPT), counted())) as items:
-            await anext(items)
-            for _ in range(1000):
-                await asyncio.sleep(0)
-            assert 0 < num_pulled < 500
-        await stage.close()
-
-    asyncio.run(main())
+    stage = build_stage([CODEC], CONTEXT, lambda status: None)
+    async with aclosing(stage.open(StageRequest("a", PROMPT), counted())) as items:
+        await anext(items)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert 0 < num_pulled < 500
+    await stage.close()
 
 
-def test_what_fails_upstream_fails_the_stream() -> None:
+async def test_what_fails_upstream_fails_the_stream() -> None:
     async def failing() -> AsyncGenerator[StageItem, None]:
         yield FrameReady(frames(1)[0])
         raise EngineError("broken on purpose")
 
-    async def main() -> None:
-        statuses: list[StageStatus] = []
-        stage = build_stage([CODEC], CONTEXT, statuses.append)
-        with pytest.raises(EngineError, match="broken on purpose"):
-            await heard(stage.open(StageRequest("a", PROMPT), failing()))
-        assert statuses[-1].num_open == 0
-        await stage.close()
-
-    asyncio.run(main())
+    statuses: list[StageStatus] = []
+    stage = build_stage([CODEC], CONTEXT, statuses.append)
+    with pytest.raises(EngineError, match="broken on purpose"):
+        await heard(stage.open(StageRequest("a", PROMPT), failing()))
+    assert statuses[-1].num_open == 0
+    await stage.close()
 
 
 def test_after_a_preemption_frames_that_were_made_are_not_made_again() -> None:

@@ -15,33 +15,27 @@ from antiphon.errors import EngineError, EngineFailedError
 from tests.engine.counting_runner import CountingRunner, collect, collect_all, prompt, until
 
 
-def test_a_fault_reaches_every_open_and_every_later_request() -> None:
-    async def main() -> None:
-        engine = AsyncEngine(CountingRunner(fail_at=3))
-        calls = [collect(engine, f"r{n}", 10) for n in range(4)]
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(result, EngineError) for result in results)
-        assert engine.failure == "ValueError: broken on purpose"
-        with pytest.raises(EngineError, match="has failed"):
-            await collect(engine, "late", 1)
-        await engine.close()
-        with pytest.raises(EngineError, match="closed"):
-            await collect(engine, "later", 1)
-
-    asyncio.run(main())
+async def test_a_fault_reaches_every_open_and_every_later_request() -> None:
+    engine = AsyncEngine(CountingRunner(fail_at=3))
+    calls = [collect(engine, f"r{n}", 10) for n in range(4)]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(result, EngineError) for result in results)
+    assert engine.failure == "ValueError: broken on purpose"
+    with pytest.raises(EngineError, match="has failed"):
+        await collect(engine, "late", 1)
+    await engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        await collect(engine, "later", 1)
 
 
-def test_closing_the_engine_ends_open_streams() -> None:
-    async def main() -> None:
-        engine = AsyncEngine(CountingRunner())
-        stream = engine.generate("endless", prompt(None))
-        await anext(stream)
-        await engine.close()
-        async with aclosing(stream), asyncio.timeout(10):
-            *_, last = [event async for event in stream]
-        assert last == Ended("abort")
-
-    asyncio.run(main())
+async def test_closing_the_engine_ends_open_streams() -> None:
+    engine = AsyncEngine(CountingRunner())
+    stream = engine.generate("endless", prompt(None))
+    await anext(stream)
+    await engine.close()
+    async with aclosing(stream), asyncio.timeout(10):
+        *_, last = [event async for event in stream]
+    assert last == Ended("abort")
 
 
 def test_books_are_checked_when_it_is_quiet_and_at_the_end(
@@ -69,44 +63,40 @@ def test_books_are_checked_when_it_is_quiet_and_at_the_end(
     asyncio.run(main())
 
 
-def test_wrong_books_do_not_keep_the_engine_from_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wrong_books_do_not_keep_the_engine_from_closing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def wrong(scheduler: Scheduler) -> None:
         raise AssertionError("an open request is lost")
 
-    async def main() -> None:
-        runner = CountingRunner()
-        engine = AsyncEngine(runner)
-        stream = engine.generate("endless", prompt(None))
-        await anext(stream)
-        monkeypatch.setattr(Scheduler, "check_integrity", wrong)
-        try:
-            async with asyncio.timeout(30):
-                await engine.close()
-        finally:
-            engine._commands.put(None)  # or a thread that does not end would keep the test, too
-        assert runner.is_closed
-        async with aclosing(stream), asyncio.timeout(30):
-            with pytest.raises(EngineFailedError):
-                await collect_all(stream)
-
-    asyncio.run(main())
+    runner = CountingRunner()
+    engine = AsyncEngine(runner)
+    stream = engine.generate("endless", prompt(None))
+    await anext(stream)
+    monkeypatch.setattr(Scheduler, "check_integrity", wrong)
+    try:
+        async with asyncio.timeout(30):
+            await engine.close()
+    finally:
+        engine._commands.put(None)  # or a thread that does not end would keep the test, too
+    assert runner.is_closed
+    async with aclosing(stream), asyncio.timeout(30):
+        with pytest.raises(EngineFailedError):
+            await collect_all(stream)
 
 
-def test_a_request_while_the_engine_closes_gets_an_error() -> None:
+async def test_a_request_while_the_engine_closes_gets_an_error() -> None:
     class SlowToClose(CountingRunner):
         def close(self) -> None:
             time.sleep(0.2)
 
-    async def main() -> None:
-        engine = AsyncEngine(SlowToClose())
-        closing = asyncio.ensure_future(engine.close())
-        await asyncio.sleep(0.05)
-        with pytest.raises(EngineError, match="closed"):
-            async with asyncio.timeout(5):
-                await collect(engine, "late", 3)
-        await closing
-
-    asyncio.run(main())
+    engine = AsyncEngine(SlowToClose())
+    closing = asyncio.ensure_future(engine.close())
+    await asyncio.sleep(0.05)
+    with pytest.raises(EngineError, match="closed"):
+        async with asyncio.timeout(5):
+            await collect(engine, "late", 3)
+    await closing
 
 
 def test_a_closed_event_loop_ends_its_own_requests_alone() -> None:

@@ -39,16 +39,13 @@ class Exporter(HostRunner[list[int]]):
         return Done(replace(output, hidden_states=states))
 
 
-def test_states_come_before_their_frames_and_before_the_end() -> None:
-    async def main() -> None:
-        engine = AsyncEngine(Exporter(1))
-        prompt = Prompt(data=None, num_tokens=1, seed=0, sampling=Sampling(max_frames=9))
-        async with asyncio.timeout(30):
-            items = [item async for item in engine.generate("a", prompt)]
-        await engine.close()
-        kinds = [type(item) for item in items]
-        assert kinds == [*[Latents, FrameReady] * NUM_FRAMES, Latents, Ended]
-        starts = [item.data.start for item in items if isinstance(item, Latents)]
-        assert starts == [0, 1, 2, 3]
-
-    asyncio.run(main())
+async def test_states_come_before_their_frames_and_before_the_end() -> None:
+    engine = AsyncEngine(Exporter(1))
+    prompt = Prompt(data=None, num_tokens=1, seed=0, sampling=Sampling(max_frames=9))
+    async with asyncio.timeout(30):
+        items = [item async for item in engine.generate("a", prompt)]
+    await engine.close()
+    kinds = [type(item) for item in items]
+    assert kinds == [*[Latents, FrameReady] * NUM_FRAMES, Latents, Ended]
+    starts = [item.data.start for item in items if isinstance(item, Latents)]
+    assert starts == [0, 1, 2, 3]

@@ -67,26 +67,23 @@ def test_a_limit_comes_after_the_frame_and_a_fault_instead_of_it() -> None:
     scheduler.check_integrity()
 
 
-def test_a_fault_of_one_request_ends_it_alone() -> None:
+async def test_a_fault_of_one_request_ends_it_alone() -> None:
     async def hear(engine: AsyncEngine, name: str, fate: str) -> list[Any]:
         async with aclosing(engine.generate(name, prompt(fate))) as events:
             return [event async for event in events]
 
-    async def main() -> None:
-        engine = AsyncEngine(FatefulRunner())
-        fates = ["stop", "error", "length", "error", "stop"]
-        heard = await asyncio.gather(
-            *(hear(engine, f"r{n}", fate) for n, fate in enumerate(fates)),
-            return_exceptions=True,
-        )
-        for fate, events in zip(fates, heard, strict=True):
-            if fate == "error":
-                assert isinstance(events, EngineError)
-            else:
-                num_frames = 3 if fate == "length" else 2
-                frames = [FrameReady(number) for number in range(num_frames)]
-                assert events == [*frames, Ended(fate)]  # type: ignore[arg-type]
-        assert engine.failure is None
-        await engine.close()
-
-    asyncio.run(main())
+    engine = AsyncEngine(FatefulRunner())
+    fates = ["stop", "error", "length", "error", "stop"]
+    heard = await asyncio.gather(
+        *(hear(engine, f"r{n}", fate) for n, fate in enumerate(fates)),
+        return_exceptions=True,
+    )
+    for fate, events in zip(fates, heard, strict=True):
+        if fate == "error":
+            assert isinstance(events, EngineError)
+        else:
+            num_frames = 3 if fate == "length" else 2
+            frames = [FrameReady(number) for number in range(num_frames)]
+            assert events == [*frames, Ended(fate)]  # type: ignore[arg-type]
+    assert engine.failure is None
+    await engine.close()

@@ -20,41 +20,32 @@ def test_items_arrive_in_order_from_any_thread() -> None:
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-def test_unread_progress_is_replaced_by_what_comes_right_after_it() -> None:
-    async def main() -> None:
-        outbox: Outbox[Progress | str] = Outbox()
-        for step in range(1, 5):
-            outbox.put(Progress(step, 9))
-        outbox.put("preview")
-        for step in range(5, 10):
-            outbox.put(Progress(step, 9))
-        assert [await outbox.get() for _ in range(3)] == [Progress(4, 9), "preview", Progress(9, 9)]
-
-    asyncio.run(main())
+async def test_unread_progress_is_replaced_by_what_comes_right_after_it() -> None:
+    outbox: Outbox[Progress | str] = Outbox()
+    for step in range(1, 5):
+        outbox.put(Progress(step, 9))
+    outbox.put("preview")
+    for step in range(5, 10):
+        outbox.put(Progress(step, 9))
+    assert [await outbox.get() for _ in range(3)] == [Progress(4, 9), "preview", Progress(9, 9)]
 
 
-def test_an_item_can_be_read_at_once() -> None:
-    async def main() -> None:
-        outbox: Outbox[int] = Outbox()
-        outbox.put(1)
-        reading = outbox.get()
-        with pytest.raises(StopIteration) as read:  # it does not wait for the event loop
-            reading.send(None)
-        assert read.value.value == 1
-
-    asyncio.run(main())
+async def test_an_item_can_be_read_at_once() -> None:
+    outbox: Outbox[int] = Outbox()
+    outbox.put(1)
+    reading = outbox.get()
+    with pytest.raises(StopIteration) as read:  # it does not wait for the event loop
+        reading.send(None)
+    assert read.value.value == 1
 
 
-def test_several_outboxes_are_filled_by_one_call_and_exceptions_are_raised() -> None:
-    async def main() -> None:
-        outboxes: list[Outbox[int]] = [Outbox() for _ in range(3)]
-        items = [(outbox, number) for number in range(2) for outbox in outboxes]
-        assert put_all([*items, (outboxes[0], KeyError("broken"))]) == []
-        assert [await outbox.get() for outbox in outboxes * 2] == [0, 0, 0, 1, 1, 1]
-        with pytest.raises(KeyError):
-            await outboxes[0].get()
-
-    asyncio.run(main())
+async def test_several_outboxes_are_filled_by_one_call_and_exceptions_are_raised() -> None:
+    outboxes: list[Outbox[int]] = [Outbox() for _ in range(3)]
+    items = [(outbox, number) for number in range(2) for outbox in outboxes]
+    assert put_all([*items, (outboxes[0], KeyError("broken"))]) == []
+    assert [await outbox.get() for outbox in outboxes * 2] == [0, 0, 0, 1, 1, 1]
+    with pytest.raises(KeyError):
+        await outboxes[0].get()
 
 
 @pytest.mark.parametrize("num_unread", [0, 2])

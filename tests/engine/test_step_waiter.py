@@ -106,31 +106,28 @@ class HeldRunner(CountingRunner):
         return step
 
 
-def test_the_next_step_is_launched_when_one_ends_however_long_it_should_take(
+async def test_the_next_step_is_launched_when_one_ends_however_long_it_should_take(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(CostModel, "step_s", lambda costs, shape: 1e6)
 
-    async def main() -> None:
-        runner = HeldRunner()
-        engine = AsyncEngine(runner)
-        async with aclosing(engine.generate("endless", prompt(None))) as events:
-            first = asyncio.ensure_future(anext(events))
-            for number in range(1, 6):
-                await until(lambda number=number: len(runner.steps) == number)
-                runner.steps[-1].over.set()
-            assert await first == FrameReady(0)
-            runner.holds = False
-            for step in runner.steps:
-                step.over.set()
-        await until(lambda: not runner.slots)
-        await engine.close()
-        assert engine.failure is None
-
-    asyncio.run(main())
+    runner = HeldRunner()
+    engine = AsyncEngine(runner)
+    async with aclosing(engine.generate("endless", prompt(None))) as events:
+        first = asyncio.ensure_future(anext(events))
+        for number in range(1, 6):
+            await until(lambda number=number: len(runner.steps) == number)
+            runner.steps[-1].over.set()
+        assert await first == FrameReady(0)
+        runner.holds = False
+        for step in runner.steps:
+            step.over.set()
+    await until(lambda: not runner.slots)
+    await engine.close()
+    assert engine.failure is None
 
 
-def test_a_step_is_told_to_be_under_way_while_there_is_nothing_else_to_do() -> None:
+async def test_a_step_is_told_to_be_under_way_while_there_is_nothing_else_to_do() -> None:
     """Or nobody would notice that the device hangs in it."""
     is_under_way: list[bool] = []
 
@@ -138,17 +135,14 @@ def test_a_step_is_told_to_be_under_way_while_there_is_nothing_else_to_do() -> N
         if is_under_way[-1:] != [now := status.step_began_s is not None]:
             is_under_way.append(now)
 
-    async def main() -> None:
-        runner = HeldRunner()
-        engine = AsyncEngine(runner, publish=note)
-        async with aclosing(engine.generate("open", prompt(9, num_frames_allowed=1))) as events:
-            first = asyncio.ensure_future(anext(events))
-            await until(lambda: is_under_way == [False, True, False, True])
-            runner.steps[-1].over.set()
-            assert await first == FrameReady(0)
-            await until(lambda: not is_under_way[-1])
-            runner.holds = False
-        await engine.close()
-        assert engine.failure is None
-
-    asyncio.run(main())
+    runner = HeldRunner()
+    engine = AsyncEngine(runner, publish=note)
+    async with aclosing(engine.generate("open", prompt(9, num_frames_allowed=1))) as events:
+        first = asyncio.ensure_future(anext(events))
+        await until(lambda: is_under_way == [False, True, False, True])
+        runner.steps[-1].over.set()
+        assert await first == FrameReady(0)
+        await until(lambda: not is_under_way[-1])
+        runner.holds = False
+    await engine.close()
+    assert engine.failure is None

@@ -3,16 +3,7 @@
 import asyncio
 from functools import partial
 
-import pytest
-
 from antiphon.api.transport.feed_queue import BUDGET_S, MAX_DELAY_S, MAX_WAITING, FeedQueue
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Clock:

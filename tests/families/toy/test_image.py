@@ -126,9 +126,6 @@ def test_a_video_moves_and_may_begin_with_an_image() -> None:
     on_task("video", body)
 
 
-def test_a_task_that_a_family_lacks_is_refused() -> None:
-    async def main() -> None:
-        with pytest.raises(ModelLoadError, match="'toy' does not serve 'music'"):
-            await LoadedTask.load(ModelSettings(source="toy"), "music")
-
-    asyncio.run(main())
+async def test_a_task_that_a_family_lacks_is_refused() -> None:
+    with pytest.raises(ModelLoadError, match="'toy' does not serve 'music'"):
+        await LoadedTask.load(ModelSettings(source="toy"), "music")
