@@ -4,7 +4,8 @@ import json
 import logging
 import socket
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from typing import TypeAlias
 
 import httpx
 import pytest
@@ -21,26 +22,43 @@ from tests.servers import DEADLINE_S, TOY, RunningServer, wait_until
 APP = create_app(TOY)
 OPERATIONS = operations(APP.openapi())
 SOCKETS = [route.path for route in APP.routes if isinstance(route, WebSocketRoute)]
+FAILURES = 'code="internal_error"'
+Metric: TypeAlias = Callable[[str], float]
 NUM_TIMES = 2
 """A race with the server: it may or may not have noticed yet when it answers."""
 
 
-def metric(server: RunningServer, name: str) -> float:
-    """Return the sum over all labels of a metric's samples that have this text in them."""
-    lines = httpx.get(f"{server.base_url}/metrics").text.splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if name in line)
+@pytest.fixture(scope="module")
+def metric(server: RunningServer) -> Generator[Metric, None, None]:
+    """Return the sum over all labels of a metric's samples that have a text in them."""
+    with httpx.Client(base_url=server.base_url) as client:
+
+        def read(name: str) -> float:
+            lines = client.get("/metrics").text.splitlines()
+            return sum(float(line.rpartition(" ")[2]) for line in lines if name in line)
+
+        yield read
+
+
+@pytest.fixture(scope="module")
+def num_failures(metric: Metric) -> list[float]:
+    """Return how many failures there have been, in a list that each test brings up to date."""
+    return [metric(FAILURES)]
 
 
 @pytest.fixture(autouse=True)
 def no_failure(
-    server: RunningServer, caplog: pytest.LogCaptureFixture
+    server: RunningServer,
+    metric: Metric,
+    num_failures: list[float],
+    caplog: pytest.LogCaptureFixture,
 ) -> Generator[None, None, None]:
     caplog.set_level(logging.ERROR)
-    before = metric(server, 'code="internal_error"')
     yield
     wait_until(lambda: server.state.guards.connections.num_requests == 0)
     wait_until(lambda: server.state.guards.connections.num_sockets == 0)
-    assert metric(server, 'code="internal_error"') == before
+    num_failures.append(metric(FAILURES))
+    assert num_failures.pop(0) == num_failures[0]
     assert not [each.getMessage() for each in caplog.records]
 
 
@@ -87,16 +105,18 @@ def test_during_a_request(server: RunningServer, operation: Operation) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
-def test_once_the_server_waits_for_the_body(server: RunningServer, operation: Operation) -> None:
+def test_once_the_server_waits_for_the_body(
+    server: RunningServer, metric: Metric, operation: Operation
+) -> None:
     type, body = body_of(operation)
     if operation.method != "post" or "requestBody" not in operation.description:
         pytest.skip("has no body")
-    before = metric(server, 'status="499"')
+    before = metric('status="499"')
     connection = dial(server)
     connection.sendall(head_of(operation, type, len(body)) + body[: len(body) // 2])
     wait_until(lambda: server.state.guards.connections.num_requests > 0)
     leave(connection)
-    wait_until(lambda: metric(server, 'status="499"') == before + 1)
+    wait_until(lambda: metric('status="499"') == before + 1)
 
 
 @pytest.mark.parametrize("path", SOCKETS)
