@@ -24,7 +24,6 @@ from antiphon.api import (
     speech_batch,
     speech_jobs,
     speech_ws,
-    unspoken,
     video_jobs,
     videos,
     voice_consents,
@@ -33,14 +32,17 @@ from antiphon.api import (
 from antiphon.api.adapters import ADAPTERS
 from antiphon.api.adapters.errors import ServiceErrorMiddleware
 from antiphon.api.description import DescribedApi
+from antiphon.api.encoding import UNSPOKEN_HEADER, UNSPOKEN_OMITTED_HEADER
 from antiphon.api.errors import ErrorMiddleware, raised_by_framework
 from antiphon.api.front_end import FrontEnd
 from antiphon.api.loop_lag import LoopLag
-from antiphon.api.middleware.access_log import AccessLogMiddleware
 from antiphon.api.middleware.base import (
     REQUEST_ID_HEADER,
+    AccessLogMiddleware,
     ApiKeyMiddleware,
+    MethodMiddleware,
     RequestIdMiddleware,
+    raise_again,
 )
 from antiphon.api.middleware.body import BodyMiddleware
 from antiphon.api.middleware.connection_limits import (
@@ -51,9 +53,7 @@ from antiphon.api.middleware.connection_limits import (
 from antiphon.api.middleware.failed_keys import FailedKeys
 from antiphon.api.middleware.keys import KeyRing
 from antiphon.api.middleware.limit_table import LimitTable
-from antiphon.api.middleware.memory_budget import MemoryBudget
-from antiphon.api.middleware.memory_trim import MemoryTrimmer
-from antiphon.api.middleware.methods import MethodMiddleware, raise_again
+from antiphon.api.middleware.memory_budget import MemoryBudget, MemoryTrimmer
 from antiphon.api.middleware.origins import PageMiddleware, Reach, ReachMiddleware
 from antiphon.api.middleware.rate_limit import RateLimitMiddleware, RateLimits
 from antiphon.api.options import IGNORED_HEADER
@@ -96,8 +96,8 @@ EXPOSED_HEADERS = (
     IGNORED_HEADER,
     "X-Word-Timestamps",
     "X-Word-Timestamps-Omitted",
-    unspoken.HEADER,
-    unspoken.OMITTED_HEADER,
+    UNSPOKEN_HEADER,
+    UNSPOKEN_OMITTED_HEADER,
     "Retry-After",
     "retry-after-ms",
     "x-should-retry",

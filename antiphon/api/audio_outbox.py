@@ -32,19 +32,15 @@ class Listener(Protocol):
 
     async def begin(self) -> None:
         """The first piece is ready."""
-        ...
 
     async def on_audio(self, piece: bytes) -> None:
         """Here is more of the file, or all of it."""
-        ...
 
     async def end(self, ended: Ended) -> None:
         """The file is complete."""
-        ...
 
     async def fail(self, error: WireError) -> None:
         """There will be no more of it."""
-        ...
 
 
 class AudioOutbox:

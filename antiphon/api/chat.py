@@ -6,15 +6,14 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.chat_audio import audio_response
 from antiphon.api.chat_images import image_response
 from antiphon.api.chat_text import text_response
 from antiphon.api.delivery import EVENT_STREAM
-from antiphon.api.deps import Asking, Server, SpeechId
-from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.chat import ChatBody
 from antiphon.api.schemas.error import ErrorBody
-from antiphon.api.state import ServerState
+from antiphon.api.state import Asking, Server, ServerState, SpeechId
 from antiphon.errors import UnknownModelError, UnservedTaskError
 
 router = APIRouter(tags=["chat"], route_class=JsonRoute)

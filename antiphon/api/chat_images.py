@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from antiphon.api.chat_envelope import STREAM_END, ChatEnvelope, usage_members
 from antiphon.api.chat_text import error_event
+from antiphon.api.errors import validated
 from antiphon.api.image_answers import Drawing, ImageDelivery, comment, ended_well
 from antiphon.api.images import image_requests, image_source, media_url, with_images
 from antiphon.api.json_or_events import events_or_json
@@ -22,7 +23,6 @@ from antiphon.api.options import ignored_headers
 from antiphon.api.schemas.chat import ChatBody
 from antiphon.api.schemas.chat_images import ImageChatBody
 from antiphon.api.state import ServerState
-from antiphon.api.validation import validated
 from antiphon.contracts.picture_types import Image, Progress
 from antiphon.contracts.types import Caller, Ended, Usage
 

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import numpy as np
 
@@ -26,6 +27,10 @@ ChunkObserver: TypeAlias = Callable[[AudioChunk], None]
 
 MAX_SAMPLES_AT_ONCE = 48_000
 """Longest chunk that is made PCM on the event loop: some 50 microseconds."""
+
+UNSPOKEN_HEADER = "X-Unspoken-Text"
+UNSPOKEN_OMITTED_HEADER = "X-Unspoken-Text-Omitted"
+MAX_UNSPOKEN_BYTES = 1024
 
 
 class _LateEncoder:
@@ -171,3 +176,42 @@ async def _encoded_event(
     if event.reason not in ("stop", "length"):
         raise UnavailableError("The server is stopping.")
     return encoder.finish() if max_at_once else await workers.run(encoder.finish)
+
+
+class UnspokenCollector:
+    """Collects the words that the voice of a stream leaves out."""
+
+    def __init__(self) -> None:
+        self._words: tuple[str, ...] = ()
+
+    def add(self, chunk: AudioChunk) -> None:
+        """Add the words that a chunk leaves out."""
+        self._words += chunk.unspoken
+
+    def headers(self) -> dict[str, str]:
+        """Return what is known by the first audio: all, of a text that came whole."""
+        return unspoken_headers(self._words)
+
+
+def unspoken_headers(words: tuple[str, ...]) -> dict[str, str]:
+    """Return words in a header, percent-encoded, with commas between; none without words.
+
+    Those that find no place in `MAX_UNSPOKEN_BYTES` are counted in another header.
+    """
+    listed: list[str] = []
+    num_bytes = 0
+    for word in words:
+        coded = quote(word, safe="", errors="replace")
+        num_bytes += len(coded) + 1
+        if num_bytes > MAX_UNSPOKEN_BYTES:
+            return {
+                UNSPOKEN_HEADER: ",".join(listed),
+                UNSPOKEN_OMITTED_HEADER: str(len(words) - len(listed)),
+            }
+        listed.append(coded)
+    return {UNSPOKEN_HEADER: ",".join(listed)} if listed else {}
+
+
+def unspoken_member(words: tuple[str, ...]) -> dict[str, Any]:
+    """Return the member of an event that lists them; none without words."""
+    return {"unspoken": list(words)} if words else {}

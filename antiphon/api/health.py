@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
 from antiphon import __version__
-from antiphon.api.deps import Server
+from antiphon.api.state import Server
 
 router = APIRouter(tags=["health"])
 

@@ -11,21 +11,18 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.api.bodies import Fields, JsonRoute, Upload, missing
 from antiphon.api.delivery import EVENT_STREAM
-from antiphon.api.deps import Asking, Server, SpeechId
-from antiphon.api.errors import wire_error
-from antiphon.api.forms import Fields, Upload, missing
+from antiphon.api.errors import validated, wire_error
 from antiphon.api.image_answers import ImageDelivery, answered, event, image_events
 from antiphon.api.json_or_events import events_or_json
-from antiphon.api.json_route import JsonRoute
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.options import ignored_headers
 from antiphon.api.picture_options import family_options
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.images import ImageBody, ImagesAnswer
-from antiphon.api.state import ServerState
-from antiphon.api.validation import validated
+from antiphon.api.state import Asking, Server, ServerState, SpeechId
 from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.media.image_codec import Pixels

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.api.deps import Asking, Server
 from antiphon.api.http_ranges import StoredFile, file_response
 from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.state import Asking, Server
 
 router = APIRouter(tags=["media"])
 

@@ -9,8 +9,7 @@ from starlette.requests import Request
 
 from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
 from antiphon.api.adapters.errors import ELEVENLABS_KEY
-from antiphon.api.deps import Server
-from antiphon.api.state import ServerState
+from antiphon.api.state import Server, ServerState
 from antiphon.contracts.chat import CHAT_VOICE, AnswerVoiceCapabilities, ChatCapabilities
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, VideoCapabilities

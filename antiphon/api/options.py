@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
+from antiphon.api.errors import invalid_request
 from antiphon.api.middleware import json_limits
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.schemas.field_rules import check_known, field_classes
@@ -15,7 +16,6 @@ from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.peer_fields import CLONING_FIELDS
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
-from antiphon.api.validation import invalid_request
 from antiphon.config import SpeechSettings
 from antiphon.contracts.family import Task
 from antiphon.contracts.types import SpeechRequest, SpeechStream

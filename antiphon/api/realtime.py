@@ -14,7 +14,6 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
 from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
-from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.middleware.memory_budget import Holding
 from antiphon.api.realtime_agent import AgentConversation
@@ -42,7 +41,7 @@ from antiphon.api.schemas.realtime import (
 from antiphon.api.schemas.realtime_fields import RealtimeMessage
 from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
-from antiphon.api.state import ServerState
+from antiphon.api.state import Server, ServerState
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import (
     InputTooLongError,

@@ -169,19 +169,15 @@ class Conversation(Protocol):
         Raises:
             AntiphonError: the message cannot be followed.
         """
-        ...
 
     async def refuse(self, error: WireError) -> None:
         """Send why a message was refused, or why the connection ends."""
-        ...
 
     async def finish(self) -> None:
         """Return when the client has got all that it is owed."""
-        ...
 
     async def close(self) -> None:
         """Stop all work; returns when everything is free."""
-        ...
 
 
 async def converse(

@@ -9,18 +9,23 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header
 from starlette.responses import Response
 
+from antiphon.api.bodies import FormRoute
 from antiphon.api.delivery import EVENT_STREAM, Delivery
-from antiphon.api.deps import Server, SpeechId
-from antiphon.api.encoding import EncodedStream, FileEncoding
+from antiphon.api.encoding import (
+    EncodedStream,
+    FileEncoding,
+    UnspokenCollector,
+    unspoken_headers,
+    unspoken_member,
+)
 from antiphon.api.errors import wire_error
-from antiphon.api.forms import FormRoute
 from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from antiphon.api.options import FamilyOptions, ignored_headers
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
+from antiphon.api.state import Server, SpeechId
 from antiphon.api.streaming import StreamedResponse, WholeResponse
-from antiphon.api.tagged_speech import open_tagged
-from antiphon.api.unspoken import UnspokenCollector, unspoken_headers, unspoken_member
+from antiphon.api.voice_tags import open_tagged
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.types import Ended

@@ -11,10 +11,9 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from antiphon.api.deps import Server, SpeechId
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.encoding import FileEncoding
 from antiphon.api.errors import log_failure, on_failure, wire_error
-from antiphon.api.json_route import JsonRoute
 from antiphon.api.middleware import memory_budget
 from antiphon.api.options import checked_request, ignored_headers, unknown_names
 from antiphon.api.schemas.error import ErrorBody
@@ -25,9 +24,9 @@ from antiphon.api.schemas.speech_batch import (
     SpeechBatchResult,
     SpeechBatchUsage,
 )
-from antiphon.api.state import ServerState
+from antiphon.api.state import Server, ServerState, SpeechId
 from antiphon.api.streaming import WholeResponse
-from antiphon.api.tagged_speech import open_tagged
+from antiphon.api.voice_tags import open_tagged
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from antiphon.api.deps import Asking, Server
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.http_ranges import StoredFile, file_response
-from antiphon.api.json_route import JsonRoute
 from antiphon.api.options import checked_request, ignored_headers, open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech_jobs import (
@@ -23,9 +22,9 @@ from antiphon.api.schemas.speech_jobs import (
     SpeechJobList,
     SpeechJobView,
 )
-from antiphon.api.state import ServerState
+from antiphon.api.state import Asking, Server, ServerState
 from antiphon.api.streaming import StreamedResponse
-from antiphon.api.tagged_speech import tagged_turns
+from antiphon.api.voice_tags import tagged_turns
 from antiphon.config import Settings
 from antiphon.contracts.types import Caller, SpeechRequest, new_seed
 from antiphon.errors import InvalidRequestError, UnavailableError

@@ -1,8 +1,16 @@
-"""All that a running server holds, in one place."""
+"""All that a running server holds, in one place, and the dependencies of routes on it.
+
+Dependencies are coroutines, since FastAPI calls plain functions in a thread.
+"""
 
 import asyncio
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from antiphon.api.middleware.base import CALLER
 from antiphon.api.middleware.connection_limits import ConnectionLimits
 from antiphon.api.middleware.keys import KeyRing
 from antiphon.api.middleware.limit_table import LimitTable
@@ -11,7 +19,7 @@ from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.contracts.family import Task
-from antiphon.contracts.types import Caller
+from antiphon.contracts.types import Caller, random_hex
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
 from antiphon.pipeline.chat.service import Chats
@@ -23,6 +31,7 @@ from antiphon.pipeline.pictures.videos import Videos
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
+from antiphon.telemetry import logs
 from antiphon.telemetry.metrics import Metrics
 from antiphon.voices.recordings import Recordings
 
@@ -157,3 +166,32 @@ class ServerState:
     def num_speaking(self) -> int:
         """Streams that are open, over all models and their stages."""
         return sum(model.status.num_open for model in self.models.tasks)
+
+
+async def caller(connection: HTTPConnection) -> Caller:
+    """Return the caller of a connection; one that was not authenticated has no rights."""
+    found = connection.scope.get(CALLER, Caller())
+    assert isinstance(found, Caller)
+    return found
+
+
+async def server_state(
+    connection: HTTPConnection, caller: Annotated[Caller, Depends(caller)]
+) -> ServerState:
+    """Return the state that the lifespan has made, with the voices that its caller may use."""
+    state = connection.app.state.server
+    assert isinstance(state, ServerState)
+    return state.seen_by(caller)
+
+
+async def speech_id() -> str:
+    """Return a fresh id that begins with the request's own.
+
+    Clients choose request ids and may repeat them; inside, two requests must never share one.
+    """
+    return f"{logs.request_id.get()}/{random_hex(8)}"
+
+
+Asking = Annotated[Caller, Depends(caller)]
+Server = Annotated[ServerState, Depends(server_state)]
+SpeechId = Annotated[str, Depends(speech_id)]

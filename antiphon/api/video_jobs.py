@@ -9,9 +9,8 @@ from pydantic import ValidationError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from antiphon.api.deps import Asking
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.http_ranges import StoredFile, file_response
-from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.videos import (
     VideoDeleted,
@@ -21,7 +20,7 @@ from antiphon.api.schemas.videos import (
     video_media,
 )
 from antiphon.api.speech_jobs import job_limits
-from antiphon.api.state import ServerState
+from antiphon.api.state import Asking, ServerState
 from antiphon.contracts.picture_types import VideoRequest
 from antiphon.contracts.types import random_hex
 from antiphon.errors import VideoFailedError, VideoNotReadyError

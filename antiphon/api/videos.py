@@ -13,8 +13,7 @@ from fastapi import APIRouter, Header
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from antiphon.api.deps import Asking, Server, SpeechId
-from antiphon.api.forms import FormRoute, came_as_form
+from antiphon.api.bodies import FormRoute, came_as_form
 from antiphon.api.images import media_url
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.options import ignored_headers
@@ -28,7 +27,7 @@ from antiphon.api.schemas.videos import (
     shown_seconds,
     wants_job,
 )
-from antiphon.api.state import ServerState
+from antiphon.api.state import Asking, Server, ServerState, SpeechId
 from antiphon.api.streaming import WholeResponse
 from antiphon.api.video_jobs import PATH, VideoJobs, create_job, first_frame
 from antiphon.contracts.picture_types import VideoRequest

@@ -8,12 +8,10 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.requests import Request
 
-from antiphon.api.deps import Server
-from antiphon.api.forms import Fields
-from antiphon.api.json_route import JsonRoute
+from antiphon.api.bodies import Fields, JsonRoute
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.voices import new_voice, openai_voice, uploaded_voice
-from antiphon.api.state import ServerState
+from antiphon.api.state import Server, ServerState
 from antiphon.contracts.types import Voice
 from antiphon.errors import InvalidRequestError, listed
 from antiphon.pipeline.speech.model import SpeechModel

@@ -22,11 +22,9 @@ class Transform(Protocol):
 
     def push(self, samples: Samples) -> Samples:
         """Take the next samples, possibly none; return those that are ready, possibly none."""
-        ...
 
     def flush(self) -> Samples:
         """Return the rest; nothing may be pushed or flushed afterwards."""
-        ...
 
 
 class Chain:

@@ -76,7 +76,6 @@ class Encoder(Protocol):
         It replaces as many bytes of what was returned first, all of them in the first piece that
         is not empty. Formats without a length in their header, or without a header, may have none.
         """
-        ...
 
     def encode(self, samples: Samples) -> bytes:
         """Take the next samples; return the bytes that are ready, possibly none.
@@ -84,15 +83,12 @@ class Encoder(Protocol):
         Raises:
             EngineError: a sample is NaN or infinite.
         """
-        ...
 
     def finish(self) -> bytes:
         """Return the rest of the file and free the encoder."""
-        ...
 
     def close(self) -> None:
         """Free the encoder, finished or not; may be called again."""
-        ...
 
 
 def open_encoder(

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import httpcore2
 
-from antiphon.api.forms import Fields, Upload
+from antiphon.api.bodies import Fields, Upload
 from antiphon.api.schemas.voices import new_voice, uploaded_voice
 from antiphon.audio.recording import read_recording
 from antiphon.audio.sound_check import check_sound
@@ -30,15 +30,12 @@ class VoiceBackend(Protocol):
 
     def voices(self) -> list[dict[str, Any]]:
         """Return all voices."""
-        ...
 
     def add(self, recording: Path, fields: dict[str, str]) -> dict[str, Any]:
         """Add a voice; ``fields`` are those of the API's form."""
-        ...
 
     def delete(self, name_or_id: str) -> str:
         """Delete a voice, and return its name."""
-        ...
 
 
 class FolderBackend:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.codec.rows import RowDecoder
+from antiphon.codec.protocol import RowDecoder
 from antiphon.contracts.types import Samples
 from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.device_writes import upload

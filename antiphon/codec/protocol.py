@@ -1,9 +1,15 @@
-"""Codec contract: each frame is decoded once, state is carried, samples are exact."""
+"""Codec contract: each frame is decoded once, state is carried, samples are exact.
 
+`RowDecoder` is a base of decoders on the host, made of a function that decodes one row.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.contracts.types import Samples
@@ -134,3 +140,48 @@ class ElasticDecoder(StreamingDecoder, Protocol):
     @property
     def late_frames(self) -> int:
         """Frames past the end that chunks reach to, until all has become audio; 1 or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedAudio:
+    """A `PendingAudio` of a decoder that computes where it is called."""
+
+    chunks: Mapping[int, Samples]
+    is_done: bool = True
+
+    def wait(self) -> None:
+        """It is done."""
+
+    def result(self) -> Mapping[int, Samples]:
+        return self.chunks
+
+
+class RowDecoder(ABC):
+    """The calls of a `StreamingDecoder` that decode, made of `decode_row`."""
+
+    samples_per_frame: int
+    chunk_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
+    look_ahead_frames = 0
+    group_frames = 1
+
+    @abstractmethod
+    def decode_row(self, frames: NDArray[Any], state: Any, slot: int) -> Samples:
+        """Decode the next frames of one row, ``[n, ...]``; return ``[n * samples_per_frame]``."""
+
+    def on_stream(self, state: Any) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def prime(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
+        self.decode_row(frames, state, slot)
+
+    def replay(self, state: Any, slot: int, frames: NDArray[Any], num_ahead: int = 0) -> None:
+        self.decode_row(frames, state, slot)
+
+    def launch(
+        self, chunks: Sequence[CodecChunk], frame_store: NDArray[Any], state: Any
+    ) -> DecodedAudio:
+        audio = {}
+        for each in chunks:
+            places = np.arange(each.start, each.start + each.num_frames) % frame_store.shape[1]
+            audio[each.slot] = self.decode_row(frame_store[each.slot, places], state, each.slot)
+        return DecodedAudio(audio)

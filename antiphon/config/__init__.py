@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from antiphon.config.base import SettingsSection
-from antiphon.config.chat import ChatSettings
+from antiphon.config.chat import ChatSettings, SpeakableSettings
 from antiphon.config.data import DataSettings as DataSettings
 from antiphon.config.data import JobSettings as JobSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.config.media import ImageSettings, MediaSettings, VideoSettings
-from antiphon.config.speakable import SpeakableSettings
 
 OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),

@@ -15,7 +15,6 @@ from pydantic import BaseModel
 from antiphon.config import LoadFormat, ModelSettings
 from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
-from antiphon.contracts.options import NoOptions
 from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import (
     LoadProgress,
@@ -23,6 +22,7 @@ from antiphon.contracts.types import (
     SpeechRequest,
     Voice,
 )
+from antiphon.contracts.well_formed import NoOptions
 from antiphon.errors import how_to_install
 
 

@@ -5,9 +5,9 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core.core_schema import no_info_wrap_validator_function
 
@@ -22,6 +22,9 @@ _INNER = (
     *("choices", "definitions"),
 )
 """Members of a core schema that hold others."""
+
+
+Options = TypeVar("Options", bound=BaseModel)
 
 
 def _integer(value: Any, validate: Callable[[Any], int]) -> int:
@@ -166,3 +169,32 @@ def _fault_of_one(value: Any) -> str | None:
         case float() as number if not math.isfinite(number):
             return "a finite number"
     return None
+
+
+class NoOptions(StrictModel):
+    """The options of a task that has none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def read_options(model: type[Options], values: Mapping[str, Any]) -> Options:
+    """Validate a request's options.
+
+    Args:
+        model: a family's options; it forbids what it does not know.
+        values: Options by name.
+
+    Raises:
+        InvalidRequestError: one is unknown or wrong; ``param`` is its name.
+    """
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        param = str(first["loc"][0]) if first["loc"] else "options"
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(model.model_fields) or "none"
+            message = f"Unknown parameter: '{param}'. This model knows: {known}."
+        else:
+            message = f"Invalid '{param}': {first['msg']}."
+        raise InvalidRequestError(message, param=param) from error

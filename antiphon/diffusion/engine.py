@@ -16,11 +16,9 @@ from antiphon.contracts.types import Ended, Latents
 from antiphon.diffusion.protocol import Denoiser, DenoisingWork
 from antiphon.diffusion.scheduler import DenoisingRequest, DiffusionScheduler
 from antiphon.engine.faults import fault_of
-from antiphon.engine.outbox import Outbox
-from antiphon.engine.thread import EngineThread
+from antiphon.engine.thread import EngineThread, Outbox
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError
-from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import Publish
+from antiphon.telemetry.stage_status import EngineStats, Publish
 
 logger = logging.getLogger(__name__)
 

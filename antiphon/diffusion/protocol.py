@@ -50,11 +50,9 @@ class Denoiser(Protocol):
     @property
     def max_batch(self) -> int:
         """Most requests that are worth stepping together."""
-        ...
 
     def work(self, prompt: Prompt) -> DenoisingWork:
         """Return the estimated work of a prompt; computes next to nothing."""
-        ...
 
     def begin(self, prompt: Prompt, conditioning: Latents | None) -> Any:
         """Return the state of a request before its first step: noise by its seed, a schedule.
@@ -63,23 +61,18 @@ class Denoiser(Protocol):
             prompt: prompt of the request.
             conditioning: output of the stage before; ``None``: there is none.
         """
-        ...
 
     def step(self, states: Sequence[Any]) -> None:
         """Take the next step of each request; all have equal `DenoisingWork.batch_key`.
 
         They may be at different steps of their schedules.
         """
-        ...
 
     def preview(self, state: Any) -> Latents:
         """Return an estimate of the final latents; the driver numbers it."""
-        ...
 
     def finish(self, state: Any) -> Latents:
         """Return the final latents, after the last step."""
-        ...
 
     def close(self) -> None:
         """Free the memory of the loaded components."""
-        ...

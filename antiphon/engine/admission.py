@@ -2,9 +2,8 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf
+from math import exp, inf
 from statistics import fmean
 from threading import Lock
 
@@ -13,7 +12,6 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import CodecShape
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.standing_queue import StandingQueueDetector
 from antiphon.errors import OverloadedError
 
 _LENGTH_WEIGHT = 0.05
@@ -22,6 +20,67 @@ _STANDING_SHARE = 0.01  # of the longest wait, which a standing queue may cost a
 _STANDING_STEPS = 1.0  # steps that such a queue may last in addition
 _MIN_STANDING_QUEUE = 4
 _MAX_RETURNS = 2  # Retry-After backlog per slot, which clients that do not come back would fill
+
+_STANDING_TURNOVERS = 0.25  # turnovers of all slots, after which a queue is a standing one
+_STANDING_UNTIL = 0.5  # share of the time with a queue
+_MIN_TURNOVER_S = 4.0  # in shorter ones arrivals vary too much
+_RATE_S = 1.0  # time constant of the rate
+_MAX_STEP_S = 0.25  # between two observations; beyond it the engine was idle
+
+
+class StandingQueueDetector:
+    """Distinguishes a standing queue of live requests from a burst.
+
+    A burst drains. A standing queue adds delay without adding throughput (CoDel). A queue becomes
+    a standing one once it has lasted for a quarter of the time in which all slots change hands, and
+    remains one until it was empty for most of that time.
+
+    Attributes:
+        num_queued: live requests without a first frame.
+        rate_hz: rate at which requests leave the queue.
+        turnover_s: time in which all slots change hands; 0: unknown, and then no queue is standing.
+    """
+
+    def __init__(self) -> None:
+        self.num_queued = 0
+        self.rate_hz = 0.0
+        self.turnover_s = 0.0
+        self._is_standing = False
+        self._observed_s = 0.0
+        self._lasts_s = 0.0
+        self._share = 0.0
+
+    def is_standing(self, now_s: float) -> bool:
+        """Whether the queue is a standing one, also long after the last step of an idle engine."""
+        if not self._is_standing or self.turnover_s == 0.0:
+            return False
+        if self._lasts_s:
+            return True
+        passed_s = now_s - self._observed_s
+        return self._share * exp(-passed_s / self._span_s) >= _STANDING_UNTIL
+
+    def observe(self, num_queued: int, now_s: float) -> None:
+        """Record the live requests that a planned step does not begin."""
+        self._is_standing = self.is_standing(now_s)
+        passed_s = min(now_s - self._observed_s, _MAX_STEP_S)
+        num_begun, self.num_queued = max(self.num_queued - num_queued, 0), num_queued
+        self._observed_s = now_s
+        if self.turnover_s == 0.0 or passed_s <= 0.0:
+            return
+        span_s = self._span_s
+        self.rate_hz += (num_begun / passed_s - self.rate_hz) * passed_s / _RATE_S
+        has_queue = num_queued > 0
+        self._lasts_s = self._lasts_s + passed_s if has_queue else 0.0
+        self._share += (has_queue - self._share) * passed_s / span_s
+        if self._lasts_s >= span_s * _STANDING_TURNOVERS:
+            if not self._is_standing:
+                self._is_standing, self._share = True, 1.0
+        elif self._share < _STANDING_UNTIL:
+            self._is_standing = False
+
+    @property
+    def _span_s(self) -> float:
+        return max(self.turnover_s, _MIN_TURNOVER_S)
 
 
 class Reservations:
@@ -52,6 +111,7 @@ class Forecast:
     Attributes:
         num_streams: capacity in live streams.
         ends_s: times at which the requests in slots end, ascending; empty: unknown.
+        step_s: time of one frame of each.
     """
 
     num_streams: int
@@ -164,17 +224,15 @@ class AdmissionControl:
 
 
 class LengthEstimator:
-    """Estimates the frames of a prompt, from finished requests."""
+    """Estimates the frames of prompts, from finished requests."""
 
     def __init__(self) -> None:
         self._frames_per_token: float | None = None
 
     def observe(self, prompt: Prompt, num_frames: int) -> None:
         ratio = num_frames / max(prompt.num_tokens, 1)
-        before = self._frames_per_token
-        self._frames_per_token = (
-            ratio if before is None else before + (ratio - before) * _LENGTH_WEIGHT
-        )
+        before = ratio if self._frames_per_token is None else self._frames_per_token
+        self._frames_per_token = before + (ratio - before) * _LENGTH_WEIGHT
 
     def num_frames_left(self, request: EngineRequest) -> float:
         """Return the expected number of further frames; 0 if nothing is known."""
@@ -184,18 +242,6 @@ class LengthEstimator:
         if request.max_frames is not None:
             expected = min(expected, request.max_frames)
         return max(expected - request.num_frames, _MIN_FRAMES_LEFT)
-
-
-def forecast(
-    requests: Iterable[EngineRequest],
-    num_streams: int,
-    lengths: LengthEstimator,
-    frame_s: float,
-    now_s: float,
-) -> Forecast:
-    """Return when the requests that hold slots will end, at ``frame_s`` a frame of each."""
-    ends_s = sorted(now_s + lengths.num_frames_left(request) * frame_s for request in requests)
-    return Forecast(num_streams, tuple(ends_s), now_s, frame_s)
 
 
 def live_capacity(costs: CostModel, codec: CodecShape, num_slots: int, max_load: float) -> int:

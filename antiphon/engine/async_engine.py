@@ -12,12 +12,10 @@ from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Admitted, Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Latents
 from antiphon.engine.core import EngineCore
-from antiphon.engine.outbox import Outbox, put_all
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import PendingStep, Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
-from antiphon.engine.step_waiter import StepWaiter
-from antiphon.engine.thread import EngineThread
+from antiphon.engine.thread import EngineThread, Outbox, StepWaiter, put_all
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError, InvalidRequestError
 from antiphon.telemetry.stage_status import Publish
 

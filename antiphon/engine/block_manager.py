@@ -8,7 +8,7 @@ from antiphon.engine.plan import BlockCopy, CacheShape
 from antiphon.engine.prefix_hashes import prefix_hashes
 from antiphon.engine.request import BlockTable, EngineRequest
 from antiphon.errors import InvalidRequestError
-from antiphon.telemetry.engine_stats import EngineStats
+from antiphon.telemetry.stage_status import EngineStats
 
 
 class BlockPool:

@@ -79,16 +79,13 @@ class EngineCore:
 
         The end of `awaited` ends the delay.
         """
-        if not self._in_flight:
-            if not self.scheduler.has_work:
-                return self.scheduler.idle_s()
-            return max(self._stalled_until_s - self._clock(), 0.0)
-        last = self._in_flight[-1]
-        if last.is_over:
+        last = self._in_flight[-1] if self._in_flight else None
+        if last and last.is_over:
             return 0.0
         if not self.scheduler.has_work:
             return self.scheduler.idle_s()
-        return max(self._due_s(last, self.scheduler.has_prompts) - self._clock(), 0.0)
+        due_s = self._due_s(last, self.scheduler.has_prompts) if last else self._stalled_until_s
+        return max(due_s - self._clock(), 0.0)
 
     @property
     def awaited(self) -> PendingStep | None:

@@ -8,10 +8,8 @@ from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.prompt import BatchEncoder, EncodingBatch
 from antiphon.contracts.types import Latents
 from antiphon.engine.faults import fault_of
-from antiphon.engine.outbox import Outbox
-from antiphon.engine.thread import EngineThread
-from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import Publish
+from antiphon.engine.thread import EngineThread, Outbox
+from antiphon.telemetry.stage_status import EngineStats, Publish
 
 
 @dataclass(slots=True, eq=False)

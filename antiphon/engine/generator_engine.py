@@ -14,10 +14,8 @@ from antiphon.contracts.prompt import Admitted, GeneratorItem, Prompt, StageGene
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason
 from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
-from antiphon.engine.outbox import Outbox
-from antiphon.engine.thread import EngineThread
-from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import Publish
+from antiphon.engine.thread import EngineThread, Outbox
+from antiphon.telemetry.stage_status import EngineStats, Publish
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from math import inf
 
 from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.engine.generator_cost_model import GeneratorCostModel, GeneratorWork
-from antiphon.engine.playback.codec_progress import PlaybackClock
+from antiphon.engine.request import PlaybackClock
 
 _OFFLINE_PATIENCE_S = 5.0
 

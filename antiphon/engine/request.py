@@ -3,13 +3,64 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from math import inf
 from typing import Any
 
 from antiphon.contracts.prompt import Piece, Prompt
-from antiphon.contracts.types import FinishReason
+from antiphon.contracts.types import FinishReason, Samples
 from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.engine.playback.codec_progress import CodecProgress, PlaybackClock
 from antiphon.engine.prefix_hashes import PrefixHashes
+
+
+@dataclass(slots=True)
+class PlaybackClock:
+    """The audio that a client has buffered.
+
+    Attributes:
+        deadline_s: time at which the client runs out of audio; ``inf`` before the first audio and
+            for an offline request.
+    """
+
+    deadline_s: float = inf
+
+    def extend(self, now_s: float, duration_s: float) -> None:
+        """Add audio that is there now; it is played after the buffered audio, or at once."""
+        begins_s = now_s if self.deadline_s == inf else max(self.deadline_s, now_s)
+        self.deadline_s = begins_s + duration_s
+
+
+@dataclass(slots=True)
+class CodecProgress:
+    """How far the codec is with the frames of a request; written by the `ChunkPlanner`.
+
+    Attributes:
+        num_decoded: frames in planned chunks; the last chunks may reach past the end.
+        num_decoding: frames of these in chunks that are in flight.
+        num_delivered: frames whose audio was delivered.
+        num_late: frames past the end that chunks reach to; see `CodecShape.late_frames`.
+        chunk_frames: frames of the next chunk.
+        num_to_replay: frames that the decoder of the request's slot must be given again, since
+            their audio was made before it had this slot.
+        num_replayed: frames of these in planned replays.
+        received_s: arrival of the latest frame from the stage before; ``-inf``: none has arrived.
+        held: first audio, kept back until it covers the gap to the next chunk; ``None`` once it is
+            delivered.
+    """
+
+    num_decoded: int = 0
+    num_decoding: int = 0
+    num_delivered: int = 0
+    num_late: int = 0
+    chunk_frames: int = 0
+    num_to_replay: int = 0
+    num_replayed: int = 0
+    received_s: float = -inf
+    held: "Samples | None" = None
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the slot's decoder is still being given frames again."""
+        return self.num_replayed < self.num_to_replay
 
 
 class Status(Enum):
@@ -94,14 +145,12 @@ class EngineRequest:
     def __post_init__(self) -> None:
         self.max_frames = self.prompt.sampling.max_frames
 
-    def start_clock(self, now_s: float) -> None:
-        """Start the playback clock of a resumed request whose buffered audio is known."""
-        if self.buffered_s is not None and self.is_live:
-            self.clock.deadline_s = now_s + self.buffered_s
-
     def arrive(self, now_s: float, max_unread_frames: int, *, has_codec: bool) -> None:
+        """Enter the engine; the clock starts if it is resumed with a known buffer."""
         self.arrived_s = now_s
         self.max_unread_frames, self.has_codec = max_unread_frames, has_codec
+        if self.buffered_s is not None and self.is_live:
+            self.clock.deadline_s = now_s + self.buffered_s
         self._update_limit()
 
     def resume(self, frames: Sequence[Any], buffered_s: float | None = None) -> None:
@@ -109,7 +158,7 @@ class EngineRequest:
         self.frames, self.buffered_s = [*frames], buffered_s
         self.is_admitted = self.is_admitted or bool(frames)
         self.num_frames_planned = self.num_frames_read = len(frames)
-        self.codec.resume(len(frames))
+        self.codec.num_decoded = self.codec.num_delivered = len(frames)
 
     def read(self, num_frames: int) -> None:
         """Record that the consumer has read frames, or audio of as many."""
@@ -129,7 +178,7 @@ class EngineRequest:
     def start(self, slot: int, num_to_replay: int = 0) -> None:
         """Enter a slot: to make frames, or only to have the last ones decoded."""
         self.slot = slot
-        self.codec.start(num_to_replay)
+        self.codec.num_replayed, self.codec.num_to_replay = 0, num_to_replay
         self.status = Status.RUNNING if self.finish_reason is None else Status.DRAINING
 
     def plan_frame(self) -> None:
@@ -139,7 +188,8 @@ class EngineRequest:
 
     def plan_chunk(self, num_frames: int) -> None:
         """Decode frames in the plan being made."""
-        self.codec.plan(num_frames)
+        self.codec.num_decoded += num_frames
+        self.codec.num_decoding += num_frames
         self.num_in_flight += 1
         self._update_limit()
 

@@ -4,29 +4,31 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from math import inf
 from typing import TypeAlias
 
 from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason, FrameReady, Latents
-from antiphon.engine.admission import AdmissionControl, LengthEstimator, forecast, live_capacity
+from antiphon.engine.admission import AdmissionControl, Forecast, LengthEstimator, live_capacity
+from antiphon.engine.chunk_planner import (
+    CausalChunks,
+    ChunkPlanner,
+    ElasticChunks,
+    LookAheadChunks,
+)
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import Append, CacheShape, CodecShape, StepOutput, StepPlan
-from antiphon.engine.playback.causal_chunks import CausalChunks
-from antiphon.engine.playback.chunk_planner import ChunkPlanner
-from antiphon.engine.playback.elastic_chunks import ElasticChunks, LookAheadChunks
-from antiphon.engine.prefill import PrefillPolicy, plan_prefills
+from antiphon.engine.prefill import plan_prefills
 from antiphon.engine.request import EngineRequest, Status
-from antiphon.engine.slot_allocator import SlotAllocator
-from antiphon.engine.step_plan_builder import StepPlanBuilder
-from antiphon.telemetry.engine_stats import EngineStats
+from antiphon.engine.slot_allocator import SlotAllocator, StepPlanBuilder
+from antiphon.telemetry.stage_status import EngineStats
 
 EngineEvent: TypeAlias = FrameReady | AudioChunk | Latents | Ended
 Events: TypeAlias = list[tuple[str, EngineEvent]]
 
 _FORECAST_S = 0.1  # between two forecasts
+REPLAY_FRAMES = 16  # that decoders of resumed requests decode again in one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,11 @@ class SchedulerLimits:
 
     Attributes:
         max_unread_frames: frames that a consumer may be behind.
-        prefill: limits of the prompt positions of a step.
-        replay_frames: frames that decoders of resumed requests decode again in one step.
+        max_prefill_positions: prompt positions of a step beside the frames of others.
     """
 
     max_unread_frames: int = 128
-    prefill: PrefillPolicy = field(default_factory=PrefillPolicy)
-    replay_frames: int = 16
+    max_prefill_positions: int = 4096
     admission: AdmissionLimits = field(default_factory=AdmissionLimits)
 
 
@@ -112,13 +112,13 @@ class Scheduler:
         """Queue a request, or refuse it as `check` does."""
         assert request.id not in self._by_id, f"{request.id} is already here"
         self.check(request.prompt, is_live=request.is_live, is_admitted=request.is_admitted)
-        now_s, has_codec = self._clock(), False
-        if self._chunks and request.prompt.is_decoded:
+        has_codec = self._chunks is not None and request.prompt.is_decoded
+        if self._chunks and has_codec:
             self._chunks.add(request)
-            has_codec = True
-        request.start_clock(now_s)
-        self._slots.add(request)
-        request.arrive(now_s, self.limits.max_unread_frames, has_codec=has_codec)
+        if self._slots.blocks:
+            self._slots.blocks.add(request)
+        request.arrive(self._clock(), self.limits.max_unread_frames, has_codec=has_codec)
+        self._slots.waiting.add(request)
         self._by_id[request.id] = request
         self.num_live += request.is_live
         self.admission.queue.num_queued += request.is_live
@@ -198,7 +198,8 @@ class Scheduler:
         ]
         builder.rows = slots.append_blocks(ready, builder)
         slots.start_waiting(builder)
-        plan_prefills(builder, slots, self.limits.prefill, self.costs, self.stats)
+        max_positions = self.limits.max_prefill_positions
+        plan_prefills(builder, slots, max_positions, self.costs, self.stats)
         self._append(builder)
         for request in builder.rows:
             request.plan_frame()
@@ -269,9 +270,8 @@ class Scheduler:
     def _decode(self, builder: StepPlanBuilder) -> None:
         if self._chunks is None:
             return
-        slots = self._slots
-        requests = _decoded(chain(slots.running.values(), slots.draining.values()))
-        builder.codec_replays += self._chunks.replay(requests, self.limits.replay_frames)
+        requests = _decoded(self._slots.holders())
+        builder.codec_replays += self._chunks.replay(requests, REPLAY_FRAMES)
         for request, chunk in self._chunks.plan(requests, len(builder.rows), builder.now_s):
             builder.codec_chunks.append(chunk)
             builder.decoding.append(request)
@@ -361,12 +361,12 @@ class Scheduler:
             max_load = self.limits.admission.max_load
             num_streams = live_capacity(costs, self._codec, self._num_slots, max_load)
         slots.max_running = num_streams
-        num_reserved = slots.num_offline_reserved
+        num_reserved = min(slots.num_offline, slots.offline_share)
         num_streams = min(self._num_slots - num_reserved, max(1, num_streams - num_reserved))
-        holders = chain(slots.running.values(), slots.draining.values())
-        self.admission.expect(
-            forecast(holders, num_streams, self._lengths, costs.mean_frame_s, now_s)
-        )
+        step_s = costs.mean_frame_s
+        lefts = (self._lengths.num_frames_left(request) for request in slots.holders())
+        ends_s = sorted(now_s + num_frames * step_s for num_frames in lefts)
+        self.admission.expect(Forecast(num_streams, tuple(ends_s), now_s, step_s))
 
 
 def _chunk_planner(codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) -> ChunkPlanner:

@@ -2,14 +2,69 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
 from math import inf
 
 from antiphon.engine.block_manager import BlockManager
-from antiphon.engine.plan import CacheShape, CodecShape, Start
+from antiphon.engine.plan import (
+    Append,
+    BlockCopy,
+    CacheShape,
+    CodecChunk,
+    CodecReplay,
+    CodecShape,
+    Prefill,
+    Start,
+    StepPlan,
+)
 from antiphon.engine.request import EngineRequest, Status, slot_of
-from antiphon.engine.step_plan_builder import StepPlanBuilder
-from antiphon.telemetry.engine_stats import EngineStats
+from antiphon.telemetry.stage_status import EngineStats
+
+
+@dataclass(slots=True)
+class StepPlanBuilder:
+    """A `StepPlan` in the making.
+
+    Attributes:
+        now_s: time at which planning began.
+        copies: block copies by target slot.
+        rows: requests that make a frame.
+        decoding: requests of ``codec_chunks``, in the same order.
+    """
+
+    now_s: float
+    releases: list[int] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
+    appends: list[Append] = field(default_factory=list)
+    blocks: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    copies: dict[int, BlockCopy] = field(default_factory=dict)
+    prefills: list[Prefill] = field(default_factory=list)
+    rows: list[EngineRequest] = field(default_factory=list)
+    codec_chunks: list[CodecChunk] = field(default_factory=list)
+    codec_replays: list[CodecReplay] = field(default_factory=list)
+    decoding: list[EngineRequest] = field(default_factory=list)
+
+    def drop(self, request: EngineRequest) -> None:
+        """Remove a request that was to make a frame."""
+        self.blocks.pop(slot_of(request), None)
+        self.copies.pop(slot_of(request), None)
+        if request in self.rows:
+            self.rows.remove(request)
+
+    def build(self) -> StepPlan:
+        return StepPlan(
+            tuple(self.releases),
+            tuple(self.starts),
+            tuple(self.appends),
+            self.blocks,
+            tuple(self.prefills),
+            tuple([slot_of(request) for request in self.rows]),
+            tuple(self.codec_chunks),
+            tuple(self.codec_replays),
+            tuple(self.copies.values()),
+        )
+
 
 _OFFLINE_SHARE = 8  # one slot in so many is reserved for offline requests
 _MAX_OFFLINE_WAIT_S = 5.0  # after which an offline request may claim that share
@@ -19,31 +74,23 @@ class RequestQueue:
     """Requests that wait for a slot: live ones before offline ones, each in order of arrival."""
 
     def __init__(self) -> None:
-        self._live: deque[EngineRequest] = deque()
-        self._offline: deque[EngineRequest] = deque()
+        self.live: deque[EngineRequest] = deque()
+        self.offline: deque[EngineRequest] = deque()
 
     def __len__(self) -> int:
-        return len(self._live) + len(self._offline)
-
-    @property
-    def num_live(self) -> int:
-        return len(self._live)
-
-    @property
-    def oldest_offline(self) -> EngineRequest | None:
-        """The next of the offline requests."""
-        return self._offline[0] if self._offline else None
+        return len(self.live) + len(self.offline)
 
     def add(self, request: EngineRequest) -> None:
-        """Add a new request behind all others of its priority."""
-        self._queue_of(request).append(request)
+        """Add a new request behind all others of its priority.
 
-    def add_resumed(self, request: EngineRequest) -> None:
-        """Add a request that was begun elsewhere before all new ones, by its deadline."""
+        One that was begun elsewhere goes before all that were not, by its deadline.
+        """
         queue, deadline_s = self._queue_of(request), request.clock.deadline_s
+        if not request.frames:
+            queue.append(request)
+            return
         begun = takewhile(lambda request: request.frames, queue)
-        index = sum(request.clock.deadline_s <= deadline_s for request in begun)
-        queue.insert(index, request)
+        queue.insert(sum(other.clock.deadline_s <= deadline_s for other in begun), request)
 
     def add_preempted(self, request: EngineRequest) -> None:
         """Add a request that lost its slot before all others of its priority."""
@@ -54,12 +101,12 @@ class RequestQueue:
 
     def in_order(self, *, is_offline_first: bool = False) -> Iterator[EngineRequest]:
         """Yield live requests, then offline ones, the first of which may go before all."""
-        num_first = 1 if is_offline_first else 0
-        offline_first = islice(self._offline, num_first)
-        return chain(offline_first, self._live, islice(self._offline, num_first, None))
+        num_first = int(is_offline_first)
+        offline_first = islice(self.offline, num_first)
+        return chain(offline_first, self.live, islice(self.offline, num_first, None))
 
     def _queue_of(self, request: EngineRequest) -> deque[EngineRequest]:
-        return self._live if request.is_live else self._offline
+        return self.live if request.is_live else self.offline
 
 
 class SlotAllocator:
@@ -70,6 +117,7 @@ class SlotAllocator:
         prefilling: running requests whose prompts are not computed yet, in order of their starts.
         releases: slots that were freed since the last plan.
         max_running: limit of running requests, at most the number of slots.
+        offline_share: slots of running offline requests that are not preempted for live ones.
         blocks: manager of the KV blocks; ``None``: the runner needs none.
     """
 
@@ -84,6 +132,7 @@ class SlotAllocator:
         self.blocks = BlockManager(cache, stats) if cache else None
         self._stats = stats
         self._num_slots = num_slots
+        self.offline_share = max(1, num_slots // _OFFLINE_SHARE)
         self._frame_s = codec.frame_s if codec else 0.0
         self._free_slots = deque(range(num_slots))
         self.releases: list[int] = []
@@ -95,14 +144,9 @@ class SlotAllocator:
         return sum(not request.is_live for request in self.running.values())
 
     @property
-    def num_offline_reserved(self) -> int:
-        """Slots of running offline requests that are not preempted for live ones."""
-        return min(self.num_offline, self._offline_share)
-
-    @property
     def num_live_queued(self) -> int:
         """Live requests that wait for a slot, or for the prefill of their prompt."""
-        return self.waiting.num_live + sum([request.is_live for request in self.prefilling])
+        return len(self.waiting.live) + sum([request.is_live for request in self.prefilling])
 
     def is_queued(self, request: EngineRequest) -> bool:
         """Whether a request is one of `num_live_queued`."""
@@ -112,16 +156,11 @@ class SlotAllocator:
     @property
     def may_start(self) -> bool:
         """Whether a request waits and could get a slot, by preemption if need be."""
-        return bool(self.waiting) and bool(self._free_slots or self.waiting.num_live)
+        return bool(self.waiting) and bool(self._free_slots or self.waiting.live)
 
-    def add(self, request: EngineRequest) -> None:
-        """Queue a new request; raises InvalidRequestError if it needs too many blocks."""
-        if self.blocks:
-            self.blocks.add(request)
-        if request.frames:
-            self.waiting.add_resumed(request)
-        else:
-            self.waiting.add(request)
+    def holders(self) -> Iterator[EngineRequest]:
+        """Yield the requests in slots."""
+        return chain(self.running.values(), self.draining.values())
 
     def take_releases(self) -> list[int]:
         """Return the slots that were freed since the last plan."""
@@ -199,10 +238,6 @@ class SlotAllocator:
             tables = [request.table.blocks for request in self.running.values()]
             self.blocks.pool.check_integrity(tables)
 
-    @property
-    def _offline_share(self) -> int:
-        return max(1, self._num_slots // _OFFLINE_SHARE)
-
     def _start(self, request: EngineRequest, builder: StepPlanBuilder) -> None:
         slot = self._free_slots.popleft()
         num_decoded = min(request.codec.num_decoded, request.num_frames)
@@ -238,16 +273,15 @@ class SlotAllocator:
                 self._allocate_blocks(request, builder)
 
     def _is_offline_due(self, now_s: float) -> bool:
-        oldest = self.waiting.oldest_offline
-        if oldest is None or now_s - oldest.arrived_s < _MAX_OFFLINE_WAIT_S:
-            return False
-        return self.num_offline < self._offline_share
+        offline = self.waiting.offline
+        is_overdue = bool(offline) and now_s - offline[0].arrived_s >= _MAX_OFFLINE_WAIT_S
+        return is_overdue and self.num_offline < self.offline_share
 
     def _ensure_slot(self, request: EngineRequest, builder: StepPlanBuilder) -> bool:
         """Ensure a free slot; a live request preempts an offline one beyond their share."""
         if self._free_slots and self._may_run(request):
             return True
-        if not request.is_live or self.num_offline <= self._offline_share:
+        if not request.is_live or self.num_offline <= self.offline_share:
             return False
         offline = (other for other in self.running.values() if not other.is_live)
         self._preempt(min(offline, key=lambda other: other.num_frames), builder)

@@ -94,33 +94,25 @@ class Fabric(Protocol):
         Raises:
             ModelLoadError: the checkpoint cannot be served.
         """
-        ...
 
     def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
         """Open a request at a stage, and at those before it, which it pulls."""
-        ...
 
     def append(self, handle: StageHandle, request_id: str, piece: Piece) -> None:
         """Append text to a request that is open at a stage."""
-        ...
 
     def abort(self, handle: StageHandle, request_id: str) -> None:
         """End a request that is open at a stage."""
-        ...
 
     def status(self, handle: StageHandle) -> StageStatus:
         """Return the last status that a stage has published."""
-        ...
 
     @property
     def num_open(self) -> int:
         """Number of open requests of all stages."""
-        ...
 
     async def drain(self) -> None:
         """Return when no request is open."""
-        ...
 
     async def release(self, handle: StageHandle) -> None:
         """Unload a stage."""
-        ...

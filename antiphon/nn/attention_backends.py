@@ -16,9 +16,8 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn import kernels
-from antiphon.nn.attention import FrameCache, PagedCache, Tokens
+from antiphon.nn.attention import FrameCache, PagedCache, QKVHeads, Tokens
 from antiphon.nn.layers import Rotation
-from antiphon.nn.qkv import QKVHeads
 
 if TYPE_CHECKING:
     from antiphon.nn.kernels.paged_common import Projected  # it needs Triton

@@ -149,7 +149,7 @@ class RepetitionAware:
 
     Attributes:
         recent: latest tokens of each row, int64 ``[num_rows, window]``, -1 if unset; see
-            `antiphon.engine.model_runner.slot_state.SlotState.recent`.
+            `antiphon.engine.model_runner.ar_model.SlotState.recent`.
         noise: `gumbel_noise` of another codebook number, shape of the logits.
         max_share: share of the window from which on a token is redrawn.
         redraw: draw function; Fish Speech uses a higher temperature and keeps the filters.

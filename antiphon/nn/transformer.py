@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from antiphon.nn.attention import Attend, KVShape
+from antiphon.nn.attention import Attend, HeadShape, KVShape, QKVHeads
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights, rotary_order
-from antiphon.nn.qkv import HeadShape, QKVHeads
 
 if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.kernels.fused_linear import PreNormState

@@ -21,7 +21,7 @@ from antiphon.pipeline.runtime import LoadedTask, load_tasks
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.placement.settings_placement import ServerPlacement
 from antiphon.stages.base import StageHandle
-from antiphon.telemetry.engine_stats import EngineStats
+from antiphon.telemetry.stage_status import EngineStats
 
 STAGE_BUILDER = Ref("antiphon.stages.build:build_stage")
 """Makes stages, in this process or in another."""

@@ -32,8 +32,7 @@ from antiphon.placement.model_placement import ModelPlacement, playback_policy
 from antiphon.placement.schema import PlacementFile
 from antiphon.stages.base import StageHandle, StageItem, StageRequest
 from antiphon.stages.build import build_stage, engine_groups, shared_engines
-from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import StageStatus
+from antiphon.telemetry.stage_status import EngineStats, StageStatus
 from antiphon.telemetry.tracing import until_first
 
 logger = logging.getLogger(__name__)

@@ -1,14 +1,13 @@
 """Statistics of chat answers, and their metrics."""
 
-import asyncio
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from antiphon.contracts.types import Ended, FinishReason, Usage
-from antiphon.errors import InvalidRequestError, OverloadedError
+from antiphon.telemetry.stream_stats import RequestStats, outcome_of
 
 _LATENCY_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _TOKEN_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
@@ -16,39 +15,24 @@ _INTERVAL_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 _RATE_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-class AnswerStats:
+class AnswerStats(RequestStats):
     """Times an answer.
 
     Attributes:
         first_token_s: Time from the request to the first token; ``None`` before that.
         num_tokens: so far.
-        usage: known at the end.
-        reason: why it ended; ``None`` before that.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start now."""
-        self._clock = clock
-        self._began_s = clock()
+        super().__init__(clock)
         self.first_token_s: float | None = None
         self.num_tokens = 0
-        self.usage = Usage()
-        self.reason: FinishReason | None = None
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the beginning."""
-        return self._clock() - self._began_s
 
     def see_token(self) -> None:
         """Note that a token has come."""
         if self.first_token_s is None:
             self.first_token_s = self.elapsed_s
         self.num_tokens += 1
-
-    def end(self, ended: Ended) -> None:
-        """The answer is complete."""
-        self.usage, self.reason = ended.usage, ended.reason
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -95,22 +79,12 @@ class ChatMetrics:
         Args:
             model: its served name.
         """
-        stats = AnswerStats()
-        reason = "error"
         self._active.labels(model).inc()
-        try:
+        with outcome_of(AnswerStats(), partial(self._record, model)) as stats:
             yield stats
-        except (GeneratorExit, asyncio.CancelledError):
-            reason = "abort"
-            raise
-        except (InvalidRequestError, OverloadedError):
-            reason = "refused"  # no failure of the server: it must not alarm anybody
-            raise
-        finally:
-            self._active.labels(model).dec()
-            self._record(model, stats, stats.reason or reason)
 
     def _record(self, model: str, stats: AnswerStats, reason: str) -> None:
+        self._active.labels(model).dec()
         self._ended.labels(model, reason).inc()
         self._prompt_tokens.labels(model).inc(stats.usage.input_tokens)
         self._tokens.labels(model).inc(stats.num_tokens)

@@ -14,7 +14,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from antiphon.telemetry.engine_stats import EngineMetric, EngineStats, Histogram
+from antiphon.telemetry.stage_status import EngineMetric, EngineStats, Histogram
 
 Engines: TypeAlias = Iterable[tuple[str, str, EngineStats]]
 """Of each engine the model's served name, the stage's name, and a snapshot."""

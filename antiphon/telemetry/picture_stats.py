@@ -1,15 +1,14 @@
 """Statistics of image and video requests, and their metrics."""
 
-import asyncio
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from antiphon.contracts.picture_types import Image, Progress, Video
-from antiphon.contracts.types import Ended, FinishReason, Usage
-from antiphon.errors import InvalidRequestError, OverloadedError
+from antiphon.telemetry.stream_stats import RequestStats, outcome_of
 
 _BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 _PIXEL_BUCKETS = tuple(float(4**power) for power in range(4, 13))
@@ -17,7 +16,7 @@ _STEP_BUCKETS = (1, 2, 4, 8, 12, 16, 20, 28, 30, 40, 50, 75, 100)
 _OMNI_LABELS = ("model_name", "stage", "replica")
 
 
-class PictureStats:
+class PictureStats(RequestStats):
     """Times a request.
 
     Attributes:
@@ -26,25 +25,14 @@ class PictureStats:
         num_pictures: images, or frames of a video, of the result.
         num_pixels: Pixels of each picture.
         num_steps: Denoising steps so far.
-        usage: known at the end.
-        reason: why it ended; ``None`` before that.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start now."""
-        self._clock = clock
-        self._began_s = clock()
+        super().__init__(clock)
         self.first_picture_s: float | None = None
         self.num_pictures = 0
         self.num_pixels = 0
         self.num_steps = 0
-        self.usage = Usage()
-        self.reason: FinishReason | None = None
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the beginning."""
-        return self._clock() - self._began_s
 
     def see(self, item: Progress | Image | Video) -> None:
         """Note what has come."""
@@ -59,10 +47,6 @@ class PictureStats:
         elif item.preview_index is None:
             height, width, _ = item.pixels.shape
             self.num_pictures, self.num_pixels = self.num_pictures + 1, height * width
-
-    def end(self, ended: Ended) -> None:
-        """The request is complete."""
-        self.usage, self.reason = ended.usage, ended.reason
 
 
 class PictureMetrics:
@@ -113,22 +97,12 @@ class PictureMetrics:
             task: "image" or "video".
             model: its served name.
         """
-        stats = PictureStats()
-        reason = "error"
         self._active.labels(task, model).inc()
-        try:
+        with outcome_of(PictureStats(), partial(self._record, task, model)) as stats:
             yield stats
-        except (GeneratorExit, asyncio.CancelledError):
-            reason = "abort"
-            raise
-        except (InvalidRequestError, OverloadedError):
-            reason = "refused"  # no failure of the server: it must not alarm anybody
-            raise
-        finally:
-            self._active.labels(task, model).dec()
-            self._record(task, model, stats, stats.reason or reason)
 
     def _record(self, task: str, model: str, stats: PictureStats, reason: str) -> None:
+        self._active.labels(task, model).dec()
         self._ended.labels(task, model, reason).inc()
         if reason not in ("stop", "length"):
             return

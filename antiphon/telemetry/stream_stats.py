@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from antiphon.contracts.types import Ended, FinishReason, Usage
+from antiphon.errors import InvalidRequestError, OverloadedError
 from antiphon.telemetry.logs import audio_format
 
 M = TypeVar("M", Counter, Gauge, Histogram)
@@ -32,7 +33,55 @@ _OMNI_BUCKETS_S: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 1, 2, 5, 
 _OMNI_FACTOR_BUCKETS: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 5)
 
 
-class StreamStats:
+class RequestStats:
+    """Times a request, from now on.
+
+    Attributes:
+        usage: known at the end.
+        reason: why it ended; ``None`` before that.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began_s = clock()
+        self.usage = Usage()
+        self.reason: FinishReason | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the beginning."""
+        return self._clock() - self._began_s
+
+    def end(self, ended: Ended) -> None:
+        """Record that the request is complete."""
+        self.usage, self.reason = ended.usage, ended.reason
+
+
+Stats = TypeVar("Stats", bound=RequestStats)
+
+
+@contextmanager
+def outcome_of(
+    stats: Stats, record: Callable[[Stats, str], None], *, knows_refusals: bool = True
+) -> Generator[Stats, None, None]:
+    """Call ``record`` with the reason of a request's end when the block is left.
+
+    ``"refused"`` is no failure of the server, and must not cause an alarm.
+    """
+    reason = "error"
+    try:
+        yield stats
+    except (GeneratorExit, asyncio.CancelledError):
+        reason = "abort"
+        raise
+    except (InvalidRequestError, OverloadedError):
+        reason = "refused" if knows_refusals else "error"
+        raise
+    finally:
+        record(stats, stats.reason or reason)
+
+
+class StreamStats(RequestStats):
     """Times a stream.
 
     Delays by a slow listener are not counted, nor is the time in which all text that has arrived
@@ -45,17 +94,15 @@ class StreamStats:
         busy_s: seconds in which the listener was waiting for more.
         num_underruns: Number of gaps in playback.
         underrun_s: Duration of all gaps.
-        usage: known at the end.
-        reason: why the stream ended; ``None`` before that.
     """
 
     def __init__(
         self, clock: Callable[[], float], on_audio: Callable[[float, bool], None] | None = None
     ) -> None:
         """Start now; ``on_audio`` takes the duration of each chunk, and whether it is the first."""
-        self._clock = clock
+        super().__init__(clock)
         self._on_audio = on_audio
-        self._began_s = self._asked_s = clock()
+        self._asked_s = self._began_s
         self._wants_since_s: float | None = self._began_s  # audio to play; ``None``: not asked
         self._silent_at_s = 0.0
         self._waits_since_s: float | None = None
@@ -66,13 +113,6 @@ class StreamStats:
         self.busy_s = 0.0
         self.num_underruns = 0
         self.underrun_s = 0.0
-        self.usage = Usage()
-        self.reason: FinishReason | None = None
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the beginning."""
-        return self._clock() - self._began_s
 
     @property
     def real_time_factor(self) -> float:
@@ -120,9 +160,8 @@ class StreamStats:
         self.audio_s += duration_s
 
     def end(self, ended: Ended) -> None:
-        """The stream is complete."""
         self._count_busy(self._clock())
-        self.usage, self.reason = ended.usage, ended.reason
+        super().end(ended)
 
     def _count_busy(self, now_s: float) -> None:
         """Count the time since the listener asked, but for that spent waiting for text."""
@@ -210,20 +249,16 @@ class StreamMetrics:
                 self._omni_waiting.labels(*place).dec()
                 self._omni_running.labels(*place).inc()
 
-        stats = StreamStats(time.monotonic, on_audio)
-        reason = "error"
+        def record(stats: StreamStats, reason: str) -> None:
+            self._record(model, stats, reason, voice_kind)
+            self._record_omni(place, stats, reason)
+
         self._active.labels(model).inc()
         self._waiting.labels(model).inc()
         self._omni_waiting.labels(*place).inc()
-        try:
+        stats = StreamStats(time.monotonic, on_audio)
+        with outcome_of(stats, record, knows_refusals=False):
             yield stats
-        except (GeneratorExit, asyncio.CancelledError):
-            reason = "abort"
-            raise
-        finally:
-            reason = stats.reason or reason
-            self._record(model, stats, reason, voice_kind)
-            self._record_omni(place, stats, reason)
 
     def _record(self, model: str, stats: StreamStats, reason: str, voice_kind: str) -> None:
         self._active.labels(model).dec()

@@ -54,15 +54,12 @@ class TextReader(Protocol):
 
     def check(self, text: str) -> TextCheck:
         """Return the parts of a text that have no reading."""
-        ...
 
     def read(self, text: str) -> tuple[SentenceIds, ...]:
         """Return the phonemes of each sentence that has anything to pronounce."""
-        ...
 
     def read_words(self, text: str) -> tuple[tuple[ReadWord, ...], ...]:
         """Return the words of each sentence of `read`, and their places in it."""
-        ...
 
 
 def ids_of(phonemes: str, ids: Mapping[str, int]) -> SentenceIds:

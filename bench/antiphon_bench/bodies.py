@@ -40,30 +40,24 @@ class Body(Protocol):
     @property
     def num_samples(self) -> int:
         """Audio so far."""
-        ...
 
     @property
     def first_sound_sample(self) -> int | None:
         """Index of the first non-silent sample, once there is one."""
-        ...
 
     @property
     def num_tokens(self) -> int | None:
         """Number of generated frames, once the server has reported it."""
-        ...
 
     @property
     def rate_hz(self) -> int | None:
         """Samples per second, if the body itself contains the rate."""
-        ...
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes; raises BodyError if they are wrong."""
-        ...
 
     def end(self) -> None:
         """Take the end; raises BodyError if there should have been more, or there is no audio."""
-        ...
 
 
 @dataclass(slots=True)

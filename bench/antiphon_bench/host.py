@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from antiphon.pipeline.runtime import LoadedTask
-from antiphon.telemetry.engine_stats import EngineStats, Histogram
+from antiphon.telemetry.stage_status import EngineStats, Histogram
 
 _SETTLE_S = 0.05  # an engine publishes its statistics as soon as it has nothing to do
 

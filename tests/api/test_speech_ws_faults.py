@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.api import speech_ws
 from antiphon.config import ServerSettings, Settings
-from antiphon.pipeline.speech.text_buffer import MAX_ITEMS_AHEAD
+from antiphon.pipeline.speech.text_plan import MAX_ITEMS_AHEAD
 from tests import faulty
 from tests.api.speech_talks import PATH, opened, posted, say
 from tests.servers import TOY, RunningServer, start_server, wait_until

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.api.forms import SLICE_BYTES, urlencoded
+from antiphon.api.bodies import SLICE_BYTES, urlencoded
 from antiphon.api.middleware.json_limits import MAX_ESCAPES
 from tests.decoding import error_of
 from tests.servers import RunningServer, start_server, wait_until

@@ -19,7 +19,7 @@ from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.qwen3_tts import FAMILY
 from antiphon.families.qwen3_tts.encoder import load_voice_encoder
 from antiphon.stages.base import StageRequest
-from antiphon.stages.encoder_stage import EncoderStage
+from antiphon.stages.build import EncoderStage
 from antiphon_bench.summary import Percentiles
 from tests.bench.peer import device_of, peer_flags, report, weights_of
 

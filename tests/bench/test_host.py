@@ -2,7 +2,7 @@
 
 import pytest
 
-from antiphon.telemetry.engine_stats import EngineStats, Histogram
+from antiphon.telemetry.stage_status import EngineStats, Histogram
 from antiphon_bench.host import host_times, quantile
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from antiphon.codec.frame_relay import CodecRunner
-from antiphon.codec.rows import RowDecoder
+from antiphon.codec.protocol import RowDecoder
 from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, Samples

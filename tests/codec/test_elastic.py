@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.codec.rows import DecodedAudio
+from antiphon.codec.protocol import DecodedAudio
 from antiphon.contracts.prompt import Piece
 from antiphon.contracts.types import AudioChunk, Samples, Sampling
 from antiphon.engine.core import EngineCore

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from antiphon.codec.frame_relay import CodecRunner
 from antiphon.codec.fused_runner import FusedRunner
-from antiphon.codec.rows import DecodedAudio
+from antiphon.codec.protocol import DecodedAudio
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling
 from antiphon.engine.core import EngineCore

@@ -5,10 +5,9 @@ from typing import Annotated, Any
 
 import pytest
 
+from antiphon.api.errors import validated
 from antiphon.api.schemas.speech import SpeechBody
-from antiphon.api.validation import validated
 from antiphon.contracts.chat_types import ChatSampling
-from antiphon.contracts.options import read_options
 from antiphon.contracts.sampling import (
     PARAMETERS,
     TEMPERATURE,
@@ -19,7 +18,7 @@ from antiphon.contracts.sampling import (
     names_of,
 )
 from antiphon.contracts.types import Sampling
-from antiphon.contracts.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictModel, read_options
 from antiphon.errors import InvalidRequestError
 
 RANGES = SamplingRanges(max_new_tokens=4096)

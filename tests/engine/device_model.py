@@ -5,8 +5,8 @@ from math import ceil
 
 import numpy as np
 
+from antiphon.engine.chunk_planner import round_up
 from antiphon.engine.cost_model import StepShape
-from antiphon.engine.playback.chunk_planner import round_up
 from antiphon.engine.runner import FRAME_BUCKETS
 
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

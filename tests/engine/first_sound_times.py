@@ -19,7 +19,7 @@ import torch
 from antiphon.codec.graph_decoder import GraphDecoder
 from antiphon.config import ModelSettings
 from antiphon.contracts.types import AudioChunk, Sampling, SpeechRequest, new_request_id
-from antiphon.engine import outbox
+from antiphon.engine import thread
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_runner.model_runner import ModelRunner
@@ -44,7 +44,7 @@ PARTS: tuple[tuple[Any, str], ...] = (
     (Download, "__init__"),
     (AsyncEngine, "_note_end"),
     (EngineCore, "_collect"),
-    (outbox, "wake_all"),
+    (thread, "wake_all"),
 )
 ON_DEVICE = {(PackedUpload, "send"), (Graphs, "run")}
 Call: TypeAlias = tuple[float, float, float | None]

@@ -18,7 +18,6 @@ from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Latents, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, CodecChunk, CodecShape, StepPlan
-from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
@@ -30,7 +29,7 @@ SLOW = DeviceModel(rows_s=((1, 20e-3), (64, 45e-3), (1024, 500e-3)), prefill_s=5
 _MAX_REST_S = 600.0  # in which the last requests must end
 LIMITS = SchedulerLimits(
     max_unread_frames=48,
-    prefill=PrefillPolicy(most_positions=512),
+    max_prefill_positions=512,
     admission=AdmissionLimits(max_waiting=32, max_wait_s=4.0),
 )
 

@@ -21,10 +21,10 @@ from antiphon.engine.plan import (
     StepPlan,
 )
 from antiphon.engine.runner import ROW_BUCKETS, Done
-from antiphon.engine.scheduler import SchedulerLimits
+from antiphon.engine.scheduler import REPLAY_FRAMES
 
 SAMPLES_PER_FRAME = 2
-MAX_REPLAYED = SchedulerLimits().replay_frames
+MAX_REPLAYED = REPLAY_FRAMES
 CODEC = CodecShape(SAMPLES_PER_FRAME, 25, (1, 2, 4, 8, 16))
 POLICIES = st.builds(
     PlaybackPolicy,

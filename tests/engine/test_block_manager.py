@@ -9,7 +9,7 @@ from antiphon.engine.block_manager import BlockManager, BlockPool
 from antiphon.engine.plan import BlockCopy, CacheShape
 from antiphon.engine.prefix_hashes import prefix_hashes
 from antiphon.engine.request import EngineRequest
-from antiphon.telemetry.engine_stats import EngineStats
+from antiphon.telemetry.stage_status import EngineStats
 
 BLOCK_POSITIONS = 2
 NUM_BLOCKS = 8

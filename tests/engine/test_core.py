@@ -11,7 +11,6 @@ from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import Ended, FrameReady, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, Prefill, StepOutput, StepPlan
-from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import ROW_BUCKETS
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
@@ -281,9 +280,7 @@ def test_the_end_of_a_step_is_known_from_whoever_waited_for_it() -> None:
 def test_a_step_that_only_prefills_has_a_duration_of_its_own() -> None:
     clock, model = VirtualClock(), DeviceModel(prefill_s=0.02, host_s=0.0)
     device = SimulatedDevice(clock, 2, model=model, cache=CacheShape(64, 16, 512))
-    core = EngineCore(
-        device, limits=SchedulerLimits(prefill=PrefillPolicy(most_positions=64)), clock=clock
-    )
+    core = EngineCore(device, limits=SchedulerLimits(max_prefill_positions=64), clock=clock)
     prompt = Prompt(data=3, num_tokens=1, seed=0, sampling=Sampling(), num_positions=128)
     core.scheduler.add(EngineRequest("long", prompt))
     while core.has_work:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from antiphon.contracts.picture_types import Progress
-from antiphon.engine.outbox import Outbox, put_all
+from antiphon.engine.thread import Outbox, put_all
 
 
 def test_items_arrive_in_order_from_any_thread() -> None:

@@ -11,7 +11,6 @@ from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Piece
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady
 from antiphon.engine.plan import CacheShape, CodecShape, StepPlan
-from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Done
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
@@ -26,7 +25,7 @@ from tests.engine.strict_device import (
 )
 
 NUM_SLOTS = 6
-LIMITS = SchedulerLimits(max_unread_frames=24, prefill=PrefillPolicy(most_positions=20))
+LIMITS = SchedulerLimits(max_unread_frames=24, max_prefill_positions=20)
 
 
 def policy_of(random: Random) -> PlaybackPolicy:

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Sampling
+from antiphon.engine.chunk_planner import round_up
 from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, StepOutput, StepPlan
-from antiphon.engine.playback.chunk_planner import round_up
-from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
 from antiphon.errors import InvalidRequestError
@@ -169,7 +168,7 @@ def run(scheduler: Scheduler, device: StrictDevice, num_steps: int) -> list[Step
 
 
 def test_a_long_prompt_is_computed_in_parts_beside_the_frames_of_others() -> None:
-    limits = SchedulerLimits(prefill=PrefillPolicy(most_positions=8))
+    limits = SchedulerLimits(max_prefill_positions=8)
     scheduler, device = Scheduler(2, cache=CACHE, limits=limits), StrictDevice(2, CACHE)
     scheduler.add(paged("short", 3, voice=1))
     run(scheduler, device, 1)
@@ -181,7 +180,7 @@ def test_a_long_prompt_is_computed_in_parts_beside_the_frames_of_others() -> Non
 
 
 def test_a_prompt_is_parted_between_blocks() -> None:
-    limits = SchedulerLimits(prefill=PrefillPolicy(most_positions=14))
+    limits = SchedulerLimits(max_prefill_positions=14)
     scheduler, device = Scheduler(3, cache=CACHE, limits=limits), StrictDevice(3, CACHE)
     scheduler.add(paged("first", 21, voice=1))
     scheduler.add(paged("second", 6, voice=2))

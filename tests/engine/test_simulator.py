@@ -11,7 +11,6 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
-from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
@@ -179,9 +178,9 @@ def test_a_burst_of_long_prompts_is_computed_as_fast_as_listeners_can_wait() -> 
             64,
             model=replace(H200, num_free_positions=128),
             cache=CACHE,
-            limits=SchedulerLimits(prefill=policy),
+            limits=limits,
         )
-        for policy in (PrefillPolicy(), PrefillPolicy(most_positions=512))
+        for limits in (SchedulerLimits(), SchedulerLimits(max_prefill_positions=512))
     )
     assert by_time.gapless == by_number.gapless == 1.0
     assert by_time.first_audio_s[1] < 0.6 * by_number.first_audio_s[1]

@@ -13,7 +13,7 @@ from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.runner import PendingStep
-from antiphon.engine.step_waiter import StepWaiter
+from antiphon.engine.thread import StepWaiter
 from antiphon.telemetry.stage_status import StageStatus
 from tests.engine.counting_runner import CountingRunner, prompt, until
 

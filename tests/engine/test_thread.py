@@ -8,8 +8,7 @@ import pytest
 from antiphon.engine import thread as engine_thread
 from antiphon.engine.thread import EngineThread
 from antiphon.errors import EngineFailedError
-from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import StageStatus
+from antiphon.telemetry.stage_status import EngineStats, StageStatus
 
 
 def test_a_fault_in_a_threads_work_ends_all_requests_and_refuses_others() -> None:

@@ -12,8 +12,7 @@ from antiphon.contracts.prompt import EncodingBatch, Prompt
 from antiphon.contracts.types import Ended, Latents
 from antiphon.errors import InvalidRequestError
 from antiphon.stages.base import StageItem, StageRequest
-from antiphon.stages.build import build_stage
-from antiphon.stages.encoder_stage import EncoderStage
+from antiphon.stages.build import EncoderStage, build_stage
 from antiphon.telemetry.stage_status import StageStatus
 
 DEADLINE_S = 30.0

@@ -10,7 +10,7 @@ from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import Scheduler
 from antiphon.telemetry.engine_metrics import EngineCollector
-from antiphon.telemetry.engine_stats import EngineStats, Histogram
+from antiphon.telemetry.stage_status import EngineStats, Histogram
 from tests.engine.simulator import SimulatedDevice, Simulation, Traffic, VirtualClock
 from tests.engine.strict_device import StrictDevice, Words, prompt
 

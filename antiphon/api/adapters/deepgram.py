@@ -15,14 +15,13 @@ from antiphon.api.adapters.errors import DEEPGRAM
 from antiphon.api.adapters.files import file_response
 from antiphon.api.adapters.names import known_voice
 from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
-from antiphon.api.deps import Server, SpeechId
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.errors import WireError
-from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.field_rules import KnownMembers
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.schemas.speech_ws import InputText, NoMembers, parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
-from antiphon.api.state import ServerState
+from antiphon.api.state import Server, ServerState, SpeechId
 from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
 from antiphon.audio.companding import Law, companded_wav_header
 from antiphon.audio.encode import AudioFormat

@@ -11,11 +11,10 @@ from starlette.responses import Response
 from antiphon.api.adapters.files import file_response
 from antiphon.api.adapters.names import known_language, known_model, known_voice
 from antiphon.api.adapters.timed_audio import More, nothing_more, timed_lines, timed_whole
-from antiphon.api.deps import Server, SpeechId
-from antiphon.api.json_route import JsonRoute
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.options import ignored_headers
 from antiphon.api.schemas.elevenlabs import DialogueBody, ElevenlabsSpeechBody, SpeechQuery
-from antiphon.api.state import ServerState
+from antiphon.api.state import Server, ServerState, SpeechId
 from antiphon.api.streaming import WholeResponse
 from antiphon.api.wire_format import WireFormat
 from antiphon.contracts.types import SpeechRequest, SpeechStream

@@ -7,8 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from antiphon.api.deps import Server
-from antiphon.api.state import ServerState
+from antiphon.api.state import Server, ServerState
 from antiphon.pipeline.speech.model import SpeechModel
 
 router = APIRouter(tags=["elevenlabs"])

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from antiphon.api.adapters.elevenlabs import Call, ElevenLabsCall
-from antiphon.api.json_route import JsonRoute
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.schemas.elevenlabs import DialogueBody, DialogueInput
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.dialogue import Dialogue, TurnTime

@@ -8,10 +8,9 @@ from pydantic import Field
 from starlette.requests import Request
 
 from antiphon.api import voices
-from antiphon.api.deps import Server
-from antiphon.api.json_route import JsonRoute
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.schemas.elevenlabs_voices import new_voice, voice_edit
-from antiphon.api.state import ServerState
+from antiphon.api.state import Server, ServerState
 from antiphon.contracts.types import Voice
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError, UnknownVoiceError

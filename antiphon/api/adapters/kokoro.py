@@ -9,13 +9,13 @@ from pydantic import AliasChoices, Field
 from starlette.responses import Response
 
 from antiphon.api.adapters.files import file_response, json_line, json_lines, json_whole
-from antiphon.api.deps import Server, SpeechId
-from antiphon.api.json_route import JsonRoute
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
 from antiphon.api.schemas.field_rules import KnownMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
+from antiphon.api.state import Server, SpeechId
 from antiphon.api.streaming import WholeResponse
-from antiphon.api.tagged_speech import open_tagged
+from antiphon.api.voice_tags import open_tagged
 from antiphon.api.wire_format import WireFormat
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat

@@ -12,9 +12,9 @@ from pydantic import Field
 from starlette.responses import Response
 
 from antiphon.api.adapters.files import file_response
-from antiphon.api.deps import Server, SpeechId
-from antiphon.api.json_route import JsonRoute
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
+from antiphon.api.state import Server, SpeechId
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.types import SpeechRequest

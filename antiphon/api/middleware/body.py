@@ -8,9 +8,8 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.api.callers import caller_of
 from antiphon.api.middleware.json_limits import JsonMeter
-from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.keys import KeyRing, caller_of
 from antiphon.api.middleware.memory_budget import LEASE, Lease, MemoryBudget, use_lease
 from antiphon.errors import RequestTooLargeError, SlowRequestError
 

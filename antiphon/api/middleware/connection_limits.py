@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.api.callers import caller_of
-from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.keys import KeyRing, caller_of
 from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
 from antiphon.config import LimitSettings
 from antiphon.errors import RateLimitError, UnavailableError

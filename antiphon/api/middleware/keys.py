@@ -9,9 +9,12 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from antiphon.config import ServerSettings
 from antiphon.contracts.types import OPERATOR, Caller
@@ -25,6 +28,11 @@ _NUM_RANDOM_BYTES = 32
 _SHOWN_HASH_CHARACTERS = 12
 _NAMED = re.compile(r"\s+(\w+)=(\S*)\s*$")
 _OWNER = re.compile(r"[\w.-]{1,64}", re.ASCII)
+
+
+_NAME = "antiphon.caller_name"
+_HOST_BITS = 64
+"""One household has so many IPv6 addresses."""
 
 
 class KeyRing:
@@ -151,3 +159,30 @@ def _read(file: Path) -> list[str]:
     if not keys:  # an empty file must not disable authentication
         raise SettingsError(f"server.api_keys_file: {file} has no key.")
     return keys
+
+
+def caller_of(scope: Scope, keys: KeyRing) -> str:
+    """Return whose a request is: a key's, or else an address's; found out once a request."""
+    if _NAME not in scope:
+        owner = keys.owner(Headers(scope=scope))
+        scope[_NAME] = f"key {owner}" if owner else f"address {address_of(scope)}"
+    name: str = scope[_NAME]
+    return name
+
+
+def address_of(scope: Scope) -> str:
+    """Return a key for a connection's address."""
+    client = scope.get("client")
+    return address_key(client[0] if client else "")
+
+
+@lru_cache(1024)
+def address_key(host: str) -> str:
+    """Return what stands for an address, and for all that one household has of IPv6."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "unknown"
+    if isinstance(address, IPv6Address):
+        return str(IPv6Address(int(address) >> _HOST_BITS << _HOST_BITS))
+    return str(address)

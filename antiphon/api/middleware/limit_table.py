@@ -39,23 +39,18 @@ class LimitTable(Protocol):
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the table while the block lasts, which awaits nothing."""
-        ...
 
     def count(self, name: str) -> int:
         """Return a count, summed over all processes; inside `locked`."""
-        ...
 
     def add(self, name: str, number: int) -> None:
         """Add to this process's part of a count; inside `locked`."""
-        ...
 
     def bucket(self, name: str) -> TokenBucket | None:
         """Return a copy of a bucket; inside `locked`."""
-        ...
 
     def keep(self, name: str, bucket: TokenBucket) -> None:
         """Store a bucket; inside `locked`."""
-        ...
 
 
 class LocalLimitTable:

@@ -6,6 +6,9 @@ Bytes are counted as they arrive or are collected, never ahead: a slow sender ho
 has sent. A request over the budget is refused, and all that it held is released.
 """
 
+import asyncio
+import ctypes
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +23,11 @@ LEASE = "antiphon.lease"
 RETRY_AFTER_S = 1.0
 _MIB = 1024 * 1024
 _ALL = "memory"
+
+
+MIN_FREED_BYTES = 32 * 1024 * 1024
+TRIM_DELAY_S = 1.0
+"""What has just been given back is still being freed."""
 
 
 class MemoryBudget:
@@ -219,3 +227,37 @@ def reservation() -> Generator[Callable[[int], None], None, None]:
         yield reserve_more
     finally:
         release(num_reserved)
+
+
+def malloc_trim() -> None:
+    """Return free memory to the system; does nothing without glibc. Takes milliseconds."""
+    if sys.platform == "linux":
+        try:
+            trim = ctypes.CDLL(None).malloc_trim
+        except AttributeError:  # another libc
+            return
+        trim.argtypes = [ctypes.c_size_t]
+        trim(0)  # without the interpreter's lock
+
+
+class MemoryTrimmer:
+    """Trims in a worker thread, once requests hold much less than before; for one event loop."""
+
+    def __init__(self, trim: Callable[[], None] = malloc_trim) -> None:
+        """Call ``trim``, some time after each large release."""
+        self._trim = trim
+        self._peak_bytes = self._num_bytes = 0
+        self._is_due = False
+
+    def see(self, num_bytes: int) -> None:
+        """Take the number of bytes held now."""
+        self._num_bytes = num_bytes
+        self._peak_bytes = max(self._peak_bytes, num_bytes)
+        if not self._is_due and self._peak_bytes - num_bytes >= MIN_FREED_BYTES:
+            self._is_due = True
+            asyncio.get_running_loop().call_later(TRIM_DELAY_S, self._start)
+
+    def _start(self) -> None:
+        self._is_due = False
+        self._peak_bytes = self._num_bytes
+        asyncio.get_running_loop().run_in_executor(None, self._trim)

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.api.callers import caller_of
 from antiphon.api.middleware.connection_limits import PROBES
-from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.keys import KeyRing, caller_of
 from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable, TokenBucket
 from antiphon.config import LimitSettings
 from antiphon.errors import RateLimitError

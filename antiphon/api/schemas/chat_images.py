@@ -4,9 +4,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from antiphon.api.errors import validated
 from antiphon.api.schemas.chat import ChatMessage, StreamOptions
 from antiphon.api.schemas.images import ImageBody
-from antiphon.api.validation import validated
 from antiphon.errors import InvalidRequestError
 
 

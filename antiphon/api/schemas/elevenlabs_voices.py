@@ -2,7 +2,7 @@
 
 from starlette.requests import Request
 
-from antiphon.api.forms import Fields, missing
+from antiphon.api.bodies import Fields, missing
 from antiphon.errors import InvalidRequestError
 from antiphon.voices.names import checked_text
 from antiphon.voices.store import NewVoice

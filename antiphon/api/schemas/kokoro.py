@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from antiphon.api.errors import validated
 from antiphon.api.schemas.peer_fields import NormalizationOptions
 from antiphon.api.schemas.speech import Text
-from antiphon.api.validation import validated
 from antiphon.contracts.languages import resolve_language
 from antiphon.contracts.types import SpeechRequest
 from antiphon.contracts.well_formed import StrictModel

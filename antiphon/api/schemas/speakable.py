@@ -2,7 +2,7 @@
 
 from pydantic import ConfigDict
 
-from antiphon.config.speakable import (
+from antiphon.config.chat import (
     SaidMarkdown,
     SaidOrSkipped,
     SaidUrl,

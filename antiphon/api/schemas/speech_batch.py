@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from antiphon.api.errors import validated
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
-from antiphon.api.validation import validated
 from antiphon.contracts.well_formed import StrictModel
 
 _DELIVERY = ("stream", "stream_format")

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from antiphon.api.errors import validated
 from antiphon.api.schemas.error import ErrorDetail
 from antiphon.api.schemas.field_rules import KnownMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
-from antiphon.api.validation import validated
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.storage.job import Job, JobState

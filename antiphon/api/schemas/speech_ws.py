@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from antiphon.api.errors import M, validated
 from antiphon.api.schemas.field_rules import (
     FieldClass,
     KnownMembers,
@@ -13,7 +14,6 @@ from antiphon.api.schemas.field_rules import (
 )
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
-from antiphon.api.validation import M, validated
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.family import Task
 from antiphon.errors import InvalidRequestError, shortened

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from antiphon.api.forms import Fields, missing
+from antiphon.api.bodies import Fields, missing
 from antiphon.api.schemas.field_rules import check_known
 from antiphon.errors import InvalidRequestError
 from antiphon.voices.consents import StoredConsent

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from antiphon.api.callers import address_key
+from antiphon.api.middleware.keys import address_key
 from antiphon.config import LimitSettings
 from antiphon.telemetry.metrics import Metrics
 

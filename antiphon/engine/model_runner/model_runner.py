@@ -1,8 +1,8 @@
-"""Execution of step plans with an autoregressive model."""
+"""Execution of step plans with an autoregressive model, and copies of exported hidden states."""
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.contracts.types import PositionStates
 from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner.ar_model import (
     FAULT,
@@ -26,7 +27,6 @@ from antiphon.engine.model_runner.ar_model import (
     SupportsHiddenStates,
 )
 from antiphon.engine.model_runner.decode import DecodeSteps
-from antiphon.engine.model_runner.hidden_states import HiddenStatesCopy
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.model_runner.prefill import PassShape, Prefiller
 from antiphon.engine.model_runner.prompt_passes import PromptPasses, RunningRequest
@@ -37,10 +37,32 @@ from antiphon.nn.graphs import Graphs
 from antiphon.nn.weights import Progress
 
 logger = logging.getLogger(__name__)
-
 _REPLAYED_POSITIONS = 8  # in a step, which takes as long as 8 steps
-
 Item = TypeVar("Item")
+
+
+class HiddenStatesCopy:
+    """Hidden states of several slots, in one copy to the host."""
+
+    def __init__(self, states: Mapping[int, tuple[int, Tensor]]) -> None:
+        """Start the copy on the current stream.
+
+        Args:
+            states: result of `SupportsHiddenStates.hidden_states`, of at least one slot.
+        """
+        self._starts = {slot: start for slot, (start, _) in states.items()}
+        tensors = [tensor for _, tensor in states.values()]
+        self._sizes = [len(tensor) for tensor in tensors]
+        self._download = Download(torch.cat(tensors).float())
+
+    def by_slot(self) -> dict[int, PositionStates]:
+        """Wait for the copy; return the states of each slot."""
+        states = self._download.wait().numpy()
+        parts = np.split(states, np.cumsum(self._sizes)[:-1])
+        return {
+            slot: PositionStates(start, part.copy())
+            for (slot, start), part in zip(self._starts.items(), parts, strict=True)
+        }
 
 
 @dataclass(frozen=True, slots=True)

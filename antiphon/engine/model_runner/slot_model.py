@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from antiphon.contracts.prompt import Piece
-from antiphon.engine.model_runner.ar_model import FAULT, FRAME, STOP, Frames, Inputs
-from antiphon.engine.model_runner.slot_state import SlotState
+from antiphon.engine.model_runner.ar_model import FAULT, FRAME, STOP, Frames, Inputs, SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.nn import kernels
 from antiphon.nn.device_writes import PackedUpload

@@ -152,30 +152,24 @@ class Controller(Protocol):
 
     async def host(self, owner: str, hosting: Hosting) -> str:
         """Record that a front end uses stages, and start them; return their id."""
-        ...
 
     async def release(self, owner: str, stage_id: str) -> None:
         """Record that a front end no longer uses stages."""
-        ...
 
     async def renew(self, owner: str) -> frozenset[str]:
         """Renew a front end's lease; return the ids of its stages."""
-        ...
 
     async def poll(self, stage_id: str, version: int, wait_s: float) -> StageView | None:
         """Return the view of a stage when it is not ``version``, at the latest after ``wait_s``.
 
         ``None``: the stage is not hosted.
         """
-        ...
 
     async def lack(self, stage_id: str) -> str | None:
         """Return what a stage without a process waits for; ``None``: a process has started."""
-        ...
 
     async def report(self, stage_id: str, replica_id: str) -> None:
         """Report a replica that does not answer; it is left out until it is found alive."""
-        ...
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
         """Start replicas, or drain and stop some, to reach a number.
@@ -183,19 +177,15 @@ class Controller(Protocol):
         Raises:
             InvalidRequestError: there is no such stage, or its bounds do not allow so many.
         """
-        ...
 
     async def stages(self) -> tuple[StageView, ...]:
         """Return all stages of all front ends."""
-        ...
 
     async def processes(self) -> tuple[ProcessState, ...]:
         """Return the states of the processes of this host."""
-        ...
 
     async def close(self) -> None:
         """End what belongs to this process: children, and the connection."""
-        ...
 
 
 def _digest(value: object) -> str:

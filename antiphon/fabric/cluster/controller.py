@@ -21,15 +21,12 @@ class Launcher(Protocol):
 
     async def wait_until_reachable(self) -> None:
         """Return once replicas can be started and stopped; no lease ends meanwhile."""
-        ...
 
     def beats(self) -> Sequence[Heartbeat]:
         """Return heartbeats of replicas that do not send their own."""
-        ...
 
     async def launch(self, actions: Sequence[ReplicaAction]) -> None:
         """Begin what the state has decided; replicas report their progress by heartbeats."""
-        ...
 
 
 class ClusterController:

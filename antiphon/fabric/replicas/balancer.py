@@ -8,8 +8,7 @@ from math import inf
 from random import Random
 
 from antiphon.contracts.prompt import Prompt
-from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import StageStatus
+from antiphon.telemetry.stage_status import EngineStats, StageStatus
 
 _KEY_BYTES = 16
 

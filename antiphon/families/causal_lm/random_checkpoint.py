@@ -12,10 +12,10 @@ from antiphon.families.kit.random_checkpoint import (
     Making,
     RandomPart,
     checkpoint_maker,
+    write_byte_tokenizer,
     write_json,
     write_parts,
 )
-from antiphon.families.kit.random_tokenizer import write_byte_tokenizer
 from antiphon.families.kit.token_decoder import byte_letters
 from antiphon.nn.random_weights import (
     RandomTensor,

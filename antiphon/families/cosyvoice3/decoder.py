@@ -24,6 +24,7 @@ from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.flow_context import slots_that_fit
 from antiphon.families.cosyvoice3.flow_passes import MelFlowPasses, alike
 from antiphon.families.cosyvoice3.speech_rows import Due, PendingSpeech, SpeechRows, SpeechStream
+from antiphon.families.cosyvoice3.stream_conv import StreamState
 from antiphon.families.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
 from antiphon.families.kit.loading import weights_for
 from antiphon.nn import kernels
@@ -31,7 +32,6 @@ from antiphon.nn.device import resolve_dtype
 from antiphon.nn.device_writes import Download, upload
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.precision import exact_float32, tf32_products
-from antiphon.nn.stream_conv import StreamState
 from antiphon.nn.weights import Progress
 
 _VOCODER_TOKENS = -(-LOOK_AHEAD_MEL_FRAMES // MEL_FRAMES_PER_TOKEN)

@@ -20,8 +20,8 @@ from antiphon.families.cosyvoice3.dit_fused import (
     FusedPass,
     FusedPosition,
 )
+from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.nn.layers import Linear, Weights
-from antiphon.nn.stream_conv import StreamConv, StreamState
 
 NUM_STEPS = 10
 CONV_GROUPS = 16

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.nn.layers import Linear
-from antiphon.nn.stream_conv import StreamConv, StreamState
 
 PRODUCT_DTYPE = torch.float16
 _ATTENTION_GATE, _FEED_FORWARD_GATE = 2, 5

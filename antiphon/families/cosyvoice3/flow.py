@@ -27,9 +27,9 @@ from antiphon.families.cosyvoice3.flow_context import (
     phase_of,
     slot_frames,
 )
+from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamRows, StreamState
 from antiphon.nn.device_writes import upload
 from antiphon.nn.layers import Linear, Weights
-from antiphon.nn.stream_conv import StreamConv, StreamRows, StreamState
 
 FIRST_CHUNKS = 2
 """Chunks in the pass after that over the reference: the first one with speech, and the one before

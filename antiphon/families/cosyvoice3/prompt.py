@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
-from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.contracts.well_formed import read_options
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.families.cosyvoice3.config import (
     MEL_FRAMES_PER_TOKEN,
@@ -33,7 +33,7 @@ from antiphon.families.cosyvoice3.options import (
 from antiphon.families.cosyvoice3.tokenizer import END_OF_PROMPT, load_tokenizer
 from antiphon.families.cosyvoice3.voices import SpokenVoice, load_voices, reference_arrays, voice_of
 from antiphon.families.kit.cloned_voices import CODES, FEATURES, SPEAKER, CloningPrompter
-from antiphon.families.kit.prompt_length import check_prompt_length
+from antiphon.families.kit.speech_budget import check_prompt_length
 
 _BEGINNING = "You are a helpful assistant."
 """Beginning of every prompt in the published examples; instructions follow it."""

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from antiphon.families.cosyvoice3.config import VocoderConfig
+from antiphon.families.cosyvoice3.stream_conv import StreamState
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.sampler import uniform_noise
-from antiphon.nn.stream_conv import StreamState
 
 _TURNS = "source.turns"
 _NOISE_SEED = 3

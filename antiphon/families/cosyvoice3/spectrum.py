@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.nn.stream_conv import StreamState
+from antiphon.families.cosyvoice3.stream_conv import StreamState
 
 _SAMPLES, _SUMS = "spectrum.samples", "spectrum.sums"
 _MAX_MAGNITUDE = 100.0

@@ -11,9 +11,9 @@ from antiphon.contracts.types import Samples
 from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
 from antiphon.families.cosyvoice3.flow import MelFlowRows, Reference
 from antiphon.families.cosyvoice3.flow_context import ChunkPass
+from antiphon.families.cosyvoice3.stream_conv import StreamRows
 from antiphon.nn.device_writes import Download
 from antiphon.nn.graphs import Graphs
-from antiphon.nn.stream_conv import StreamRows
 
 
 @dataclass(slots=True, eq=False)

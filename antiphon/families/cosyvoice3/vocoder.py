@@ -16,9 +16,9 @@ from torch import Tensor
 from antiphon.families.cosyvoice3.config import VocoderConfig
 from antiphon.families.cosyvoice3.source import ToneSource, source_noise
 from antiphon.families.cosyvoice3.spectrum import StreamSpectrum
+from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.nn import kernels
 from antiphon.nn.layers import Linear, Snake, Weights
-from antiphon.nn.stream_conv import StreamConv, StreamState
 
 PITCH_LOOK_AHEAD = 3
 """Mel frames after a frame on which its pitch depends: the first convolution has 4 taps."""

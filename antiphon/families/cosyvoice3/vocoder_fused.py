@@ -5,10 +5,10 @@ from typing import TypeAlias
 
 from torch import Tensor
 
+from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.nn.kernels.snake_join import SnakeInput, snake_join
 from antiphon.nn.kernels.split_conv import SplitWeight, is_splittable, split_conv
 from antiphon.nn.layers import Snake
-from antiphon.nn.stream_conv import StreamConv, StreamState
 
 Pairs: TypeAlias = tuple[tuple[StreamConv, StreamConv, Snake, Snake], ...]
 """Two convolutions and the activations before them, for each pair."""

@@ -13,12 +13,17 @@ from torch import Tensor
 
 from antiphon.families.fish_speech.codec_layers import snake_of, transformer_of, unit_of
 from antiphon.families.fish_speech.codec_schema import DILATIONS, FRAME_WINDOW, CodecSizes
-from antiphon.nn.codec_layers.conv import CausalConv, CausalTransposedConv, LayerBuilder
-from antiphon.nn.codec_layers.conv_blocks import ConvNeXtBlock, UpsamplingBlock
+from antiphon.families.fish_speech.windowed import WindowedDecoder
+from antiphon.nn.codec_layers.conv import (
+    CausalConv,
+    CausalTransposedConv,
+    ConvNeXtBlock,
+    LayerBuilder,
+    UpsamplingBlock,
+)
 from antiphon.nn.codec_layers.quantizer import CodeTables
 from antiphon.nn.codec_layers.state import History, StateLayout
 from antiphon.nn.codec_layers.transformer import CodecTransformer
-from antiphon.nn.codec_layers.windowed import WindowedDecoder
 from antiphon.nn.layers import Snake, Weights
 
 DECODER_PARTS: tuple[str, ...] = (
@@ -32,7 +37,7 @@ _PASS_FRAMES = 25
 
 @dataclass(frozen=True, slots=True)
 class DacNetwork:
-    """An `antiphon.nn.codec_layers.windowed.Network`."""
+    """An `antiphon.families.fish_speech.windowed.Network`."""
 
     tables: CodeTables
     transformer: CodecTransformer

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from antiphon.families.fish_speech.dual_ar import paired_order
-from antiphon.nn.codec_layers.conv import CausalConv, LayerBuilder
-from antiphon.nn.codec_layers.conv_blocks import ResidualUnit
+from antiphon.nn.attention import HeadShape
+from antiphon.nn.codec_layers.conv import CausalConv, LayerBuilder, ResidualUnit
 from antiphon.nn.codec_layers.transformer import (
     CodecTransformer,
     CodecTransformerLayer,
@@ -17,7 +17,6 @@ from antiphon.nn.codec_layers.transformer import (
 )
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, Rotation, Snake, SwiGLU
-from antiphon.nn.qkv import HeadShape
 
 _EPSILON = 1e-9
 

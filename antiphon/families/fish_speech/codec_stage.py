@@ -11,9 +11,9 @@ from antiphon.contracts.family import LoadContext
 from antiphon.families.fish_speech.codec import DECODER_PARTS, DacNetwork, load_decoder
 from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, load_config
 from antiphon.families.fish_speech.weights import codec_part
+from antiphon.families.fish_speech.windowed import FrameByFrame, WindowedDecoder
 from antiphon.families.kit.loading import like_of
 from antiphon.nn import kernels
-from antiphon.nn.codec_layers.windowed import FrameByFrame, WindowedDecoder
 from antiphon.nn.layers import RMSNorm
 
 if TYPE_CHECKING:  # needs Triton

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from antiphon.families.fish_speech.config import FishSpeechConfig
+from antiphon.nn.attention import HeadShape, QKVHeads
 from antiphon.nn.code_predictor import CodePredictor, FrameTable
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, Rope, SwiGLU, Weights
-from antiphon.nn.qkv import HeadShape, QKVHeads
 from antiphon.nn.sampler import keep_nucleus
 from antiphon.nn.transformer import DecoderLayer, Transformer
 

@@ -23,8 +23,13 @@ from antiphon.families.fish_speech.weights import codec_part
 from antiphon.families.kit.cloned_voices import CODES, RecordingLimits
 from antiphon.families.kit.loading import like_of
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
-from antiphon.nn.codec_layers.conv import CausalConv, LayerBuilder, PaddedConv
-from antiphon.nn.codec_layers.conv_blocks import ConvNeXtBlock, ResidualUnit
+from antiphon.nn.codec_layers.conv import (
+    CausalConv,
+    ConvNeXtBlock,
+    LayerBuilder,
+    PaddedConv,
+    ResidualUnit,
+)
 from antiphon.nn.codec_layers.state import EmptyHistory, History
 from antiphon.nn.codec_layers.transformer import CodecTransformer
 from antiphon.nn.layers import Linear, Snake, Weights

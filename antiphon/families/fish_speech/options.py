@@ -3,7 +3,7 @@
 from pydantic import ConfigDict, Field
 
 from antiphon.contracts.well_formed import StrictModel
-from antiphon.families.kit.reference import Reference
+from antiphon.families.kit.cloned_voices import Reference
 
 FAMILY_NAME = "fish_speech"
 MAX_REFERENCE_S = 60

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
-from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
+from antiphon.contracts.well_formed import read_options
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.families.fish_speech.config import (
     MAX_POSITIONS,
@@ -29,8 +29,12 @@ from antiphon.families.fish_speech.prompt_layout import (
 )
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
 from antiphon.families.kit.cloned_voices import CloningPrompter
-from antiphon.families.kit.prompt_length import check_prompt_length
-from antiphon.families.kit.speech_budget import FRAME_RATE_HZ, frame_budget, slow_frames
+from antiphon.families.kit.speech_budget import (
+    FRAME_RATE_HZ,
+    check_prompt_length,
+    frame_budget,
+    slow_frames,
+)
 
 _SAMPLING = {
     Layout.S2: Sampling(temperature=1.0, top_k=30, top_p=0.9),

@@ -10,9 +10,9 @@ from antiphon.families.kit.random_checkpoint import (
     Making,
     checkpoint_maker,
     configs_of,
+    write_byte_tokenizer,
     write_json,
 )
-from antiphon.families.kit.random_tokenizer import write_byte_tokenizer
 from antiphon.nn.random_weights import check_arguments
 
 CONFIGS = Path(__file__).with_name("sizes.json")

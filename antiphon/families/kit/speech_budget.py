@@ -6,6 +6,8 @@ The bounds are generous: slow speech, long pauses and singing pass.
 import unicodedata
 from functools import lru_cache
 
+from antiphon.errors import InvalidRequestError
+
 FRAME_RATE_HZ = 12.5
 """Frames per second in which bounds are counted."""
 _MIN_BUDGET_FRAMES = 56
@@ -66,3 +68,22 @@ def _frames_of(character: str) -> int:
             return _FRAMES_OF_HANGUL
     of_others = _FRAMES_OF_KIND.get(category[0], _FRAMES_OF_OTHERS)
     return _FRAMES_OF_KIND.get(category, of_others)
+
+
+def check_prompt_length(num_positions: int, limit: int, param: str = "input") -> None:
+    """Refuse a prompt that leaves no room for speech.
+
+    Args:
+        num_positions: positions of the prompt.
+        limit: most positions of a prompt.
+        param: request field that takes most of them.
+
+    Raises:
+        InvalidRequestError: the prompt is too long; the message names the field and the limit.
+    """
+    if num_positions > limit:
+        raise InvalidRequestError(
+            f"Invalid '{param}': with it the prompt takes {num_positions} positions; at most"
+            f" {limit} are allowed.",
+            param=param,
+        )

@@ -15,11 +15,9 @@ class TokenBytes(Protocol):
 
     def is_special(self, token: int) -> bool:
         """Return whether a token is not text."""
-        ...
 
     def token_bytes(self, token: int) -> bytes:
         """Return the bytes of a token."""
-        ...
 
 
 class TokenDecoder:

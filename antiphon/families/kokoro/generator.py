@@ -50,7 +50,6 @@ class KokoroNetwork(Protocol):
             style: style vector, see `VoiceStyles.style`.
             seed: seed of the request and number of the sentence, from which noise is drawn.
         """
-        ...
 
 
 class KokoroGenerator:

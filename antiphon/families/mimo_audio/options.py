@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from antiphon.contracts.sampling import TEMPERATURE, TOP_K, TOP_P
 from antiphon.contracts.types import Sampling
 from antiphon.contracts.well_formed import StrictModel
-from antiphon.families.kit.reference import Reference
+from antiphon.families.kit.cloned_voices import Reference
 
 FAMILY_NAME = "mimo_audio"
 MAX_FRAMES = 1500

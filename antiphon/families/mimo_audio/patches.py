@@ -12,10 +12,9 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.families.mimo_audio.config import MiMoAudioConfig
-from antiphon.nn.attention import Attend, FrameCache
+from antiphon.nn.attention import Attend, FrameCache, QKVHeads
 from antiphon.nn.attention_backends import FrameAttention, WholeAttention
 from antiphon.nn.layers import Linear, Rotation, Weights
-from antiphon.nn.qkv import QKVHeads
 from antiphon.nn.sampler import SamplingRows
 from antiphon.nn.transformer import Transformer
 

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
-from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import Samples, SpeechRequest, Voice
+from antiphon.contracts.well_formed import read_options
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
-from antiphon.families.kit.prompt_length import check_prompt_length
+from antiphon.families.kit.speech_budget import check_prompt_length
 from antiphon.families.mimo_audio.config import MAX_POSITIONS
 from antiphon.families.mimo_audio.config_reader import (
     load_config,

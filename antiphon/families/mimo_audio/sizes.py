@@ -6,9 +6,9 @@ from antiphon.families.kit.random_checkpoint import (
     Making,
     checkpoint_maker,
     configs_of,
+    write_byte_tokenizer,
     write_configs,
 )
-from antiphon.families.kit.random_tokenizer import write_byte_tokenizer
 from antiphon.families.mimo_audio.text_tokenizer import IM_END, IM_START, SPEECH_TOKENS
 
 SPECIAL_TOKENS = ("<|endoftext|>", IM_START, IM_END, *SPEECH_TOKENS)

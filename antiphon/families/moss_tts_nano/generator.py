@@ -15,9 +15,8 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.sampling import drawn_temperature
 from antiphon.contracts.types import AudioChunk, Sampling
 from antiphon.errors import EngineError
-from antiphon.families.kit.remote_code import check_trust
 from antiphon.families.moss_tts_nano.checkpoint import read_checkpoint
-from antiphon.families.moss_tts_nano.prompt import MossPrompt
+from antiphon.families.moss_tts_nano.prompt import MossPrompt, check_trust
 from antiphon.families.moss_tts_nano.remote_model import RequestRandomness, load_remote
 from antiphon.nn.device import resolve_device, resolve_dtype
 

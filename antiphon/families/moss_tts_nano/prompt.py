@@ -1,12 +1,12 @@
 """Prompts from requests, as arguments of the model's own streaming method."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import SpeechRequest, Voice
-from antiphon.errors import UnknownVoiceError
-from antiphon.families.kit.remote_code import check_trust
+from antiphon.errors import ModelLoadError, UnknownVoiceError
 from antiphon.families.moss_tts_nano.checkpoint import MossVoice, read_checkpoint
 
 _MAX_SEGMENT_CHARACTERS = 300
@@ -64,3 +64,22 @@ class MossPrompter:
 def _voice(name: str, voice: MossVoice) -> Voice:
     described = "as the model likes" if voice.recording is None else "from a recording"
     return Voice(id=name, name=name, description=described)
+
+
+def check_trust(context: LoadContext) -> Path:
+    """Return the checkpoint's directory if its code may be run.
+
+    Raises:
+        ModelLoadError: the code is not allowed to run; the message names the setting.
+    """
+    if context.path is None:
+        raise ModelLoadError("A model that brings its own code needs its checkpoint's directory.")
+    if not context.trusts_remote_code:
+        files = ", ".join(sorted(file.name for file in context.path.glob("*.py"))) or "none"
+        raise ModelLoadError(
+            f"{context.path}: this model is run by Python code of its checkpoint ({files}), which"
+            " may do whatever this process may. Read it, and if you trust it set"
+            " model.trust_remote_code (--trust-remote-code); of a further model, set it in"
+            " its own table, [[models.more]]."
+        )
+    return context.path

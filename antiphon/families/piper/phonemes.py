@@ -58,11 +58,9 @@ class Phonemizer(Protocol):
 
     def check(self, text: str) -> TextCheck:
         """Return the parts of a text that are left out."""
-        ...
 
     def read(self, text: str) -> tuple[SymbolSequence, ...]:
         """Return the sentences of a text that have anything to pronounce."""
-        ...
 
 
 def phonemizer_of(model: PiperModel) -> Phonemizer:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.languages import resolve_language
-from antiphon.contracts.options import read_options
 from antiphon.contracts.prompt import Prompt, TextCheck
 from antiphon.contracts.types import SpeechRequest, Voice
+from antiphon.contracts.well_formed import read_options
 from antiphon.errors import ModelLoadError, UnknownVoiceError
 from antiphon.families.piper.options import PiperOptions
 from antiphon.families.piper.phonemes import Phonemizer, SymbolSequence, phonemizer_of

@@ -33,7 +33,9 @@ FAMILY = Family(
                 _HERE.autoregressive(
                     "talker", "language_model:load_runner", weights=("*.safetensors",)
                 ),
-                _HERE.decoder("codec", weights=("speech_tokenizer/*.safetensors",)),
+                _HERE.decoder(
+                    "codec", "codec:load_codec", weights=("speech_tokenizer/*.safetensors",)
+                ),
             ),
         )
     },

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from antiphon.contracts.sampling import MAX_INT32, TEMPERATURE, TOP_K, TOP_P, Range
 from antiphon.contracts.well_formed import StrictModel
-from antiphon.families.kit.reference import Reference
+from antiphon.families.kit.cloned_voices import Reference
 
 FAMILY_NAME = "qwen3_tts"
 MAX_EMBEDDING_SIZE = 4096

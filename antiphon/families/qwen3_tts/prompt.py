@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from antiphon.contracts.family import LoadContext
-from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.sampling import max_frames_of
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.contracts.well_formed import read_options
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
 from antiphon.families.kit.cloned_voices import SPEAKER as SPEAKER_VECTOR
-from antiphon.families.kit.prompt_length import check_prompt_length
-from antiphon.families.kit.speech_budget import frame_budget, slow_frames
+from antiphon.families.kit.speech_budget import check_prompt_length, frame_budget, slow_frames
 from antiphon.families.qwen3_tts.cloning import Clone, choose_clone
 from antiphon.families.qwen3_tts.config import MIN_FRAMES, CheckpointTask, GenerationDefaults
 from antiphon.families.qwen3_tts.config_reader import load_config

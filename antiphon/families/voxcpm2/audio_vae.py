@@ -22,8 +22,9 @@ from antiphon.nn.codec_layers.conv import (
     CausalTransposedConv,
     LayerBuilder,
     PaddedConv,
+    ResidualUnit,
+    UpsamplingBlock,
 )
-from antiphon.nn.codec_layers.conv_blocks import ResidualUnit, UpsamplingBlock
 from antiphon.nn.codec_layers.state import (
     ColumnHistory,
     DecoderState,

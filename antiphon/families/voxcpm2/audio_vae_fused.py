@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from antiphon.families.voxcpm2.audio_vae import RateCondition, VAEDecoder
-from antiphon.nn.codec_layers.conv_blocks import UpsamplingBlock
+from antiphon.nn.codec_layers.conv import UpsamplingBlock
 from antiphon.nn.codec_layers.fused import KernelLayout
 from antiphon.nn.codec_layers.state import DoubleBufferedState
 from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, causal_conv

@@ -8,8 +8,7 @@ from pydantic import ConfigDict, Field
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError
-from antiphon.families.kit.cloned_voices import VoicePreparer
-from antiphon.families.kit.reference import ContinuedRecording, Reference
+from antiphon.families.kit.cloned_voices import ContinuedRecording, Reference, VoicePreparer
 from antiphon.families.voxcpm2.config import (
     DEFAULT_GUIDANCE,
     DEFAULT_STEPS,

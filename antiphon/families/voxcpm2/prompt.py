@@ -6,13 +6,13 @@ from collections.abc import Collection
 import numpy as np
 
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
-from antiphon.contracts.options import read_options
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, SpeechRequest, Voice
+from antiphon.contracts.well_formed import read_options
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CloningPrompter, known_text
-from antiphon.families.kit.prompt_length import check_prompt_length
+from antiphon.families.kit.speech_budget import check_prompt_length
 from antiphon.families.voxcpm2.config import MIN_FRAMES, load_config
 from antiphon.families.voxcpm2.options import (
     FAMILY_NAME,

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from antiphon.nn.codec_layers.conv import CausalConv, CausalTransposedConv
-from antiphon.nn.codec_layers.conv_blocks import (
+from antiphon.nn.codec_layers.conv import (
     LAYER_NORM_EPSILON,
+    CausalConv,
+    CausalTransposedConv,
     ConvNeXtBlock,
     ResidualUnit,
     UpsamplingBlock,

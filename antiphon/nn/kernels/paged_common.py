@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from antiphon.nn.qkv import HeadShape
+from antiphon.nn.attention import HeadShape
 
 MIN_DOT = 16
 """Minimum rows of a matrix instruction."""

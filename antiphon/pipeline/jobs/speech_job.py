@@ -10,7 +10,7 @@ from antiphon.pipeline.jobs.speech_files import CHAPTER_PAUSE_S, JobFiles
 from antiphon.pipeline.jobs.work import JobAccount, JobPlace
 from antiphon.pipeline.speech.pauses import Pause, split_pauses
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints, SegmentDone
-from antiphon.pipeline.speech.unspoken import joined
+from antiphon.pipeline.speech.synthesis import joined
 from antiphon.storage.job import JobProgress, JobResult
 
 # Slow speech takes about so long for a byte of UTF-8, whatever the script: letters of scripts with

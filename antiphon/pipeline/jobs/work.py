@@ -88,7 +88,6 @@ class JobWork(Protocol):
 
     def predicted_bytes(self) -> int:
         """Return how much of the disk it may take at most; blocks."""
-        ...
 
     async def run(self, place: JobPlace, account: JobAccount) -> JobResult:
         """Do it, and keep what comes of it; what is there already need not be done again.
@@ -96,4 +95,3 @@ class JobWork(Protocol):
         Raises:
             AntiphonError: it cannot be done, or not be kept.
         """
-        ...

@@ -9,7 +9,7 @@ import re
 import string
 from collections.abc import Callable
 
-from antiphon.config.speakable import SpeakableSettings
+from antiphon.config.chat import SpeakableSettings
 from antiphon.pipeline.markdown_to_speech.emoji import MODIFIER, PICTURE, name_of
 from antiphon.pipeline.markdown_to_speech.spoken_text import SpeechText
 

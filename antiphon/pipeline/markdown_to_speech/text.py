@@ -7,7 +7,7 @@ end of a paragraph as by a parser of whole documents.
 import re
 from collections.abc import Callable
 
-from antiphon.config.speakable import SpeakableSettings
+from antiphon.config.chat import SpeakableSettings
 from antiphon.pipeline.markdown_to_speech.inline import MAX_HELD, WAIT, Inline
 from antiphon.pipeline.markdown_to_speech.spoken_text import SpeechText
 

@@ -11,7 +11,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from antiphon.concurrency import Workers
 from antiphon.config.media import ImageSettings, VideoSettings
-from antiphon.contracts.options import read_options
 from antiphon.contracts.picture_types import (
     DiffusionParameters,
     Image,
@@ -23,7 +22,7 @@ from antiphon.contracts.picture_types import (
 from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, VideoCapabilities
 from antiphon.contracts.prompt import Admitted, Prompt, SupportsDefaultSizes
 from antiphon.contracts.types import Ended, Usage, new_seed
-from antiphon.contracts.well_formed import check_members, check_range
+from antiphon.contracts.well_formed import check_members, check_range, read_options
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.pipeline.all_or_nothing import alone, together
 from antiphon.pipeline.model_directory import ModelDirectory
@@ -51,7 +50,6 @@ class PicturePrompter(Protocol):
     @property
     def capabilities(self) -> PictureCapabilities:
         """What the loaded checkpoint can do."""
-        ...
 
     def build(self, request: Any, seed: int) -> Prompt:
         """Build the prompt of a completed request; called in a worker thread.
@@ -59,7 +57,6 @@ class PicturePrompter(Protocol):
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
-        ...
 
 
 class PictureModel(LoadedTask):

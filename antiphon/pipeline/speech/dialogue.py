@@ -19,8 +19,8 @@ from antiphon.contracts.types import (
 )
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
-from antiphon.pipeline.speech.unspoken import joined
+from antiphon.pipeline.speech.synthesis import joined
+from antiphon.pipeline.speech.text_plan import Prefetcher, Source
 from antiphon.text.offset_map import OffsetMap
 
 

@@ -61,11 +61,9 @@ class Segmenter(Protocol):
 
     def push(self, text: str) -> list[Part]:
         """Take in more text; return what has become certain."""
-        ...
 
     def flush(self) -> list[Part]:
         """End the segment here, if one has begun."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,10 @@ from typing import Any, TypeAlias
 from antiphon.concurrency import Workers
 from antiphon.config import MAX_LUFS, MIN_LUFS, SpeechSettings
 from antiphon.contracts.languages import resolve_language
-from antiphon.contracts.options import read_options
 from antiphon.contracts.prompt import SupportsRequestChecks
 from antiphon.contracts.sampling import check_minimum
 from antiphon.contracts.types import SpeechRequest, SpeechStream, Voice, new_request_id, new_seed
-from antiphon.contracts.well_formed import check_members, check_range
+from antiphon.contracts.well_formed import check_members, check_range, read_options
 from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.reservation import Reservation

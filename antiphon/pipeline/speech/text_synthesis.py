@@ -19,10 +19,8 @@ from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.pauses import Pause
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.segment_stream import SegmentContext, SegmentStream
-from antiphon.pipeline.speech.synthesis import Synthesis
-from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
-from antiphon.pipeline.speech.text_plan import PlanItem, Segment, TextPlanner
-from antiphon.pipeline.speech.unspoken import unspoken_words
+from antiphon.pipeline.speech.synthesis import Synthesis, unspoken_words
+from antiphon.pipeline.speech.text_plan import PlanItem, Prefetcher, Segment, Source, TextPlanner
 from antiphon.telemetry.metrics import Metrics
 
 ResolveVoice = Callable[[], Awaitable[tuple[SpeechRequest, Voice]]]

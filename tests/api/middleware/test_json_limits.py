@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.api.app import create_app
-from antiphon.api.json_route import JsonRoute
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.middleware import json_limits
 from antiphon.api.middleware.json_limits import MAX_STRUCTURE_BYTES, MAX_VALUES, JsonMeter
 from antiphon.errors import InvalidRequestError

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
-from antiphon.api.callers import address_of
 from antiphon.api.middleware import rate_limit
-from antiphon.api.middleware.keys import hashed
+from antiphon.api.middleware.keys import address_of, hashed
 from antiphon.api.middleware.limit_table import LocalLimitTable
 from antiphon.api.middleware.rate_limit import RateLimits, duration
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings

@@ -8,8 +8,8 @@ from collections.abc import Generator
 import pytest
 from starlette.requests import ClientDisconnect
 
-from antiphon.api.middleware import memory_trim
-from antiphon.api.middleware.memory_trim import MemoryTrimmer, malloc_trim
+from antiphon.api.middleware import memory_budget
+from antiphon.api.middleware.memory_budget import MemoryTrimmer, malloc_trim
 from antiphon.errors import InputTooLongError
 from tests import raw
 from tests.servers import RunningServer, wait_until
@@ -47,7 +47,7 @@ def test_no_error_keeps_the_body_that_it_is_about(
 
 
 def test_memory_is_trimmed_after_large_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_trim, "TRIM_DELAY_S", 0.0)
+    monkeypatch.setattr(memory_budget, "TRIM_DELAY_S", 0.0)
 
     async def trims(*held: int) -> int:
         trimmed = asyncio.Event()

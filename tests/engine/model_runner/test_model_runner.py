@@ -19,10 +19,10 @@ from antiphon.engine.model_runner.ar_model import (
     Inputs,
     PromptSpan,
     SlotStart,
+    SlotState,
 )
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES, Start, StepPlan
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.device_writes import PackedUpload

@@ -2,7 +2,7 @@
 
 import torch
 
-from antiphon.engine.model_runner.slot_state import SlotState
+from antiphon.engine.model_runner.ar_model import SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 
 

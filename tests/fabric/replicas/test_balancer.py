@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.contracts.prompt import Prompt
 from antiphon.fabric.replicas.balancer import Balancer, QuarantineLimits, affinity_key, summed
-from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import StageStatus
+from antiphon.telemetry.stage_status import EngineStats, StageStatus
 
 STATUSES = st.dictionaries(
     st.sampled_from("abcdefgh"),

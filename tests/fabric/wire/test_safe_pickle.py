@@ -20,8 +20,7 @@ from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster.base import Replica
 from antiphon.fabric.wire.safe_pickle import ForeignDataError, dumps, loads
 from antiphon.families.registry import FAMILIES, families
-from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.telemetry.stage_status import StageStatus
+from antiphon.telemetry.stage_status import EngineStats, StageStatus
 from tests.fabric.test_pickling import CROSSING, ERRORS, assert_equal, made
 
 ARRAYS = [

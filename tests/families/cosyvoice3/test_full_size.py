@@ -7,10 +7,10 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.families.cosyvoice3.dit_fused import FusedBlocks, FusedPass, FusedPosition
+from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.families.cosyvoice3.vocoder import SnakeBlock
 from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock
 from antiphon.nn.layers import Linear
-from antiphon.nn.stream_conv import StreamConv, StreamState
 from tests.nn.kernels.compiler import CARDS, Card, compiling
 
 USUAL_CARDS = ("H200",)

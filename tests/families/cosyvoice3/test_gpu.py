@@ -21,6 +21,7 @@ from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.decoder import load_decoder
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.language_model import load_runner
+from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.families.cosyvoice3.vocoder import SnakeBlock
 from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock, SplitStreamConv
 from antiphon.families.cosyvoice3.voices import reference_arrays
@@ -28,7 +29,6 @@ from antiphon.nn import kernels
 from antiphon.nn.kernels import chunk_attention
 from antiphon.nn.layers import Weights
 from antiphon.nn.precision import exact_float32
-from antiphon.nn.stream_conv import StreamConv, StreamState
 from tests.families.cosyvoice3.oracle.cases import reference, speech_tokens
 from tests.families.cosyvoice3.speech import (
     AHEAD,

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from antiphon.families.cosyvoice3.checkpoint import flow_part, vocoder_part
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
+from antiphon.families.cosyvoice3.stream_conv import StreamState
 from antiphon.families.cosyvoice3.vocoder import PitchNetwork, Vocoder
 from antiphon.families.cosyvoice3.voice_encoder import speaker_fbank, whisper_mel
-from antiphon.nn.stream_conv import StreamState
 from tests.families.cosyvoice3.oracle import cases
 from tests.families.cosyvoice3.speech import mel_of
 

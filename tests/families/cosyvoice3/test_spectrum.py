@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from antiphon.families.cosyvoice3.spectrum import StreamSpectrum
-from antiphon.nn.stream_conv import StreamState
+from antiphon.families.cosyvoice3.stream_conv import StreamState
 
 HOP = 4
 WINDOW = torch.hann_window(4 * HOP)

@@ -18,7 +18,7 @@ from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.codec_stage import load_codec
 from antiphon.families.fish_speech.config import load_config
 from antiphon.families.fish_speech.weights import part_of, read_codec
-from antiphon.nn.codec_layers.windowed import FrameByFrame, WindowedDecoder
+from antiphon.families.fish_speech.windowed import FrameByFrame, WindowedDecoder
 
 NUM_FRAMES = 21
 

@@ -3,7 +3,7 @@
 import pytest
 
 from antiphon.errors import InvalidRequestError
-from antiphon.families.kit.prompt_length import check_prompt_length
+from antiphon.families.kit.speech_budget import check_prompt_length
 
 
 def test_a_prompt_may_be_as_long_as_its_limit_and_no_longer() -> None:

@@ -35,7 +35,7 @@ from antiphon.engine.model_runner.ar_model import Frames, Inputs
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.families.qwen3_tts import language_model as runners
-from antiphon.families.qwen3_tts.codec_stage import load_codec
+from antiphon.families.qwen3_tts.codec import load_codec
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import (
     FusedLanguageModel,

@@ -17,8 +17,7 @@ if reason := why_not_here():
 from antiphon.codec.graph_decoder import GraphDecoder, GraphState
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
-from antiphon.families.qwen3_tts.codec import CodecDecoder
-from antiphon.families.qwen3_tts.codec_stage import fused
+from antiphon.families.qwen3_tts.codec import CodecDecoder, fused
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from tests.families.qwen3_tts.codec_models import codec_weights, tiny_config
 

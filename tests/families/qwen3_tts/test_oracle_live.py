@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.codec.rows import RowDecoder
+from antiphon.codec.protocol import RowDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples, SpeechRequest, Voice
-from antiphon.families.qwen3_tts.codec_stage import load_codec
+from antiphon.families.qwen3_tts.codec import load_codec
 from antiphon.families.qwen3_tts.encoder import load_voice_encoder
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter

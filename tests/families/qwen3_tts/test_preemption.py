@@ -16,7 +16,7 @@ from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.request import EngineRequest
-from antiphon.families.qwen3_tts.codec_stage import load_codec
+from antiphon.families.qwen3_tts.codec import load_codec
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner

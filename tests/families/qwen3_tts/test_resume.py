@@ -18,7 +18,7 @@ from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Samples
 from antiphon.engine.core import EngineCore
 from antiphon.engine.request import EngineRequest
-from antiphon.families.qwen3_tts.codec_stage import load_codec
+from antiphon.families.qwen3_tts.codec import load_codec
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.codec.rows import RowDecoder
+from antiphon.codec.protocol import RowDecoder
 from antiphon.config import ModelSettings, Settings
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import AudioChunk, Samples, Sampling, SpeechRequest
-from antiphon.families.qwen3_tts.codec_stage import load_codec
+from antiphon.families.qwen3_tts.codec import load_codec
 from antiphon.offline import Antiphon
 from antiphon.pipeline.speech.text_stream import SpeechSession
 from tests.families.qwen3_tts.oracle.cases import SPOKEN_CASES, Case

@@ -21,7 +21,7 @@ from antiphon.families.qwen3_tts import FAMILY
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.encoder import load_voice_encoder
 from antiphon.stages.base import StageRequest
-from antiphon.stages.encoder_stage import EncoderStage
+from antiphon.stages.build import EncoderStage
 
 RATE_HZ = 24_000
 SAMPLES_PER_FRAME = 1920

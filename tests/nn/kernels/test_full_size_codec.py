@@ -8,8 +8,7 @@ import torch
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.families.qwen3_tts.checkpoint import codec_layout
-from antiphon.families.qwen3_tts.codec import CodecDecoder
-from antiphon.families.qwen3_tts.codec_stage import fused
+from antiphon.families.qwen3_tts.codec import CodecDecoder, fused
 from antiphon.nn.codec_layers.frame_table import empty_table
 from tests.nn.kernels.compiler import CARDS, Card, compiling
 from tests.nn.kernels.test_full_size import (

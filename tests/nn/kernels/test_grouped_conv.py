@@ -11,8 +11,8 @@ if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
 from antiphon.families.cosyvoice3.dit_fused import FusedPosition
+from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.nn.kernels import grouped_conv
-from antiphon.nn.stream_conv import StreamConv, StreamState
 
 pytestmark = pytest.mark.gpu
 

@@ -13,7 +13,16 @@ if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
 from antiphon.nn import kernels
-from antiphon.nn.attention import Attend, FrameCache, KVShape, PagedCache, Tokens, cut_tiles
+from antiphon.nn.attention import (
+    Attend,
+    FrameCache,
+    HeadShape,
+    KVShape,
+    PagedCache,
+    QKVHeads,
+    Tokens,
+    cut_tiles,
+)
 from antiphon.nn.attention_backends import (
     DecodeAttention,
     FrameAttention,
@@ -23,7 +32,6 @@ from antiphon.nn.attention_backends import (
 )
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import RMSNorm, Rope, Rotation
-from antiphon.nn.qkv import HeadShape, QKVHeads
 
 pytestmark = pytest.mark.gpu
 

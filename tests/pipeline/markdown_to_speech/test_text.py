@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from antiphon.config.speakable import SpeakableSettings
+from antiphon.config.chat import SpeakableSettings
 from antiphon.pipeline.markdown_to_speech.text import SpeakableText
 
 MARKS = [

@@ -15,8 +15,8 @@ from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import RateLimitError
 from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.pipeline.speech.segment_mixer import PAUSE_S
 from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.synthesis import PAUSE_S
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.pipeline.speech.text import segments as split_text
 from antiphon.stages.base import StageRequest, StageStream

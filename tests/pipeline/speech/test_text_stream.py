@@ -24,8 +24,8 @@ from antiphon.errors import (
     InvalidRequestError,
     UnspeakableTextError,
 )
-from antiphon.pipeline.speech.segment_mixer import PAUSE_S
 from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.synthesis import PAUSE_S
 from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
 from antiphon.pipeline.speech.text_stream import SpeechSession
 from antiphon.stages.base import StageRequest, StageStream

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.pipeline.speech.text_buffer import MAX_ITEMS_AHEAD, Prefetcher, TextBuffer
+from antiphon.pipeline.speech.text_plan import MAX_ITEMS_AHEAD, Prefetcher, TextBuffer
 
 MOST_AHEAD = MAX_ITEMS_AHEAD + 1
 """Those that are ready, and one that waits for room."""

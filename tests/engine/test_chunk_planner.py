@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Prompt
+from antiphon.engine.chunk_planner import CausalChunks, round_down, round_up
 from antiphon.engine.cost_model import CostModel
-from antiphon.engine.playback.causal_chunks import CausalChunks
-from antiphon.engine.playback.chunk_planner import round_down, round_up
 from antiphon.engine.request import EngineRequest, Status
 from tests.engine.strict_device import CODEC
 

@@ -10,7 +10,12 @@ import httpx
 import pytest
 
 from antiphon.api.app import EXPOSED_HEADERS
-from antiphon.api.unspoken import HEADER, MAX_HEADER_BYTES, OMITTED_HEADER, unspoken_headers
+from antiphon.api.encoding import (
+    MAX_UNSPOKEN_BYTES,
+    UNSPOKEN_HEADER,
+    UNSPOKEN_OMITTED_HEADER,
+    unspoken_headers,
+)
 from antiphon.config import ModelSettings, Settings
 from tests.decoding import events
 from tests.servers import RunningServer, start_server, wait_until
@@ -43,8 +48,8 @@ def test_a_header_tells_it_with_the_first_audio(
 ) -> None:
     response = ask(client, **fields)
     assert response.status_code == 200
-    assert [unquote(word) for word in response.headers[HEADER].split(",")] == WORDS
-    assert HEADER not in ask(client, "Hello there, $5 & 3rd.", **fields).headers
+    assert [unquote(word) for word in response.headers[UNSPOKEN_HEADER].split(",")] == WORDS
+    assert UNSPOKEN_HEADER not in ask(client, "Hello there, $5 & 3rd.", **fields).headers
 
 
 def test_the_last_event_tells_it(client: httpx.Client) -> None:
@@ -87,8 +92,8 @@ def test_a_job_tells_it(client: httpx.Client) -> None:
 def test_the_header_is_bounded_and_pages_may_read_it() -> None:
     words = tuple(f"你好{number}" for number in range(500))
     headers = unspoken_headers(words)
-    told = headers[HEADER].split(",")
-    assert len(headers[HEADER]) <= MAX_HEADER_BYTES
-    assert len(told) + int(headers[OMITTED_HEADER]) == len(words)
-    assert {HEADER, OMITTED_HEADER} <= set(EXPOSED_HEADERS)
+    told = headers[UNSPOKEN_HEADER].split(",")
+    assert len(headers[UNSPOKEN_HEADER]) <= MAX_UNSPOKEN_BYTES
+    assert len(told) + int(headers[UNSPOKEN_OMITTED_HEADER]) == len(words)
+    assert {UNSPOKEN_HEADER, UNSPOKEN_OMITTED_HEADER} <= set(EXPOSED_HEADERS)
     assert unspoken_headers(()) == {}

@@ -1,36 +1,87 @@
-"""Bodies that may bring files: forms, or JSON where there is no file, read into the same fields.
+"""Bodies of requests: JSON, read in steps, and forms that bring files, read into the same fields.
 
 Forms are read into memory, within the limit of a body: recordings do not touch the disk.
 """
 
 import asyncio
 import codecs
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from fastapi.routing import APIRoute
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
+from starlette.responses import Response
 
-from antiphon.api.json_route import JsonRoute
+from antiphon.api.errors import NOT_AN_OBJECT
 from antiphon.api.middleware.body import FORMS
 from antiphon.api.middleware.json_limits import MAX_ESCAPES
-from antiphon.api.validation import NOT_AN_OBJECT
 from antiphon.audio.media_type import media_type_of
 from antiphon.contracts.well_formed import check_members
 from antiphon.errors import InvalidRequestError
+
+_MAX_BYTES_AT_ONCE = 1024 * 1024
+"""A body of this size is decoded, parsed and validated within a few milliseconds."""
+
 
 MAX_PARTS = 100
 SLICE_BYTES = 64 * 1024
 MULTIPART = "multipart/form-data"
 MEDIA_TYPES = ("mpeg", "wav", "x-wav", "ogg", "aac", "flac", "webm", "mp4")
-
 _CONTAINERS = ("application/octet-stream", "application/ogg", "video/mp4", "video/webm")
+_WRONG_BODY = (
+    "The request body must be a form, sent with 'Content-Type: multipart/form-data', or a JSON"
+    " object."
+)
+
+
+class JsonRoute(APIRoute):
+    """Keeps bodies of megabytes from holding the event loop."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_prepared(request: Request) -> Response:
+            return await handle(await self.prepared(request))
+
+        return handle_prepared
+
+    async def prepared(self, request: Request) -> Request:
+        """Return a request from which the framework reads the body."""
+        return _SteppedRequest(request.scope, request.receive)
+
+
+class _SteppedRequest(Request):
+    """A request that yields to the event loop before and after each step of reading JSON."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            body = await self.body()
+            if len(body) <= _MAX_BYTES_AT_ONCE:
+                return await super().json()
+            text = await _decoded(body)
+            await asyncio.sleep(0)
+            self._json = json.loads(text)
+            await asyncio.sleep(0)
+        return self._json
+
+
+async def _decoded(body: bytes) -> str:
+    """Decode as `json.loads` does."""
+    decoder = codecs.getincrementaldecoder(json.detect_encoding(body))("surrogatepass")
+    pieces = []
+    for start in range(0, len(body), _MAX_BYTES_AT_ONCE):
+        await asyncio.sleep(0)
+        pieces.append(decoder.decode(body[start : start + _MAX_BYTES_AT_ONCE]))
+    pieces.append(decoder.decode(b"", final=True))
+    return "".join(pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +176,6 @@ def missing(name: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter"
     )
-
-
-_WRONG_BODY = (
-    "The request body must be a form, sent with 'Content-Type: multipart/form-data', or a JSON"
-    " object."
-)
 
 
 class FormRoute(JsonRoute):

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from math import inf
 
+import numpy as np
+
 from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.types import AudioChunk, Samples
 from antiphon.engine.cost_model import CostModel
@@ -247,3 +249,151 @@ def round_up(num_frames: float, sizes: Sequence[int]) -> int:
 def round_down(num_frames: float, sizes: Sequence[int]) -> int:
     """Return the largest of ascending ``sizes`` that is not larger, or 0."""
     return max((size for size in sizes if size <= num_frames), default=0)
+
+
+_PATIENT_FRAMES = 3  # frames of slack beyond the margin with which a stream can wait for a step
+
+
+class CausalChunks(ChunkPlanner):
+    """Decodes frames in the step that makes them, or in the one after it.
+
+    One codec pass over the frames of two steps is shorter than two passes. If it is much shorter
+    and no stream is near its deadline, every other step leaves its chunks to the next one.
+    """
+
+    def __init__(self, codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) -> None:
+        super().__init__(codec, policy, costs)
+        # Of the step before: whether it decoded, and the frames that it made if it left that to
+        # this one.
+        self._has_decoded, self._num_deferred_frames = False, 0
+
+    def _num_ready(self, request: EngineRequest) -> int:
+        return request.num_frames_undecoded
+
+    def _is_end_planned(self, request: EngineRequest) -> bool:
+        return request.is_last_frame_planned
+
+    def _end(self, request: EngineRequest) -> None:
+        return None  # audio past the end is cut off by `deliver`
+
+    def _choose(
+        self,
+        due: Sequence[EngineRequest],
+        partial: Sequence[EngineRequest],
+        num_frames: int,
+        now_s: float,
+        *,
+        is_urgent: bool,
+    ) -> list[EngineRequest]:
+        if not is_urgent and self._has_decoded and self._may_defer(due, num_frames, now_s):
+            for request in due:
+                size = round_up(request.codec.chunk_frames + 1, self._sizes)
+                if size <= request.num_frames_undecoded + 1:
+                    request.codec.chunk_frames = size
+            self._has_decoded, self._num_deferred_frames = False, num_frames
+            return []
+        num_frames += self._num_deferred_frames
+        chosen = super()._choose(due, partial, num_frames, now_s, is_urgent=is_urgent)
+        self._has_decoded, self._num_deferred_frames = bool(chosen), 0
+        return chosen
+
+    def _may_defer(self, due: Sequence[EngineRequest], num_frames: int, now_s: float) -> bool:
+        """Whether chunks may be left to the next step, and that is worth it."""
+        if self._codec.has_upstream:
+            return False  # the next step may be far off
+        apart_s = 2 * self._costs.codec_s(num_frames)
+        together_s = self._costs.codec_s(2 * num_frames)
+        if num_frames == 0 or apart_s - together_s <= self._policy.worth * apart_s:
+            return False
+        patient_s = now_s + self._policy.margin_s + _PATIENT_FRAMES * self._costs.long_frame_s
+        return not any(
+            self.is_first_audio_due(request) or request.clock.deadline_s < patient_s
+            for request in due
+        )
+
+
+class LookAheadChunks(ChunkPlanner):
+    """Decodes frames once they and those after them have been made.
+
+    Only of frames that have been made is it known that the request did not end before them.
+    """
+
+    def _num_ready(self, request: EngineRequest) -> int:
+        progress, num_ahead = request.codec, self._codec.held_frames
+        if request.finish_reason is not None:
+            num_ahead = -progress.num_late
+        return request.num_frames - progress.num_decoded - num_ahead
+
+    def _is_end_planned(self, request: EngineRequest) -> bool:
+        return request.finish_reason is not None
+
+
+class ElasticChunks(LookAheadChunks):
+    """Delivers the audio of frames that may come with later chunks, or be none."""
+
+    def is_first_audio_due(self, request: EngineRequest) -> bool:
+        # That frames were decoded does not mean that they had audio.
+        return request.is_live and request.clock.deadline_s == inf
+
+    def deliver(
+        self, request: EngineRequest, chunk: CodecChunk, samples: Samples, now_s: float
+    ) -> AudioChunk | None:
+        progress = request.codec
+        num_delivered = max(progress.num_delivered, self._delivered_with(request, chunk))
+        num_frames = num_delivered - progress.num_delivered
+        num_decoding = progress.num_decoding
+        progress.num_decoding -= chunk.num_frames
+        if progress.held is not None:
+            samples, progress.held = np.concatenate((progress.held, samples)), None
+        is_last = request.finish_reason is not None and num_delivered >= request.num_frames
+        if not is_last and self._is_too_short(request, len(samples)):
+            progress.held = samples
+            return None
+        if len(samples):
+            self._start_clock(request, num_decoding, now_s)
+        self._correct_clock(request, len(samples), chunk.num_frames)
+        if num_frames == 0 and not len(samples):
+            return None
+        return self._audio(request, samples, num_frames)
+
+    def _delivered_with(self, request: EngineRequest, chunk: CodecChunk) -> int:
+        """Return the frames whose audio is complete with a chunk.
+
+        From the chunk with the last frame on none is complete until all have become audio: a
+        request that is resumed then continues exactly where it was.
+        """
+        end = chunk.start + chunk.num_frames
+        if chunk.end is None or end >= chunk.end + request.codec.num_late:
+            return min(end, request.num_frames)
+        return end if end < chunk.end else 0
+
+    def _extend_clock(self, request: EngineRequest, num_frames: int, now_s: float) -> float:
+        if request.clock.deadline_s == inf:
+            return 0.0  # all frames so far may be silent
+        return super()._extend_clock(request, num_frames, now_s)
+
+    def _is_too_short(self, request: EngineRequest, num_samples: int) -> bool:
+        """Whether a client's first audio would end before the next, were it delivered now.
+
+        The next audio comes with a chunk, or later where some frames have none: then frames are
+        expected to bring as much as those decoded so far, the decoder's latency included. Audio of
+        a chunk of the largest size is always enough: where frames are slow, no wait would do.
+        """
+        codec, costs, progress = self._codec, self._costs, request.codec
+        if not self.is_first_audio_due(request):
+            return False
+        if num_samples == 0 or request.is_half_unread:
+            return False  # nothing to hold; or the frames are needed, for the next ones to be made
+        until_next_s = self._policy.start * costs.long_frame_s
+        if request.finish_reason is None:
+            num_sounding = codec.late_frames + num_samples / codec.samples_per_frame
+            share = max(1.0, progress.num_decoded / num_sounding)
+            until_next_s += progress.chunk_frames * share * costs.mean_frame_s
+        enough_s = min(until_next_s, self._sizes[-1] * codec.frame_s)
+        return num_samples / codec.sample_rate_hz < enough_s
+
+    def _correct_clock(self, request: EngineRequest, num_samples: int, num_frames: int) -> None:
+        """Replace the usual audio of a chunk's frames, which was planned, by what they became."""
+        num_missing = num_frames * self._codec.samples_per_frame - num_samples
+        if request.clock.deadline_s < inf:
+            request.clock.deadline_s -= num_missing / self._codec.sample_rate_hz

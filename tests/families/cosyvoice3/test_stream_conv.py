@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.nn.stream_conv import StreamConv, StreamState, grouped_conv1d
+from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState, grouped_conv1d
 
 LENGTH = 60
 

@@ -1,1 +1,0 @@
-"""Playback clock: which frames the codec decodes in a step, by the audio clients have buffered."""
