@@ -6,7 +6,6 @@ Only files need ``safetensors``, which comes with the families that clone voices
 import hashlib
 import math
 import os
-import unicodedata
 import uuid
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from antiphon.contracts.well_formed import is_encodable
 from antiphon.errors import InvalidRequestError
 
 Number = TypeVar("Number", np.float32, np.int64)
@@ -60,7 +60,7 @@ class PreparedVoice:
         """Check all of it; raises InvalidRequestError naming the field that is wrong."""
         if not self.name or not self.family:
             raise _wrong("a voice has a name and a family")
-        if not all(_is_unicode(text) for text in (self.name, self.family, self.ref_text or "")):
+        if not all(map(is_encodable, (self.name, self.family, self.ref_text or ""))):
             raise _wrong("its texts are not valid Unicode")
         arrays = (self.speaker_embedding, self.ref_codes, self.ref_features)
         if all(array is None for array in arrays):
@@ -144,11 +144,6 @@ class PreparedVoice:
 def _wrong(reason: str, path: str | os.PathLike[str] | None = None) -> InvalidRequestError:
     where = "" if path is None else f" in {Path(path).name}"
     return InvalidRequestError(f"Invalid voice{where}: {reason}", param="voice")
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether there is no half of a character, as JSON may bring one in an escape."""
-    return not any(unicodedata.category(character) == "Cs" for character in text)
 
 
 def _finite(name: str, array: NDArray[np.float32], num_dimensions: int) -> NDArray[np.float32]:

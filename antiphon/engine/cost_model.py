@@ -49,9 +49,6 @@ class Curve:
         self._is_measured = [False] * len(buckets)
         self._far_sides = [0] * len(buckets)  # of the latest measurement: 1 above, -1 below
 
-    def bucket(self, size: int) -> int:
-        return self._buckets[self._index(size)]
-
     def seconds(self, size: int) -> float:
         """Return how long work of this size takes; 0 for size 0."""
         if size <= 0:

@@ -1,4 +1,4 @@
-"""Interface of step runners, and a base for models that compute on the host."""
+"""Interface of step runners, sizes of their work and memory, and a base for those on the host."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,6 +21,15 @@ FRAME_BUCKETS = (1, 2, 4, 6, 8, 12, *range(16, 128, 8), *range(128, 256, 16), *r
 TOKEN_BUCKETS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768, 1024)
 _TOKEN_BUCKET_STEP = 512  # beyond the last
 
+BLOCK_POSITIONS = 16
+_MIB = 2**20
+_GIB = 2**30
+# Allocated after the cache: the codec, CUDA graphs, encoders, and scratch memory.
+_MAX_RESERVE_BYTES, _RESERVE_SHARE = 10 * _GIB, 0.15
+SLOT_RESERVE_BYTES = 16 * _MIB  # the codec's state of each slot and its share of batches
+
+StateT = TypeVar("StateT")
+
 
 def row_buckets(most: int) -> tuple[int, ...]:
     """Return the numbers of rows, up to ``most``, to which a device rounds up its work."""
@@ -40,6 +49,24 @@ def token_buckets(num_slots: int) -> tuple[int, ...]:
 def frame_buckets(most: int) -> tuple[int, ...]:
     """Return the numbers of frames, up to ``most``, to which passes of a codec are rounded up."""
     return (*(size for size in FRAME_BUCKETS if size < most), most)
+
+
+def num_blocks_of(num_positions: int) -> int:
+    """Return how many blocks the positions of one request take."""
+    return -(-num_positions // BLOCK_POSITIONS)
+
+
+def num_bytes_left(num_free: int, num_total: int, *, utilization: float, num_slots: int) -> int:
+    """Return the bytes that the cache may take of a GPU's memory; negative if it is full.
+
+    Args:
+        num_free: free bytes once the model's weights are loaded.
+        utilization: share of its memory that may be in use once all is loaded.
+        num_slots: requests that run at once.
+    """
+    reserve = min(_RESERVE_SHARE * num_total, _MAX_RESERVE_BYTES)
+    reserve += num_slots * SLOT_RESERVE_BYTES
+    return int(num_free - (1 - utilization) * num_total - reserve)
 
 
 class PendingStep(Protocol):
@@ -99,9 +126,6 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Free the memory of the model."""
-
-
-StateT = TypeVar("StateT")
 
 
 class HostRunner(ABC, Generic[StateT]):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from antiphon.config import ModelSettings
 from antiphon.contracts.inspection import Footprint
-from antiphon.engine.kv_memory import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
+from antiphon.engine.runner import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
 from antiphon.placement.cards import Card
 
 GIB = 2**30

@@ -6,8 +6,8 @@ import pytest
 
 from antiphon.config import ModelSettings
 from antiphon.contracts.inspection import Footprint
-from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner.kv_cache import KVBudget
+from antiphon.engine.runner import BLOCK_POSITIONS
 from antiphon.errors import SettingsError
 from antiphon.placement.cards import CARDS, Card, card_of
 from antiphon.placement.fit import CONTEXT_GIB, MAX_LOAD, fit

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.engine.kv_memory import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
 from antiphon.engine.plan import BlockCopy
+from antiphon.engine.runner import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
 from antiphon.nn.attention import KVShape, PagedCache
 from antiphon.nn.device_writes import PackedUpload
 

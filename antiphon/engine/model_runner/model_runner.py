@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.contracts.types import PositionStates
-from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner.ar_model import (
     FAULT,
     FRAME,
@@ -31,6 +30,7 @@ from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.model_runner.prefill import PassShape, Prefiller
 from antiphon.engine.model_runner.prompt_passes import PromptPasses, RunningRequest
 from antiphon.engine.plan import Append, CacheShape, Start, StepOutput, StepPlan
+from antiphon.engine.runner import BLOCK_POSITIONS
 from antiphon.nn import kernels
 from antiphon.nn.device_writes import Download, PackedUpload, RowWriter
 from antiphon.nn.graphs import Graphs

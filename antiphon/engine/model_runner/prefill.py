@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner.ar_model import (
     NO_ID,
     ARModel,
@@ -28,7 +27,7 @@ from antiphon.engine.model_runner.ar_model import (
     SupportsHiddenStates,
 )
 from antiphon.engine.model_runner.kv_cache import KVCaches
-from antiphon.engine.runner import token_buckets
+from antiphon.engine.runner import BLOCK_POSITIONS, token_buckets
 from antiphon.nn.attention import TILE_POSITIONS, Tokens, cut_tiles
 from antiphon.nn.attention_backends import MixedAttention, PrefillAttention
 from antiphon.nn.device_writes import PackedUpload, upload

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
-from antiphon.engine.kv_memory import SLOT_RESERVE_BYTES
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
+from antiphon.engine.runner import SLOT_RESERVE_BYTES
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.families.mimo_audio.checkpoint import model_part
 from antiphon.families.mimo_audio.config import (

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from antiphon.concurrency import Workers
@@ -145,8 +146,8 @@ class Speech:
         num_characters = model.capabilities.max_segment_characters
         is_late = model.capabilities.late_text
         segmenter = (LengthSegmenter if is_late else PackingSegmenter)(num_characters)
-        planner = self._planner(
-            request, model, segmenter, holds_spaces=not is_late, max_characters=max_characters
+        planner = self._planner_of(request, model)(
+            segmenter, holds_spaces=not is_late, max_characters=max_characters
         )
         context = self._context(request, model, planner, load)
         synthesis = TextSynthesis(replace(context, checkpoints=checkpoints))
@@ -186,9 +187,7 @@ class Speech:
             first = Lengths(max=max_characters, min_clause=FIRST_CLAUSE_CHARACTERS)
             lengths = Lengths(max=max_characters, min_sentence=min_sentence)
             segmenter = SentenceSegmenter(lengths, first)
-        planner = self._planner(
-            request,
-            model,
+        planner = self._planner_of(request, model)(
             segmenter,
             strips=not reads_late,
             holds_spaces=not reads_late,
@@ -323,26 +322,10 @@ class Speech:
             planner=planner,
         )
 
-    def _planner(
-        self,
-        request: SpeechRequest,
-        model: SpeechModel,
-        segmenter: Segmenter,
-        *,
-        max_characters: int,
-        holds_spaces: bool,
-        strips: bool = False,
-        is_answer: bool = False,
-    ) -> TextPlanner:
-        return TextPlanner(
-            segmenter,
-            self._pronunciations.extended(request.pronunciations),
-            normalizer=normalizer_of(request, model.capabilities),
-            strips=strips,
-            holds_spaces=holds_spaces,
-            max_characters=max_characters,
-            is_answer=is_answer,
-        )
+    def _planner_of(self, request: SpeechRequest, model: SpeechModel) -> partial[TextPlanner]:
+        pronunciations = self._pronunciations.extended(request.pronunciations)
+        normalizer = normalizer_of(request, model.capabilities)
+        return partial(TextPlanner, pronunciations=pronunciations, normalizer=normalizer)
 
     def _own_voice(self, request: SpeechRequest, model: SpeechModel) -> Voice:
         """Return the model's voice of a name or another spelling of it, if one is needed.

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.contracts.family import LoadContext
-from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner import kv_cache
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.plan import BlockCopy
+from antiphon.engine.runner import BLOCK_POSITIONS
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.nn.attention import KVShape
