@@ -1,0 +1,86 @@
+"""Training of a codec: a resumed run equals an uninterrupted one, and nothing breaks it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from antiphon_training.codec_training import CHECKPOINT, CodecTrainer, Limits, load_codec, train
+from antiphon_training.optimizing import adamw, step_safely
+from antiphon_training.quantizer import ResidualQuantizer
+from tests.training.conftest import TINY_RECIPE
+
+_CPU = torch.device("cpu")
+_LIMITS = Limits(seconds=100, log_every_steps=2)
+
+
+def _train(recordings: Path, folder: Path, steps: int, resume: Path | None = None) -> Path:
+    trainer = CodecTrainer(replace(TINY_RECIPE, steps=100), recordings, _CPU)
+    train(trainer, folder, replace(_LIMITS, max_step=steps), resume)
+    return folder / CHECKPOINT
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(recordings: Path, tmp_path: Path) -> None:
+    whole = _train(recordings, tmp_path / "whole", 6)
+    part = _train(recordings, tmp_path / "part", 4)
+    resumed = _train(recordings, tmp_path / "resumed", 6, part)
+    first, second = (torch.load(path) for path in (whole, resumed))
+    assert first["step"] == second["step"] == 6
+    for kind in ("codec", "average", "judges"):
+        for name, value in first[kind].items():
+            torch.testing.assert_close(value, second[kind][name], atol=1e-6, rtol=1e-5, msg=name)
+
+
+def test_training_moves_codec_judges_and_average(recordings: Path, tmp_path: Path) -> None:
+    trainer = CodecTrainer(TINY_RECIPE, recordings, _CPU)
+    before = {name: value.clone() for name, value in trainer.codec.state_dict().items()}
+    state = torch.load(_train(recordings, tmp_path, 5))
+    for name, value in state["codec"].items():
+        assert torch.isfinite(value).all(), name
+        assert not torch.equal(value, before[name]), name
+    codec = load_codec(tmp_path / CHECKPOINT, _CPU)
+    average = state["average"]["decoder.pre_conv.conv.weight"]
+    assert torch.equal(codec.decoder.pre_conv.conv.weight, average)
+    assert not torch.equal(average, state["codec"]["decoder.pre_conv.conv.weight"])
+
+
+def test_shards_are_added_while_they_are_written(recordings: Path) -> None:
+    trainer = CodecTrainer(TINY_RECIPE, recordings, _CPU)
+    moved = recordings / "audio-00001-tone.npz"
+    moved.rename(recordings / "later")
+    trainer.crops.refresh()
+    half = trainer.crops.num_samples
+    (recordings / "later").rename(moved)
+    trainer.crops.refresh()
+    assert trainer.crops.num_samples == 2 * half
+    crops = trainer.crops.draw(8, 1000, from_start=True)
+    assert crops.shape == (8, 1, 1000)
+    assert bool((crops[:, 0, 0] == 0).all()), "a tone begins with zero"
+
+
+def test_a_step_with_a_broken_gradient_changes_nothing() -> None:
+    model = nn.Linear(2, 2)
+    optimizer = adamw(model, 0.1)
+    before = model.weight.detach().clone()
+    step_safely(optimizer, model, model(torch.tensor([[torch.inf, 1.0]])).sum())
+    assert torch.equal(model.weight, before)
+    step_safely(optimizer, model, model(torch.ones(1, 2)).sum())
+    assert not torch.equal(model.weight, before)
+
+
+def test_codebooks_follow_the_vectors_and_dead_codes_return() -> None:
+    torch.manual_seed(0)
+    quantizer = ResidualQuantizer(2, 8, 4, 4, 4)
+    vectors = torch.randn(1, 4, 256)
+    quantizer.fit(vectors)
+    quantizer.eval()
+    fitted = quantizer(vectors)
+    assert set(fitted.codes[:, 0].flatten().tolist()) == set(range(8))
+    assert bool((fitted.codes < 8).all())
+    quantizer.train()
+    moved = vectors + 10
+    for _ in range(300):
+        quantizer(moved)
+    quantizer.eval()
+    assert set(quantizer(moved).codes[:, 0].flatten().tolist()) == set(range(8))

@@ -1,0 +1,1 @@
+"""Training of voices in the layout of Qwen3-TTS, in plain PyTorch: data, codec, language model."""

@@ -1,0 +1,165 @@
+"""Commands of the training: ``python -m antiphon_training COMMAND --help``."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+Arguments = argparse.Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: what it is for, its arguments, and what it does with them."""
+
+    summary: str
+    declare: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[Arguments], None]
+
+
+def _declare_texts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="file, a text per line")
+    parser.add_argument("--texts", type=int, default=100_000, help="number of texts")
+    parser.add_argument("--prose", type=Path, help="folder with further texts (*.txt)")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def _texts(args: Arguments) -> None:
+    from antiphon_training.texts import write_texts
+
+    write_texts(args.out, args.texts, seed=args.seed, prose=args.prose)
+
+
+def _declare_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="folder of the recordings")
+    parser.add_argument("--texts", type=Path, help="texts to be spoken, as `texts` writes them")
+    parser.add_argument("--recordings", type=Path, help="own name.wav with name.txt, instead")
+    parser.add_argument("--speakers", nargs="+", default=["heart"], help="heart, deep, or own name")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--hours", type=float, default=1e9, help="enough audio")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def _data(args: Arguments) -> None:
+    from antiphon_training.data import generate, import_recordings, shard_tasks
+    from antiphon_training.texts import read_texts
+
+    if args.recordings is not None:
+        import_recordings(args.recordings, args.out, args.speakers[0])
+        return
+    texts, held_out = read_texts(args.texts)
+    tasks = shard_tasks(args.out, texts, held_out, args.speakers, args.seed)
+    generate(args.out, tasks, num_workers=args.workers, seconds=args.seconds, hours=args.hours)
+
+
+def _declare_codec(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, help="folder with audio-*.npz")
+    parser.add_argument("--out", type=Path, required=True, help="folder of checkpoint and log")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--resume", type=Path, help="checkpoint of an earlier run")
+    parser.add_argument("--size", default="small", help="small or tiny")
+    parser.add_argument("--steps", type=int, help="length of the whole training, all runs together")
+    parser.add_argument("--batch", type=int, help="crops of a step")
+    parser.add_argument("--spectral-steps", type=int, help="steps before discriminators join in")
+    parser.add_argument("--min-hours", type=float, default=0.0, help="audio to wait for")
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def _codec(args: Arguments) -> None:
+    from antiphon_training.codec_training import CodecRecipe, CodecTrainer, Limits, train
+    from antiphon_training.sizes import PRESETS
+
+    recipe = CodecRecipe(sizes=PRESETS[args.size], seed=args.seed)
+    given = {"steps": args.steps, "batch_crops": args.batch, "spectral_steps": args.spectral_steps}
+    recipe = replace(recipe, **{name: value for name, value in given.items() if value is not None})
+    trainer = CodecTrainer(recipe, args.data, _device(args.device))
+    train(trainer, args.out, Limits(args.seconds, min_hours=args.min_hours), args.resume)
+
+
+def _declare_use(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--checkpoint", type=Path, required=True, help="codec.pt")
+    parser.add_argument("--out", type=Path, required=True, help="folder to be written")
+    parser.add_argument("--device", default=None)
+
+
+def _declare_encode(parser: argparse.ArgumentParser) -> None:
+    _declare_use(parser)
+    parser.add_argument("--data", type=Path, required=True, help="folder with audio-*.npz")
+    parser.add_argument("--seconds", type=float, default=1e9)
+
+
+def _encode(args: Arguments) -> None:
+    from antiphon_training.codec_training import load_codec
+    from antiphon_training.encode import encode_folder
+
+    codec = load_codec(args.checkpoint, _device(args.device))
+    encode_folder(codec, args.data, args.out, args.seconds)
+
+
+def _declare_export(parser: argparse.ArgumentParser) -> None:
+    _declare_use(parser)
+    parser.add_argument("--half", action="store_true", help="write float16 weights")
+    parser.add_argument("--no-encoder", action="store_true", help="for voices that clone nothing")
+
+
+def _export(args: Arguments) -> None:
+    import torch
+
+    from antiphon_training.codec_training import load_codec
+    from antiphon_training.export import export_codec
+
+    codec = load_codec(args.checkpoint, torch.device("cpu"))
+    dtype = torch.float16 if args.half else torch.float32
+    export_codec(codec, args.out, with_encoder=not args.no_encoder, dtype=dtype)
+
+
+def _declare_judge(parser: argparse.ArgumentParser) -> None:
+    _declare_use(parser)
+    parser.add_argument("--held-out", type=Path, required=True, help="held-out-*.npz")
+    parser.add_argument("--texts", type=int, default=200, help="number of recordings")
+
+
+def _judge(args: Arguments) -> None:
+    from antiphon_training.codec_training import load_codec
+    from antiphon_training.judge import judge
+    from antiphon_training.shards import Shard
+
+    codec = load_codec(args.checkpoint, _device(args.device))
+    judge(codec, Shard.read(args.held_out, "audio"), args.out, args.texts)
+
+
+def _device(name: str | None) -> "torch.device":
+    import torch
+
+    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+COMMANDS = {
+    "texts": Command("write texts to be spoken", _declare_texts, _texts),
+    "data": Command("make recordings", _declare_data, _data),
+    "codec": Command("train a codec", _declare_codec, _codec),
+    "encode": Command("turn recordings into codes", _declare_encode, _encode),
+    "export-codec": Command("write speech_tokenizer/", _declare_export, _export),
+    "judge": Command("measure a codec", _declare_judge, _judge),
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Run a command; only its own modules are imported."""
+    parser = argparse.ArgumentParser(prog="antiphon_training", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, command in COMMANDS.items():
+        command.declare(commands.add_parser(name, help=command.summary))
+    args = parser.parse_args(arguments)
+    COMMANDS[args.command].run(args)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

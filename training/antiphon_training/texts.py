@@ -1,0 +1,214 @@
+"""Texts to be spoken: everyday sentences from a grammar, words from a lexicon, and free prose.
+
+All are in spoken form: numbers are words, there are no abbreviations.
+"""
+
+import gzip
+import json
+import random
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+
+NUM_HELD_OUT = 200
+_MIN_WORDS, _MAX_WORDS = 3, 25
+_SHARES = {"grammar": 0.4, "words": 0.1, "prose": 0.5}
+_TRIES = 20
+_SENTENCES = "patterns"
+_SLOT = re.compile(r"\{(\w+)\}")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"']?\s+(?=[\"'A-Z])")
+_ALLOWED = re.compile(r"[\"']?[A-Z][A-Za-z' ,;:!?\".-]*[.!?][\"']?")
+_ABBREVIATION = re.compile(
+    r"\b[A-Z]{2,}|\b[A-Za-z]\.|\.[A-Za-z]|\b(?:etc|vs|viz|St|Mr|Mrs|Dr|Esq)\b"
+)
+_ONES = (
+    *(
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+    ),
+    *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_IRREGULAR = {
+    "one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth",
+    "nine": "ninth", "twelve": "twelfth",
+}  # fmt: skip
+_LISTS = (
+    "The words are {}, {} and {}.",
+    "Please repeat: {}, {}, {}.",
+    "She said {}, not {}, and certainly not {}.",
+    "Is it {}, {} or {}?",
+    "What do {}, {} and {} have in common?",
+    "{}, {}, {}.",
+)
+
+
+def write_texts(folder: Path, num_texts: int, *, seed: int, prose: Path | None = None) -> None:
+    """Write ``train.txt`` and ``held_out.txt``, a text per line; a seed gives the same files.
+
+    Args:
+        folder: folder to be written.
+        num_texts: texts for training, all different, and different from those held out.
+        seed: seed of the choice.
+        prose: folder of ``*.txt`` with free prose; without it the grammar gives more.
+    """
+    draw = random.Random(seed)
+    sources = {"grammar": grammar_sentences(draw), "words": word_lists(draw)}
+    if prose is not None:
+        sentences = list(prose_sentences(prose))
+        draw.shuffle(sentences)
+        sources["prose"] = iter(sentences)
+    wanted = num_texts + NUM_HELD_OUT
+    texts: dict[str, None] = {}
+    for name in ("words", "prose", "grammar"):  # the grammar fills up what is missing
+        if name not in sources:
+            continue
+        share = wanted - len(texts) if name == "grammar" else round(_SHARES[name] * wanted)
+        goal = len(texts) + share
+        for text in islice(sources[name], _TRIES * share):
+            if len(texts) == goal:
+                break
+            texts.setdefault(text)
+    order = list(texts)
+    draw.shuffle(order)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, some in (("held_out", order[:NUM_HELD_OUT]), ("train", order[NUM_HELD_OUT:])):
+        (folder / f"{file}.txt").write_text("\n".join(some) + "\n", encoding="utf-8")
+
+
+def read_texts(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the texts for training, and those held out."""
+    train, held_out = (
+        (folder / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+        for name in ("train", "held_out")
+    )
+    return train, held_out
+
+
+def grammar_sentences(draw: random.Random) -> Iterator[str]:
+    """Yield sentences of the grammar without end."""
+    while True:
+        text = draw.choice(_grammar()[_SENTENCES])
+        while slot := _SLOT.search(text):
+            text = text[: slot.start()] + _filler(slot[1], draw) + text[slot.end() :]
+        text = re.sub(r"\ba (?=[aeiou])", "an ", text)
+        first = re.search(r"[A-Za-z]", text)
+        assert first
+        text = text[: first.start()] + first[0].upper() + text[first.end() :]
+        if _has_fitting_length(text):
+            yield text
+
+
+def word_lists(draw: random.Random) -> Iterator[str]:
+    """Yield lists of words of hibari's lexicon, each word once, so that all spellings occur."""
+    spec = find_spec("hibari")
+    assert spec
+    assert spec.submodule_search_locations
+    assets = Path(spec.submodule_search_locations[0]) / "assets"
+    lexicon = json.loads(gzip.decompress((assets / "lexicon_us_gold.json.gz").read_bytes()))
+    words = [word for word in lexicon if re.fullmatch(r"[a-z]{3,12}", word)]
+    draw.shuffle(words)
+    for first in range(0, len(words) - 2, 3):
+        text = draw.choice(_LISTS).format(*words[first : first + 3])
+        yield text[0].upper() + text[1:]
+
+
+def prose_sentences(folder: Path) -> Iterator[str]:
+    """Yield the plain sentences of text files: those without digits, markup or abbreviations."""
+    for path in sorted(folder.glob("*.txt")):
+        for paragraph in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
+            joined = " ".join(paragraph.replace("--", ", ").split())
+            for sentence in _SENTENCE_END.split(re.sub(r"\s+,", ",", joined)):
+                is_plain = _ALLOWED.fullmatch(sentence) and not _ABBREVIATION.search(sentence)
+                if is_plain and sentence.count('"') in (0, 2) and _has_fitting_length(sentence):
+                    yield sentence
+
+
+def number_words(number: int) -> str:
+    """Return a number from 0 to 999,999 in words."""
+    if number < 20:
+        return _ONES[number]
+    if number < 100:
+        ten, one = divmod(number, 10)
+        return _TENS[ten - 2] + (f" {_ONES[one]}" if one else "")
+    unit, name = (100, "hundred") if number < 1000 else (1000, "thousand")
+    high, low = divmod(number, unit)
+    joint = " and " if unit == 100 else " "
+    return f"{number_words(high)} {name}" + (joint + number_words(low) if low else "")
+
+
+def ordinal_words(number: int) -> str:
+    """Return "twenty first" for 21."""
+    *before, last = number_words(number).split()
+    last = _IRREGULAR.get(last, last.removesuffix("y") + "ie" * last.endswith("y") + "th")
+    return " ".join((*before, last))
+
+
+def year_words(year: int) -> str:
+    """Return a year between 1100 and 2099 as it is said."""
+    century, rest = divmod(year, 100)
+    if century == 20 and rest < 10:
+        return "two thousand" + (f" and {_ONES[rest]}" if rest else "")
+    if not rest:
+        return f"{number_words(century)} hundred"
+    between = "oh " if rest < 10 else ""
+    return f"{number_words(century)} {between}{number_words(rest)}"
+
+
+def clock_words(minutes: int) -> str:
+    """Return a time of day, in minutes after midnight, as it is said."""
+    hour, minute = divmod(minutes, 60)
+    this, following = (number_words((each - 1) % 12 + 1) for each in (hour, hour + 1))
+    named = {0: f"{this} o'clock", 15: f"quarter past {this}", 30: f"half past {this}"}
+    named |= {45: f"quarter to {following}"}
+    between = "oh " if minute < 10 else ""
+    return named.get(minute, f"{this} {between}{number_words(minute)}")
+
+
+def _filler(name: str, draw: random.Random) -> str:
+    match name:
+        case "digit":
+            return _ONES[draw.randrange(10)]
+        case "number":
+            return number_words(draw.randrange(10 ** draw.choice((1, 2, 2, 3, 3, 4, 6))))
+        case "ordinal":
+            return ordinal_words(draw.randrange(1, 32))
+        case "year":
+            return year_words(draw.randrange(1100, 2100))
+        case "clock":
+            return clock_words(
+                5 * draw.randrange(288) if draw.random() < 0.7 else draw.randrange(1440)
+            )
+        case _:
+            return draw.choice(_grammar()[name])
+
+
+@cache
+def _grammar() -> Mapping[str, tuple[str, ...]]:
+    """Return the entries of each name, and the sentences."""
+    content = tomllib.loads(Path(__file__).with_name("grammar.toml").read_text(encoding="utf-8"))
+    entries = {
+        name: tuple(word.replace("-", " ") for word in text.split())
+        for name, text in content["words"].items()
+    }
+    for name, text in content["phrases"].items():
+        entries[name] = tuple(" ".join(phrase.split()) for phrase in text.split(";"))
+    return entries | {_SENTENCES: tuple(content["sentences"]["patterns"])}
+
+
+def _has_fitting_length(text: str) -> bool:
+    return _MIN_WORDS <= len(text.split()) <= _MAX_WORDS
