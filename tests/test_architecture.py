@@ -79,7 +79,7 @@ NAMESAKES = {
 }
 """Files that name a service or a package which is called as a family; that folder they do not."""
 TESTS = Path(__file__).parent
-WHOLE_SYSTEM = {"chaos", "clients", "deploy", "load", "quality"}
+WHOLE_SYSTEM = {"chaos", "clients", "deploy", "load", "quality", "training"}
 """Folders of tests that no folder of the package corresponds to."""
 
 

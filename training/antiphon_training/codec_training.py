@@ -66,6 +66,7 @@ class CodecTrainer:
 
     def __init__(self, recipe: CodecRecipe, data: Path, device: torch.device) -> None:
         torch.manual_seed(recipe.seed)
+        torch.backends.cudnn.benchmark = True  # crops have two lengths
         self.recipe, self.device = recipe, device
         self.codec = Codec(recipe.sizes).to(device)
         self.judges = Discriminators(recipe.judge_width).to(device)
@@ -225,6 +226,7 @@ def train(trainer: CodecTrainer, folder: Path, limits: Limits, resume: Path | No
                 step_ms=round(step_ms, 1),
                 hours=round(trainer.crops.num_samples / SAMPLE_RATE_HZ / 3600, 2),
                 used_codes=_used_share(trainer.codec),
+                peak_gb=round(torch.cuda.max_memory_allocated() / 1e9, 1),
                 **values,
             )
         if time.monotonic() - saved > limits.save_every_s:
@@ -236,6 +238,7 @@ def train(trainer: CodecTrainer, folder: Path, limits: Limits, resume: Path | No
 
 def load_codec(path: Path, device: torch.device) -> Codec:
     """Load the averaged weights of a checkpoint, for use."""
+    torch.backends.cudnn.allow_tf32 = False  # rounding would change codes
     state = load_checkpoint(path, device)
     codec = Codec(CodecSizes(**state["recipe"]["sizes"])).to(device)
     codec.load_state_dict(state["codec"])

@@ -83,7 +83,10 @@ class ResidualQuantizer(nn.Module):
     @torch.no_grad()
     def fit(self, x: Tensor) -> None:
         """Set the codebooks to clusters of ``[B, num_in, n]``, one after the other (k-means)."""
-        rest = self.input_proj(x.float()).transpose(1, 2).flatten(0, 1)
+        with torch.autocast(x.device.type, enabled=False):
+            self._fit(self.input_proj(x.float()).transpose(1, 2).flatten(0, 1))
+
+    def _fit(self, rest: Tensor) -> None:
         num_codebooks, size = self.usage.shape
         for index in range(num_codebooks):
             # Vectors are taken from all over the batch; repeated ones are moved apart.
