@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 
@@ -12,7 +13,11 @@ from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import CodecChunk, CodecReplay, CodecShape
 from antiphon.engine.request import EngineRequest, slot_of
 
+_DEADLINE_S = attrgetter("clock.deadline_s")
 _REPLAY_SHARE = 0.5  # of a step, that replays may take
+
+
+_PATIENT_FRAMES = 3  # frames of slack beyond the margin with which a stream can wait for a step
 
 
 class ChunkPlanner(ABC):
@@ -74,7 +79,7 @@ class ChunkPlanner(ABC):
             max_frames = max(max_frames, num_calls * largest)
         replays: list[CodecReplay] = []
         replaying = [request for request in requests if request.codec.is_replaying]
-        for request in sorted(replaying, key=deadline_of):
+        for request in sorted(replaying, key=_DEADLINE_S):
             progress = request.codec
             while progress.is_replaying and (max_frames > 0 or not replays):
                 num_left = progress.num_to_replay - progress.num_replayed
@@ -139,7 +144,7 @@ class ChunkPlanner(ABC):
         comfortable_s = now_s + self._policy.comfort_s
         chosen: list[EngineRequest] = []
         num_chosen = 0
-        for request in sorted(due, key=deadline_of):
+        for request in sorted(due, key=_DEADLINE_S):
             is_waited_for = (
                 self.is_first_audio_due(request) or request.clock.deadline_s < comfortable_s
             )
@@ -234,24 +239,6 @@ class ChunkPlanner(ABC):
         request.codec.num_delivered += num_frames
         frames = request.frames[first : first + num_frames] if request.returns_frames else ()
         return AudioChunk(samples, self._codec.sample_rate_hz, num_frames, frames=tuple(frames))
-
-
-def deadline_of(request: EngineRequest) -> float:
-    """Return when the client of a request runs out of audio."""
-    return request.clock.deadline_s
-
-
-def round_up(num_frames: float, sizes: Sequence[int]) -> int:
-    """Return the smallest of ascending ``sizes`` that holds as many frames, or the largest."""
-    return next((size for size in sizes if size >= num_frames), sizes[-1])
-
-
-def round_down(num_frames: float, sizes: Sequence[int]) -> int:
-    """Return the largest of ascending ``sizes`` that is not larger, or 0."""
-    return max((size for size in sizes if size <= num_frames), default=0)
-
-
-_PATIENT_FRAMES = 3  # frames of slack beyond the margin with which a stream can wait for a step
 
 
 class CausalChunks(ChunkPlanner):
@@ -397,3 +384,13 @@ class ElasticChunks(LookAheadChunks):
         num_missing = num_frames * self._codec.samples_per_frame - num_samples
         if request.clock.deadline_s < inf:
             request.clock.deadline_s -= num_missing / self._codec.sample_rate_hz
+
+
+def round_up(num_frames: float, sizes: Sequence[int]) -> int:
+    """Return the smallest of ascending ``sizes`` that holds as many frames, or the largest."""
+    return next((size for size in sizes if size >= num_frames), sizes[-1])
+
+
+def round_down(num_frames: float, sizes: Sequence[int]) -> int:
+    """Return the largest of ascending ``sizes`` that is not larger, or 0."""
+    return max((size for size in sizes if size <= num_frames), default=0)

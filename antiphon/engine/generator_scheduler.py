@@ -10,6 +10,7 @@ from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.engine.generator_cost_model import GeneratorCostModel, GeneratorWork
 from antiphon.engine.request import PlaybackClock
 
+_COMFORT_S = PlaybackPolicy().comfort_s
 _OFFLINE_PATIENCE_S = 5.0
 
 
@@ -71,7 +72,6 @@ class GeneratorScheduler:
         num_threads: int,
         max_streams: int,
         limits: AdmissionLimits | None = None,
-        policy: PlaybackPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without requests; ``max_streams`` applies whatever the throughput is."""
@@ -79,7 +79,6 @@ class GeneratorScheduler:
         self._num_threads = num_threads
         self._max_streams = max_streams
         self._limits = limits or AdmissionLimits()
-        self._policy = policy or PlaybackPolicy()
         self._clock = clock
         self._num_arrived = 0
         self._num_offline_running = 0
@@ -280,7 +279,7 @@ class GeneratorScheduler:
     def _comfort_s(self) -> float:
         """Return the slack with which a stream can wait for one round."""
         round_s = len(self._streams) * self.costs.mean_run_s / self._num_threads
-        return self._policy.comfort_s + self.costs.long_run_s + round_s
+        return _COMFORT_S + self.costs.long_run_s + round_s
 
     def _rank(
         self, request: GeneratorRequest, now_s: float, comfort_s: float

@@ -1,4 +1,4 @@
-"""Slot allocation: the queue, the requests in slots, and preemption when blocks run out."""
+"""Slot allocation: queue, requests in slots, preemption, and the step plan that they fill."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +20,9 @@ from antiphon.engine.plan import (
 )
 from antiphon.engine.request import EngineRequest, Status, slot_of
 from antiphon.telemetry.stage_status import EngineStats
+
+_OFFLINE_SHARE = 8  # one slot in so many is reserved for offline requests
+_MAX_OFFLINE_WAIT_S = 5.0  # after which an offline request may claim that share
 
 
 @dataclass(slots=True)
@@ -64,10 +67,6 @@ class StepPlanBuilder:
             tuple(self.codec_replays),
             tuple(self.copies.values()),
         )
-
-
-_OFFLINE_SHARE = 8  # one slot in so many is reserved for offline requests
-_MAX_OFFLINE_WAIT_S = 5.0  # after which an offline request may claim that share
 
 
 class RequestQueue:

@@ -38,12 +38,12 @@ def switch(*, on: bool) -> None:
 
 
 @contextmanager
-def span(name: str, attributes: Mapping[str, str] | None = None) -> Generator[None, None, None]:
+def span(name: str) -> Generator[None, None, None]:
     """Time a block, as a part of what is around it."""
     if not _is_on:
         yield
         return
-    with trace.get_tracer(_NAME).start_as_current_span(name, attributes=attributes):
+    with trace.get_tracer(_NAME).start_as_current_span(name):
         yield
 
 

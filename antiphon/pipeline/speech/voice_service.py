@@ -39,21 +39,17 @@ class VoiceService:
         workers: threads for whatever blocks here.
     """
 
-    def __init__(
-        self, settings: DataSettings, recordings: Recordings, *, blobs: BlobStore | None = None
-    ) -> None:
+    def __init__(self, settings: DataSettings, recordings: Recordings) -> None:
         """Use a data folder; nothing is written before it is needed.
 
         Args:
             settings: Place and limits of the store.
             recordings: decodes them.
-            blobs: Store of recordings; default: that of the settings.
 
         Raises:
             SettingsError: recordings cannot be kept at the configured place.
         """
-        if blobs is None and settings.blobs_url is not None:
-            blobs = BlobStore(settings.blobs_url)
+        blobs = None if settings.blobs_url is None else BlobStore(settings.blobs_url)
         self._database = VoiceDatabase(
             settings.folder, blobs, min_free_bytes=settings.min_free_mib * 2**20
         )
