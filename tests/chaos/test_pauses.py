@@ -16,7 +16,6 @@ from websockets.sync.client import connect
 
 from antiphon.api.app import create_app
 from antiphon.config import DataSettings, ModelSettings, ModelsSettings, Settings
-from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
 from tests.api.fuzzing import Operation, operations
 from tests.chaos.largest_bodies import JSON, largest_bodies
 from tests.chaos.long_messages import SCRIPTS
@@ -24,6 +23,7 @@ from tests.chaos.long_texts import NUM_BYTES, ODD_MEMBERS, TEXTS, LongBody, bodi
 from tests.chaos.pauses import Attack, Watched, watched
 from tests.chaos.siege import SCALE
 from tests.chaos.watched import MAX_PAUSE_S
+from tests.families.causal_lm.random_checkpoint import make_checkpoint
 from tests.servers import TOY
 
 pytestmark = pytest.mark.slow  # some hundred requests of a megabyte each

@@ -12,6 +12,7 @@ from antiphon.families.causal_lm.omni.checkpoint import PARTS, inspect_voice
 from antiphon.families.kit.checkpoint import (
     Facts,
     Findings,
+    WeightsPart,
     components,
     num_parameters,
     without,
@@ -29,8 +30,8 @@ from antiphon.nn.safetensors_index import TensorHeader, read_directory, tied_pro
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    found = Findings()
-    tensors = found.attempt(lambda: read_directory(path)) or {}
+    found = Findings.of(path)
+    tensors = {} if found.is_drawn else found.attempt(lambda: read_directory(path)) or {}
     headers = {name: header for name, (_, header) in tensors.items()}
     config = found.attempt(lambda: load_config(path))
     voice: Facts | None = None
@@ -38,12 +39,12 @@ def inspect(path: Path) -> Inspection:
         if headers:
             untied = found.attempt(lambda: tied_problems(tensors, tied(config))) or ()
             found.problems += [f"{path}: tensors: {each}" for each in untied]
-            beside = others(config)
-            found.check_layout(path, headers, layout_of(config), beside)
-            found.check_dtypes(path, without(beside, headers).values())
+            part = model_part(path, config)
+            found.check_layout(path, headers, part.layout, part.others)
+            found.check_dtypes(path, without(part.others, headers).values())
         if find_spec("tokenizers") and find_spec("jinja2"):
             _check_text(found, path, config)
-        if headers:
+        if headers or found.is_drawn:
             voice = inspect_voice(path, headers, found)
     facts = {
         **(_facts(config) if config else {}),
@@ -83,7 +84,7 @@ def _components(
     config: CausalLMConfig | None, headers: Mapping[str, TensorHeader], *, has_voice: bool
 ) -> Table:
     """Add up the sizes of the language model and of the other parts."""
-    beside = re.compile(others(config) if config else r"(?!)")
+    beside = re.compile(_others(config) if config else r"(?!)")
 
     def part_of(name: str) -> str:
         if beside.fullmatch(name) is None:
@@ -94,7 +95,12 @@ def _components(
     return components((part_of(name), header) for name, header in headers.items())
 
 
-def others(config: CausalLMConfig) -> str:
+def model_part(path: Path, config: CausalLMConfig) -> WeightsPart:
+    """Return the language model in a checkpoint's directory."""
+    return WeightsPart(directory=path, layout=layout_of(config), others=_others(config))
+
+
+def _others(config: CausalLMConfig) -> str:
     """Return a regular expression for names of tensors that are not read.
 
     Old files repeat rotary frequencies of the configuration, and some repeat a tied head.
@@ -114,7 +120,7 @@ def tied(config: CausalLMConfig) -> dict[str, str]:
 
 
 def layout_of(config: CausalLMConfig) -> Layout:
-    """Return the layout of the checkpoint's files, without `others`."""
+    """Return the layout of the checkpoint's files, without tensors that are not read."""
     sizes, prefix = config.transformer, config.prefix
     width = sizes.hidden_size
     layout: Layout = {

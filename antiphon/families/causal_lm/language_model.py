@@ -23,18 +23,18 @@ from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
 from antiphon.engine.runner import token_buckets
-from antiphon.families.causal_lm.checkpoint import layout_of, others, tied
+from antiphon.families.causal_lm.checkpoint import model_part, tied
 from antiphon.families.causal_lm.config import CausalLMConfig, load_config
 from antiphon.families.causal_lm.omni.config import has_voice
 from antiphon.families.causal_lm.request import CausalLMPrompt, CausalLMRequest
 from antiphon.families.causal_lm.tokenizer import load_tokenizer
-from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
+from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.nn.attention import Attend
 from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
-from antiphon.nn.weights import check_tied, open_weights
+from antiphon.nn.weights import check_tied
 
 CausalLMRunner: TypeAlias = ModelRunner[CausalLMRequest]
 _USUAL_POSITIONS = 2048  # per conversation
@@ -206,19 +206,12 @@ def load_runner(
     """
     config = load_config(context.checkpoint)
     eos_ids = load_tokenizer(context.checkpoint).eos_ids(config.eos_ids)
-    like = like_of(context)
+    how_opened = weights_for(context, "language model")
     longest = config.max_positions(context)
     max_positions = longest if max_positions is None else min(max_positions, longest)
     if not context.is_dummy:
         check_tied(context.checkpoint, tied(config))
-    opened = open_weights(
-        context.checkpoint,
-        layout_of(config),
-        like=like,
-        others=others(config),
-        progress=context.progress_of("language model"),
-        is_dummy=context.is_dummy,
-    )
+    opened = model_part(context.checkpoint, config).open(**how_opened)
     with torch.inference_mode(), opened as weights:
         model = CausalLM(
             config,
@@ -230,7 +223,7 @@ def load_runner(
             tells_states=has_voice(context.checkpoint)
             and CHAT_VOICE in (context.tasks or (CHAT_VOICE,)),
         )
-    budget = _budget(context, config, max_positions, like)
+    budget = _budget(context, config, max_positions, how_opened["like"])
     return runner_of(context, model, max_positions, budget=budget, **how)
 
 

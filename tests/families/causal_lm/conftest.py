@@ -9,14 +9,13 @@ import pytest
 from antiphon.contracts.family import LoadContext
 from antiphon.families.causal_lm.language_model import CausalLMRunner, load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
-from antiphon.families.causal_lm.random_configs import Layout
+from tests.families.causal_lm.random_checkpoint import make_checkpoint
 
 
 @pytest.fixture(scope="session")
-def checkpoint_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Layout], Path]:
+def checkpoint_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     @cache
-    def made(layout: Layout) -> Path:
+    def made(layout: str) -> Path:
         path = tmp_path_factory.mktemp(layout)
         make_checkpoint(path, size="tiny", task=layout, shards=2 if layout == "llama" else 1)
         return path
@@ -25,7 +24,7 @@ def checkpoint_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Layout]
 
 
 @pytest.fixture(scope="session")
-def checkpoint(checkpoint_of: Callable[[Layout], Path]) -> Path:
+def checkpoint(checkpoint_of: Callable[[str], Path]) -> Path:
     return checkpoint_of("qwen3")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
+from tests.families.causal_lm.random_checkpoint import make_checkpoint
 
 LAYOUTS: Mapping[str, Callable[[Path], None]] = {
     "qwen2": partial(make_checkpoint, size="tiny", task="qwen2"),

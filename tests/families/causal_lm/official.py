@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
+
+from antiphon.families.causal_lm.checkpoint import model_part
+from antiphon.families.causal_lm.config import load_config
+from antiphon.families.kit.random_checkpoint import has_drawn_weights
 
 
 def official_thinker(path: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Any:
@@ -31,12 +34,13 @@ def official_thinker(path: Path, device: str = "cpu", dtype: torch.dtype = torch
     model: Any = Qwen2_5OmniThinkerForConditionalGeneration
     with torch.device(device):
         official = model._from_config(made, dtype=dtype).eval()
-    weights = {
-        re.sub(r"^model\.", "model.language_model.", name.removeprefix("thinker.")): tensor
-        for file in path.glob("*.safetensors")
-        for name, tensor in load_file(file, device=device).items()
-        if not name.startswith(("talker.", "token2wav."))
-    }
+    like = torch.empty(0, device=device, dtype=dtype)
+    part = model_part(path, load_config(path))
+    with part.open(like=like, is_dummy=has_drawn_weights(path)) as stored:
+        weights = {
+            re.sub(r"^model\.", "model.language_model.", name.removeprefix("thinker.")): tensor
+            for name, tensor in stored.items()
+        }
     missing, unknown = official.load_state_dict(weights, strict=False)
     assert not unknown
     assert all(name.startswith(("model.audio_tower.", "model.visual.")) for name in missing)

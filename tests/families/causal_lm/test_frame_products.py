@@ -2,26 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from antiphon.families.causal_lm import random_configs as configs
 from antiphon.families.causal_lm.checkpoint import frame_products, layout_of
 from antiphon.families.causal_lm.config import load_config
+from antiphon.families.causal_lm.sizes import SIZES, TASKS, config_of
 
 
-def written(path: Path, size: configs.Size, layout: configs.Layout) -> Path:
-    content = configs.main_config(size, layout, "bfloat16")
-    (path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+def written(path: Path, size: str, layout: str) -> Path:
+    (path / "config.json").write_text(json.dumps(config_of(size, layout)), encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize("layout", get_args(configs.Layout))
-@pytest.mark.parametrize("size", get_args(configs.Size))
-def test_a_token_reads_every_matrix_once(
-    size: configs.Size, layout: configs.Layout, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("layout", TASKS)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_token_reads_every_matrix_once(size: str, layout: str, tmp_path: Path) -> None:
     path = written(tmp_path, size, layout)
     config = load_config(path)
     matrices = [each for each in layout_of(config).values() if len(each) == 2]

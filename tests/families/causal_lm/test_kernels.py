@@ -1,5 +1,6 @@
 """Steps by kernels: they compute what PyTorch lines do, and compile for a GPU that is not there."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,9 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from antiphon.contracts.chat_types import ChatSampling
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
-from antiphon.families.causal_lm import random_configs
 from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
-from antiphon.families.causal_lm.random_configs import Layout
+from antiphon.families.causal_lm.sizes import make_checkpoint as without_weights
 from antiphon.nn import kernels
 from tests.engine.drive import Drive
 from tests.families.causal_lm.answers import answers, ask, greedy
@@ -27,14 +26,24 @@ from tests.nn.kernels.test_compilation import compiler
 __all__ = ["compiler"]
 
 DRAWN = ChatSampling(temperature=1.1, top_p=0.9, top_k=40, repetition_penalty=1.1)
+SHARE_OF_7B = {
+    "hidden_size": 896,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 7,
+    "num_key_value_heads": 1,
+    "head_dim": 128,
+    "vocab_size": 152064,
+}
+"""Sizes of one attention head of eight."""
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "they run here")
 @pytest.mark.parametrize("layout", ["qwen2", "qwen3"])
 def test_answers_are_those_of_pytorch_lines(
-    checkpoint_of: Callable[[Layout], Path],
-    layout: Layout,
+    checkpoint_of: Callable[[str], Path],
+    layout: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     context = LoadContext(checkpoint_of(layout), "cpu", "float32", 3)
@@ -55,12 +64,12 @@ def test_answers_are_those_of_pytorch_lines(
 @pytest.mark.filterwarnings("ignore")  # Triton tells of changes to come
 @pytest.mark.parametrize("layout", ["qwen2", "qwen3"])
 def test_a_step_of_full_size_heads_compiles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout, request: pytest.FixtureRequest
+    tmp_path: Path, layout: str, request: pytest.FixtureRequest
 ) -> None:
-    sizes = (896, 1024, 1, 7, 1, 128, 152064, False, 4096, 1e6)  # a share of 7B's heads
-    monkeypatch.setitem(random_configs._SIZES, "tiny", sizes)
-    make_checkpoint(tmp_path, task=layout)
-    context = LoadContext(tmp_path, "cpu", "bfloat16", 4)
+    without_weights(tmp_path, task=layout)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | SHARE_OF_7B))
+    context = LoadContext(tmp_path, "cpu", "bfloat16", 4, load_format="dummy")
     prompter = CausalLMPrompter(context)
     prompt = prompter.build(ask("Hello " * 20, sampling=DRAWN, num_logprobs=5), 1)
     compiled: Compiler = request.getfixturevalue("compiler")  # not before: it fakes torch.empty

@@ -15,7 +15,6 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.causal_lm.checkpoint import inspect
 from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.families.causal_lm.random_configs import Layout
 from tests.families.causal_lm.answers import answers, greedy, ids_of
 
 TEXT = {
@@ -39,7 +38,7 @@ VISION |= {"out_hidden_size": 32}
 
 @pytest.fixture(scope="module")
 def saved(
-    tmp_path_factory: pytest.TempPathFactory, checkpoint_of: Callable[[Layout], Path]
+    tmp_path_factory: pytest.TempPathFactory, checkpoint_of: Callable[[str], Path]
 ) -> tuple[Path, Any]:
     """Save a whole Qwen2.5-Omni with the library's own defaults."""
     from transformers import Qwen2_5OmniConfig, Qwen2_5OmniForConditionalGeneration

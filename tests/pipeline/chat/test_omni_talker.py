@@ -18,11 +18,12 @@ from antiphon.contracts.chat import CHAT_VOICE
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message, TextDelta
 from antiphon.contracts.types import AudioChunk, Ended, PositionStates, SpeechRequest
 from antiphon.errors import ModelLoadError, UnknownVoiceError
-from antiphon.families.registry import checkpoint_family, families
+from antiphon.families.registry import checkpoint_family
 from antiphon.pipeline.chat.omni_talker import AnswerSynthesis, OmniTalkerChat
 from antiphon.pipeline.chat.service import CHAT, Chats, collect_answer
 from antiphon.pipeline.model_loading import ServedModels, load_all_tasks, served_tasks
 from antiphon.telemetry.metrics import Metrics
+from tests.own_voices import make_own_voice
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
@@ -30,16 +31,9 @@ DEADLINE_S = 60.0
 SAMPLES_PER_CODE = 30
 
 
-def checkpoint(path: Path, layout: str) -> Path:
-    (found,) = [each for each in families() if CHAT_VOICE in each.tasks]
-    assert found.checkpoint_maker is not None
-    found.checkpoint_maker.resolve()(path, size="tiny", task=layout)
-    return path
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return checkpoint(tmp_path_factory.mktemp("own_voice"), "omni_voice")
+    return make_own_voice(tmp_path_factory.mktemp("own_voice"))
 
 
 def settings_of(path: Path) -> Settings:
@@ -223,7 +217,7 @@ def test_states_told_twice_are_taken_once(path: Path) -> None:
 
 
 def test_a_checkpoint_without_a_voice_chats_as_before(tmp_path: Path) -> None:
-    path = checkpoint(tmp_path, "omni")
+    path = make_own_voice(tmp_path, "omni")
     family = checkpoint_family(path)
     assert set(served_tasks(family, ServerSettings())) == {CHAT, CHAT_VOICE}
     assert set(served_tasks(family, ServerSettings(output_modalities=("text",)))) == {CHAT}

@@ -13,7 +13,7 @@ from antiphon.families.causal_lm.omni.config import (
     has_voice,
     load_omni_config,
 )
-from antiphon.families.kit.checkpoint import Facts, Findings
+from antiphon.families.kit.checkpoint import Facts, Findings, WeightsPart
 from antiphon.families.kit.layouts import (
     Layout,
     affine,
@@ -29,9 +29,9 @@ from antiphon.nn.safetensors_index import TensorHeader
 
 FLOW = "token2wav.code2wav_dit_model"
 VOCODER = "token2wav.code2wav_bigvgan_model"
-NOT_OF_TALKER = r"token2wav\..*|thinker\.(?!model\.embed_tokens\.).*|.*\.inv_freq"
+_NOT_OF_TALKER = r"token2wav\..*|thinker\.(?!model\.embed_tokens\.).*|.*\.inv_freq"
 """Regular expression of tensor names that the talker does not read."""
-NOT_OF_TOKEN2WAV = r"talker\..*|thinker\..*|.*\.inv_freq|.*\.filter"
+_NOT_OF_TOKEN2WAV = r"talker\..*|thinker\..*|.*\.inv_freq|.*\.filter"
 """Regular expression of names unused by token2wav; filters follow from the configuration."""
 TIME_SIZE = 256
 """Size of the flow's sinusoidal time embedding."""
@@ -48,8 +48,8 @@ def inspect_voice(path: Path, headers: Mapping[str, TensorHeader], found: Findin
     except ModelLoadError as error:
         found.problems.append(error.message)
         return {}
-    found.check_layout(path, headers, talker_layout(config), NOT_OF_TALKER)
-    found.check_layout(path, headers, token2wav_layout(config), NOT_OF_TOKEN2WAV)
+    for part in (talker_part(path, config), token2wav_part(path, config)) if headers else ():
+        found.check_layout(path, headers, part.layout, part.others)
     sizes = config.talker.transformer
     talker = (
         f"{sizes.num_layers} layers of width {sizes.hidden_size},"
@@ -63,6 +63,16 @@ def _names(path: Path, config: OmniConfig) -> tuple[str, ...]:
     from antiphon.families.causal_lm.omni.voices import load_voices
 
     return tuple(load_voices(path, config))
+
+
+def talker_part(path: Path, config: OmniConfig) -> WeightsPart:
+    """Return the talker in a checkpoint's directory, with the thinker's embedding."""
+    return WeightsPart(directory=path, layout=talker_layout(config), others=_NOT_OF_TALKER)
+
+
+def token2wav_part(path: Path, config: OmniConfig) -> WeightsPart:
+    """Return token2wav in a checkpoint's directory."""
+    return WeightsPart(directory=path, layout=token2wav_layout(config), others=_NOT_OF_TOKEN2WAV)
 
 
 def talker_layout(config: OmniConfig) -> Layout:

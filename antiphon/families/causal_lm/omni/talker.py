@@ -27,18 +27,17 @@ from antiphon.engine.model_runner.ar_model import (
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
-from antiphon.families.causal_lm.omni.checkpoint import NOT_OF_TALKER, talker_layout
+from antiphon.families.causal_lm.omni.checkpoint import talker_part
 from antiphon.families.causal_lm.omni.config import OmniConfig, load_omni_config
 from antiphon.families.causal_lm.omni.talker_request import MAX_CODES, TalkerPrompt, TalkerRequest
 from antiphon.families.causal_lm.omni.voices import OmniVoice, load_voices
 from antiphon.families.causal_lm.request import MAX_TOLD_POSITIONS
-from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
+from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.nn.attention import Attend
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
-from antiphon.nn.weights import open_weights
 
 SAMPLING = Sampling(
     temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05, max_frames=MAX_CODES
@@ -203,16 +202,9 @@ def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRun
     """
     config = load_omni_config(context.checkpoint)
     sizes = config.talker.transformer
-    like = like_of(context)
+    how_opened = weights_for(context, "talker")
     max_positions = min(MAX_TOLD_POSITIONS + 2 + MAX_CODES, sizes.max_positions)
-    opened = open_weights(
-        context.checkpoint,
-        talker_layout(config),
-        like=like,
-        others=NOT_OF_TALKER,
-        progress=context.progress_of("talker"),
-        is_dummy=context.is_dummy,
-    )
+    opened = talker_part(context.checkpoint, config).open(**how_opened)
     with torch.inference_mode(), opened as weights:
         model = OmniTalker(
             config,
@@ -224,7 +216,7 @@ def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRun
         )
     position_size = 2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim
     usual = context.max_slots * min(_USUAL_POSITIONS, max_positions)
-    cache_bytes = context.cache_bytes or usual * position_size * like.element_size()
+    cache_bytes = context.cache_bytes or usual * position_size * how_opened["like"].element_size()
     budget = KVBudget(context.max_slots, max_positions, cache_bytes)
     graphs = "graphs of the talker"
     return runner_of(context, model, max_positions, budget=budget, graphs=graphs, **how)

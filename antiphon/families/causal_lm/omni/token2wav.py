@@ -22,16 +22,16 @@ from torch import Tensor
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
-from antiphon.families.causal_lm.omni.checkpoint import NOT_OF_TOKEN2WAV, token2wav_layout
+from antiphon.families.causal_lm.omni.checkpoint import token2wav_part
 from antiphon.families.causal_lm.omni.config import SAMPLE_RATE_HZ, load_omni_config
 from antiphon.families.causal_lm.omni.flow import FlowModel, FlowWindow
 from antiphon.families.causal_lm.omni.flow_passes import FlowPasses
 from antiphon.families.causal_lm.omni.vocoder import OmniVocoder, reach_frames
 from antiphon.families.causal_lm.omni.voices import load_voices
-from antiphon.families.kit.loading import like_of
+from antiphon.families.kit.loading import weights_for
 from antiphon.nn.device_writes import Download, upload
 from antiphon.nn.precision import exact_float32
-from antiphon.nn.weights import Progress, WeightOptions, open_weights
+from antiphon.nn.weights import Progress, WeightOptions
 
 _SEED_BITS = 64
 
@@ -229,9 +229,8 @@ def load_token2wav(context: LoadContext) -> Token2Wav:
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    like = like_of(context, "float32")
-    progress, is_dummy = context.progress_of("token2wav"), context.is_dummy
-    networks = load_networks(context.checkpoint, like=like, progress=progress, is_dummy=is_dummy)
+    how = weights_for(context, "token2wav", "float32")
+    networks = load_networks(context.checkpoint, **how)
     return Token2Wav(*networks, context.progress_of("graphs of token2wav"))
 
 
@@ -242,7 +241,6 @@ def load_networks(path: Path, **how: Unpack[WeightOptions]) -> tuple[FlowModel, 
         ModelLoadError: tensors are missing or have the wrong shape.
     """
     config = load_omni_config(path)
-    opened = open_weights(path, token2wav_layout(config), others=NOT_OF_TOKEN2WAV, **how)
-    with torch.inference_mode(), opened as weights:
+    with torch.inference_mode(), token2wav_part(path, config).open(**how) as weights:
         voices = load_voices(path, config)
         return FlowModel(config.flow, weights, voices), OmniVocoder(config.vocoder, weights)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from antiphon.contracts.family import LoadContext
-from antiphon.families.causal_lm.random_checkpoint import make_checkpoint
+from tests.families.causal_lm.random_checkpoint import make_checkpoint
 
 
 @pytest.fixture(scope="session")
