@@ -22,6 +22,7 @@ from antiphon.stages.base import StageRequest
 from antiphon.stages.build import EncoderStage
 from antiphon_bench.summary import Percentiles
 from tests.bench.peer import device_of, peer_flags, report, weights_of
+from tests.families.whole_checkpoints import context_of
 
 _RATE_HZ = 24_000
 _REFERENCE_S = 5.0
@@ -67,7 +68,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--at-once", type=int, default=16, help="recordings of a round")
     given = parser.parse_args()
-    context = LoadContext(weights_of(given, "qwen3_tts", "base"), device_of(given.device))
+    context = context_of(weights_of(given, "qwen3_tts", "base"), device_of(given.device))
     begun_s = time.perf_counter()
     encoder = load_voice_encoder(context)
     loading_s = time.perf_counter() - begun_s

@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-import diffusers
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 from antiphon.diffusion.model_index import MODEL_INDEX, ModelIndex
-from antiphon.diffusion.tensor_shapes import network_of
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.random_checkpoint import Making
 from antiphon.nn.random_weights import (
@@ -31,6 +29,7 @@ from antiphon.nn.random_weights import (
     num_bytes,
     write_sharded,
 )
+from antiphon.nn.safetensors_index import Shape
 
 _BIAS_STD = 0.02
 _UNIT = ("weight", "gamma")
@@ -100,6 +99,8 @@ def write_weights(
         making: seed, element type and shards.
         weights: see `RandomPipeline`.
     """
+    from antiphon.diffusion.tensor_shapes import network_of  # needs diffusers
+
     with torch.device("meta"):
         networks = {
             name: network_of(path / name, kind)
@@ -138,7 +139,7 @@ def write_networks(
         write_sharded(
             folder,
             tensors[name],
-            seed + zlib.crc32(name.encode()),  # equal names in two networks differ
+            seed_of(name, seed),
             dtype,
             shards if name == largest else 1,
             written,
@@ -146,7 +147,14 @@ def write_networks(
         )
 
 
+def seed_of(name: str, seed: int) -> int:
+    """Return the seed of a network, so that tensors of equal names in two of them differ."""
+    return seed + zlib.crc32(name.encode())
+
+
 def _write_index(path: Path, pipeline: RandomPipeline) -> None:
+    import diffusers
+
     components = {**pipeline.networks, **pipeline.others}
     content: dict[str, Any] = {
         "_class_name": pipeline.pipeline,
@@ -170,7 +178,14 @@ def _random_tensors(
         tied = network.all_tied_weights_keys
         state = {name: each for name, each in state.items() if name not in tied}
         state = revert_weight_conversion(network, state)
-    made = {name: _random_tensor(name, tuple(each.shape)) for name, each in state.items()}
+    return random_tensors({name: tuple(each.shape) for name, each in state.items()}, weights)
+
+
+def random_tensors(
+    layout: Mapping[str, Shape], weights: Mapping[str, tuple[float, float]]
+) -> dict[str, RandomTensor]:
+    """Return what to draw for each tensor; ``weights`` as of `RandomPipeline`."""
+    made = {name: _random_tensor(name, shape) for name, shape in layout.items()}
     for pattern, (mean, std) in weights.items():
         for name in filter(re.compile(pattern).fullmatch, made):
             made[name] = RandomTensor(made[name].shape, std, mean)

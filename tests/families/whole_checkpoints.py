@@ -7,7 +7,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from antiphon.families.kit.random_checkpoint import DRAWN_FILE, CheckpointMaker, Making, Progress
+from antiphon.contracts.family import LoadContext
+from antiphon.families.kit.random_checkpoint import (
+    DRAWN_FILE,
+    CheckpointMaker,
+    Making,
+    Progress,
+    load_format_of,
+)
 from antiphon.families.registry import family
 from antiphon.nn.random_weights import Dtype
 
@@ -44,6 +51,17 @@ class WholeCheckpoints:
             progress=progress,
         )
         self.write_weights(path, making)
+
+
+def context_of(path: Path, device: str, **more: Any) -> LoadContext:
+    """Return the context of a directory that may have been made without weights.
+
+    Args:
+        path: directory of the checkpoint.
+        device: device that it is loaded on.
+        more: further attributes of the context.
+    """
+    return LoadContext(path, device, load_format=load_format_of(path, "auto"), **more)
 
 
 def maker_of(name: str) -> Any:

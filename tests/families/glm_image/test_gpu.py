@@ -9,6 +9,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.families.glm_image.prior import PriorRunner, load_prior
 from antiphon.families.glm_image.prompt import GlmImagePrompter
 from tests.families.glm_image.priors import ask, drawn, greedy
+from tests.families.glm_image.random_checkpoint import make_prior
 
 pytestmark = [
     pytest.mark.gpu,
@@ -17,6 +18,24 @@ pytestmark = [
 ]
 
 OTHER = "Two dogs"
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> LoadContext:
+    """The prior alone, so that diffusers need not be installed."""
+    path = tmp_path_factory.mktemp("prior")
+    make_prior(path)
+    return LoadContext(path=path, device="cpu", dtype="float32", max_slots=3)
+
+
+@pytest.fixture(scope="module")
+def prompter(context: LoadContext) -> GlmImagePrompter:
+    return GlmImagePrompter(context)
+
+
+@pytest.fixture(scope="module")
+def prior(context: LoadContext) -> PriorRunner:
+    return load_prior(context)
 
 
 def test_greedy_codes_alone_and_in_company_are_those_of_a_cpu(

@@ -1,5 +1,8 @@
 """The prior in the engine against transformers, and what the engine promises beyond it."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,19 @@ from antiphon.families.glm_image.prompt import GlmImagePrompter
 from tests.families.glm_image.priors import TEXT, ask, data_of, drawn, greedy
 
 OTHER = "Two dogs"
+WITHOUT_DIFFUSERS = """
+import json, sys
+from pathlib import Path
+sys.modules["diffusers"] = None
+from antiphon.contracts.family import LoadContext
+from antiphon.families.glm_image.prior import load_prior
+from antiphon.families.glm_image.prompt import GlmImagePrompter
+from tests.families.glm_image.priors import drawn, greedy
+from tests.families.glm_image.random_checkpoint import make_prior
+make_prior(Path(sys.argv[1]))
+context = LoadContext(Path(sys.argv[1]), device="cpu", dtype="float32", max_slots=1)
+print(json.dumps(drawn(load_prior(context), {0: greedy(GlmImagePrompter(context))})[0]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +105,14 @@ def test_codes_are_the_same_alone_in_company_and_resumed(
     assert alone == together[2]
     made = [np.array([code]) for code in alone[:100]]
     assert drawn(prior, {1: prompt}, {1: made})[1] == alone
+
+
+def test_it_is_tested_where_diffusers_is_not_installed(
+    prompter: GlmImagePrompter, prior: PriorRunner, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_DIFFUSERS, str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout) == drawn(prior, {0: greedy(prompter)})[0]
 
 
 def test_the_grid_is_full_of_codes_whatever_is_drawn(

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.codec.protocol import PendingAudio, StreamingDecoder
-from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.qwen3_tts.codec import load_codec
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon_bench.kept_model import kept_checkpoint
 from antiphon_bench.machine import provenance, shown_command
+from tests.families.whole_checkpoints import context_of
 
 _LARGEST_CHUNKS = (1, 2, 4, 8, 16)
 _MAX_IN_FLIGHT = 2
@@ -85,7 +85,7 @@ def _take(pending: PendingAudio, chunks: dict[int, list[Samples]]) -> None:
 
 def compare(path: Path, seconds: float, num_streams: int = 64) -> dict[str, Any]:
     """Decode for some seconds; return how many frames were compared and which streams differed."""
-    decoder = load_codec(LoadContext(path, "cuda", "bfloat16", num_streams))
+    decoder = load_codec(context_of(path, "cuda", dtype="bfloat16", max_slots=num_streams))
     size = (num_streams, num_frames := 64, load_config(path).codec.num_quantizers)
     streams = Streams(decoder, np.random.default_rng(0).integers(0, 2048, size))
     reference: dict[int, Samples] = {}

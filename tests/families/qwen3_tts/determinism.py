@@ -46,6 +46,7 @@ from antiphon.families.qwen3_tts.language_model import (
 from antiphon_bench.kept_model import kept_checkpoint
 from antiphon_bench.machine import provenance, shown_command
 from tests.families.qwen3_tts.lm import DRAWN, made_prompt
+from tests.families.whole_checkpoints import context_of
 
 KINDS = ("hidden", "scores", "codes")
 _ROOM = AdmissionLimits(max_waiting=sys.maxsize, max_wait_s=float("inf"), max_load=float("inf"))
@@ -277,8 +278,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     path = kept_checkpoint(given.random_dir, given.size, "custom_voice", progress=lambda *_: None)
-    context = LoadContext(
-        path, given.device, given.dtype, given.streams, is_deterministic=not given.default_mode
+    context = context_of(
+        path,
+        given.device,
+        dtype=given.dtype,
+        max_slots=given.streams,
+        is_deterministic=not given.default_mode,
     )
     found = compare(context, given.streams, given.stream_frames, given.frames, given.limit_s)
     if given.json is not None:
