@@ -28,7 +28,7 @@ from typer.core import TyperGroup
 
 from antiphon.cli.main import app
 from antiphon.config import ModelSettings, ModelsSettings, Settings
-from antiphon.families.registry import family
+from tests.families.whole_checkpoints import maker_of
 from tests.servers import RunningServer, start_server
 
 ROOT = Path(__file__).parents[1]
@@ -140,9 +140,7 @@ def runnable() -> list[Any]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer, None, None]:
     """A server that speaks, chats and draws; its voices that can be mixed are random weights."""
     kokoro = tmp_path_factory.mktemp("kokoro")
-    maker = family("kokoro").checkpoint_maker
-    assert maker is not None
-    maker.resolve()(kokoro, size="tiny")
+    maker_of("kokoro")(kokoro, size="tiny")
     others = (
         ModelSettings(source="toy", name=SHOWN_VIDEO_MODEL),
         ModelSettings(source="toy", name=SHOWN_CHAT_MODEL),

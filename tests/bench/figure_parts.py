@@ -13,7 +13,6 @@ from tests.bench.measured_part import (
     Command,
     Options,
     Part,
-    antiphon,
     bench,
 )
 from tests.bench.several_gpu_parts import several_gpu_parts
@@ -166,7 +165,7 @@ def _kokoro(options: Options) -> Part:
     """Return a part over HTTP: the model speaks sentences, and has no frames to be counted."""
     size = options.size("82M")
     model = str(options.random_dir / f"kokoro-{size}")
-    make = antiphon("dev", "make-checkpoint", model, "--family", "kokoro", "--size", size)
+    make = (sys.executable, "-m", "tests.families.kokoro.random_checkpoint", model, size)
     load = ("--concurrency", options.streams(1, 8, 64), "--ramp-s", "1")
     few = ("--requests", options.count(256), *options.json("kokoro"))
     serve = bench("serve", "--model", model, "--device", options.device, *load, *few)

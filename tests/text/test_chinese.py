@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.families.kokoro.random_vocabulary import VOCABULARY
 from antiphon.text.chinese import ChineseReader
 from antiphon.text.chinese_numbers import cardinal, chinese_pieces_of
 from antiphon.text.english import EnglishReader
+from tests.families.kokoro.random_vocabulary import VOCABULARY
 
 pytest.importorskip("misaki", reason="misaki is not installed: scripts/setup chinese")
 

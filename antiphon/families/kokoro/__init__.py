@@ -18,7 +18,6 @@ FAMILY = Family(
     files=("kokoro-v1_0.pth", "voices/*.pt", "voices/*.bin", "onnx/model.onnx"),
     needs_checkpoint=True,
     inspector=_HERE("voices:inspect"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
     tasks={
         "speech": Task(
             request=SpeechRequest,

@@ -35,5 +35,4 @@ FAMILY = Family(
         )
     },
     inspector=_HERE("checkpoint:inspect"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
 )

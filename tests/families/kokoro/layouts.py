@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from antiphon.families.kokoro.random_checkpoint import VOICES
-from antiphon.families.kokoro.random_vocabulary import VOCABULARY
+from tests.families.kokoro.random_checkpoint import VOICES
+from tests.families.kokoro.random_vocabulary import VOCABULARY
 
 HERE = Path(__file__).parent
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from antiphon.contracts.types import Samples
 from antiphon.families.kokoro.graph_network import GraphNetwork
 from antiphon.families.kokoro.model import KokoroModel
-from antiphon.families.kokoro.random_checkpoint import make_checkpoint
 from antiphon.families.kokoro.torch_network import TorchNetwork, build_model
+from tests.families.kokoro.random_checkpoint import make_checkpoint
 
 _NUM_IDS = {1: 13, 3: 41, 6: 84, 10: 140}
 """Of sentences of about so many seconds, as random weights speak."""

@@ -8,10 +8,10 @@ import pytest
 
 from antiphon.errors import ModelLoadError
 from antiphon.families.kokoro.checkpoint import read_checkpoint
-from antiphon.families.kokoro.random_checkpoint import VOICES
-from antiphon.families.kokoro.random_vocabulary import VOCABULARY
 from antiphon.families.kokoro.voices import inspect
 from antiphon.families.registry import checkpoint_family
+from tests.families.kokoro.random_checkpoint import VOICES
+from tests.families.kokoro.random_vocabulary import VOCABULARY
 
 
 def test_both_layouts_are_found(official: Path, exported: Path) -> None:

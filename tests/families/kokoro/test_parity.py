@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from antiphon.families.kokoro.model import KokoroModel
-from antiphon.families.kokoro.random_checkpoint import make_checkpoint
 from antiphon.families.kokoro.torch_network import build_model
 from antiphon.families.kokoro.vocoder import NUM_HARMONICS
 from tests.families.kokoro.downloads import official_package
+from tests.families.kokoro.random_checkpoint import make_checkpoint
 
 pytestmark = [
     pytest.mark.oracle,

@@ -11,7 +11,7 @@ from antiphon.contracts.types import SpeechRequest
 from antiphon.families.moss_tts_nano import FAMILY
 from antiphon.families.moss_tts_nano.generator import MossGenerator
 from antiphon.families.moss_tts_nano.prompt import MossPrompter
-from antiphon.families.moss_tts_nano.random_checkpoint import write_repositories
+from tests.families.moss_tts_nano.random_checkpoint import write_repositories
 
 
 @pytest.fixture(scope="session")

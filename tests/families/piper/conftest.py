@@ -10,7 +10,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import SpeechRequest
 from antiphon.families.piper.generator import PiperGenerator
 from antiphon.families.piper.prompt import PiperPrompter
-from antiphon.families.piper.random_checkpoint import write_voice
+from tests.families.piper.random_checkpoint import write_voice
 
 
 @pytest.fixture(scope="session")

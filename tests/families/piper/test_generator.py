@@ -15,8 +15,8 @@ from antiphon.contracts.types import Samples, SpeechRequest
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.families.piper.generator import PiperGenerator
 from antiphon.families.piper.prompt import PiperPrompter
-from antiphon.families.piper.random_checkpoint import write_voice
 from tests.asr import num_word_errors, transcribe, words
+from tests.families.piper.random_checkpoint import write_voice
 
 PromptOf = Callable[..., Prompt]
 TEXT = "Speech is served as soon as it is ready. Is that quick enough? I hope so!"

@@ -11,8 +11,8 @@ from antiphon.contracts.types import Samples
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.formats.onnx_graph import OnnxGraph, OnnxNode
 from antiphon.families.piper.network import PiperNetwork, SpokenSentence
-from antiphon.families.piper.random_checkpoint import SAMPLES_PER_FRAME
 from antiphon.families.piper.reach import reach_of
+from tests.families.piper.random_checkpoint import SAMPLES_PER_FRAME
 
 IDS = (1, 0, *(number for symbol in range(30, 60) for number in (symbol, 0)), 2)
 SILENT = (0.0, 1.0, 0.0)

@@ -10,9 +10,9 @@ from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.families.piper.checkpoint_info import inspect
 from antiphon.families.piper.prompt import PiperPrompt, PiperPrompter
-from antiphon.families.piper.random_checkpoint import write_voice
 from antiphon.families.piper.voice_files import InferenceScales, read_models
 from antiphon.families.registry import checkpoint_family
+from tests.families.piper.random_checkpoint import write_voice
 
 TEXT_IDS = {symbol: [n] for n, symbol in enumerate("_^$ .abcdefghijklmnopqrstuvwxyz")}
 RUSSIAN: dict[str, Any] = {"espeak": {"voice": "ru"}, "language": {"code": "ru_RU", "family": "ru"}}

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from antiphon.contracts.types import WordTime
 from antiphon.errors import InvalidRequestError
 from antiphon.families.hibari.reading import reader as hibari_reader
-from antiphon.families.kokoro.random_vocabulary import VOCABULARY
 from antiphon.pipeline.speech.pronunciation import Pronunciations
 from antiphon.pipeline.speech.segmenter import Lengths, PackingSegmenter, SentenceSegmenter
 from antiphon.pipeline.speech.text_plan import Segment, TextPlanner
@@ -21,6 +20,7 @@ from antiphon.text.chinese import ChineseReader
 from antiphon.text.english import EnglishReader
 from antiphon.text.normalizer import Normalizer
 from antiphon.text.offset_map import OffsetMap
+from tests.families.kokoro.random_vocabulary import VOCABULARY
 from tests.text.test_reading_suite import CASES
 
 WORDS = Pronunciations(

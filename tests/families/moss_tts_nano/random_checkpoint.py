@@ -1,4 +1,4 @@
-"""Writer of checkpoints in the official layout with their own code, for tests.
+"""Writer of checkpoints in the official layout with their own code.
 
 The code is a small one of this project. It shares with the published one only what the adapter
 relies on: files, names of classes and methods, events, PyTorch's random numbers, a non-persistent

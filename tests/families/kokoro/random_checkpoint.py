@@ -1,6 +1,10 @@
-"""Writer of checkpoints with random weights in the official layout, for tests and benchmarks."""
+"""Writer of checkpoints with random weights in the official layout.
+
+python -m tests.families.kokoro.random_checkpoint DIRECTORY 82M
+"""
 
 import json
+import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +16,7 @@ import torch
 from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker, report_files
 from antiphon.families.kokoro.checkpoint import MAX_PHONEMES, STYLE_SIZE, load_config
 from antiphon.families.kokoro.model import KokoroModel
-from antiphon.families.kokoro.random_vocabulary import VOCABULARY
+from tests.families.kokoro.random_vocabulary import VOCABULARY
 
 Size: TypeAlias = Literal["tiny", "82M"]
 Json: TypeAlias = dict[str, Any]
@@ -102,3 +106,7 @@ def _config(size: Size) -> Json:
         },
         "vocab": dict(VOCABULARY),
     }
+
+
+if __name__ == "__main__":
+    make_checkpoint(Path(sys.argv[1]), size=sys.argv[2])

@@ -1,4 +1,4 @@
-"""Writer of voices with random weights in Piper's layout, for tests and benchmarks."""
+"""Writer of voices with random weights in Piper's layout."""
 
 import json
 from pathlib import Path
