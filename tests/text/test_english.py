@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.families.hibari.reading import reader
+from antiphon.families.hibari.prompt import reader
 from antiphon.text.base import split_phonemes
 from antiphon.text.unspoken import UnspokenFinder
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.families.hibari.reading import reader
+from antiphon.families.hibari.prompt import reader
 from antiphon.text.base import UNSPOKEN_PHONEMES
 from antiphon.text.normalizer import normalized
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.families.hibari.reading import reader
+from antiphon.families.hibari.prompt import reader
 from antiphon.text.normalizer import Normalizer, normalized
 from tests.text.test_reading_suite import CASES
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from antiphon.families.hibari.reading import reader
+from antiphon.families.hibari.prompt import reader
 from antiphon.text.base import UNSPOKEN_PHONEMES
 from antiphon.text.chinese_numbers import chinese_pieces_of
 from antiphon.text.normalizer import Normalizer, normalized

@@ -5,8 +5,11 @@ ever downloaded. One run of the network predicts the acoustic frames of a whole 
 vocoder then turns them into audio chunk by chunk.
 """
 
-from antiphon.contracts.family import Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.contracts.family import Family, Task
 from antiphon.contracts.types import SpeechRequest
+from antiphon.families.kit.folder import Folder
+
+_HERE = Folder(__name__)
 
 FAMILY = Family(
     name="hibari",
@@ -14,16 +17,8 @@ FAMILY = Family(
     tasks={
         "speech": Task(
             request=SpeechRequest,
-            prompter=Ref("antiphon.families.hibari.prompt:HibariPrompter"),
-            pipeline=(
-                StageSpec(
-                    "voice",
-                    StageKind.GENERATOR,
-                    ItemKind.TEXT,
-                    ItemKind.AUDIO,
-                    Ref("antiphon.families.hibari.generator:HibariGenerator"),
-                ),
-            ),
+            prompter=_HERE("prompt:HibariPrompter"),
+            pipeline=(_HERE.generator("voice", "generator:HibariGenerator"),),
         )
     },
 )

@@ -1,4 +1,8 @@
-"""Phonemes to audio: one network run per sentence, then chunks of growing size."""
+"""Phonemes to audio: one network run per sentence, whose silence is trimmed, then growing chunks.
+
+A network's file is a protocol buffer; two of them, one behind the other, are read as one. So a few
+bytes that name an output, put behind the file, add that output to the network: durations.
+"""
 
 from collections.abc import Generator, Iterator
 
@@ -9,17 +13,17 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, WordTime
 from antiphon.errors import EngineError
-from antiphon.families.hibari.durations import with_durations
-from antiphon.families.hibari.pauses import frames_after, natural_span
-from antiphon.families.hibari.prompt import HibariPrompt
 from antiphon.families.hibari.vocoder import (
     FRAME_SAMPLES,
+    MIN_VOICED_HZ,
     SAMPLE_RATE_HZ,
+    WINDOW_SAMPLES,
     AcousticFrames,
     StreamingVocoder,
 )
 from antiphon.families.hibari.voices import installed_voices
 from antiphon.families.kit.formats.onnx_session import onnx_session
+from antiphon.families.kit.phoneme_prompt import PhonemePrompt, SentencePauses
 from antiphon.text.word_times import word_times
 
 _FIRST_CHUNK_FRAMES = 16  # 200 ms
@@ -29,6 +33,13 @@ _FRAME_S = FRAME_SAMPLES / SAMPLE_RATE_HZ
 _PAD_ID = 0
 _NUM_FRAME_OUTPUTS = 6
 _WARM_UP_IDS = tuple(range(43, 103))  # Any will do: about as many as a sentence has.
+PAUSES = SentencePauses(frame_ms=12.5)
+_AUDIBLE_DBFS = -60.0
+_WINDOW_ENERGY = WINDOW_SAMPLES * 3 / 8  # of a Hann window
+# A voiced frame has energy around its harmonics only, about this part of its bins.
+_HARMONIC_FILL = 0.15
+_DURATIONS = b"/Clip_output_0"
+_MODEL_GRAPH, _GRAPH_OUTPUT, _VALUE_NAME = 7, 12, 1
 
 
 class HibariGenerator:
@@ -41,7 +52,7 @@ class HibariGenerator:
             for name, installed in installed_voices().items()
         }
         for name in self._networks:
-            warm_up = HibariPrompt(name, (_WARM_UP_IDS,))
+            warm_up = PhonemePrompt(name, (_WARM_UP_IDS,))
             for _ in self.generate(Prompt(data=warm_up, num_tokens=0, seed=0)):
                 pass
 
@@ -52,7 +63,7 @@ class HibariGenerator:
             EngineError: the prompt's voice is not loaded here.
         """
         spoken = prompt.data
-        assert isinstance(spoken, HibariPrompt)
+        assert isinstance(spoken, PhonemePrompt)
         if not spoken.sentences:
             silence = np.zeros(_SILENCE_FRAMES * FRAME_SAMPLES, np.float32)
             yield AudioChunk(silence, SAMPLE_RATE_HZ, _SILENCE_FRAMES)
@@ -60,8 +71,7 @@ class HibariGenerator:
         start_s = 0.0
         for index, ids in enumerate(spoken.sentences):
             predicted, durations = self._predict(spoken.voice, ids)
-            is_last = index == len(spoken.sentences) - 1
-            span = natural_span(predicted, frames_after(spoken.pause_ms, is_last=is_last))
+            span = natural_span(predicted, spoken.frames_after(index, PAUSES))
             frames = predicted.cut(*span)
             words: tuple[WordTime, ...] = ()
             if spoken.words and durations is not None:
@@ -101,3 +111,46 @@ def _chunk_sizes() -> Iterator[int]:
     while True:
         yield size
         size = min(2 * size, _MAX_CHUNK_FRAMES)
+
+
+def natural_span(frames: AcousticFrames, num_after: int = PAUSES.pause_frames) -> tuple[int, int]:
+    """Return the first frame and the end of the audible span, with natural silence around it.
+
+    Both may be outside of the frames: silence is missing there.
+
+    Args:
+        frames: one sentence.
+        num_after: frames of silence after it.
+    """
+    (audible,) = np.nonzero(level_dbfs(frames) > _AUDIBLE_DBFS)
+    if len(audible) == 0:
+        return 0, frames.num_frames
+    return int(audible[0]) - PAUSES.lead_frames, int(audible[-1]) + 1 + num_after
+
+
+def level_dbfs(frames: AcousticFrames) -> NDArray[np.float32]:
+    """Estimate each frame's loudness (root mean square) from its spectrum, ``[num_frames]``."""
+    voiced = frames.f0_hz > MIN_VOICED_HZ
+    power = np.where(voiced, _power(frames.harmonic) * np.float32(_HARMONIC_FILL), 0)
+    # Z has a power of 2 per bin, and noise that differs from frame to frame cancels to a quarter.
+    power += _power(frames.noise) / 2 + _power(frames.residual)
+    mean_square = power * np.float32(2 / (WINDOW_SAMPLES * _WINDOW_ENERGY))
+    return 10 * np.log10(np.maximum(mean_square, np.float32(1e-20)))
+
+
+def _power(log_magnitude: NDArray[np.float32]) -> NDArray[np.float32]:
+    power: NDArray[np.float32] = np.exp(2 * log_magnitude).sum(axis=0)
+    return power
+
+
+def with_durations(network: bytes) -> bytes:
+    """Return a network's file with durations as its last output, if the network knows them."""
+    if _DURATIONS not in network:
+        return network
+    name = _field(_VALUE_NAME, _DURATIONS)
+    return network + _field(_MODEL_GRAPH, _field(_GRAPH_OUTPUT, name))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    assert len(content) < 128, "its length is one byte"
+    return bytes([number << 3 | 2, len(content)]) + content

@@ -1,36 +1,23 @@
 """A request becomes phonemes, sentence by sentence: all that hibari reads."""
 
-from dataclasses import dataclass
+import json
+from functools import lru_cache
+from pathlib import Path
+
+from hibari.tts import ASSETS, MAX_PHONEMES
 
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.languages import resolve_language
 from antiphon.contracts.prompt import Prompt, TextCheck
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import UnknownVoiceError
-from antiphon.families.hibari.reading import reader
 from antiphon.families.hibari.vocoder import SAMPLE_RATE_HZ
 from antiphon.families.hibari.voices import installed_voices
-from antiphon.text.base import ReadWord
+from antiphon.families.kit.phoneme_prompt import PhonemePrompt
+from antiphon.text.english import EnglishReader
 
 _LANGUAGES = ("english", "en", "en-us", "en-gb")  # The accent is the voice's, whichever is asked.
 _MAX_SEGMENT_CHARACTERS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class HibariPrompt:
-    """Input of the generator.
-
-    Attributes:
-        voice: id of an installed voice.
-        sentences: phoneme ids of each; none if the text has nothing to pronounce.
-        words: words of each sentence, if word timestamps are requested.
-        pause_ms: silence between sentences; ``None`` for the usual one.
-    """
-
-    voice: str
-    sentences: tuple[tuple[int, ...], ...]
-    words: tuple[tuple[ReadWord, ...], ...] = ()
-    pause_ms: int | None = None
 
 
 class HibariPrompter:
@@ -67,12 +54,11 @@ class HibariPrompter:
         if voice.id not in self._readers:
             raise UnknownVoiceError(voice.id, self._readers)
         resolve_language(request.language, _LANGUAGES)
-        own_reader = self._readers[voice.id]
-        sentences = own_reader.read(request.input)
-        words = own_reader.read_words(request.input) if request.word_timestamps else ()
-        return Prompt(
-            data=HibariPrompt(voice.id, sentences, words, request.sentence_pause_ms),
-            num_tokens=sum(map(len, sentences)),
-            seed=seed,
-            sampling=request.sampling,
-        )
+        return PhonemePrompt.build(request, voice, seed, self._readers[voice.id])
+
+
+@lru_cache(maxsize=2)
+def reader(*, british: bool) -> EnglishReader:
+    """Return this process's reader for an accent: its dictionaries are loaded once."""
+    vocabulary = Path(ASSETS, "vocab.json").read_text(encoding="utf-8")
+    return EnglishReader(json.loads(vocabulary), british=british, max_phonemes=MAX_PHONEMES)

@@ -1,7 +1,4 @@
-"""Phonemes to audio: one run of the network a sentence, whose silence is trimmed.
-
-The networks surround every sentence with silence, some 275 ms before and 425 ms after.
-"""
+"""Phonemes to audio: one run of the network a sentence, whose silence is trimmed."""
 
 import os
 from collections.abc import Generator
@@ -16,13 +13,13 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Samples, WordTime
 from antiphon.errors import EngineError, ModelLoadError, how_to_install
+from antiphon.families.kit.phoneme_prompt import PhonemePrompt, SentencePauses
 from antiphon.families.kokoro.checkpoint import (
     FRAME_SAMPLES,
     SAMPLE_RATE_HZ,
     KokoroCheckpoint,
     read_checkpoint,
 )
-from antiphon.families.kokoro.prompt import KokoroPrompt
 from antiphon.families.kokoro.voices import VoiceStyles, in_order
 from antiphon.text.word_times import word_times
 
@@ -31,9 +28,7 @@ _FRAME_S = FRAME_SAMPLES / SAMPLE_RATE_HZ
 _SILENCE_FRAMES = 4  # 100 ms for a text with nothing to pronounce: no stream is empty
 _MAX_THREADS = 4
 _WARM_UP_IDS = tuple(range(43, 83))  # Any will do: about as many as a short sentence has.
-LEAD_FRAMES = 2  # 50 ms: the breath before a soft consonant
-FRAME_MS = 25
-PAUSE_FRAMES = 10  # 250 ms: with the next lead, 300 ms between sentences
+PAUSES = SentencePauses(frame_ms=25)
 _AUDIBLE = 1e-3  # -60 dBFS
 
 
@@ -65,7 +60,7 @@ class KokoroGenerator:
         self._styles = VoiceStyles(checkpoint)
         self._network: KokoroNetwork | None = _load(checkpoint, context)
         voice = in_order(checkpoint.voices)[0]
-        warm_up = KokoroPrompt(voice, (_WARM_UP_IDS,))
+        warm_up = PhonemePrompt(voice, (_WARM_UP_IDS,))
         for _ in self.generate(Prompt(data=warm_up, num_tokens=0, seed=0)):
             pass
 
@@ -76,7 +71,7 @@ class KokoroGenerator:
             EngineError: the prompt's voice is not loaded here, or the network made no audio.
         """
         spoken = prompt.data
-        assert isinstance(spoken, KokoroPrompt)
+        assert isinstance(spoken, PhonemePrompt)
         if not spoken.sentences:
             silence = np.zeros(_SILENCE_FRAMES * FRAME_SAMPLES, np.float32)
             yield AudioChunk(silence, SAMPLE_RATE_HZ, _SILENCE_FRAMES)
@@ -86,9 +81,8 @@ class KokoroGenerator:
             seed = prompt.seed % 2**64, index
             made, durations = self._loaded().speak(ids, style, seed)
             made = clipped(made)
-            is_last = index == len(spoken.sentences) - 1
-            num_after = frames_after(spoken.pause_ms, is_last=is_last)
-            if num_after > PAUSE_FRAMES:  # more silence than the network makes
+            num_after = spoken.frames_after(index, PAUSES)
+            if num_after > PAUSES.pause_frames:  # more silence than the network makes
                 made = np.pad(made, (0, num_after * FRAME_SAMPLES))
             first, stop = span = natural_span(made, num_after)
             words: tuple[WordTime, ...] = ()
@@ -146,21 +140,7 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def frames_after(pause_ms: int | None, *, is_last: bool) -> int:
-    """Return the frames of silence after a sentence.
-
-    Args:
-        pause_ms: pause between sentences, including the lead of the next one; ``None``: the
-            default.
-        is_last: whether the end of a text may follow: then no more than usual.
-    """
-    if pause_ms is None:
-        return PAUSE_FRAMES
-    wanted = max(0, round(pause_ms / FRAME_MS) - LEAD_FRAMES)
-    return min(wanted, PAUSE_FRAMES) if is_last else wanted
-
-
-def natural_span(samples: Samples, num_after: int = PAUSE_FRAMES) -> tuple[int, int]:
+def natural_span(samples: Samples, num_after: int = PAUSES.pause_frames) -> tuple[int, int]:
     """Return the first frame and the end of the audible span, with silence around it.
 
     Silence that the samples do not have is not made up: a span never leaves them.
@@ -176,4 +156,4 @@ def natural_span(samples: Samples, num_after: int = PAUSE_FRAMES) -> tuple[int, 
     if len(audible) == 0:
         return 0, num_frames
     first, last = int(audible[0]), int(audible[-1])
-    return max(0, first - LEAD_FRAMES), min(num_frames, last + 1 + num_after)
+    return max(0, first - PAUSES.lead_frames), min(num_frames, last + 1 + num_after)

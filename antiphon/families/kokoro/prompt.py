@@ -1,34 +1,15 @@
 """A request becomes phonemes, sentence by sentence: all that the networks read."""
 
-from dataclasses import dataclass
-
 from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.prompt import Prompt, TextCheck
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import ModelLoadError, UnknownVoiceError
+from antiphon.families.kit.phoneme_prompt import PhonemePrompt
 from antiphon.families.kokoro.checkpoint import SAMPLE_RATE_HZ, read_checkpoint
 from antiphon.families.kokoro.languages import KokoroReaders
 from antiphon.families.kokoro.voices import describe, in_order, letter_of, parse_mix
-from antiphon.text.base import ReadWord, SentenceIds
 
 _MAX_SEGMENT_CHARACTERS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class KokoroPrompt:
-    """Input of the generator.
-
-    Attributes:
-        voice: a voice of the checkpoint, or a mix of them.
-        sentences: phoneme ids of each; none if the text has nothing to pronounce.
-        words: words of each sentence, if word timestamps are requested.
-        pause_ms: silence between sentences; ``None`` for the usual one.
-    """
-
-    voice: str
-    sentences: tuple[SentenceIds, ...]
-    words: tuple[tuple[ReadWord, ...], ...] = ()
-    pause_ms: int | None = None
 
 
 class KokoroPrompter:
@@ -78,14 +59,7 @@ class KokoroPrompter:
         if self.named_voice(voice.id) is None:
             raise UnknownVoiceError(voice.id, self._voices)
         reader = self._readers.reader(request.language, voice.id, self._letter(voice))
-        sentences = reader.read(request.input)
-        words = reader.read_words(request.input) if request.word_timestamps else ()
-        return Prompt(
-            data=KokoroPrompt(voice.id, sentences, words, request.sentence_pause_ms),
-            num_tokens=sum(map(len, sentences)),
-            seed=seed,
-            sampling=request.sampling,
-        )
+        return PhonemePrompt.build(request, voice, seed, reader)
 
     def _letter(self, voice: Voice) -> str:
         return letter_of(parse_mix(voice.id)[0].name)

@@ -24,5 +24,5 @@ FAMILY = Family(
             options=PiperOptions,
         )
     },
-    inspector=_HERE("checkpoint_info:inspect"),
+    inspector=_HERE("voice_files:inspect"),
 )

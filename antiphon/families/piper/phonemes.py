@@ -15,7 +15,14 @@ from sentencex import segment
 
 from antiphon.contracts.prompt import TextCheck
 from antiphon.errors import ModelLoadError
-from antiphon.families.piper.voice_files import BEGIN, END, PAD, PiperModel
+from antiphon.families.piper.voice_files import (
+    BEGIN,
+    END,
+    PAD,
+    PiperModel,
+    is_english,
+    unread_language,
+)
 from antiphon.text.base import ReadWord, split_phonemes
 from antiphon.text.english import EnglishReader
 
@@ -79,20 +86,6 @@ def phonemizer_of(model: PiperModel) -> Phonemizer:
             f"{model.network}.json: 'phoneme_id_map' lacks what English needs: {' '.join(missing)}"
         )
     return EnglishPhonemizer(model)
-
-
-def is_english(model: PiperModel) -> bool:
-    """Whether a voice's phonemes are those of English."""
-    return model.espeak_voice.lower().partition("-")[0] == "en"
-
-
-def unread_language(model: PiperModel) -> str:
-    """Return why a voice cannot be served, and what would help."""
-    return (
-        f"{model.network}.json: the voice reads phonemes of the language '{model.espeak_voice}'"
-        " ('espeak.voice'); Antiphon has those of English only. Take an English voice, or one whose"
-        " 'phoneme_type' is 'text'"
-    )
 
 
 class EnglishPhonemizer:

@@ -1,4 +1,4 @@
-"""Reader of the ``.onnx.json`` beside a voice's network: rate, phonemes, speakers, defaults."""
+"""Reader of the ``.onnx.json`` beside a voice's network (rate, phonemes, defaults); inspection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,11 +6,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from antiphon.contracts.config_file import ConfigSection
+from antiphon.contracts.inspection import Inspection, Table
 from antiphon.errors import ModelLoadError
 
 PAD, BEGIN, END = "_", "^", "$"
 """Symbols of every voice: between phonemes, before the first one and after the last one."""
 PHONEME_TYPES = ("espeak", "text")
+_COLUMNS = ("Name", "Language", "Phonemes", "Rate (Hz)", "Speakers", "Size (MB)")
+_SHOWN_SPEAKERS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +152,64 @@ def _read_speakers(config: ConfigSection) -> Mapping[str, int]:
         if number >= num_speakers:
             raise section.error(name, f"must be below 'num_speakers', {num_speakers}")
     return MappingProxyType(dict(sorted(speakers.items(), key=lambda each: each[1])))
+
+
+def is_english(model: PiperModel) -> bool:
+    """Whether a voice's phonemes are those of English."""
+    return model.espeak_voice.lower().partition("-")[0] == "en"
+
+
+def unread_language(model: PiperModel) -> str:
+    """Return why a voice cannot be served, and what would help."""
+    return (
+        f"{model.network}.json: the voice reads phonemes of the language '{model.espeak_voice}'"
+        " ('espeak.voice'); Antiphon has those of English only. Take an English voice, or one whose"
+        " 'phoneme_type' is 'text'"
+    )
+
+
+def inspect(path: Path) -> Inspection:
+    """Read the configuration beside each network."""
+    models, problems = _models(path)
+    for model in models:
+        if model.phoneme_type == "espeak" and not is_english(model):
+            problems.append(unread_language(model))
+    voices = [name for model in models for name in model.voices]
+    more = len(voices) - _SHOWN_SPEAKERS
+    shown = (*voices[:_SHOWN_SPEAKERS], *([f"and {more} more"] if more > 0 else []))
+    return Inspection(
+        facts={
+            "Architecture": "VITS",
+            "Voices": shown,
+            "Languages": tuple(dict.fromkeys(name for m in models for name in m.language_names)),
+        },
+        tables=(Table(title="Networks", columns=_COLUMNS, rows=tuple(map(_row, models))),),
+        problems=tuple(problems),
+    )
+
+
+def _models(path: Path) -> tuple[list[PiperModel], list[str]]:
+    """Return the networks that can be read, and why others, or all together, cannot be served."""
+    models, problems = [], []
+    for network in sorted(path.glob("*.onnx")):
+        try:
+            models.append(read_model(network))
+        except ModelLoadError as error:
+            problems.append(str(error))
+    if not problems:
+        try:
+            read_models(path)
+        except ModelLoadError as error:
+            problems.append(str(error))
+    return models, problems
+
+
+def _row(model: PiperModel) -> tuple[str | int, ...]:
+    return (
+        model.name,
+        model.language_code or model.espeak_voice,
+        model.phoneme_type,
+        model.sample_rate_hz,
+        max(1, len(model.speakers)),
+        round(model.network.stat().st_size / 1e6),
+    )

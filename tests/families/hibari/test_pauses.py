@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.families.hibari.pauses import (
-    LEAD_FRAMES,
-    PAUSE_FRAMES,
+from antiphon.families.hibari.generator import (
+    PAUSES,
     level_dbfs,
     natural_span,
 )
@@ -35,9 +34,9 @@ def trimmed(frames: AcousticFrames) -> AcousticFrames:
 @given(st.integers(0, 60), st.integers(1, 30), st.integers(0, 60))
 def test_silence_is_cut_or_filled_up_to_one_length(before: int, loud: int, after: int) -> None:
     frames = trimmed(hiss([-20.0] * before + [-3.0] * loud + [-20.0] * after))
-    assert frames.num_frames == LEAD_FRAMES + loud + PAUSE_FRAMES
+    assert frames.num_frames == PAUSES.lead_frames + loud + PAUSES.pause_frames
     heard = frames.noise[0] > -10
-    expected = [False] * LEAD_FRAMES + [True] * loud + [False] * PAUSE_FRAMES
+    expected = [False] * PAUSES.lead_frames + [True] * loud + [False] * PAUSES.pause_frames
     np.testing.assert_array_equal(heard, expected)
 
 
@@ -48,7 +47,7 @@ def test_frames_without_sound_stay_as_they_are() -> None:
 
 def test_a_pause_inside_stays() -> None:
     frames = trimmed(hiss([-3.0] * 5 + [-20.0] * 70 + [-3.0] * 5))
-    assert frames.num_frames == LEAD_FRAMES + 80 + PAUSE_FRAMES
+    assert frames.num_frames == PAUSES.lead_frames + 80 + PAUSES.pause_frames
 
 
 @pytest.mark.parametrize("log_magnitude", [-6.0, -3.0, 0.0])

@@ -7,7 +7,8 @@ import pytest
 
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.families.hibari.prompt import HibariPrompt, HibariPrompter
+from antiphon.families.hibari.prompt import HibariPrompter
+from antiphon.families.kit.phoneme_prompt import PhonemePrompt
 
 
 def test_declaring_the_family_loads_no_model_code() -> None:
@@ -22,7 +23,7 @@ def test_tokens_are_the_phonemes_of_all_sentences(prompter: HibariPrompter) -> N
     heart = prompter.capabilities.voices[0]
     request = SpeechRequest("Hello there. How are you?", sampling=Sampling(top_k=3))
     prompt = prompter.build(request, heart, 7)
-    assert isinstance(prompt.data, HibariPrompt)
+    assert isinstance(prompt.data, PhonemePrompt)
     assert len(prompt.data.sentences) == 2
     assert prompt.num_tokens == sum(map(len, prompt.data.sentences)) > 20
     assert (prompt.seed, prompt.sampling) == (7, Sampling(top_k=3))

@@ -12,14 +12,13 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Samples
 from antiphon.errors import EngineError, ModelLoadError
+from antiphon.families.kit.phoneme_prompt import PhonemePrompt
 from antiphon.families.kokoro.checkpoint import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from antiphon.families.kokoro.generator import (
-    LEAD_FRAMES,
-    PAUSE_FRAMES,
+    PAUSES,
     KokoroGenerator,
     natural_span,
 )
-from antiphon.families.kokoro.prompt import KokoroPrompt
 from antiphon.text.base import ReadWord
 
 SENTENCES = (tuple(range(43, 73)), (50, 16, 60, 4))
@@ -34,7 +33,7 @@ def generator(request: pytest.FixtureRequest) -> KokoroGenerator:
 
 def prompt(voice: str = "af_heart", seed: int = 1, **more: object) -> Prompt:
     told = {"sentences": SENTENCES, "words": WORDS, **more}
-    return Prompt(data=KokoroPrompt(voice, **told), num_tokens=34, seed=seed)  # type: ignore[arg-type]
+    return Prompt(data=PhonemePrompt(voice, **told), num_tokens=34, seed=seed)  # type: ignore[arg-type]
 
 
 def speak(generator: KokoroGenerator, asked: Prompt) -> Samples:
@@ -134,7 +133,7 @@ def test_the_export_has_exact_durations(exported: Path) -> None:
     one, two, _ = [word for chunk in chunks for word in chunk.words]
     frame_s = FRAME_SAMPLES / SAMPLE_RATE_HZ
     # Two frames a phoneme; the silent padding before the first is kept as far as it is wanted.
-    assert one.start_s == pytest.approx(min(2, LEAD_FRAMES) * frame_s)
+    assert one.start_s == pytest.approx(min(2, PAUSES.lead_frames) * frame_s)
     assert one.end_s - one.start_s == pytest.approx(20 * frame_s)
     assert two.start_s - one.end_s == pytest.approx(2 * frame_s)
     generator.close()
@@ -146,7 +145,7 @@ def test_the_export_has_exact_durations(exported: Path) -> None:
 def test_silence_is_cut_to_what_is_natural(lead: int) -> None:
     samples = np.zeros(100 * FRAME_SAMPLES, np.float32)
     samples[lead * FRAME_SAMPLES : 50 * FRAME_SAMPLES] = 0.1
-    assert natural_span(samples) == (max(0, lead - LEAD_FRAMES), 50 + PAUSE_FRAMES)
+    assert natural_span(samples) == (max(0, lead - PAUSES.lead_frames), 50 + PAUSES.pause_frames)
     assert natural_span(np.zeros(700, np.float32)) == (0, 2)
 
 

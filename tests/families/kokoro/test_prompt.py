@@ -9,8 +9,9 @@ import pytest
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.families.kit.phoneme_prompt import PhonemePrompt
 from antiphon.families.kokoro.checkpoint import MAX_PHONEMES
-from antiphon.families.kokoro.prompt import KokoroPrompt, KokoroPrompter
+from antiphon.families.kokoro.prompt import KokoroPrompter
 
 TEXT = "She can't dance in the bath. Is that so?"
 reads_chinese = find_spec("misaki") is not None
@@ -21,11 +22,11 @@ def prompter(exported: Path) -> KokoroPrompter:
     return KokoroPrompter(LoadContext(path=exported))
 
 
-def built(prompter: KokoroPrompter, voice: str, text: str = TEXT, **more: str) -> KokoroPrompt:
+def built(prompter: KokoroPrompter, voice: str, text: str = TEXT, **more: str) -> PhonemePrompt:
     found = prompter.named_voice(voice)
     assert found is not None
     data = prompter.build(SpeechRequest(text, word_timestamps=True, **more), found, 1).data  # type: ignore[arg-type]
-    assert isinstance(data, KokoroPrompt)
+    assert isinstance(data, PhonemePrompt)
     return data
 
 

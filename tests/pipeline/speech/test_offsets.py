@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.contracts.types import WordTime
 from antiphon.errors import InvalidRequestError
-from antiphon.families.hibari.reading import reader as hibari_reader
+from antiphon.families.hibari.prompt import reader as hibari_reader
 from antiphon.pipeline.speech.pronunciation import Pronunciations
 from antiphon.pipeline.speech.segmenter import Lengths, PackingSegmenter, SentenceSegmenter
 from antiphon.pipeline.speech.text_plan import Segment, TextPlanner
