@@ -26,7 +26,7 @@ from antiphon.engine.runner import token_buckets
 from antiphon.families.causal_lm.checkpoint import model_part, tied
 from antiphon.families.causal_lm.config import CausalLMConfig, load_config
 from antiphon.families.causal_lm.omni.config import has_voice
-from antiphon.families.causal_lm.request import CausalLMPrompt, CausalLMRequest
+from antiphon.families.causal_lm.prompt import CausalLMPrompt, CausalLMRequest
 from antiphon.families.causal_lm.tokenizer import load_tokenizer
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.nn.attention import Attend

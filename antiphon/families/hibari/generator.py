@@ -23,7 +23,7 @@ from antiphon.families.hibari.vocoder import (
 )
 from antiphon.families.hibari.voices import installed_voices
 from antiphon.families.kit.formats.onnx_session import onnx_session
-from antiphon.families.kit.phoneme_prompt import PhonemePrompt, SentencePauses
+from antiphon.text.phoneme_prompt import PhonemePrompt, SentencePauses
 from antiphon.text.word_times import word_times
 
 _FIRST_CHUNK_FRAMES = 16  # 200 ms

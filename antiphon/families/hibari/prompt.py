@@ -13,8 +13,8 @@ from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import UnknownVoiceError
 from antiphon.families.hibari.vocoder import SAMPLE_RATE_HZ
 from antiphon.families.hibari.voices import installed_voices
-from antiphon.families.kit.phoneme_prompt import PhonemePrompt
 from antiphon.text.english import EnglishReader
+from antiphon.text.phoneme_prompt import PhonemePrompt
 
 _LANGUAGES = ("english", "en", "en-us", "en-gb")  # The accent is the voice's, whichever is asked.
 _MAX_SEGMENT_CHARACTERS = 400

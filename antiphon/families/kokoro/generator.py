@@ -13,7 +13,6 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Samples, WordTime
 from antiphon.errors import EngineError, ModelLoadError, how_to_install
-from antiphon.families.kit.phoneme_prompt import PhonemePrompt, SentencePauses
 from antiphon.families.kokoro.checkpoint import (
     FRAME_SAMPLES,
     SAMPLE_RATE_HZ,
@@ -21,6 +20,7 @@ from antiphon.families.kokoro.checkpoint import (
     read_checkpoint,
 )
 from antiphon.families.kokoro.voices import VoiceStyles, in_order
+from antiphon.text.phoneme_prompt import PhonemePrompt, SentencePauses
 from antiphon.text.word_times import word_times
 
 _CHUNK_FRAMES = 40  # 1 s

@@ -4,10 +4,10 @@ from antiphon.contracts.family import LoadContext, SpeechCapabilities
 from antiphon.contracts.prompt import Prompt, TextCheck
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import ModelLoadError, UnknownVoiceError
-from antiphon.families.kit.phoneme_prompt import PhonemePrompt
 from antiphon.families.kokoro.checkpoint import SAMPLE_RATE_HZ, read_checkpoint
 from antiphon.families.kokoro.languages import KokoroReaders
 from antiphon.families.kokoro.voices import describe, in_order, letter_of, parse_mix
+from antiphon.text.phoneme_prompt import PhonemePrompt
 
 _MAX_SEGMENT_CHARACTERS = 400
 

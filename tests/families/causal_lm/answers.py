@@ -11,8 +11,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.token_frame import FRAME_SIZE
 from antiphon.engine.plan import Start
 from antiphon.families.causal_lm.language_model import CausalLMRunner
-from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.families.causal_lm.request import CausalLMPrompt
+from antiphon.families.causal_lm.prompt import CausalLMPrompt, CausalLMPrompter
 from tests.engine.drive import Drive
 
 GREEDY = ChatSampling(temperature=0.0, repetition_penalty=1.0)

@@ -12,8 +12,7 @@ from antiphon.contracts.chat import MAX_BIASES
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import InvalidRequestError
-from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.families.causal_lm.request import CausalLMPrompt
+from antiphon.families.causal_lm.prompt import CausalLMPrompt, CausalLMPrompter
 from tests.families.causal_lm.answers import ask, ids_of
 
 CONVERSATION = (

@@ -8,7 +8,7 @@ import pytest
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.families.hibari.prompt import HibariPrompter
-from antiphon.families.kit.phoneme_prompt import PhonemePrompt
+from antiphon.text.phoneme_prompt import PhonemePrompt
 
 
 def test_declaring_the_family_loads_no_model_code() -> None:

@@ -12,7 +12,6 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Samples
 from antiphon.errors import EngineError, ModelLoadError
-from antiphon.families.kit.phoneme_prompt import PhonemePrompt
 from antiphon.families.kokoro.checkpoint import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from antiphon.families.kokoro.generator import (
     PAUSES,
@@ -20,6 +19,7 @@ from antiphon.families.kokoro.generator import (
     natural_span,
 )
 from antiphon.text.base import ReadWord
+from antiphon.text.phoneme_prompt import PhonemePrompt
 
 SENTENCES = (tuple(range(43, 73)), (50, 16, 60, 4))
 WORDS = ((ReadWord("One", 0, 0, 10), ReadWord("two.", 4, 11, 30)), (ReadWord("So?", 9, 0, 3),))

@@ -9,9 +9,9 @@ import pytest
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.families.kit.phoneme_prompt import PhonemePrompt
 from antiphon.families.kokoro.checkpoint import MAX_PHONEMES
 from antiphon.families.kokoro.prompt import KokoroPrompter
+from antiphon.text.phoneme_prompt import PhonemePrompt
 
 TEXT = "She can't dance in the bath. Is that so?"
 reads_chinese = find_spec("misaki") is not None

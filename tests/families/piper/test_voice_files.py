@@ -8,9 +8,8 @@ import pytest
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import InvalidRequestError, ModelLoadError
-from antiphon.families.piper.checkpoint_info import inspect
 from antiphon.families.piper.prompt import PiperPrompt, PiperPrompter
-from antiphon.families.piper.voice_files import InferenceScales, read_models
+from antiphon.families.piper.voice_files import InferenceScales, inspect, read_models
 from antiphon.families.registry import checkpoint_family
 from tests.families.piper.random_checkpoint import write_voice
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Piece, Prompt
-from antiphon.contracts.types import Sampling
 from antiphon.engine.model_runner.ar_model import (
     Codes,
     Frames,
@@ -29,9 +28,14 @@ from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
 from antiphon.families.causal_lm.omni.checkpoint import talker_part
 from antiphon.families.causal_lm.omni.config import OmniConfig, load_omni_config
-from antiphon.families.causal_lm.omni.talker_request import MAX_CODES, TalkerPrompt, TalkerRequest
+from antiphon.families.causal_lm.omni.prompt import (
+    MAX_CODES,
+    SAMPLING,
+    TalkerPrompt,
+    TalkerRequest,
+)
 from antiphon.families.causal_lm.omni.voices import OmniVoice, load_voices
-from antiphon.families.causal_lm.request import MAX_TOLD_POSITIONS
+from antiphon.families.causal_lm.prompt import MAX_TOLD_POSITIONS
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.nn.attention import Attend
 from antiphon.nn.device_writes import PackedUpload, upload
@@ -39,10 +43,6 @@ from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
 
-SAMPLING = Sampling(
-    temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05, max_frames=MAX_CODES
-)
-"""Published defaults."""
 TalkerRunner: TypeAlias = ModelRunner[TalkerRequest]
 _USUAL_POSITIONS = 2048  # per conversation with the codes of its answer
 

@@ -10,8 +10,8 @@ from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import PositionStates, Sampling
 from antiphon.engine.plan import Append, Start
 from antiphon.families.causal_lm.language_model import CausalLMRunner
+from antiphon.families.causal_lm.omni.prompt import TalkerPrompt
 from antiphon.families.causal_lm.omni.talker import TalkerRunner
-from antiphon.families.causal_lm.omni.talker_request import TalkerPrompt
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from tests.engine.drive import Drive
 

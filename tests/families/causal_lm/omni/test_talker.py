@@ -14,8 +14,8 @@ from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import PositionStates, Sampling
 from antiphon.engine.plan import Append, Start
 from antiphon.families.causal_lm.language_model import CausalLMRunner, load_runner
+from antiphon.families.causal_lm.omni.prompt import MAX_CODES, TalkerPrompt
 from antiphon.families.causal_lm.omni.talker import OmniTalker, TalkerRunner, load_talker
-from antiphon.families.causal_lm.omni.talker_request import MAX_CODES, TalkerPrompt
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from tests.asking import step_asking_nothing
 from tests.engine.drive import Drive
