@@ -19,8 +19,8 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.codec.graph_decoder import PendingChunks
 from antiphon.contracts.family import LoadContext
-from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.causal_lm.omni.checkpoint import token2wav_part
 from antiphon.families.causal_lm.omni.config import SAMPLE_RATE_HZ, load_omni_config
@@ -75,24 +75,6 @@ class OmniStreams:
         return stream
 
 
-@dataclass(frozen=True, slots=True)
-class OmniAudio:
-    """A `antiphon.codec.protocol.PendingAudio`: asynchronous copies to the host, by slot."""
-
-    downloads: Mapping[int, Download]
-
-    @property
-    def is_done(self) -> bool:
-        return all(each.is_done for each in self.downloads.values())
-
-    def wait(self) -> None:
-        for each in self.downloads.values():
-            each.wait()
-
-    def result(self) -> dict[int, Samples]:
-        return {slot: each.wait().numpy().copy() for slot, each in self.downloads.items()}
-
-
 class Token2Wav:
     """An `antiphon.codec.protocol.StreamingDecoder`; a frame is a code, ``[1]``.
 
@@ -145,7 +127,7 @@ class Token2Wav:
     @torch.inference_mode()
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: Any, state: OmniStreams
-    ) -> OmniAudio:
+    ) -> PendingChunks:
         device = self._flow.device
         store = torch.as_tensor(frame_store)
         rows = []
@@ -159,7 +141,9 @@ class Token2Wav:
         for first in range(0, len(rows), size):
             audio += self._decode(state, rows[first : first + size])
         pairs = zip(chunks, audio, strict=True)
-        return OmniAudio({each.slot: Download(samples) for each, samples in pairs})
+        return PendingChunks(
+            tuple((((each.slot, 1),), Download(samples[None])) for each, samples in pairs)
+        )
 
     def close(self) -> None:
         """Do nothing: all memory is freed with the object."""
