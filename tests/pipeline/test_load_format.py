@@ -33,6 +33,7 @@ SPOKEN = [
     ("mimo_audio", "custom_voice", {"options": {"ref_audio": NOISE}}),
     ("fish_speech", "s2", {"options": {"ref_audio": NOISE, "ref_text": "What it says."}}),
     ("fish_speech", "s1", {}),
+    ("kokoro", "custom_voice", {}),
     ("cosyvoice3", "custom_voice", {}),
     ("cosyvoice3", "base", {"options": {"ref_audio": NOISE, "ref_text": "What it says."}}),
 ]

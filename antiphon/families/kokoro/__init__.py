@@ -17,7 +17,9 @@ FAMILY = Family(
     config_keys=("istftnet", "plbert", "vocab"),
     files=("kokoro-v1_0.pth", "voices/*.pt", "voices/*.bin", "onnx/model.onnx"),
     needs_checkpoint=True,
+    draws_weights=True,
     inspector=_HERE("voices:inspect"),
+    checkpoint_maker=_HERE("sizes:make_checkpoint"),
     tasks={
         "speech": Task(
             request=SpeechRequest,

@@ -46,8 +46,8 @@ class KokoroCheckpoint:
     voices: Mapping[str, Path]
 
 
-def read_checkpoint(path: Path | None) -> KokoroCheckpoint:
-    """Look at a directory; no weights are read.
+def read_checkpoint(path: Path | None, *, is_dummy: bool = False) -> KokoroCheckpoint:
+    """Look at a directory; no weights are read, and with ``is_dummy`` none are needed.
 
     Raises:
         ModelLoadError: The checkpoint is of another family, or incomplete.
@@ -64,7 +64,7 @@ def read_checkpoint(path: Path | None) -> KokoroCheckpoint:
         raise ModelLoadError(
             f"{path}: the phonemes of Kokoro v1.1-zh are not supported, v1.0's are."
         )
-    if found.network is None and found.weights is None:
+    if found.network is None and found.weights is None and not is_dummy:
         raise ModelLoadError(f"{path}: there is neither a *.pth nor an onnx/model.onnx.")
     if not found.voices:
         raise ModelLoadError(f"{path / 'voices'}: there is no voice, neither *.bin nor *.pt.")
@@ -134,6 +134,8 @@ class KokoroConfig:
         dilations: dilations of the convolutions of each of these blocks.
         fft_size: FFT size of the final inverse STFT, in samples.
         hop_size: hop of the final inverse STFT, in samples.
+        decoder_channels: channels of the blocks before the vocoder, and of the text that they
+            receive, of weights that are drawn; others have their own, and published files none.
     """
 
     n_token: int
@@ -154,6 +156,7 @@ class KokoroConfig:
     dilations: tuple[tuple[int, ...], ...]
     fft_size: int
     hop_size: int
+    decoder_channels: tuple[int, int]
 
     @property
     def frame_upsampling(self) -> int:
@@ -171,6 +174,7 @@ def load_config(path: Path) -> KokoroConfig:
         ModelLoadError: The file, or a value in it, is missing.
     """
     top = ConfigSection.read(path / "config.json")
+    decoder = top.section("decoder", {})
     bert, vocoder = top.section("plbert"), top.section("istftnet")
     return top.build(
         KokoroConfig,
@@ -186,6 +190,7 @@ def load_config(path: Path) -> KokoroConfig:
         dilations=_dilations(vocoder),
         fft_size=vocoder.integer("gen_istft_n_fft"),
         hop_size=vocoder.integer("gen_istft_hop_size"),
+        decoder_channels=(decoder.integer("channels", 1024), decoder.integer("text_channels", 64)),
     )
 
 

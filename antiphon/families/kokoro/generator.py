@@ -56,7 +56,7 @@ class KokoroGenerator:
         Raises:
             ModelLoadError: the checkpoint is not complete, or does not run on this device.
         """
-        checkpoint = read_checkpoint(context.path)
+        checkpoint = read_checkpoint(context.path, is_dummy=context.is_dummy)
         self._styles = VoiceStyles(checkpoint)
         self._network: KokoroNetwork | None = _load(checkpoint, context)
         voice = in_order(checkpoint.voices)[0]
@@ -111,11 +111,11 @@ def _load(checkpoint: KokoroCheckpoint, context: LoadContext) -> KokoroNetwork:
     wants_gpu = context.device.startswith("cuda") or (
         context.device == "auto" and checkpoint.weights is not None and _has_gpu()
     )
-    if checkpoint.network is not None and not wants_gpu:
+    if checkpoint.network is not None and not wants_gpu and not context.is_dummy:
         from antiphon.families.kokoro.onnx_network import OnnxNetwork
 
         return OnnxNetwork(checkpoint.network, _num_threads())
-    if checkpoint.weights is None:
+    if checkpoint.weights is None and not context.is_dummy:
         raise ModelLoadError(
             f"{checkpoint.path}: the ONNX export runs on the CPU; on '{context.device}' run the"
             " original weights (*.pth), or say --device cpu."

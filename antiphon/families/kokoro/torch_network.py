@@ -20,6 +20,7 @@ from antiphon.families.kokoro.graph_network import GraphNetwork
 from antiphon.families.kokoro.model import KokoroModel
 from antiphon.families.kokoro.vocoder import NUM_HARMONICS
 from antiphon.nn.device import resolve_device
+from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.safetensors_index import some
 
@@ -70,37 +71,51 @@ def load_torch_network(
     Raises:
         ModelLoadError: they are not complete, or there is no such device.
     """
-    assert checkpoint.weights is not None
     device = resolve_device(context.device, context.memory_fraction)
-    model = build_model(checkpoint.path, checkpoint.weights).eval()
+    file = None if context.is_dummy else checkpoint.weights
+    model = build_model(checkpoint.path, file).eval()
     if device.type != "cuda":
         return TorchNetwork(model, device)
     return GraphNetwork(model.to(device), device)
 
 
-def build_model(path: Path, file: Path) -> KokoroModel:
+def build_model(path: Path, file: Path | None) -> KokoroModel:
     """Return the network of a checkpoint's directory, with the weights of a file, on the CPU.
+
+    Without a file, weights are drawn.
 
     Raises:
         ModelLoadError: a weight is missing or has another shape.
     """
-    weights = joined_weights(_read(file))
+    config = load_config(path)
+    weights = {} if file is None else joined_weights(_read(file))
+    channels, skipped = config.decoder_channels if file is None else _channels(file, weights)
+    with torch.device("meta"):
+        model = KokoroModel(config, num_channels=channels, num_skipped=skipped)
+    model.to_empty(device="cpu")
+    model.decoder.generator.reset_window()
+    wanted = model.state_dict()
+    if file is None:
+        layout = {name: tuple(tensor.shape) for name, tensor in wanted.items()}
+        drawn = DrawnTensors(layout, torch.empty(0))
+        weights = {name: drawn.get_tensor(name) for name in wanted}
+    else:
+        for name, tensor in wanted.items():
+            if name not in weights and _OPTIONAL.fullmatch(name):
+                weights[name] = torch.full_like(tensor, 1.0 if name.endswith("weight") else 0.0)
+        _check(file, wanted, weights)
+    model.load_state_dict({name: weights[name] for name in wanted})
+    return model
+
+
+def _channels(file: Path, weights: Mapping[str, Tensor]) -> tuple[int, int]:
+    """Return `KokoroConfig.decoder_channels` of the weights of a file."""
     sizes = {name: weights.get(f"decoder.{name}.weight") for name in ("encode.conv1", "asr_res.0")}
     for name, found in sizes.items():
         if found is None:
             raise ModelLoadError(f"{file}: 'decoder.{name}.weight' is missing.")
     channels, skipped = (len(each) for each in sizes.values() if each is not None)
-    with torch.device("meta"):
-        model = KokoroModel(load_config(path), num_channels=channels, num_skipped=skipped)
-    model.to_empty(device="cpu")
-    model.decoder.generator.reset_window()
-    wanted = model.state_dict()
-    for name, tensor in wanted.items():
-        if name not in weights and _OPTIONAL.fullmatch(name):
-            weights[name] = torch.full_like(tensor, 1.0 if name.endswith("weight") else 0.0)
-    _check(file, wanted, weights)
-    model.load_state_dict({name: weights[name] for name in wanted})
-    return model
+    return channels, skipped
 
 
 def _read(file: Path) -> dict[str, Tensor]:

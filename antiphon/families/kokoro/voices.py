@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from antiphon.contracts.inspection import Inspection, Table
 from antiphon.contracts.types import Voice
 from antiphon.errors import EngineError, ModelLoadError, how_to_install
+from antiphon.families.kit.checkpoint import Findings
 from antiphon.families.kokoro.checkpoint import (
     SAMPLE_RATE_HZ,
     STYLE_SIZE,
@@ -188,25 +189,25 @@ def _read_pickled(file: str) -> NDArray[np.float32]:
 
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
-    try:
-        found = read_checkpoint(path)
-    except ModelLoadError as error:
-        return Inspection(facts={"Model": "Kokoro"}, problems=(error.message,))
+    findings = Findings.of(path)
+    found = findings.attempt(lambda: read_checkpoint(path, is_dummy=findings.is_drawn))
+    if found is None:
+        return findings.inspection({"Model": "Kokoro"})
     files = [file for file in (found.network, found.weights) if file is not None]
     names = in_order(found.voices)
     by_letter: dict[str, list[str]] = {}
     for name in names:
         by_letter.setdefault(letter_of(name), []).append(name)
     rows = [(LANGUAGES[letter].title, ", ".join(by_letter[letter])) for letter in by_letter]
-    return Inspection(
-        facts={
+    return findings.inspection(
+        {
             "Model": "Kokoro",
             "Sample rate": f"{SAMPLE_RATE_HZ} Hz",
             "Phonemes": len(found.vocabulary),
             "Voices": len(names),
             "On a CPU": "ONNX Runtime" if found.network else "PyTorch",
-            "On a GPU": "PyTorch" if found.weights else "not",
+            "On a GPU": "PyTorch" if found.weights or findings.is_drawn else "not",
             "Size": sum(file.stat().st_size for file in files),
         },
-        tables=(Table(title="Voices", columns=("language", "voices"), rows=tuple(rows)),),
+        Table(title="Voices", columns=("language", "voices"), rows=tuple(rows)),
     )

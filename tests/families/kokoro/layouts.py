@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.families.kokoro.random_checkpoint import VOICES
+from antiphon.families.kokoro.sizes import VOICES
 from tests.families.kokoro.random_vocabulary import VOCABULARY
 
 HERE = Path(__file__).parent

@@ -8,9 +8,9 @@ import pytest
 
 from antiphon.errors import ModelLoadError
 from antiphon.families.kokoro.checkpoint import read_checkpoint
+from antiphon.families.kokoro.sizes import VOICES
 from antiphon.families.kokoro.voices import inspect
 from antiphon.families.registry import checkpoint_family
-from tests.families.kokoro.random_checkpoint import VOICES
 from tests.families.kokoro.random_vocabulary import VOCABULARY
 
 
