@@ -10,6 +10,7 @@ from typing import Any
 
 from antiphon_bench.kept_model import kept_checkpoint
 from antiphon_bench.machine import provenance, shown_command
+from tests.families.whole_checkpoints import maker_of
 
 
 def peer_flags(description: str, size: str) -> argparse.ArgumentParser:
@@ -38,6 +39,17 @@ def weights_of(given: argparse.Namespace, family: str, task: str) -> Path:
         pass
 
     return kept_checkpoint(given.random_dir, given.size, task, progress=untold, of_family=family)
+
+
+def files_of(given: argparse.Namespace, family: str, task: str) -> Path:
+    """Return a checkpoint whose weights are in files, for programs that cannot draw them."""
+    path: Path = given.random_dir / f"{family}-{given.size}-{task}-whole"
+    if not path.exists():
+        unfinished = path.with_name(f"{path.name}.part")
+        dtype = "float32" if given.size.startswith("tiny") else "bfloat16"
+        maker_of(family)(unfinished, size=given.size, task=task, dtype=dtype)
+        unfinished.rename(path)
+    return path
 
 
 def report(given: argparse.Namespace, package: str, results: Sequence[dict[str, Any]]) -> None:

@@ -1,5 +1,6 @@
 """Random weights that are kept are made once, and never found half made."""
 
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.random_checkpoint import has_drawn_weights
 from antiphon_bench import kept_model
 from antiphon_bench.kept_model import kept_checkpoint
+from tests.bench.peer import files_of
 
 
 def untold(part: str, num_done: int, num_all: int) -> None:
@@ -66,3 +69,12 @@ def test_what_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match="no such size"):
         kept_checkpoint(tmp_path, "no such size", "custom_voice", progress=untold)
     assert not [each for each in tmp_path.iterdir() if each.is_dir()]
+
+
+def test_programs_that_cannot_draw_weights_are_given_files(tmp_path: Path) -> None:
+    given = Namespace(random_dir=tmp_path, size="tiny")
+    made = files_of(given, "voxcpm2", "custom_voice")
+    assert not has_drawn_weights(made)
+    weights = (made / "model.safetensors").stat().st_mtime_ns
+    assert files_of(given, "voxcpm2", "custom_voice") == made
+    assert (made / "model.safetensors").stat().st_mtime_ns == weights, "it was made once"

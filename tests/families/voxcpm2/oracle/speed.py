@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from antiphon_bench.engine import TEXT
-from tests.bench.peer import device_of, peer_flags, report, weights_of
+from tests.bench.peer import device_of, files_of, peer_flags, report
 from tests.families.voxcpm2.oracle.official import official_module
 
 _NUM_STEPS = 10
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2)
     given = parser.parse_args()
     torch.manual_seed(0)
-    model = load(weights_of(given, "voxcpm2", "custom_voice"), device_of(given.device))
+    model = load(files_of(given, "voxcpm2", "custom_voice"), device_of(given.device))
     for num_patches in _WARM_UP_PATCHES:
         speak(model, num_patches)
     report(given, "voxcpm", [speak(model, given.patches) for _ in range(given.runs)])
