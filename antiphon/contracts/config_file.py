@@ -1,17 +1,36 @@
-"""Reads a checkpoint's JSON files with types; every error names the file and the key."""
+"""Reads a checkpoint's JSON files with types; every error names the file and the key.
+
+Quantized checkpoints are refused, by the marks that tools leave in their configuration.
+"""
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
-from antiphon.contracts.quantized import quantization_of
 from antiphon.errors import ModelLoadError
 
 T = TypeVar("T")
+
+
+_TITLES: Final[Mapping[str, str]] = {
+    "awq": "AWQ",
+    "gptq": "GPTQ",
+    "fp8": "FP8",
+    "mxfp4": "MXFP4",
+    "gguf": "GGUF",
+    "hqq": "HQQ",
+    "modelopt": "ModelOpt",
+}
+_FILES: Final[Mapping[str, str]] = {
+    "quantize_config.json": "GPTQ",
+    "hf_quant_config.json": "ModelOpt",
+}
+_KEYS: Final = ("quantization_config", "compression_config", "quantization")
+_MLX_KEYS: Final = ("bits", "group_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +197,35 @@ class ConfigSection:
         if not isinstance(value, kind):
             raise self.error(key, f"must be {name}, but is {value!r}")
         return value
+
+
+def quantization_of(file: Path, values: Mapping[str, Any]) -> str | None:
+    """Return the method that a checkpoint was quantized with, or ``None`` for plain weights.
+
+    Args:
+        file: a configuration file; files beside it may name the method as well.
+        values: its content, of which all levels are searched.
+    """
+    if file.name != "config.json":
+        return None
+    for found in _marks(values):
+        method = found.get("quant_method") or found.get("quant_algo")
+        if method is None and any(key.startswith("load_in_") for key in found):
+            method = "bitsandbytes"
+        if method is None:
+            method = "MLX" if all(key in found for key in _MLX_KEYS) else "Quantized"
+        return _TITLES.get(str(method).lower(), str(method))
+    return next((title for name, title in _FILES.items() if (file.parent / name).is_file()), None)
+
+
+def _marks(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects that describe a quantization, from the outermost level inwards."""
+    for key in _KEYS:
+        found = values.get(key)
+        # Codecs have a "quantization" of their own: MLX's holds bits and a group size.
+        is_mlx = isinstance(found, dict) and all(each in found for each in _MLX_KEYS)
+        if isinstance(found, dict) and found and (key != "quantization" or is_mlx):
+            yield found
+    for value in values.values():
+        if isinstance(value, dict):
+            yield from _marks(value)

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from antiphon.codec.frame_relay import CodecRunner
-from antiphon.codec.fused_runner import FusedRunner
+from antiphon.codec.runners import CodecRunner, FusedRunner
 from antiphon.concurrency import cancel_and_wait, run_with_producer
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import LoadContext, StageKind, StageSpec

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.codec.frame_relay import CodecRunner
 from antiphon.codec.protocol import RowDecoder
+from antiphon.codec.runners import CodecRunner
 from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, Samples

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.codec.frame_relay import FrameRelay
+from antiphon.codec.runners import FrameRelay
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason, FrameReady, Samples, Sampling

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.codec.fused_runner import FusedRunner
+from antiphon.codec.runners import FusedRunner
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, Sampling

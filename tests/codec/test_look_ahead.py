@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.codec.frame_relay import CodecRunner
-from antiphon.codec.fused_runner import FusedRunner
 from antiphon.codec.protocol import DecodedAudio
+from antiphon.codec.runners import CodecRunner, FusedRunner
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling
 from antiphon.engine.core import EngineCore

@@ -45,13 +45,13 @@ from antiphon.contracts.sampling import (
 from antiphon.contracts.types import SpeechRequest
 from antiphon.contracts.well_formed import is_encodable
 from antiphon.errors import InvalidRequestError, shortened
+from antiphon.pipeline.speech.model import is_prefixed_voice
 from antiphon.pipeline.speech.service import (
     MAX_SAMPLE_RATE_HZ,
     MAX_SPEED,
     MIN_SAMPLE_RATE_HZ,
     MIN_SPEED,
 )
-from antiphon.pipeline.speech.voice_spellings import is_prefixed_voice
 
 _MAX_INT64 = 2**63 - 1
 _EXTRA = "extra_params"

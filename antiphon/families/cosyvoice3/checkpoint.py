@@ -16,14 +16,15 @@ from antiphon.families.cosyvoice3.config import (
 from antiphon.families.cosyvoice3.dit import CONV_GROUPS, CONV_KERNEL, TIME_SIZE
 from antiphon.families.cosyvoice3.vocoder import PITCH_LOOK_AHEAD
 from antiphon.families.kit.checkpoint import Facts, Findings, num_parameters
-from antiphon.families.kit.footprints import FLOAT_BYTES, num_values
 from antiphon.families.kit.formats.torch_file import TorchPart
 from antiphon.families.kit.layouts import (
+    FLOAT_BYTES,
     Layout,
     affine,
     attention,
     gated_mlp,
     layer_norms,
+    num_values,
     repeated,
 )
 

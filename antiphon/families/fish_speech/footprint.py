@@ -17,7 +17,7 @@ from antiphon.families.fish_speech.codec_schema import (
     codec_layout,
 )
 from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, load_config
-from antiphon.families.kit.footprints import (
+from antiphon.families.kit.layouts import (
     FLOAT_BYTES,
     HALF_BYTES,
     columns_flop,

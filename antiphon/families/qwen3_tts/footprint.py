@@ -6,7 +6,7 @@ from pathlib import Path
 
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint
-from antiphon.families.kit.footprints import (
+from antiphon.families.kit.layouts import (
     HALF_BYTES,
     columns_flop,
     num_values,

@@ -14,20 +14,18 @@ from antiphon.families.kit.checkpoint import (
     components,
     num_parameters,
 )
-from antiphon.families.kit.footprints import (
+from antiphon.families.kit.layouts import (
     FLOAT_BYTES,
     HALF_BYTES,
-    num_values,
-    read_bytes,
-    stream_flop,
-)
-from antiphon.families.kit.layouts import (
     Layout,
     affine,
     attention,
     gated_mlp,
     layer_norms,
+    num_values,
+    read_bytes,
     repeated,
+    stream_flop,
     under,
 )
 from antiphon.families.voxcpm2.config import (

@@ -14,7 +14,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from antiphon.codec.fused_runner import FusedRunner
+from antiphon.codec.runners import FusedRunner
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import AudioChunk, Samples, Sampling
 from antiphon.engine.core import EngineCore

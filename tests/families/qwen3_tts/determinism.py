@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.codec.fused_runner import FusedRunner
+from antiphon.codec.runners import FusedRunner
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt

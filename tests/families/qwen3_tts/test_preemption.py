@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from antiphon.codec.fused_runner import FusedRunner
+from antiphon.codec.runners import FusedRunner
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling

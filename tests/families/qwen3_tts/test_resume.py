@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from antiphon.codec.frame_relay import CodecRunner
-from antiphon.codec.fused_runner import FusedRunner
+from antiphon.codec.runners import CodecRunner, FusedRunner
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Samples

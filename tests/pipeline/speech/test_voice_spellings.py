@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from antiphon.config import DataSettings, ModelSettings, ReferenceSettings, SpeechSettings
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import UnknownVoiceError
-from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.speech.model import SpeechModel, other_spellings
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
-from antiphon.pipeline.speech.voice_spellings import other_spellings
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
 from tests.recordings import RECORDING
