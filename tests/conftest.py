@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import tomllib
 from collections.abc import Callable, Generator
@@ -42,6 +43,11 @@ DEFAULT_TIMEOUT_CONFIG.read = DEFAULT_TIMEOUT_CONFIG.write = DEADLINE_S
 vars(httpx_transports)["create_ssl_context"] = cache(create_ssl_context)
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
 LONGEST_FIRST = (
     "tests/chaos/test_pauses",
     "tests/nn/kernels/test_full_size",
@@ -56,7 +62,31 @@ LONGEST_FIRST = (
 """What takes longest, first: begun last, it would keep a process busy alone at the end."""
 
 
+MARKS_OF_SELECTIONS = ("slow", "oracle")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file none of whose tests are selected: each process of a run imports the others."""
+    expression = config.option.markexpr
+    names = "|".join(name for name in MARKS_OF_SELECTIONS if name in expression)
+    named = any(collection_path.name in argument for argument in config.args)
+    if not names or named or not collection_path.name.startswith("test_"):
+        return None
+    text = text_of(collection_path)
+    if re.fullmatch(rf"not ({names})( and not ({names}))*", expression):
+        found = re.search(rf"^pytestmark = (\[[^\]]*)?pytest\.mark\.({names})\b", text, re.M)
+        return found is not None or None
+    if re.fullmatch(rf"({names})( or ({names}))*", expression):
+        return re.search(rf"\bmark\.({names})\b", text) is None or None
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}.intersection(MARKS_OF_SELECTIONS)
+        if marks and not all(f"mark.{mark}" in text_of(item.path) for mark in marks):
+            raise pytest.UsageError(f"{item.nodeid}: its file does not name its marks {marks}")
+
     def rank(item: pytest.Item) -> int:
         ranks = (n for n, each in enumerate(LONGEST_FIRST) if item.nodeid.startswith(each))
         return next(ranks, len(LONGEST_FIRST))

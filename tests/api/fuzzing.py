@@ -1,12 +1,17 @@
 """Requests made from the API's own description: right ones, nearly right ones, and nonsense."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+
+from antiphon.api.app import create_app
+from tests.servers import TOY
 
 MAX_CHARACTERS = 40
 MAX_TOKENS = 50
@@ -22,6 +27,13 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
+
+
+@cache
+def document() -> dict[str, Any]:
+    """Return what the API says of itself; it takes half a second to make."""
+    described: dict[str, Any] = json.loads(json.dumps(create_app(TOY).openapi()))
+    return described
 
 
 @dataclass(frozen=True)

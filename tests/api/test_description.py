@@ -1,7 +1,6 @@
 """The API does what its description says: no answer that is not declared, and no failure."""
 
 import json
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,22 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from antiphon.api.adapters.errors import service_of
-from antiphon.api.app import create_app
-from tests.api.fuzzing import Operation, operations
+from tests.api.fuzzing import Operation, document, operations
 from tests.recordings import RECORDING
-from tests.servers import TOY, RunningServer
+from tests.servers import RunningServer
 
 # A book is long, and an example that fails is shown whole whatever it takes.
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
 NUM_EXAMPLES = 12
 MANY_EXAMPLES = 200
-
-
-@cache
-def document() -> dict[str, Any]:
-    described: dict[str, Any] = json.loads(json.dumps(create_app(TOY).openapi()))
-    return described
 
 
 OPERATIONS = operations(document())

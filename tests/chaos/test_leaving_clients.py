@@ -14,13 +14,13 @@ from starlette.routing import WebSocketRoute
 from antiphon.api.app import create_app
 from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from tests import raw
-from tests.api.fuzzing import Operation, operations
+from tests.api.fuzzing import Operation, document, operations
 from tests.chaos.long_messages import SCRIPTS
 from tests.chaos.long_texts import example
 from tests.servers import DEADLINE_S, TOY, RunningServer, wait_until
 
 APP = create_app(TOY)
-OPERATIONS = operations(APP.openapi())
+OPERATIONS = operations(document())
 SOCKETS = [route.path for route in APP.routes if isinstance(route, WebSocketRoute)]
 FAILURES = 'code="internal_error"'
 Metric: TypeAlias = Callable[[str], float]

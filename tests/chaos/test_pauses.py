@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 
 from antiphon.api.app import create_app
 from antiphon.config import DataSettings, ModelSettings, ModelsSettings, Settings
-from tests.api.fuzzing import Operation, operations
+from tests.api.fuzzing import Operation, document, operations
 from tests.chaos.largest_bodies import JSON, largest_bodies
 from tests.chaos.long_messages import SCRIPTS
 from tests.chaos.long_texts import NUM_BYTES, ODD_MEMBERS, TEXTS, LongBody, bodies
@@ -29,7 +29,7 @@ from tests.servers import TOY
 pytestmark = pytest.mark.slow  # some hundred requests of a megabyte each
 
 APP = create_app(TOY)
-OPERATIONS = [each for each in operations(APP.openapi()) if each.json_schema is not None]
+OPERATIONS = [each for each in operations(document()) if each.json_schema is not None]
 LENGTHS = (90_000, NUM_BYTES)
 """Of texts that are taken, where the settings are the default ones, and of those that are not."""
 MIN_BODIES = 24

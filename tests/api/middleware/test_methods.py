@@ -8,12 +8,12 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from antiphon.api.app import create_app
+from tests.api.fuzzing import document
 from tests.decoding import error_of
-from tests.servers import TOY, RunningServer
+from tests.servers import RunningServer
 
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH")
-PATHS = {path: set(methods) for path, methods in create_app(TOY).openapi()["paths"].items()}
+PATHS = {path: set(methods) for path, methods in document()["paths"].items()}
 
 
 @pytest.mark.parametrize("path", PATHS)
