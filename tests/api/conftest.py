@@ -1,10 +1,12 @@
 """Servers that the API's tests share."""
 
+import shutil
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from functools import cache
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,6 +20,7 @@ from antiphon.config import (
     Settings,
     SpeechSettings,
 )
+from tests.families.qwen3_tts.brief import make_brief
 from tests.own_voices import make_own_voice, start_own_voice
 from tests.recordings import RECORDING
 from tests.servers import RunningServer, start_server
@@ -47,6 +50,22 @@ def omni_server(own_voice_checkpoint: Path) -> Generator[RunningServer, None, No
     """A server of nothing but a chat model with a voice of its own."""
     with start_own_voice(own_voice_checkpoint) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def checkpoint(
+    checkpoint: Callable[[Any, str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Any, str], Path]:
+    """Return the directory of a tiny checkpoint that says little, by its size and task."""
+
+    @cache
+    def make(size: Any, task: str) -> Path:
+        path = tmp_path_factory.mktemp("brief") / task
+        shutil.copytree(checkpoint(size, task), path)
+        make_brief(path)
+        return path
+
+    return make
 
 
 @pytest.fixture(scope="session")

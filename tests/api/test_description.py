@@ -17,7 +17,7 @@ from tests.servers import RunningServer
 # A book is long, and an example that fails is shown whole whatever it takes.
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
-NUM_EXAMPLES = 12
+NUM_EXAMPLES = 6
 MANY_EXAMPLES = 200
 
 

@@ -149,7 +149,7 @@ def test_a_request_for_a_tunnel_is_refused(server: RunningServer) -> None:
 
 @pytest.mark.parametrize("http", ["httptools", "h11"])
 def test_requests_that_are_sent_ahead_are_answered_in_order(http: str) -> None:
-    num_requests = 2000
+    num_requests = 500
     with start_server(TOY, http=http) as server, raw.dialled(server) as connection:
         for number in range(num_requests):
             last = "Connection: close\r\n" if number == num_requests - 1 else ""
