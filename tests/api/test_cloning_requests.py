@@ -167,7 +167,7 @@ def test_leaving_frees_everything(base: RunningServer) -> None:
     wait_until(lambda: base.num_open == 0)
 
 
-def test_leaving_while_a_recording_is_fetched_ends_the_fetch(base: RunningServer) -> None:
+async def test_leaving_while_a_recording_is_fetched_ends_the_fetch(base: RunningServer) -> None:
     async def leave(web: RawServer) -> None:
         body = {**BODY, "ref_audio": web.url("/voice.wav"), "ref_text": WORDS}
         async with httpx.AsyncClient(base_url=base.base_url) as client:
@@ -177,13 +177,10 @@ def test_leaving_while_a_recording_is_fetched_ends_the_fetch(base: RunningServer
             request.cancel()
             await asyncio.wait([request])
 
-    async def main() -> None:
-        async with serving({"/voice.wav": silent}) as web:
-            before = base.tasks()
-            await leave(web)
-            await asyncio.to_thread(wait_until, lambda: base.tasks() <= before)
-
-    asyncio.run(main())
+    async with serving({"/voice.wav": silent}) as web:
+        before = base.tasks()
+        await leave(web)
+        await asyncio.to_thread(wait_until, lambda: base.tasks() <= before)
     assert base.num_open == 0
 
 

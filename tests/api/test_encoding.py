@@ -116,27 +116,24 @@ def test_pieces_without_a_byte_are_left_out(spy: SpyEncoder, workers: Workers) -
 
 
 @pytest.mark.parametrize("is_mute", [True, False])
-def test_leaving_while_the_encoder_opens_closes_it_too(
+async def test_leaving_while_the_encoder_opens_closes_it_too(
     spy: SpyEncoder, workers: Workers, is_mute: bool
 ) -> None:
+    before = asyncio.all_tasks()
     source = Source(is_mute=is_mute)
-
-    async def leave() -> None:
-        spy.may_open.clear()
-        stream = FileEncoding(AudioFormat.MP3, 24_000, workers).pieces(source.stream())
-        first = asyncio.create_task(anext(stream))
-        await asyncio.to_thread(spy.opening.wait)
-        first.cancel()
-        await asyncio.sleep(0)
-        spy.may_open.set()
-        await asyncio.wait([first])
-        assert first.cancelled()
-        await stream.aclose()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert source.is_closed
-        assert not spy.is_open
-
-    asyncio.run(leave())
+    spy.may_open.clear()
+    stream = FileEncoding(AudioFormat.MP3, 24_000, workers).pieces(source.stream())
+    first = asyncio.create_task(anext(stream))
+    await asyncio.to_thread(spy.opening.wait)
+    first.cancel()
+    await asyncio.sleep(0)
+    spy.may_open.set()
+    await asyncio.wait([first])
+    assert first.cancelled()
+    await stream.aclose()
+    assert asyncio.all_tasks() == before
+    assert source.is_closed
+    assert not spy.is_open
 
 
 @pytest.mark.parametrize("format", [AudioFormat.PCM, AudioFormat.WAV])

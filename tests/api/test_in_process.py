@@ -18,7 +18,7 @@ def piece(body: bytes, *, more: bool = True) -> dict[str, object]:
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
-def test_the_app_gets_a_whole_request_and_its_answer_comes_back() -> None:
+async def test_the_app_gets_a_whole_request_and_its_answer_comes_back() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         message = await receive()
         assert (scope["method"], scope["path"]) == ("POST", "/a")
@@ -28,17 +28,14 @@ def test_the_app_gets_a_whole_request_and_its_answer_comes_back() -> None:
         await send(piece(json.dumps([json.loads(message["body"])]).encode()))
         await send(piece(b"", more=False))
 
-    async def called() -> None:
-        call = InProcessCall(app, "/a", {"b": "ü"}, {"X-Request-Id": "7"})
-        status, headers = await call.begin()
-        assert (status, headers["X-Kind"]) == (201, "test")
-        assert json.loads(await call.body()) == [{"b": "ü"}]
-        await call.aclose()
-
-    asyncio.run(called())
+    call = InProcessCall(app, "/a", {"b": "ü"}, {"X-Request-Id": "7"})
+    status, headers = await call.begin()
+    assert (status, headers["X-Kind"]) == (201, "test")
+    assert json.loads(await call.body()) == [{"b": "ü"}]
+    await call.aclose()
 
 
-def test_the_app_is_no_more_than_a_piece_ahead() -> None:
+async def test_the_app_is_no_more_than_a_piece_ahead() -> None:
     num_sent = 0
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,77 +45,65 @@ def test_the_app_is_no_more_than_a_piece_ahead() -> None:
             await send(piece(b"x"))
             num_sent += 1
 
-    async def called() -> None:
-        call = InProcessCall(app, "/", {}, {})
-        await call.begin()
-        pieces = call.pieces()
-        for number in range(1, 11):
-            assert await anext(pieces) == b"x"
-            await asyncio.sleep(0)
-            assert num_sent <= number
-        await pieces.aclose()
-        await call.aclose()
-
-    asyncio.run(called())
+    call = InProcessCall(app, "/", {}, {})
+    await call.begin()
+    pieces = call.pieces()
+    for number in range(1, 11):
+        assert await anext(pieces) == b"x"
+        await asyncio.sleep(0)
+        assert num_sent <= number
+    await pieces.aclose()
+    await call.aclose()
     assert num_sent == 10
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_a_failure_is_raised_where_the_answer_breaks_off(begins: bool) -> None:
+async def test_a_failure_is_raised_where_the_answer_breaks_off(begins: bool) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if begins:
             await send(START)
             await send(piece(b"x"))
         raise KeyError("broken")
 
-    async def called() -> None:
-        call = InProcessCall(app, "/", {}, {})
-        if begins:
-            await call.begin()
-        with pytest.raises(KeyError, match="broken"):
-            await (call.body() if begins else call.begin())
-        await call.aclose()
-
-    asyncio.run(called())
+    call = InProcessCall(app, "/", {}, {})
+    if begins:
+        await call.begin()
+    with pytest.raises(KeyError, match="broken"):
+        await (call.body() if begins else call.begin())
+    await call.aclose()
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_a_call_that_is_cancelled_wakes_who_waits_for_it(begins: bool) -> None:
+async def test_a_call_that_is_cancelled_wakes_who_waits_for_it(begins: bool) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         if begins:
             await send(START)
         await receive()  # a client that stays says nothing more
 
-    async def called() -> None:
-        call = InProcessCall(app, "/", {}, {})
-        if begins:
-            await call.begin()
-        waiting = asyncio.ensure_future(call.body() if begins else call.begin())
-        await asyncio.sleep(0)
-        call.task.cancel()
-        with pytest.raises(UnavailableError):
-            await asyncio.wait_for(waiting, DEADLINE_S)
-        await call.aclose()
-
-    asyncio.run(called())
+    call = InProcessCall(app, "/", {}, {})
+    if begins:
+        await call.begin()
+    waiting = asyncio.ensure_future(call.body() if begins else call.begin())
+    await asyncio.sleep(0)
+    call.task.cancel()
+    with pytest.raises(UnavailableError):
+        await asyncio.wait_for(waiting, DEADLINE_S)
+    await call.aclose()
 
 
-def test_calls_get_their_time_and_not_more() -> None:
+async def test_calls_get_their_time_and_not_more() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await (asyncio.Event().wait() if scope["path"] == "/hang" else asyncio.sleep(0.01))
 
-    async def called() -> None:
-        short, hanging = (InProcessCall(app, path, {}, {}) for path in ("/short", "/hang"))
-        await ended_within(DEADLINE_S, [short])
-        await ended_within(0.05, [hanging])
-        await ended_within(0.05, [])
-        assert not short.task.cancelled()
-        assert hanging.task.cancelled()
-        for call in (short, hanging):
-            await call.aclose()
-
-    asyncio.run(called())
+    short, hanging = (InProcessCall(app, path, {}, {}) for path in ("/short", "/hang"))
+    await ended_within(DEADLINE_S, [short])
+    await ended_within(0.05, [hanging])
+    await ended_within(0.05, [])
+    assert not short.task.cancelled()
+    assert hanging.task.cancelled()
+    for call in (short, hanging):
+        await call.aclose()
 
 
 def test_the_one_caller_needs_no_key_and_may_have_all() -> None:

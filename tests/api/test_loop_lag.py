@@ -10,21 +10,18 @@ from antiphon.telemetry.metrics import Metrics
 from tests.servers import wait_until
 
 
-def test_what_holds_the_loop_is_seen() -> None:
+async def test_what_holds_the_loop_is_seen() -> None:
     metrics = Metrics()
 
     def lag(name: str) -> float:
         name = f"antiphon_event_loop_lag_seconds_{name}"
         return metrics.registry.get_sample_value(name, {"front_end": "0"}) or 0.0
 
-    async def hold_it() -> None:
-        measured = LoopLag(metrics.event_loop_lag_s.labels(0))
-        time.sleep(2 * INTERVAL_S)
-        while not lag("count"):
-            await asyncio.sleep(0)
-        measured.stop()
-
-    asyncio.run(hold_it())
+    measured = LoopLag(metrics.event_loop_lag_s.labels(0))
+    time.sleep(2 * INTERVAL_S)
+    while not lag("count"):
+        await asyncio.sleep(0)
+    measured.stop()
     assert lag("sum") >= INTERVAL_S / 2
 
 

@@ -38,15 +38,11 @@ def reply(wire: Any) -> ReplyEvents:
     return ReplyEvents(wire, plan, TalkItem("i", "assistant", "", "in_progress"))
 
 
-def test_a_response_ends_once() -> None:
+async def test_a_response_ends_once() -> None:
     wire = Wire()
     events = reply(wire)
-
-    async def main() -> None:
-        await events.play(written(TextDelta("Hi"), Ended("stop", Usage(3, 1))))
-        await events.cancel()
-
-    asyncio.run(main())
+    await events.play(written(TextDelta("Hi"), Ended("stop", Usage(3, 1))))
+    await events.cancel()
     (done,) = wire.of_type("response.done")
     assert done["response"]["status"] == "completed"
     assert len(wire.of_type("response.output_item.done")) == 1

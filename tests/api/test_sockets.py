@@ -105,7 +105,7 @@ def test_a_flood_is_taken_in_at_the_agreed_pace(
     assert audio(found) == client.post("/v1/audio/speech", json=body).content
 
 
-def test_others_have_their_turn_while_a_burst_is_followed() -> None:
+async def test_others_have_their_turn_while_a_burst_is_followed() -> None:
     num_messages, num_turns = 10 * sockets.MESSAGES_A_TURN, 0
 
     async def receive() -> dict[str, str]:
@@ -120,16 +120,13 @@ def test_others_have_their_turn_while_a_burst_is_followed() -> None:
             num_turns += 1
             await asyncio.sleep(0)
 
-    async def follow() -> None:
-        others = asyncio.create_task(take_turns())
-        websocket = WebSocket({"type": "websocket"}, receive, send)
-        websocket.client_state = WebSocketState.CONNECTED
-        socket = sockets.Socket(websocket, max_idle_s=10)
-        for _ in range(num_messages):
-            assert await socket.receive() == {}
-        others.cancel()
-
-    asyncio.run(follow())
+    others = asyncio.create_task(take_turns())
+    websocket = WebSocket({"type": "websocket"}, receive, send)
+    websocket.client_state = WebSocketState.CONNECTED
+    socket = sockets.Socket(websocket, max_idle_s=10)
+    for _ in range(num_messages):
+        assert await socket.receive() == {}
+    others.cancel()
     assert num_turns >= num_messages // sockets.MESSAGES_A_TURN
 
 

@@ -1,6 +1,5 @@
 """An utterance is one stream however its text came, and its chunks pass few generators."""
 
-import asyncio
 import gc
 import time
 from collections.abc import Callable
@@ -65,36 +64,30 @@ def generators() -> list[str]:
     "arrives",
     [True, pytest.param(False, marks=pytest.mark.slow)],  # more of the same
 )
-def test_a_chunk_passes_few_generators(
+async def test_a_chunk_passes_few_generators(
     source: str, arrives: bool, checkpoint: Callable[..., Path]
 ) -> None:
     """From the engine to the bytes of a file, which the response sends."""
     if source == "late":
         source = str(checkpoint("tiny", "custom_voice"))
-
-    async def main() -> None:
-        model = await SpeechModel.load(ModelSettings(source=source, device="cpu"))
-        speech, workers = Speech({model.name: model}, SpeechSettings()), Workers("encoders")
-        before = generators()
-        if arrives:
-            synthesis = speech.open(SpeechRequest("", seed=0))
-            synthesis.push("Hello there, this goes on.")
-            synthesis.finish()
-            events = synthesis.events()
-        else:
-            events = speech.stream(SpeechRequest("Hello there, this goes on.", seed=0))
-        async with aclosing(
-            FileEncoding(AudioFormat.PCM, 24_000, workers).pieces(events)
-        ) as pieces:
-            await anext(pieces)
-            opened = generators()
-            for name in before:
-                opened.remove(name)
-            beside = ("SegmentStream._pieces", "ModelPool.held")  # no chunk passes them
-            chain = [name for name in opened if name not in beside]
-            assert len(chain) <= MAX_GENERATORS, chain
-        speech.close()
-        workers.close()
-        await model.close()
-
-    asyncio.run(main())
+    model = await SpeechModel.load(ModelSettings(source=source, device="cpu"))
+    speech, workers = Speech({model.name: model}, SpeechSettings()), Workers("encoders")
+    before = generators()
+    if arrives:
+        synthesis = speech.open(SpeechRequest("", seed=0))
+        synthesis.push("Hello there, this goes on.")
+        synthesis.finish()
+        events = synthesis.events()
+    else:
+        events = speech.stream(SpeechRequest("Hello there, this goes on.", seed=0))
+    async with aclosing(FileEncoding(AudioFormat.PCM, 24_000, workers).pieces(events)) as pieces:
+        await anext(pieces)
+        opened = generators()
+        for name in before:
+            opened.remove(name)
+        beside = ("SegmentStream._pieces", "ModelPool.held")  # no chunk passes them
+        chain = [name for name in opened if name not in beside]
+        assert len(chain) <= MAX_GENERATORS, chain
+    speech.close()
+    workers.close()
+    await model.close()

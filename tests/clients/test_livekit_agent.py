@@ -71,7 +71,7 @@ def ear_of(audio_output: Any) -> Any:
 
 
 @pytest.mark.parametrize("session_of", [services, realtime])
-def test_an_agent_answers_and_is_interrupted(
+async def test_an_agent_answers_and_is_interrupted(
     server: RunningServer, session_of: Callable[[str], Any]
 ) -> None:
     from livekit.agents.voice import io
@@ -83,22 +83,19 @@ def test_an_agent_answers_and_is_interrupted(
         if event.item.type == "message" and event.item.role == "assistant":
             said.append(event.item.text_content or "")
 
-    async def main() -> None:
-        session = session_of(f"{server.base_url}/v1")
-        session.output.audio = ear = ear_of(io)
-        session.on("conversation_item_added", on_item)
-        session.on("error", errors.append)
-        async with asyncio.timeout(DEADLINE_S):
-            await session.start(agents.Agent(instructions="Repeat."))
-            await session.generate_reply(user_input=ASKED).wait_for_playout()
-            assert ear.heard_s == pytest.approx(len(WANTED) * 2 * 0.04, rel=0.3)
-            ear.has_heard.clear()
-            session.generate_reply(user_input=LONG)
-            await ear.has_heard.wait()
-            await session.interrupt()
-            await session.aclose()
-
-    asyncio.run(main())
+    session = session_of(f"{server.base_url}/v1")
+    session.output.audio = ear = ear_of(io)
+    session.on("conversation_item_added", on_item)
+    session.on("error", errors.append)
+    async with asyncio.timeout(DEADLINE_S):
+        await session.start(agents.Agent(instructions="Repeat."))
+        await session.generate_reply(user_input=ASKED).wait_for_playout()
+        assert ear.heard_s == pytest.approx(len(WANTED) * 2 * 0.04, rel=0.3)
+        ear.has_heard.clear()
+        session.generate_reply(user_input=LONG)
+        await ear.has_heard.wait()
+        await session.interrupt()
+        await session.aclose()
     assert not errors
     # The realtime protocol has no temperature any more, and a toy that is warm mistypes.
     assert SequenceMatcher(None, said[0], WANTED).ratio() > 0.8

@@ -37,81 +37,72 @@ async def heard(connection: AsyncRealtimeConnection) -> tuple[str, bytes, str]:
     raise AssertionError("the server has left")
 
 
-def test_it_answers_and_can_be_interrupted(server: RunningServer) -> None:
-    async def main() -> None:
-        client = openai.AsyncOpenAI(base_url=f"{server.base_url}/v1", api_key="any")
-        async with (
-            asyncio.timeout(DEADLINE_S),
-            client,
-            client.realtime.connect(model="toy") as connection,
-        ):
-            await connection.session.update(
-                session={
-                    "type": "realtime",
-                    "output_modalities": ["audio"],
-                    "audio": {"output": {"voice": "alloy"}},
-                }
-            )
-            await ask(connection, "Hello.")
-            transcript, audio, status = await heard(connection)
-            assert status == "completed"
-            # The protocol has no temperature any more, and a toy that is warm mistypes.
-            assert SequenceMatcher(None, transcript, "You said: Hello.").ratio() > 0.7
-            assert len(audio) > 24000
-            await ask(connection, "This is long. " * 100)
-            async for event in connection:
-                if event.type == "response.output_audio.delta":
-                    item_id, first_bytes = event.item_id, len(base64.b64decode(event.delta))
-                    break
-            await connection.response.cancel()
-            assert (await heard(connection))[2] == "cancelled"
-            await connection.conversation.item.truncate(
-                item_id=item_id, content_index=0, audio_end_ms=first_bytes // 48
-            )
-            await connection.conversation.item.retrieve(item_id=item_id)
-            async for event in connection:
-                assert event.type != "error", event
-                if event.type == "conversation.item.retrieved":
-                    assert event.item.type == "message"
-                    assert event.item.role == "assistant"
-                    said = event.item.content[0].transcript or ""
-                    assert len(said) < 100, "of 1,400 characters"
-                    break
-
-    asyncio.run(main())
+async def test_it_answers_and_can_be_interrupted(server: RunningServer) -> None:
+    client = openai.AsyncOpenAI(base_url=f"{server.base_url}/v1", api_key="any")
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        client,
+        client.realtime.connect(model="toy") as connection,
+    ):
+        await connection.session.update(
+            session={
+                "type": "realtime",
+                "output_modalities": ["audio"],
+                "audio": {"output": {"voice": "alloy"}},
+            }
+        )
+        await ask(connection, "Hello.")
+        transcript, audio, status = await heard(connection)
+        assert status == "completed"
+        # The protocol has no temperature any more, and a toy that is warm mistypes.
+        assert SequenceMatcher(None, transcript, "You said: Hello.").ratio() > 0.7
+        assert len(audio) > 24000
+        await ask(connection, "This is long. " * 100)
+        async for event in connection:
+            if event.type == "response.output_audio.delta":
+                item_id, first_bytes = event.item_id, len(base64.b64decode(event.delta))
+                break
+        await connection.response.cancel()
+        assert (await heard(connection))[2] == "cancelled"
+        await connection.conversation.item.truncate(
+            item_id=item_id, content_index=0, audio_end_ms=first_bytes // 48
+        )
+        await connection.conversation.item.retrieve(item_id=item_id)
+        async for event in connection:
+            assert event.type != "error", event
+            if event.type == "conversation.item.retrieved":
+                assert event.item.type == "message"
+                assert event.item.role == "assistant"
+                said = event.item.content[0].transcript or ""
+                assert len(said) < 100, "of 1,400 characters"
+                break
     wait_until(lambda: server.num_open == 0)
 
 
-def test_what_is_wrong_is_an_error_of_the_protocol(server: RunningServer) -> None:
-    async def main() -> None:
-        client = openai.AsyncOpenAI(base_url=f"{server.base_url}/v1", api_key="any")
-        async with (
-            asyncio.timeout(DEADLINE_S),
-            client,
-            client.realtime.connect(model="toy") as connection,
-        ):
-            await connection.conversation.item.delete(item_id="nothing", event_id="mine")
-            async for event in connection:
-                if event.type == "error":
-                    assert event.error.event_id == "mine"
-                    assert event.error.param == "item_id"
-                    break
-
-    asyncio.run(main())
+async def test_what_is_wrong_is_an_error_of_the_protocol(server: RunningServer) -> None:
+    client = openai.AsyncOpenAI(base_url=f"{server.base_url}/v1", api_key="any")
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        client,
+        client.realtime.connect(model="toy") as connection,
+    ):
+        await connection.conversation.item.delete(item_id="nothing", event_id="mine")
+        async for event in connection:
+            if event.type == "error":
+                assert event.error.event_id == "mine"
+                assert event.error.param == "item_id"
+                break
 
 
-def test_a_model_that_only_speaks_still_reads_word_for_word(server: RunningServer) -> None:
-    async def main() -> None:
-        client = openai.AsyncOpenAI(base_url=f"{server.base_url}/v1", api_key="any")
-        async with (
-            asyncio.timeout(DEADLINE_S),
-            client,
-            client.realtime.connect(model="tts-1") as connection,
-        ):
-            await ask(connection, "Word for word.")
-            assert (await heard(connection))[0] == "Word for word."
-
-    asyncio.run(main())
+async def test_a_model_that_only_speaks_still_reads_word_for_word(server: RunningServer) -> None:
+    client = openai.AsyncOpenAI(base_url=f"{server.base_url}/v1", api_key="any")
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        client,
+        client.realtime.connect(model="tts-1") as connection,
+    ):
+        await ask(connection, "Word for word.")
+        assert (await heard(connection))[0] == "Word for word."
 
 
 def test_an_unknown_model_is_refused(server: RunningServer) -> None:

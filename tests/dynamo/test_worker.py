@@ -154,87 +154,72 @@ def test_wrong_requests_are_refused_with_the_message(
         ask(worker, {**request_, **way})
 
 
-def test_a_model_that_does_not_do_the_task_is_refused(
+async def test_a_model_that_does_not_do_the_task_is_refused(
     worker: ModuleType, scripted: Settings
 ) -> None:
-    async def begun() -> None:
-        engine = worker.DynamoEngine(scripted, ROUTES["image"])
-        try:
-            with pytest.raises(ModelLoadError, match="does not serve 'images,chat'"):
-                await engine.start(worker_id=1)
-        finally:
-            await engine.cleanup()
-
-    asyncio.run(begun())
+    engine = worker.DynamoEngine(scripted, ROUTES["image"])
+    try:
+        with pytest.raises(ModelLoadError, match="does not serve 'images,chat'"):
+            await engine.start(worker_id=1)
+    finally:
+        await engine.cleanup()
 
 
-def test_a_full_server_is_no_fault_of_the_request(worker: ModuleType) -> None:
-    async def asked() -> None:
-        full = TOY.model_copy(update={"limits": LimitSettings(max_requests=1)})
-        async with started(worker, full) as engine:
-            first = engine.generate({"input": LONG, **STREAMED}, DynamoContext("first"))
-            await anext(first)
-            with pytest.raises(dynamo.HttpError) as refused:
-                await chunks_of(engine, {"input": "Hello."})
-            assert refused.value.code == 503
-            await first.aclose()
-
-    asyncio.run(asked())
+async def test_a_full_server_is_no_fault_of_the_request(worker: ModuleType) -> None:
+    full = TOY.model_copy(update={"limits": LimitSettings(max_requests=1)})
+    async with started(worker, full) as engine:
+        first = engine.generate({"input": LONG, **STREAMED}, DynamoContext("first"))
+        await anext(first)
+        with pytest.raises(dynamo.HttpError) as refused:
+            await chunks_of(engine, {"input": "Hello."})
+        assert refused.value.code == 503
+        await first.aclose()
 
 
-def test_keys_and_shares_of_one_caller_do_not_hold_the_front_end_up(worker: ModuleType) -> None:
+async def test_keys_and_shares_of_one_caller_do_not_hold_the_front_end_up(
+    worker: ModuleType,
+) -> None:
     settings = TOY.model_copy(
         update={
             "server": ServerSettings(api_keys=("secret",)),
             "limits": LimitSettings(caller_places=1),
         }
     )
-
-    async def asked() -> None:
-        async with started(worker, settings) as engine:
-            first = engine.generate({"input": LONG, **STREAMED}, DynamoContext("first"))
-            await anext(first)
-            assert await chunks_of(engine, {"input": "Hello."})
-            await first.aclose()
-
-    asyncio.run(asked())
+    async with started(worker, settings) as engine:
+        first = engine.generate({"input": LONG, **STREAMED}, DynamoContext("first"))
+        await anext(first)
+        assert await chunks_of(engine, {"input": "Hello."})
+        await first.aclose()
 
 
-def test_an_aborted_request_frees_the_engine_though_nobody_closes_its_generator(
+async def test_an_aborted_request_frees_the_engine_though_nobody_closes_its_generator(
     worker: ModuleType,
 ) -> None:
-    async def aborted() -> None:
-        async with started(worker) as engine:
-            context = DynamoContext()
-            stream = engine.generate({"input": LONG, **STREAMED}, context)
-            await anext(stream)
-            assert open_streams(engine) == 1
-            await engine.abort(context)
-            await until(lambda: open_streams(engine) == 0)
-            await engine.abort(context)  # it may have ended before
-            await stream.aclose()
-
-    asyncio.run(aborted())
+    async with started(worker) as engine:
+        context = DynamoContext()
+        stream = engine.generate({"input": LONG, **STREAMED}, context)
+        await anext(stream)
+        assert open_streams(engine) == 1
+        await engine.abort(context)
+        await until(lambda: open_streams(engine) == 0)
+        await engine.abort(context)  # it may have ended before
+        await stream.aclose()
 
 
-def test_a_request_that_is_aborted_before_its_first_piece_ends(
+async def test_a_request_that_is_aborted_before_its_first_piece_ends(
     worker: ModuleType, scripted: Settings
 ) -> None:
     faulty.GO_ON.clear()
-
-    async def aborted() -> None:
-        async with started(worker, scripted) as engine:
-            context = DynamoContext()
-            request = {"input": "0 chunks, then hang", **STREAMED}
-            first = asyncio.ensure_future(anext(engine.generate(request, context)))
-            await until(lambda: open_streams(engine) == 1)
-            await engine.abort(context)
-            faulty.GO_ON.set()
-            with pytest.raises(Exception, match="cancelled"):
-                await first
-            await until(lambda: open_streams(engine) == 0)
-
-    asyncio.run(aborted())
+    async with started(worker, scripted) as engine:
+        context = DynamoContext()
+        request = {"input": "0 chunks, then hang", **STREAMED}
+        first = asyncio.ensure_future(anext(engine.generate(request, context)))
+        await until(lambda: open_streams(engine) == 1)
+        await engine.abort(context)
+        faulty.GO_ON.set()
+        with pytest.raises(Exception, match="cancelled"):
+            await first
+        await until(lambda: open_streams(engine) == 0)
 
 
 def test_streams_under_way_go_on_while_the_worker_stops(worker: ModuleType) -> None:
@@ -255,50 +240,41 @@ def test_streams_under_way_go_on_while_the_worker_stops(worker: ModuleType) -> N
     assert drained == undisturbed
 
 
-def test_a_stream_that_outlasts_its_time_breaks_off_and_does_not_end_well(
+async def test_a_stream_that_outlasts_its_time_breaks_off_and_does_not_end_well(
     worker: ModuleType,
 ) -> None:
-    async def cut() -> None:
-        impatient = TOY.model_copy(update={"limits": LimitSettings(grace_s=0)})
-        async with started(worker, impatient) as engine:
-            stream = engine.generate({"input": LONG, **STREAMED}, DynamoContext())
-            await anext(stream)
-            await asyncio.wait_for(engine.cleanup(), DEADLINE_S)
-            with pytest.raises(Exception, match="cancelled"):
-                async for _ in stream:
-                    pass
-
-    asyncio.run(cut())
+    impatient = TOY.model_copy(update={"limits": LimitSettings(grace_s=0)})
+    async with started(worker, impatient) as engine:
+        stream = engine.generate({"input": LONG, **STREAMED}, DynamoContext())
+        await anext(stream)
+        await asyncio.wait_for(engine.cleanup(), DEADLINE_S)
+        with pytest.raises(Exception, match="cancelled"):
+            async for _ in stream:
+                pass
 
 
-def test_a_stream_that_fails_midway_raises(worker: ModuleType, scripted: Settings) -> None:
-    async def failed() -> None:
-        async with started(worker, scripted) as engine:
-            request = {"input": "2 chunks, then engine error", **STREAMED}
-            stream = engine.generate(request, DynamoContext())
-            assert audio_of([await anext(stream)])
-            with pytest.raises(EngineError, match="the script says so"):
-                async for _ in stream:
-                    pass
-
-    asyncio.run(failed())
+async def test_a_stream_that_fails_midway_raises(worker: ModuleType, scripted: Settings) -> None:
+    async with started(worker, scripted) as engine:
+        request = {"input": "2 chunks, then engine error", **STREAMED}
+        stream = engine.generate(request, DynamoContext())
+        assert audio_of([await anext(stream)])
+        with pytest.raises(EngineError, match="the script says so"):
+            async for _ in stream:
+                pass
 
 
-def test_a_broken_engine_asks_for_no_more_requests(
+async def test_a_broken_engine_asks_for_no_more_requests(
     worker: ModuleType, scripted: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def failed() -> None:
-        async with started(worker, scripted) as engine:
-            request = {"input": "0 chunks, then bug", "response_format": "mp3"}
-            with pytest.raises(dynamo.HttpError) as refused:
-                await chunks_of(engine, request)
-            assert refused.value.code == 500
-            server = type(engine._app.state.server)
-            monkeypatch.setattr(server, "failures", property(lambda self: ["it broke"]))
-            with pytest.raises(dynamo.EngineShutdown):
-                await chunks_of(engine, request)
-
-    asyncio.run(failed())
+    async with started(worker, scripted) as engine:
+        request = {"input": "0 chunks, then bug", "response_format": "mp3"}
+        with pytest.raises(dynamo.HttpError) as refused:
+            await chunks_of(engine, request)
+        assert refused.value.code == 500
+        server = type(engine._app.state.server)
+        monkeypatch.setattr(server, "failures", property(lambda self: ["it broke"]))
+        with pytest.raises(dynamo.EngineShutdown):
+            await chunks_of(engine, request)
 
 
 def test_the_health_check_is_a_request_that_can_be_served(worker: ModuleType) -> None:

@@ -73,81 +73,63 @@ async def chained(first: Counting, second: Counting) -> tuple[LocalFabric, Stage
     return fabric, fabric.open(handles[1], replace(REQUEST, upstream=(handles[0],)))
 
 
-def test_items_pass_through_and_draining_waits_for_the_end() -> None:
-    async def main() -> None:
-        fabric, stream = await chained(Counting(), Counting())
-        assert await anext(stream) == FrameReady(0)
-        assert fabric.num_open == 2
-        draining = asyncio.create_task(fabric.drain())
-        await asyncio.sleep(0.01)
-        assert not draining.done()
-        assert [item async for item in stream][-1] == Ended("stop")
-        await draining
-        assert fabric.num_open == 0
-
-    asyncio.run(main())
+async def test_items_pass_through_and_draining_waits_for_the_end() -> None:
+    fabric, stream = await chained(Counting(), Counting())
+    assert await anext(stream) == FrameReady(0)
+    assert fabric.num_open == 2
+    draining = asyncio.create_task(fabric.drain())
+    await asyncio.sleep(0.01)
+    assert not draining.done()
+    assert [item async for item in stream][-1] == Ended("stop")
+    await draining
+    assert fabric.num_open == 0
 
 
-def test_closing_midway_closes_every_stage() -> None:
-    async def main() -> None:
-        first, second = Counting(), Counting()
-        fabric, handles = await hosted(first, second)
-        stream = fabric.open(handles[1], replace(REQUEST, upstream=(handles[0],)))
-        await anext(stream)
-        await stream.aclose()
-        assert (first.num_left, second.num_left, fabric.num_open) == (1, 1, 0)
-        for handle in handles:
-            await fabric.release(handle)
-        assert (first.num_left, second.num_left) == (-1, -1)
-
-    asyncio.run(main())
+async def test_closing_midway_closes_every_stage() -> None:
+    first, second = Counting(), Counting()
+    fabric, handles = await hosted(first, second)
+    stream = fabric.open(handles[1], replace(REQUEST, upstream=(handles[0],)))
+    await anext(stream)
+    await stream.aclose()
+    assert (first.num_left, second.num_left, fabric.num_open) == (1, 1, 0)
+    for handle in handles:
+        await fabric.release(handle)
+    assert (first.num_left, second.num_left) == (-1, -1)
 
 
-def test_a_failing_stage_fails_the_stream_and_frees_the_others() -> None:
-    async def main() -> None:
-        first, second = Counting(fail_at=2), Counting()
-        fabric, stream = await chained(first, second)
-        with pytest.raises(ValueError, match="broken"):
-            [item async for item in stream]
-        assert (first.num_left, second.num_left, fabric.num_open) == (1, 1, 0)
-
-    asyncio.run(main())
+async def test_a_failing_stage_fails_the_stream_and_frees_the_others() -> None:
+    first, second = Counting(fail_at=2), Counting()
+    fabric, stream = await chained(first, second)
+    with pytest.raises(ValueError, match="broken"):
+        [item async for item in stream]
+    assert (first.num_left, second.num_left, fabric.num_open) == (1, 1, 0)
 
 
-def test_a_stream_that_was_never_begun_holds_nothing() -> None:
-    async def main() -> None:
-        fabric, stream = await chained(Counting(), Counting())
-        await stream.aclose()
-        assert fabric.num_open == 0
-
-    asyncio.run(main())
+async def test_a_stream_that_was_never_begun_holds_nothing() -> None:
+    fabric, stream = await chained(Counting(), Counting())
+    await stream.aclose()
+    assert fabric.num_open == 0
 
 
-def test_a_stage_is_placed_on_the_device_that_its_placement_names() -> None:
+async def test_a_stage_is_placed_on_the_device_that_its_placement_names() -> None:
     devices = []
 
     def build(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
         devices.append(context.device)
         return Counting()
 
-    async def main() -> None:
-        fabric = LocalFabric(build)
-        for placement in (Placement(), Placement(device="cuda:1")):
-            await fabric.host([SPEC], LoadContext(device="cpu"), placement)
-        assert devices == ["cpu", "cuda:1"]
-
-    asyncio.run(main())
+    fabric = LocalFabric(build)
+    for placement in (Placement(), Placement(device="cuda:1")):
+        await fabric.host([SPEC], LoadContext(device="cpu"), placement)
+    assert devices == ["cpu", "cuda:1"]
 
 
-def test_the_last_published_status_is_kept_until_the_stage_is_released() -> None:
-    async def main() -> None:
-        stage = Counting()
-        fabric, (handle,) = await hosted(stage)
-        stage.status.update(capacity=3, failure="broken")
-        assert fabric.status(handle) == StageStatus(capacity=3, failure="broken")
-        stage.status.update(opened=1)
-        await fabric.release(handle)
-        stage.status.update(capacity=4)  # as a request that outlives its stage may do
-        assert fabric.num_open == 0
-
-    asyncio.run(main())
+async def test_the_last_published_status_is_kept_until_the_stage_is_released() -> None:
+    stage = Counting()
+    fabric, (handle,) = await hosted(stage)
+    stage.status.update(capacity=3, failure="broken")
+    assert fabric.status(handle) == StageStatus(capacity=3, failure="broken")
+    stage.status.update(opened=1)
+    await fabric.release(handle)
+    stage.status.update(capacity=4)  # as a request that outlives its stage may do
+    assert fabric.num_open == 0

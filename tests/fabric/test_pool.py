@@ -94,51 +94,42 @@ def ready_ledger() -> Ledger:
     return ledger
 
 
-def test_a_model_is_loaded_once_for_all_who_want_it() -> None:
-    async def main() -> None:
-        ledger = ready_ledger()
-        pool = pool_of(ledger)
-        model = added("a", pool)
-        assert not ledger.loaded
-        await asyncio.gather(*(speak(pool, model) for _ in range(5)))
-        assert (ledger.num_builds, pool.fabric.num_open) == (1, 0)
+async def test_a_model_is_loaded_once_for_all_who_want_it() -> None:
+    ledger = ready_ledger()
+    pool = pool_of(ledger)
+    model = added("a", pool)
+    assert not ledger.loaded
+    await asyncio.gather(*(speak(pool, model) for _ in range(5)))
+    assert (ledger.num_builds, pool.fabric.num_open) == (1, 0)
+    await pool.remove(model)
+    assert not ledger.loaded
+
+
+async def test_there_are_never_more_than_agreed_and_everybody_has_a_turn() -> None:
+    ledger = ready_ledger()
+    pool = pool_of(ledger, max_loaded=2)
+    models = [added(name, pool) for name in "abcd"]
+    await pool.preload()
+    assert ledger.loaded == ["a", "b"]
+    await asyncio.gather(*(speak(pool, models[index % 4]) for index in range(40)))
+    assert ledger.most_at_once == 2
+    for model in models:
         await pool.remove(model)
-        assert not ledger.loaded
-
-    asyncio.run(main())
+    assert not ledger.loaded
 
 
-def test_there_are_never_more_than_agreed_and_everybody_has_a_turn() -> None:
-    async def main() -> None:
-        ledger = ready_ledger()
-        pool = pool_of(ledger, max_loaded=2)
-        models = [added(name, pool) for name in "abcd"]
-        await pool.preload()
-        assert ledger.loaded == ["a", "b"]
-        await asyncio.gather(*(speak(pool, models[index % 4]) for index in range(40)))
-        assert ledger.most_at_once == 2
-        for model in models:
-            await pool.remove(model)
-        assert not ledger.loaded
-
-    asyncio.run(main())
+async def test_the_one_that_was_idle_for_longest_makes_room() -> None:
+    ledger = ready_ledger()
+    pool = pool_of(ledger, max_loaded=2)
+    a, b, c = [added(name, pool) for name in "abc"]
+    for each in (a, b, a):
+        await speak(pool, each)
+        await asyncio.sleep(0.001)
+    await speak(pool, c)
+    assert sorted(ledger.loaded) == ["a", "c"]
 
 
-def test_the_one_that_was_idle_for_longest_makes_room() -> None:
-    async def main() -> None:
-        ledger = ready_ledger()
-        pool = pool_of(ledger, max_loaded=2)
-        a, b, c = [added(name, pool) for name in "abc"]
-        for each in (a, b, a):
-            await speak(pool, each)
-            await asyncio.sleep(0.001)
-        await speak(pool, c)
-        assert sorted(ledger.loaded) == ["a", "c"]
-
-    asyncio.run(main())
-
-
-def test_models_make_room_by_their_bytes(tmp_path: Path) -> None:
+async def test_models_make_room_by_their_bytes(tmp_path: Path) -> None:
     def of_size(name: str, num_bytes: int, pool: ModelPool) -> PooledModel:
         (tmp_path / f"{name}.weights").write_bytes(bytes(num_bytes))
         factory = Ref("nowhere:nothing")
@@ -147,101 +138,83 @@ def test_models_make_room_by_their_bytes(tmp_path: Path) -> None:
         pool.add(model)
         return model
 
-    async def main() -> None:
-        ledger = ready_ledger()
-        pool = pool_of(ledger, max_bytes=100)
-        large, small, tiny, huge = (
-            of_size(name, num_bytes, pool)
-            for name, num_bytes in (("large", 80), ("small", 20), ("tiny", 1), ("huge", 500))
-        )
-        await pool.preload()
-        assert ledger.loaded == ["large", "small"], "the next would be too much"
-        assert pool.fabric.status(large.handles[0]).num_bytes == 80
-        await speak(pool, small)
-        await speak(pool, tiny)
-        assert sorted(ledger.loaded) == ["small", "tiny"]
-        await speak(pool, huge)
-        assert ledger.loaded == ["huge"], "one is loaded whatever it needs"
-
-    asyncio.run(main())
+    ledger = ready_ledger()
+    pool = pool_of(ledger, max_bytes=100)
+    large, small, tiny, huge = (
+        of_size(name, num_bytes, pool)
+        for name, num_bytes in (("large", 80), ("small", 20), ("tiny", 1), ("huge", 500))
+    )
+    await pool.preload()
+    assert ledger.loaded == ["large", "small"], "the next would be too much"
+    assert pool.fabric.status(large.handles[0]).num_bytes == 80
+    await speak(pool, small)
+    await speak(pool, tiny)
+    assert sorted(ledger.loaded) == ["small", "tiny"]
+    await speak(pool, huge)
+    assert ledger.loaded == ["huge"], "one is loaded whatever it needs"
 
 
-def test_a_model_that_speaks_is_not_sent_away() -> None:
-    async def main() -> None:
-        ledger = ready_ledger()
-        pool = pool_of(ledger, max_loaded=1, wait_s=0.05)
-        a, b = [added(name, pool) for name in "ab"]
-        async with opened(pool, a) as stream:
-            await anext(stream)
-            with pytest.raises(ModelLoadingError) as refused:
-                await speak(pool, b)
-            assert refused.value.retry_after_s
-            assert ledger.loaded == ["a"]
-        while ledger.loaded != ["b"]:  # whoever was told to come again finds it there
-            await asyncio.sleep(0.005)
-        await speak(pool, b)
-        assert ledger.num_builds == 2
-
-    asyncio.run(main())
+async def test_a_model_that_speaks_is_not_sent_away() -> None:
+    ledger = ready_ledger()
+    pool = pool_of(ledger, max_loaded=1, wait_s=0.05)
+    a, b = [added(name, pool) for name in "ab"]
+    async with opened(pool, a) as stream:
+        await anext(stream)
+        with pytest.raises(ModelLoadingError) as refused:
+            await speak(pool, b)
+        assert refused.value.retry_after_s
+        assert ledger.loaded == ["a"]
+    while ledger.loaded != ["b"]:  # whoever was told to come again finds it there
+        await asyncio.sleep(0.005)
+    await speak(pool, b)
+    assert ledger.num_builds == 2
 
 
-def test_whoever_does_not_wait_does_not_stop_the_loading() -> None:
-    async def main() -> None:
-        ledger = Ledger()
-        pool = pool_of(ledger, wait_s=30)
-        model = added("a", pool)
-        impatient = asyncio.create_task(speak(pool, model))
-        await asyncio.sleep(0.01)
-        impatient.cancel()
-        await asyncio.wait([impatient])
-        ledger.may_build.set()
+async def test_whoever_does_not_wait_does_not_stop_the_loading() -> None:
+    ledger = Ledger()
+    pool = pool_of(ledger, wait_s=30)
+    model = added("a", pool)
+    impatient = asyncio.create_task(speak(pool, model))
+    await asyncio.sleep(0.01)
+    impatient.cancel()
+    await asyncio.wait([impatient])
+    ledger.may_build.set()
+    await speak(pool, model)
+    assert ledger.num_builds == 1
+
+
+async def test_idle_models_leave_and_come_back() -> None:
+    ledger = ready_ledger()
+    pool = pool_of(ledger, idle_s=0.02)
+    model = added("a", pool)
+    sweeping = asyncio.create_task(pool.sweep())
+    for num_builds in (1, 2):
         await speak(pool, model)
-        assert ledger.num_builds == 1
+        assert ledger.num_builds == num_builds
+        while ledger.loaded:
+            await asyncio.sleep(0.005)
+    sweeping.cancel()
 
-    asyncio.run(main())
 
+async def test_a_model_that_cannot_be_loaded_says_so_each_time() -> None:
+    def broken(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
+        raise ModelLoadError("no weights")
 
-def test_idle_models_leave_and_come_back() -> None:
-    async def main() -> None:
-        ledger = ready_ledger()
-        pool = pool_of(ledger, idle_s=0.02)
-        model = added("a", pool)
-        sweeping = asyncio.create_task(pool.sweep())
-        for num_builds in (1, 2):
+    pool = ModelPool(LocalFabric(broken))
+    model = added("stage", pool)
+    for _ in range(2):
+        with pytest.raises(ModelLoadError, match="no weights"):
             await speak(pool, model)
-            assert ledger.num_builds == num_builds
-            while ledger.loaded:
-                await asyncio.sleep(0.005)
-        sweeping.cancel()
-
-    asyncio.run(main())
+    assert model.num_users == 0
 
 
-def test_a_model_that_cannot_be_loaded_says_so_each_time() -> None:
-    async def main() -> None:
-        def broken(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
-            raise ModelLoadError("no weights")
-
-        pool = ModelPool(LocalFabric(broken))
-        model = added("stage", pool)
-        for _ in range(2):
-            with pytest.raises(ModelLoadError, match="no weights"):
-                await speak(pool, model)
-        assert model.num_users == 0
-
-    asyncio.run(main())
-
-
-def test_closing_while_it_loads_waits_for_nobody() -> None:
-    async def main() -> None:
-        ledger = Ledger()
-        pool = pool_of(ledger, wait_s=0.01)
-        model = added("a", pool)
-        with pytest.raises(ModelLoadingError):
-            await speak(pool, model)
-        closing = asyncio.create_task(pool.remove(model))
-        await asyncio.sleep(0.01)
-        ledger.may_build.set()
-        await closing
-
-    asyncio.run(main())
+async def test_closing_while_it_loads_waits_for_nobody() -> None:
+    ledger = Ledger()
+    pool = pool_of(ledger, wait_s=0.01)
+    model = added("a", pool)
+    with pytest.raises(ModelLoadingError):
+        await speak(pool, model)
+    closing = asyncio.create_task(pool.remove(model))
+    await asyncio.sleep(0.01)
+    ledger.may_build.set()
+    await closing

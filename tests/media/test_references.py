@@ -1,6 +1,5 @@
 """References as data, files and images: what they stand for, and how much they may be."""
 
-import asyncio
 import base64
 import os
 from ipaddress import ip_network
@@ -170,7 +169,7 @@ def test_settings_come_from_everywhere(tmp_path: Path) -> None:
 # images
 
 
-def test_errors_of_images_name_their_field_and_size(media: Path) -> None:
+async def test_errors_of_images_name_their_field_and_size(media: Path) -> None:
     settings = ReferenceSettings(allowed_media_path=media, allow_urls=True)
     use = image_use("input_reference", len(BODY))
     wrong: dict[str | bytes, str] = {
@@ -181,15 +180,11 @@ def test_errors_of_images_name_their_field_and_size(media: Path) -> None:
         "http://[": "Could not fetch reference image: its URL is not valid",
         f"file://{media.parent}/secret.wav": "leads out of the directory",
     }
-
-    async def test() -> None:
-        loader = ReferenceLoader(settings)
-        assert await loader.load(BODY, use) == BODY
-        assert await loader.load(f"file://{media}/{quote('ä b.wav')}", use) == BODY
-        for reference, message in wrong.items():
-            with pytest.raises(InvalidRequestError, match=message) as refused:
-                await loader.load(reference, use)
-            assert refused.value.param == "input_reference"
-        loader.close()
-
-    asyncio.run(test())
+    loader = ReferenceLoader(settings)
+    assert await loader.load(BODY, use) == BODY
+    assert await loader.load(f"file://{media}/{quote('ä b.wav')}", use) == BODY
+    for reference, message in wrong.items():
+        with pytest.raises(InvalidRequestError, match=message) as refused:
+            await loader.load(reference, use)
+        assert refused.value.param == "input_reference"
+    loader.close()

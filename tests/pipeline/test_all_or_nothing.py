@@ -39,45 +39,36 @@ async def settled(waiting: "asyncio.Future[Any]") -> bool:
 
 
 @pytest.mark.parametrize("last", ["c", Admitted()])
-def test_items_are_held_until_each_stream_has_told_something(last: str | Admitted) -> None:
-    async def main() -> None:
-        first, second = Stream(Admitted(), "a", "b"), Stream(last)
-        first.may_begin.set()
-        items = opened(first, second)
-        waiting = asyncio.ensure_future(anext(items))
-        assert not await settled(waiting)
-        second.may_begin.set()
-        found = [await waiting, *[item async for item in items]]
-        assert [item for number, item in found if number == 0] == ["a", "b"]
-        told = [] if isinstance(last, Admitted) else [last]
-        assert [item for number, item in found if number == 1] == told
-
-    asyncio.run(main())
+async def test_items_are_held_until_each_stream_has_told_something(last: str | Admitted) -> None:
+    first, second = Stream(Admitted(), "a", "b"), Stream(last)
+    first.may_begin.set()
+    items = opened(first, second)
+    waiting = asyncio.ensure_future(anext(items))
+    assert not await settled(waiting)
+    second.may_begin.set()
+    found = [await waiting, *[item async for item in items]]
+    assert [item for number, item in found if number == 0] == ["a", "b"]
+    told = [] if isinstance(last, Admitted) else [last]
+    assert [item for number, item in found if number == 1] == told
 
 
-def test_what_is_refused_is_refused_before_anything_came_and_all_are_closed() -> None:
-    async def main() -> None:
-        begun, refused = Stream("a", "b"), Stream(error=OverloadedError("full", retry_after_s=1.0))
-        begun.may_begin.set()
-        waiting = asyncio.ensure_future(anext(opened(begun, refused)))
-        assert not await settled(waiting)
-        refused.may_begin.set()
-        with pytest.raises(OverloadedError):
-            await waiting
-        assert begun.is_closed
-        assert refused.is_closed
-
-    asyncio.run(main())
+async def test_what_is_refused_is_refused_before_anything_came_and_all_are_closed() -> None:
+    begun, refused = Stream("a", "b"), Stream(error=OverloadedError("full", retry_after_s=1.0))
+    begun.may_begin.set()
+    waiting = asyncio.ensure_future(anext(opened(begun, refused)))
+    assert not await settled(waiting)
+    refused.may_begin.set()
+    with pytest.raises(OverloadedError):
+        await waiting
+    assert begun.is_closed
+    assert refused.is_closed
 
 
-def test_whoever_leaves_closes_all() -> None:
-    async def main() -> None:
-        streams = [Stream(Admitted(), "a"), Stream("b")]
-        for each in streams:
-            each.may_begin.set()
-        items = opened(*streams)
-        await anext(items)
-        await items.aclose()
-        assert all(each.is_closed for each in streams)
-
-    asyncio.run(main())
+async def test_whoever_leaves_closes_all() -> None:
+    streams = [Stream(Admitted(), "a"), Stream("b")]
+    for each in streams:
+        each.may_begin.set()
+    items = opened(*streams)
+    await anext(items)
+    await items.aclose()
+    assert all(each.is_closed for each in streams)

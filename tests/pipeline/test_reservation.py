@@ -47,18 +47,15 @@ def reserving(answer: StageItem | Exception | None) -> tuple[Any, Reservation]:
     return model, Reservation(model, "a", Metrics())
 
 
-def test_room_is_kept_until_it_is_released() -> None:
-    async def main() -> None:
-        model, place = reserving(Admitted())
-        assert not place.is_taken
-        await place.take()
-        assert place.is_taken
-        assert model.num_kept == 1
-        await asyncio.gather(place.release(), place.release())
-        assert not place.is_taken
-        assert model.num_kept == 0
-
-    asyncio.run(main())
+async def test_room_is_kept_until_it_is_released() -> None:
+    model, place = reserving(Admitted())
+    assert not place.is_taken
+    await place.take()
+    assert place.is_taken
+    assert model.num_kept == 1
+    await asyncio.gather(place.release(), place.release())
+    assert not place.is_taken
+    assert model.num_kept == 0
 
 
 @pytest.mark.parametrize(
@@ -68,31 +65,25 @@ def test_room_is_kept_until_it_is_released() -> None:
         (Ended("abort"), EngineError),
     ],
 )
-def test_a_refusal_is_raised_and_leaves_nothing(
+async def test_a_refusal_is_raised_and_leaves_nothing(
     answer: StageItem | Exception, expected: type[Exception]
 ) -> None:
-    async def main() -> None:
-        model, place = reserving(answer)
-        with pytest.raises(expected):
-            await place.take()
-        assert not place.is_taken
-        await place.release()
-        assert model.num_kept == 0
-
-    asyncio.run(main())
+    model, place = reserving(answer)
+    with pytest.raises(expected):
+        await place.take()
+    assert not place.is_taken
+    await place.release()
+    assert model.num_kept == 0
 
 
-def test_leaving_while_it_is_asked_for_leaves_nothing() -> None:
-    async def main() -> None:
-        model, place = reserving(None)
-        taking = asyncio.create_task(place.take())
-        while not model.num_kept:
-            await asyncio.sleep(0)
-        releasing = asyncio.create_task(place.release())
+async def test_leaving_while_it_is_asked_for_leaves_nothing() -> None:
+    model, place = reserving(None)
+    taking = asyncio.create_task(place.take())
+    while not model.num_kept:
         await asyncio.sleep(0)
-        taking.cancel()
-        await asyncio.wait_for(releasing, DEADLINE_S)
-        await cancel_and_wait(taking)
-        assert model.num_kept == 0
-
-    asyncio.run(main())
+    releasing = asyncio.create_task(place.release())
+    await asyncio.sleep(0)
+    taking.cancel()
+    await asyncio.wait_for(releasing, DEADLINE_S)
+    await cancel_and_wait(taking)
+    assert model.num_kept == 0

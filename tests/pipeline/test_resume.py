@@ -58,8 +58,10 @@ def joined(chunks: Sequence[AudioChunk]) -> Samples:
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["whole", "late"])
 @pytest.mark.parametrize("is_colocated", [True, False], ids=["fused", "apart"])
-def test_frames_that_come_with_audio_are_enough_to_go_on(is_colocated: bool, is_late: bool) -> None:
-    async def main() -> None:
+async def test_frames_that_come_with_audio_are_enough_to_go_on(
+    is_colocated: bool, is_late: bool
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         settings = ModelSettings(source="toy", device="cpu", max_slots=2)
         if not is_colocated:
             settings = settings.model_copy(update={"decoder_device": "cpu"})
@@ -84,9 +86,3 @@ def test_frames_that_come_with_audio_are_enough_to_go_on(is_colocated: bool, is_
         assert num_cut >= 1, "no stream was cut before its end"
         assert model.fabric.num_open == 0
         await model.close()
-
-    async def bounded() -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            await main()
-
-    asyncio.run(bounded())

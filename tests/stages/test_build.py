@@ -1,8 +1,8 @@
 """Late text, and stages on devices of their own: all ends once, and leaves nothing behind."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -53,43 +53,37 @@ class Text:
         return model.open(StageRequest("late", prompt), pieces())
 
 
-def on_toy(body: Callable[[SpeechModel], Awaitable[None]]) -> None:
-    async def main() -> None:
-        model = await SpeechModel.load(ModelSettings(source="toy", device="cpu", max_slots=2))
-        try:
-            async with asyncio.timeout(DEADLINE_S):
-                await body(model)
-            assert model.fabric.num_open == 0
-            assert model.status.failure is None
-        finally:
-            await model.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def on_toy() -> AsyncGenerator[SpeechModel, None]:
+    model = await SpeechModel.load(ModelSettings(source="toy", device="cpu", max_slots=2))
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield model
+        assert model.fabric.num_open == 0
+        assert model.status.failure is None
+    finally:
+        await model.close()
 
 
-def test_what_is_wrong_with_the_text_is_told_to_the_listener() -> None:
-    async def body(model: SpeechModel) -> None:
+async def test_what_is_wrong_with_the_text_is_told_to_the_listener() -> None:
+    async with on_toy() as model:
         text = Text([])  # empty, as is known at its end
         with pytest.raises(InvalidRequestError):
             [item async for item in text.open(model)]
         assert text.has_left
 
-    on_toy(body)
 
-
-def test_a_listener_who_leaves_ends_the_text_and_frees_the_slot() -> None:
-    async def body(model: SpeechModel) -> None:
+async def test_a_listener_who_leaves_ends_the_text_and_frees_the_slot() -> None:
+    async with on_toy() as model:
         for _ in range(3):  # more than there are slots
             text = Text(["la la la la"], is_closed=False)
             async with aclosing(text.open(model)) as items:
                 assert isinstance(await anext(items), AudioChunk)
             assert text.has_left
 
-    on_toy(body)
 
-
-def test_a_text_is_spoken_as_far_as_it_has_come() -> None:
-    async def body(model: SpeechModel) -> None:
+async def test_a_text_is_spoken_as_far_as_it_has_come() -> None:
+    async with on_toy() as model:
         arrived = asyncio.Event()
         prompter = model.prompter
         assert isinstance(prompter, ToyPrompter)
@@ -113,77 +107,68 @@ def test_a_text_is_spoken_as_far_as_it_has_come() -> None:
         chunks = [item for item in items if isinstance(item, AudioChunk)]
         assert sum(chunk.num_frames for chunk in chunks) == 2 * len("la la")
 
-    on_toy(body)
-
 
 @pytest.mark.parametrize("is_colocated", [True, False])
-def test_a_stream_is_resumed_at_any_frame_by_another_replica(is_colocated: bool) -> None:
-    async def main() -> None:
-        settings = ModelSettings(source="toy", device="cpu", max_slots=2)
-        split = settings.model_copy(update={"decoder_device": "cpu"})
-        apart = await SpeechModel.load(split)
-        model = await SpeechModel.load(settings if is_colocated else split)
-        request = SpeechRequest("la la la la", sampling=model.task.sampling)
-        prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
-        talker = apart._stages.handles[0]
-        items = [item async for item in apart.fabric.open(talker, StageRequest("talk", prompt))]
-        frames = tuple(item.frame for item in items if isinstance(item, FrameReady))
-        whole = await _samples(model, StageRequest("whole", prompt))
-        for num_made in (1, len(frames) // 2, len(frames) - 1, len(frames)):
-            resumed = StageRequest("resumed", prompt, resume_frames=frames[:num_made])
-            begins = num_made * len(whole) // len(frames)
-            assert np.array_equal(await _samples(model, resumed), whole[begins:])
-        await apart.close()
-        await model.close()
-
-    asyncio.run(main())
+async def test_a_stream_is_resumed_at_any_frame_by_another_replica(is_colocated: bool) -> None:
+    settings = ModelSettings(source="toy", device="cpu", max_slots=2)
+    split = settings.model_copy(update={"decoder_device": "cpu"})
+    apart = await SpeechModel.load(split)
+    model = await SpeechModel.load(settings if is_colocated else split)
+    request = SpeechRequest("la la la la", sampling=model.task.sampling)
+    prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
+    talker = apart._stages.handles[0]
+    items = [item async for item in apart.fabric.open(talker, StageRequest("talk", prompt))]
+    frames = tuple(item.frame for item in items if isinstance(item, FrameReady))
+    whole = await _samples(model, StageRequest("whole", prompt))
+    for num_made in (1, len(frames) // 2, len(frames) - 1, len(frames)):
+        resumed = StageRequest("resumed", prompt, resume_frames=frames[:num_made])
+        begins = num_made * len(whole) // len(frames)
+        assert np.array_equal(await _samples(model, resumed), whole[begins:])
+    await apart.close()
+    await model.close()
 
 
 @pytest.mark.parametrize("decoder_device", [None, "cpu"])
-def test_settings_say_how_large_chunks_are_and_change_no_sample(decoder_device: str | None) -> None:
-    async def main() -> None:
-        settings = ModelSettings(source="toy", device="cpu", decoder_device=decoder_device)
-        small = {"codec_chunk_frames": 2, "initial_codec_chunk_frames": 2}
-        chunked = await SpeechModel.load(settings.model_copy(update=small))
-        model = await SpeechModel.load(settings)
-        request = SpeechRequest("la la la la la", sampling=model.task.sampling)
-        prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
-        of_two = [item async for item in chunked.open(StageRequest("small", prompt))]
-        sizes = [item.num_frames for item in of_two if isinstance(item, AudioChunk)]
-        assert sizes[0] == 2
-        assert max(sizes) == 2
-        small_samples = await _samples(chunked, StageRequest("again", prompt))
-        assert np.array_equal(small_samples, await _samples(model, StageRequest("all", prompt)))
-        await chunked.close()
-        await model.close()
-
-    asyncio.run(main())
+async def test_settings_say_how_large_chunks_are_and_change_no_sample(
+    decoder_device: str | None,
+) -> None:
+    settings = ModelSettings(source="toy", device="cpu", decoder_device=decoder_device)
+    small = {"codec_chunk_frames": 2, "initial_codec_chunk_frames": 2}
+    chunked = await SpeechModel.load(settings.model_copy(update=small))
+    model = await SpeechModel.load(settings)
+    request = SpeechRequest("la la la la la", sampling=model.task.sampling)
+    prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
+    of_two = [item async for item in chunked.open(StageRequest("small", prompt))]
+    sizes = [item.num_frames for item in of_two if isinstance(item, AudioChunk)]
+    assert sizes[0] == 2
+    assert max(sizes) == 2
+    small_samples = await _samples(chunked, StageRequest("again", prompt))
+    assert np.array_equal(small_samples, await _samples(model, StageRequest("all", prompt)))
+    await chunked.close()
+    await model.close()
 
 
 @pytest.mark.parametrize("decoder_device", [None, "cpu"])
-def test_admission_is_told_first_and_changes_no_sample(decoder_device: str | None) -> None:
-    async def main() -> None:
-        settings = ModelSettings(
-            source="toy", device="cpu", decoder_device=decoder_device, max_slots=1, max_waiting=0
-        )
-        model = await SpeechModel.load(settings)
-        request = SpeechRequest("la la la", sampling=model.task.sampling)
-        prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
-        samples = await _samples(model, StageRequest("untold", prompt))
-        told = StageRequest("told", prompt, tells_admission=True)
-        async with aclosing(model.open(told)) as items:
-            assert await anext(items) == Admitted()
-            with pytest.raises(OverloadedError):
-                await anext(model.open(replace(told, id="refused")))
-            admitted = replace(told, id="admitted before", is_later=True)
-            first, *rest = [item async for item in model.open(admitted)]
-            assert first == Admitted()
-            assert np.array_equal(_joined(rest), samples)
-            assert np.array_equal(_joined([item async for item in items]), samples)
-        assert model.fabric.num_open == 0
-        await model.close()
-
-    asyncio.run(main())
+async def test_admission_is_told_first_and_changes_no_sample(decoder_device: str | None) -> None:
+    settings = ModelSettings(
+        source="toy", device="cpu", decoder_device=decoder_device, max_slots=1, max_waiting=0
+    )
+    model = await SpeechModel.load(settings)
+    request = SpeechRequest("la la la", sampling=model.task.sampling)
+    prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
+    samples = await _samples(model, StageRequest("untold", prompt))
+    told = StageRequest("told", prompt, tells_admission=True)
+    async with aclosing(model.open(told)) as items:
+        assert await anext(items) == Admitted()
+        with pytest.raises(OverloadedError):
+            await anext(model.open(replace(told, id="refused")))
+        admitted = replace(told, id="admitted before", is_later=True)
+        first, *rest = [item async for item in model.open(admitted)]
+        assert first == Admitted()
+        assert np.array_equal(_joined(rest), samples)
+        assert np.array_equal(_joined([item async for item in items]), samples)
+    assert model.fabric.num_open == 0
+    await model.close()
 
 
 async def _samples(model: SpeechModel, request: StageRequest) -> Samples:
@@ -206,20 +191,17 @@ async def _signalling(stream: StageStream, heard: asyncio.Event) -> StageStream:
             yield item
 
 
-def apart(body: Callable[[SpeechModel], Awaitable[None]]) -> None:
-    """Run a body on the toy, whose codec is a stage of its own."""
-
-    async def main() -> None:
-        settings = ModelSettings(source="toy", device="cpu", decoder_device="cpu", max_slots=2)
-        model = await SpeechModel.load(settings)
-        try:
-            async with asyncio.timeout(DEADLINE_S):
-                await body(model)
-            assert model.fabric.num_open == 0
-        finally:
-            await model.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def apart() -> AsyncGenerator[SpeechModel, None]:
+    """Give the toy, whose codec is a stage of its own."""
+    settings = ModelSettings(source="toy", device="cpu", decoder_device="cpu", max_slots=2)
+    model = await SpeechModel.load(settings)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield model
+        assert model.fabric.num_open == 0
+    finally:
+        await model.close()
 
 
 def whole(
@@ -235,7 +217,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_a_listener_who_does_not_read_holds_both_stages_back(
+async def test_a_listener_who_does_not_read_holds_both_stages_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = {"frames": 0}
@@ -246,23 +228,19 @@ def test_a_listener_who_does_not_read_holds_both_stages_back(
         return next_frame(runner, state)
 
     monkeypatch.setattr(ToyRunner, "next_frame", counted)
-
-    async def body(model: SpeechModel) -> None:
-        async with aclosing(whole(model, "la " * 300)) as items:
-            await anext(items)
-            for number in range(5):  # others are served meanwhile
-                async with aclosing(whole(model, "la " * 10, name=f"other{number}")) as others:
-                    assert [item async for item in others][-1] == Ended("stop")
-            assert 1 < made["frames"] < 5 * 61 + 3 * 128 + 10
-            *_, end = [item async for item in items]
-            assert end == Ended("stop")
-
-    apart(body)
+    async with apart() as model, aclosing(whole(model, "la " * 300)) as items:
+        await anext(items)
+        for number in range(5):  # others are served meanwhile
+            async with aclosing(whole(model, "la " * 10, name=f"other{number}")) as others:
+                assert [item async for item in others][-1] == Ended("stop")
+        assert 1 < made["frames"] < 5 * 61 + 3 * 128 + 10
+        *_, end = [item async for item in items]
+        assert end == Ended("stop")
     assert made["frames"] >= 2 * len("la " * 300)
 
 
-def test_a_limit_that_the_first_stage_meets_is_the_reason_at_the_end() -> None:
-    async def body(model: SpeechModel) -> None:
+async def test_a_limit_that_the_first_stage_meets_is_the_reason_at_the_end() -> None:
+    async with apart() as model:
         sampling = replace(model.task.sampling, max_frames=7)
         request = SpeechRequest("la la la", sampling=sampling)
         prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
@@ -270,27 +248,22 @@ def test_a_limit_that_the_first_stage_meets_is_the_reason_at_the_end() -> None:
         assert items[-1] == Ended("length")
         assert sum(each.num_frames for each in items if isinstance(each, AudioChunk)) == 7
 
-    apart(body)
-
 
 @pytest.mark.parametrize("index", [0, 1], ids=["first", "codec"])
-def test_a_request_that_is_aborted_at_one_stage_ends_at_both(index: int) -> None:
-    async def body(model: SpeechModel) -> None:
-        async with model._pool.held(model._stages) as handles:
-            async with aclosing(whole(model, "la " * 300)) as items:
-                assert isinstance(await anext(items), AudioChunk)
-                model.fabric.abort(handles[index], "whole")
-                *_, end = [item async for item in items]
-            assert end == Ended("abort")
-            assert all(model.fabric.status(each).num_open == 0 for each in handles)
-
-    apart(body)
+async def test_a_request_that_is_aborted_at_one_stage_ends_at_both(index: int) -> None:
+    async with apart() as model, model._pool.held(model._stages) as handles:
+        async with aclosing(whole(model, "la " * 300)) as items:
+            assert isinstance(await anext(items), AudioChunk)
+            model.fabric.abort(handles[index], "whole")
+            *_, end = [item async for item in items]
+        assert end == Ended("abort")
+        assert all(model.fabric.status(each).num_open == 0 for each in handles)
 
 
 @pytest.mark.parametrize(
     ("owner", "method"), [(ToyRunner, "next_frame"), (ToneCodec, "decode_row")]
 )
-def test_a_stage_that_fails_ends_the_request_at_both(
+async def test_a_stage_that_fails_ends_the_request_at_both(
     owner: type, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = vars(owner)[method]
@@ -303,14 +276,11 @@ def test_a_stage_that_fails_ends_the_request_at_both(
         return original(*args)
 
     monkeypatch.setattr(owner, method, broken)
-
-    async def body(model: SpeechModel) -> None:
+    async with apart() as model:
         with pytest.raises(EngineError, match="failed"):
             [item async for item in whole(model, "la " * 300)]
         await until(lambda: model.status.failure is not None)
         assert model.fabric.num_open == 0
-
-    apart(body)
 
 
 def test_a_task_uses_the_engine_of_another_that_begins_with_its_stage() -> None:

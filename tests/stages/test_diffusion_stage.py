@@ -2,11 +2,10 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -117,12 +116,8 @@ class Chain:
             await self.fabric.release(handle)
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, DEADLINE_S))
-
-
-def test_items_pass_through_all_stages_in_order() -> None:
-    async def main() -> None:
+async def test_items_pass_through_all_stages_in_order() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         chain = await Chain.hosted(STAGES, CONTEXT)
         items = await chain.items(prompt(1, Task(num_steps=4, previews=(2,))))
         latents = [item.preview_index for item in items if isinstance(item, Latents)]
@@ -133,23 +128,19 @@ def test_items_pass_through_all_stages_in_order() -> None:
         assert [item for item in items if isinstance(item, Ended)] == [items[-1]] == [Ended("stop")]
         await chain.close()
 
-    run(main())
 
-
-def test_a_chain_may_begin_with_a_denoiser() -> None:
-    async def main() -> None:
+async def test_a_chain_may_begin_with_a_denoiser() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         chain = await Chain.hosted(STAGES[1:], CONTEXT)
         *_, latents, ended = await chain.items(prompt(1))
         assert isinstance(latents, Latents)
         assert ended == Ended("stop")
         await chain.close()
 
-    run(main())
-
 
 @pytest.mark.parametrize("seed", [13, 14])
-def test_what_the_stage_before_refuses_or_leaves_out_is_told(seed: int) -> None:
-    async def main() -> None:
+async def test_what_the_stage_before_refuses_or_leaves_out_is_told(seed: int) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         chain = await Chain.hosted(STAGES, CONTEXT)
         with pytest.raises(InvalidRequestError if seed == 13 else EngineError) as caught:
             await chain.items(prompt(seed))
@@ -157,11 +148,9 @@ def test_what_the_stage_before_refuses_or_leaves_out_is_told(seed: int) -> None:
         assert (await chain.items(prompt(1)))[-1] == Ended("stop")
         await chain.close()
 
-    run(main())
 
-
-def test_a_request_that_is_refused_has_cost_nothing() -> None:
-    async def main() -> None:
+async def test_a_request_that_is_refused_has_cost_nothing() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         context = replace(CONTEXT, admission=AdmissionLimits(max_waiting=0))
         chain = await Chain.hosted(STAGES, context)
         denoisers[-1].may_step.clear()
@@ -179,11 +168,9 @@ def test_a_request_that_is_refused_has_cost_nothing() -> None:
         assert 9 not in denoisers[-1].states
         await chain.close()
 
-    run(main())
 
-
-def test_admission_is_told_while_a_request_still_waits() -> None:
-    async def main() -> None:
+async def test_admission_is_told_while_a_request_still_waits() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         chain = await Chain.hosted(STAGES, replace(CONTEXT, max_slots=1))
         denoisers[-1].may_step.clear()
         begun = asyncio.create_task(chain.items(prompt(1)))
@@ -198,12 +185,10 @@ def test_admission_is_told_while_a_request_still_waits() -> None:
         assert rest[-1] == (await begun)[-1] == Ended("stop")
         await chain.close()
 
-    run(main())
-
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
-def test_an_abort_at_any_stage_ends_the_stream_and_frees_all(stage: int) -> None:
-    async def main() -> None:
+async def test_an_abort_at_any_stage_ends_the_stream_and_frees_all(stage: int) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         chain = await Chain.hosted(STAGES, CONTEXT)
         async with aclosing(
             chain.open(StageRequest("r", prompt(1, Task(num_steps=100_000))))
@@ -221,11 +206,9 @@ def test_an_abort_at_any_stage_ends_the_stream_and_frees_all(stage: int) -> None
         assert begun is None or begun() is None
         await chain.close()
 
-    run(main())
 
-
-def test_whoever_leaves_within_a_step_frees_all_stages() -> None:
-    async def main() -> None:
+async def test_whoever_leaves_within_a_step_frees_all_stages() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         chain = await Chain.hosted(STAGES, CONTEXT)
         denoiser = denoisers[-1]
         denoiser.may_step.clear()
@@ -240,8 +223,6 @@ def test_whoever_leaves_within_a_step_frees_all_stages() -> None:
         assert denoiser.states[1]() is None
         assert sum(1 in batch for batch in denoiser.batches) == 1
         await chain.close()
-
-    run(main())
 
 
 def pixels(items: Sequence[StageItem]) -> NDArray[np.uint8]:
@@ -261,22 +242,23 @@ def toy_prompts() -> list[Prompt]:
     ]
 
 
-def test_a_picture_in_company_is_what_it_is_alone() -> None:
-    async def main() -> None:
+async def test_a_picture_in_company_is_what_it_is_alone() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         chain = await Chain.hosted(TOY.pipeline, CONTEXT)
         crowd = await asyncio.gather(*map(chain.items, toy_prompts()))
         for items, what in zip(crowd, toy_prompts(), strict=True):
             np.testing.assert_array_equal(pixels(items), pixels(await chain.items(what)))
         await chain.close()
 
-    run(main())
-
 
 @pytest.mark.parametrize("places", ["abc", "aba"], ids=["apart", "the first with the last"])
-def test_stages_of_other_processes_make_the_same_picture(tmp_path: Path, places: str) -> None:
+async def test_stages_of_other_processes_make_the_same_picture(tmp_path: Path, places: str) -> None:
     """Each place behind a connection of its own: all that crosses processes is pickled."""
 
-    async def main() -> None:
+    def kept(items: Sequence[StageItem]) -> list[Image]:
+        return [item for item in items if isinstance(item, Image)]
+
+    async with asyncio.timeout(DEADLINE_S):
         local = await Chain.hosted(TOY.pipeline, CONTEXT)
         async with AsyncExitStack() as stack:
             upstream: list[StageHandle] = []
@@ -303,8 +285,3 @@ def test_stages_of_other_processes_make_the_same_picture(tmp_path: Path, places:
                     np.testing.assert_array_equal(item.pixels, other.pixels, strict=True)
                 assert items[-1] == expected[-1] == Ended("stop")
         await local.close()
-
-    def kept(items: Sequence[StageItem]) -> list[Image]:
-        return [item for item in items if isinstance(item, Image)]
-
-    run(main())

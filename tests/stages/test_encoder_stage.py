@@ -48,32 +48,28 @@ def request(data: str) -> StageRequest:
     return StageRequest(f"of {data}", Prompt(data=data, num_tokens=1, seed=0))
 
 
-def test_a_request_is_encoded_refused_or_aborted() -> None:
+async def test_a_request_is_encoded_refused_or_aborted() -> None:
     statuses: list[StageStatus] = []
+    stage = build_stage([SPEC], LoadContext(), statuses.append)
+    assert isinstance(stage, EncoderStage)
 
-    async def main() -> None:
-        stage = build_stage([SPEC], LoadContext(), statuses.append)
-        assert isinstance(stage, EncoderStage)
+    async def ask(data: str) -> list[StageItem]:
+        async with aclosing(stage.open(request(data), None)) as items:
+            return [item async for item in items]
 
-        async def ask(data: str) -> list[StageItem]:
-            async with aclosing(stage.open(request(data), None)) as items:
-                return [item async for item in items]
-
-        async with asyncio.timeout(DEADLINE_S):
-            assert await ask("a") == [Latents("A"), Ended("stop")]
-            with pytest.raises(InvalidRequestError):
-                await ask("")
-            hanging = asyncio.create_task(ask("."))
-            while statuses[-1].step_began_s is None:
-                await asyncio.sleep(0.001)
-            waiting = asyncio.create_task(ask("b"))
-            while statuses[-1].num_open < 2:
-                await asyncio.sleep(0.001)
-            for data in ("b", "."):
-                stage.abort(f"of {data}")
-            assert await hanging == await waiting == [Ended("abort")]
-            assert statuses[-1].num_open == 0
-            GATE.set()
-            await stage.close()
-
-    asyncio.run(main())
+    async with asyncio.timeout(DEADLINE_S):
+        assert await ask("a") == [Latents("A"), Ended("stop")]
+        with pytest.raises(InvalidRequestError):
+            await ask("")
+        hanging = asyncio.create_task(ask("."))
+        while statuses[-1].step_began_s is None:
+            await asyncio.sleep(0.001)
+        waiting = asyncio.create_task(ask("b"))
+        while statuses[-1].num_open < 2:
+            await asyncio.sleep(0.001)
+        for data in ("b", "."):
+            stage.abort(f"of {data}")
+        assert await hanging == await waiting == [Ended("abort")]
+        assert statuses[-1].num_open == 0
+        GATE.set()
+        await stage.close()

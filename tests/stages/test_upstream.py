@@ -1,8 +1,7 @@
 """What a stage reads of the one before it: frames as a whole, and nothing after an abort."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
@@ -30,10 +29,6 @@ class Upstream:
             self.is_closed = True
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 60))
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -49,20 +44,18 @@ def run(test: Coroutine[Any, Any, None]) -> None:
         ([Ended("stop")], [Ended("stop")]),
     ],
 )
-def test_frames_are_one_item_and_others_come_as_they_are(
+async def test_frames_are_one_item_and_others_come_as_they_are(
     given: list[StageItem], expected: list[StageItem]
 ) -> None:
-    async def main() -> None:
+    async with asyncio.timeout(60):
         upstream = Upstream(given)
         items = [item async for item in consumed(upstream.stream(), asyncio.Event())]
         assert items == expected
         assert upstream.is_closed
 
-    run(main())
 
-
-def test_an_abort_ends_what_waits_and_closes_the_stage_before() -> None:
-    async def main() -> None:
+async def test_an_abort_ends_what_waits_and_closes_the_stage_before() -> None:
+    async with asyncio.timeout(60):
         requests, upstream = OpenRequests(), Upstream([Progress(1, 9)])
         with requests.opened("r") as aborted:
             items = consumed(upstream.stream(), aborted)
@@ -76,25 +69,21 @@ def test_an_abort_ends_what_waits_and_closes_the_stage_before() -> None:
             assert [item async for item in items] == []
         requests.abort("r")  # it is not open any more
 
-    run(main())
 
-
-def test_what_the_stage_before_raises_is_raised() -> None:
+async def test_what_the_stage_before_raises_is_raised() -> None:
     async def failing() -> AsyncGenerator[StageItem, None]:
         yield Progress(1, 2)
         raise RuntimeError("a bug")
 
-    async def main() -> None:
+    async with asyncio.timeout(60):
         items = consumed(failing(), asyncio.Event())
         await anext(items)
         with pytest.raises(RuntimeError, match="a bug"):
             await anext(items)
 
-    run(main())
 
-
-def test_room_is_kept_at_both_stages_or_at_none() -> None:
-    async def test() -> None:
+async def test_room_is_kept_at_both_stages_or_at_none() -> None:
+    async with asyncio.timeout(60):
         for given, last in (([Admitted()], Admitted()), ([], None)):
             before, own = Upstream([Admitted()]), Upstream(given)
             stream = reserved(own.stream(), before.stream())
@@ -106,5 +95,3 @@ def test_room_is_kept_at_both_stages_or_at_none() -> None:
             await stream.aclose()
             assert before.is_closed
             assert own.is_closed
-
-    run(test())

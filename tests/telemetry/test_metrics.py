@@ -73,19 +73,15 @@ def test_a_stream_that_is_heard_to_its_end() -> None:
 
 @pytest.mark.parametrize(("num_chunks", "stage"), [(0, "start"), (2, "stream")])
 @pytest.mark.parametrize("way", ["failed", "aborted"])
-def test_a_stream_that_is_not_counts_as_such(num_chunks: int, stage: str, way: str) -> None:
+async def test_a_stream_that_is_not_counts_as_such(num_chunks: int, stage: str, way: str) -> None:
     metrics = Metrics()
-
-    async def main() -> None:
-        if way == "failed":
-            with pytest.raises(EngineError):
-                await listen(metrics, spoken(num_chunks, breaks=True))
-        elif num_chunks:
-            await listen(metrics, spoken(10), num_chunks)
-        else:
-            await leave_early(metrics)
-
-    asyncio.run(main())
+    if way == "failed":
+        with pytest.raises(EngineError):
+            await listen(metrics, spoken(num_chunks, breaks=True))
+    elif num_chunks:
+        await listen(metrics, spoken(10), num_chunks)
+    else:
+        await leave_early(metrics)
     labels = {"model": MODEL, "voice": "uploaded", "format": "-", "stage": stage}
     assert value(metrics.registry, f"antiphon_speech_{way}_total", **labels) == 1
     assert value(metrics.registry, "antiphon_real_time_factor_count", model=MODEL) == 0
@@ -105,17 +101,14 @@ async def leave_early(metrics: Metrics) -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=8))
-def test_gauges_return_to_zero(streams: list[tuple[bool, int]]) -> None:
+async def test_gauges_return_to_zero(streams: list[tuple[bool, int]]) -> None:
     metrics = Metrics()
 
     async def one(breaks: bool, num_items: int) -> None:
         with suppress(EngineError):
             await listen(metrics, spoken(3, breaks=breaks), num_items)
 
-    async def main() -> None:
-        await asyncio.gather(*(one(*each) for each in streams))
-
-    asyncio.run(main())
+    await asyncio.gather(*(one(*each) for each in streams))
     for name in ("antiphon_speech_active", "antiphon_speech_waiting"):
         assert value(metrics.registry, name, model=MODEL) == 0
     place = {"model_name": MODEL, "stage": "speech", "replica": "0"}

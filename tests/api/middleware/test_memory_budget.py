@@ -142,7 +142,7 @@ async def _read(receive: Receive) -> None:
 
 
 @pytest.mark.parametrize("ending", ["completed", "refused", "left early", "left late", "failed"])
-def test_all_is_free_again_however_a_request_ends(ending: str) -> None:
+async def test_all_is_free_again_however_a_request_ends(ending: str) -> None:
     held: list[int] = []
     table = LocalLimitTable()
     limits = LimitSettings(max_memory_mib=1, caller_memory_mib=0)
@@ -161,26 +161,23 @@ def test_all_is_free_again_however_a_request_ends(ending: str) -> None:
         if ending == "left late":
             await asyncio.Event().wait()
 
-    async def request() -> None:
-        size = MIB if ending == "refused" else 1000
-        client = _Client(bytes(size), bytes(size), leaves=ending == "left early")
-        scope = {"type": "http", "headers": [], "client": ("192.0.2.1", 1)}
-        middleware = BodyMiddleware(app, budget, KeyRing([]), max_bytes=2 * MIB, timeout_s=60)
-        answering = asyncio.create_task(middleware(scope, client.receive, client.send))
-        if ending == "left late":
-            await collecting.wait()
-            answering.cancel()
-        (outcome,) = await asyncio.gather(answering, return_exceptions=True)
-        wanted = {
-            "completed": type(None),
-            "refused": RequestTooLargeError,
-            "left early": ConnectionError,
-            "left late": asyncio.CancelledError,
-            "failed": RuntimeError,
-        }
-        assert type(outcome) is wanted[ending]
-
-    asyncio.run(request())
+    size = MIB if ending == "refused" else 1000
+    client = _Client(bytes(size), bytes(size), leaves=ending == "left early")
+    scope = {"type": "http", "headers": [], "client": ("192.0.2.1", 1)}
+    middleware = BodyMiddleware(app, budget, KeyRing([]), max_bytes=2 * MIB, timeout_s=60)
+    answering = asyncio.create_task(middleware(scope, client.receive, client.send))
+    if ending == "left late":
+        await collecting.wait()
+        answering.cancel()
+    (outcome,) = await asyncio.gather(answering, return_exceptions=True)
+    wanted = {
+        "completed": type(None),
+        "refused": RequestTooLargeError,
+        "left early": ConnectionError,
+        "left late": asyncio.CancelledError,
+        "failed": RuntimeError,
+    }
+    assert type(outcome) is wanted[ending]
     most = {"refused": MIB, "left early": 2000}.get(ending, 5000)
     assert max(held) == most, "a body counts twice once it is complete"
     assert held[-1] == budget.num_bytes == 0

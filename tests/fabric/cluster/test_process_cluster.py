@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -55,10 +55,6 @@ async def started(
             await cluster.close()
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, DEADLINE_S))
-
-
 async def replicas(cluster: ClusterClient, stage_id: str, number: int) -> tuple[Replica, ...]:
     """Return the replicas as soon as there are so many."""
     async with aclosing(cluster.watch(stage_id)) as changes:
@@ -103,8 +99,8 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def test_no_collection_goes_over_what_was_loaded() -> None:
-    async def test() -> None:
+async def test_no_collection_goes_over_what_was_loaded() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with started("tests.fabric.cluster.refusing_stage:build_heap_stage") as (cluster, _):
             stage = await cluster.host(pipeline(), CONTEXT, Placement())
             [replica] = await replicas(cluster, stage, 1)
@@ -115,8 +111,6 @@ def test_no_collection_goes_over_what_was_loaded() -> None:
             connection.close()
             assert caught.value.retry_after_s is not None
             assert caught.value.retry_after_s > 10_000, "modules alone have more objects"
-
-    run(test())
 
 
 @asynccontextmanager
@@ -141,8 +135,8 @@ async def until_no_process(cluster: ClusterClient) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
-    async def test() -> None:
+async def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with started() as (cluster, folder), shared(cluster, folder) as address:
             one, two = [await connected_to_parent(address, TOKEN) for _ in range(2)]
             ids = [await each.host(pipeline(), CONTEXT, Placement()) for each in (one, two)]
@@ -161,11 +155,9 @@ def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
             await two.close()
             assert sorted(os.listdir(folder)) == ["cluster.sock", "lock"]
 
-    run(test())
 
-
-def test_the_stages_of_a_lost_client_are_kept_for_its_successor() -> None:
-    async def test() -> None:
+async def test_the_stages_of_a_lost_client_are_kept_for_its_successor() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with started() as (cluster, folder):
             async with shared(cluster, folder, keeps=True) as address:
                 first = await connected_to_parent(address, TOKEN)
@@ -186,11 +178,9 @@ def test_the_stages_of_a_lost_client_are_kept_for_its_successor() -> None:
             await cluster.close()
             assert await cluster.controller.processes() == ()
 
-    run(test())
 
-
-def test_the_stages_of_a_lost_client_are_unloaded_when_its_lease_has_expired() -> None:
-    async def test() -> None:
+async def test_the_stages_of_a_lost_client_are_unloaded_when_its_lease_has_expired() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         limits = replace(LIMITS, lease_s=1.0)
         async with (
             started(limits=limits) as (cluster, folder),
@@ -205,11 +195,9 @@ def test_the_stages_of_a_lost_client_are_unloaded_when_its_lease_has_expired() -
             await until_no_process(client)
             await client.close()
 
-    run(test())
 
-
-def test_a_client_that_is_silent_is_named_and_one_that_leaves_is_not() -> None:
-    async def test() -> None:
+async def test_a_client_that_is_silent_is_named_and_one_that_leaves_is_not() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         silent: list[int] = []
         limits = WireLimits(ping_s=0.05, silence_s=0.2)
         async with (
@@ -224,11 +212,9 @@ def test_a_client_that_is_silent_is_named_and_one_that_leaves_is_not() -> None:
             assert silent == [os.getpid()]
             await client.close()
 
-    run(test())
 
-
-def test_a_client_connects_again_and_has_its_stages_hosted_again() -> None:
-    async def test() -> None:
+async def test_a_client_connects_again_and_has_its_stages_hosted_again() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         limits = replace(LIMITS, lease_s=1.0)
         async with started(limits=limits) as (cluster, folder):
             async with shared(cluster, folder) as address:
@@ -249,11 +235,9 @@ def test_a_client_connects_again_and_has_its_stages_hosted_again() -> None:
                 await until_no_process(client)
                 await client.close()
 
-    run(test())
 
-
-def test_a_process_that_is_killed_is_started_again_and_says_the_same() -> None:
-    async def test() -> None:
+async def test_a_process_that_is_killed_is_started_again_and_says_the_same() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with started() as (cluster, folder):
             stage_id = await cluster.host(pipeline(), CONTEXT, Placement())
             [before] = await replicas(cluster, stage_id, 1)
@@ -269,15 +253,12 @@ def test_a_process_that_is_killed_is_started_again_and_says_the_same() -> None:
             assert [each.num_restarts for each in await cluster.controller.processes()] == [3]
             assert len(os.listdir(folder)) == 2, "the sockets of the dead are gone"
 
-    run(test())
 
-
-def test_stages_that_were_ready_are_hosted_while_they_cannot_be_loaded_again(
+async def test_stages_that_were_ready_are_hosted_while_they_cannot_be_loaded_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(LOADED_FILE, str(tmp_path / "loaded"))
-
-    async def test() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with started("tests.fabric.cluster.refusing_stage:build_once") as (cluster, _):
             stage_id = await cluster.host(pipeline(), CONTEXT, Placement())
             [state] = await cluster.controller.processes()
@@ -286,11 +267,9 @@ def test_stages_that_were_ready_are_hosted_while_they_cannot_be_loaded_again(
             assert await cluster.host(pipeline(), CONTEXT, Placement()) == stage_id
             assert await replicas(cluster, stage_id, 0) == ()
 
-    run(test())
 
-
-def test_replicas_are_added_and_drained() -> None:
-    async def test() -> None:
+async def test_replicas_are_added_and_drained() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with started() as (cluster, _):
             stage_id = await cluster.host(pipeline(), CONTEXT, Placement(num_replicas=2))
             found = await replicas(cluster, stage_id, 2)
@@ -302,11 +281,9 @@ def test_replicas_are_added_and_drained() -> None:
             assert left in found, "none was restarted"
             assert len(await cluster.controller.processes()) == 1
 
-    run(test())
 
-
-def test_replicas_are_added_while_requests_fill_their_capacity() -> None:
-    async def test() -> None:
+async def test_replicas_are_added_while_requests_fill_their_capacity() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with started() as (cluster, _):
             placement = Placement(max_replicas=2, max_slots=1)
             stage_id = await cluster.host(pipeline(), CONTEXT, placement)
@@ -318,11 +295,9 @@ def test_replicas_are_added_while_requests_fill_their_capacity() -> None:
             await stream.aclose()
             connection.close()
 
-    run(test())
 
-
-def test_stages_that_two_models_share_are_unloaded_with_the_second() -> None:
-    async def test() -> None:
+async def test_stages_that_two_models_share_are_unloaded_with_the_second() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with started() as (cluster, _):
             fabric = ReplicaFabric(cluster, StageConnections(TOKEN))
             one, two = [await fabric.host(pipeline(), CONTEXT, Placement()) for _ in range(2)]
@@ -334,16 +309,12 @@ def test_stages_that_two_models_share_are_unloaded_with_the_second() -> None:
             assert await cluster.controller.processes() == ()
             await fabric.close()
 
-    run(test())
 
-
-def test_what_cannot_be_loaded_is_told_and_leaves_no_process() -> None:
-    async def test() -> None:
+async def test_what_cannot_be_loaded_is_told_and_leaves_no_process() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with started() as (cluster, _):
             with pytest.raises(ModelLoadError):
                 await cluster.host(
                     pipeline(), CONTEXT, Placement(environment=(("PYTHONHOME", "/"),))
                 )
             assert await cluster.controller.processes() == ()
-
-    run(test())

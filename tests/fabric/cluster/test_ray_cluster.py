@@ -6,7 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -52,10 +52,6 @@ TIMEOUT_S = 2 * DEADLINE_S
 def nodes() -> Generator[RayNodes, None, None]:
     with ray_nodes() as running:
         yield running
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, TIMEOUT_S))
 
 
 @asynccontextmanager
@@ -136,8 +132,8 @@ async def process_of(replica: Replica, namespace: str) -> int:
     return pid
 
 
-def test_audio_is_that_of_a_stage_in_this_process_to_the_byte(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_audio_is_that_of_a_stage_in_this_process_to_the_byte(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "audio") as cluster:
             stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement(num_replicas=2))
             expected = await spoken_here()
@@ -145,11 +141,11 @@ def test_audio_is_that_of_a_stage_in_this_process_to_the_byte(nodes: RayNodes) -
             for replica in await replicas(cluster, stage_id, 2):
                 assert await spoken(cluster, replica) == expected
 
-    run(main())
 
-
-def test_replicas_go_where_labels_say_and_are_spread_where_they_do_not(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_replicas_go_where_labels_say_and_are_spread_where_they_do_not(
+    nodes: RayNodes,
+) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "labels") as cluster:
             there = Placement(num_replicas=2, labels=(("part", "more"),))
             spread = Placement(num_replicas=2)
@@ -164,11 +160,9 @@ def test_replicas_go_where_labels_say_and_are_spread_where_they_do_not(nodes: Ra
                 if placement is there:
                     assert found == {nodes.with_label("more")}
 
-    run(main())
 
-
-def test_a_codec_runs_where_its_talker_does_as_long_as_there_is_room(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_codec_runs_where_its_talker_does_as_long_as_there_is_room(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "near") as cluster:
             talker, codec = toy().pipeline
             there = Placement(labels=(("part", "more"),))
@@ -181,11 +175,9 @@ def test_a_codec_runs_where_its_talker_does_as_long_as_there_is_room(nodes: RayN
                 nodes.with_label("more")
             }
 
-    run(main())
 
-
-def test_a_killed_replica_comes_back_with_a_new_id(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_killed_replica_comes_back_with_a_new_id(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "killed") as cluster:
             stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement(num_replicas=2))
             before = await replicas(cluster, stage_id, 2)
@@ -204,11 +196,9 @@ def test_a_killed_replica_comes_back_with_a_new_id(nodes: RayNodes) -> None:
             [new] = set(after) - set(before)
             assert await spoken(cluster, new) == await spoken_here()
 
-    run(main())
 
-
-def test_a_replica_that_hangs_is_replaced(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_replica_that_hangs_is_replaced(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         limits = ClusterLimits(dead_after_s=3.0, restart_after_s=6.0)
         async with connected(nodes, "hangs", limits) as cluster:
             stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement(num_replicas=2))
@@ -218,11 +208,9 @@ def test_a_replica_that_hangs_is_replaced(nodes: RayNodes) -> None:
             after = await replicas(cluster, stage_id, 2)
             assert before[0].id not in {each.id for each in after}
 
-    run(main())
 
-
-def test_a_replica_whose_engine_has_failed_is_replaced(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_replica_whose_engine_has_failed_is_replaced(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         breaking = Ref("tests.fabric.cluster.ray_nodes:build_breaking")
         async with connected(nodes, "failed", build=breaking) as cluster:
             stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement())
@@ -230,8 +218,6 @@ def test_a_replica_whose_engine_has_failed_is_replaced(nodes: RayNodes) -> None:
             with pytest.raises(EngineError, match="on purpose"):
                 await spoken(cluster, before)
             await replicas(cluster, stage_id, lambda found: before not in found and len(found) == 1)
-
-    run(main())
 
 
 def test_without_ray_s_token_nobody_is_let_in(nodes: RayNodes) -> None:
@@ -246,7 +232,7 @@ def test_without_ray_s_token_nobody_is_let_in(nodes: RayNodes) -> None:
         assert problem in last
 
 
-def test_replicas_speak_tls_with_whom_the_authority_has_signed_for(
+async def test_replicas_speak_tls_with_whom_the_authority_has_signed_for(
     nodes: RayNodes, tmp_path: Path
 ) -> None:
     def openssl(*arguments: str) -> None:
@@ -258,8 +244,7 @@ def test_replicas_speak_tls_with_whom_the_authority_has_signed_for(
     signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial")
     openssl("x509", "-req", "-in", "our.csr", *signing, "-out", "cert.pem")
     tls = WireTls.of_folder(tmp_path)
-
-    async def main() -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "tls", tls=tls) as cluster:
             stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement())
             [replica] = await replicas(cluster, stage_id, 1)
@@ -267,11 +252,9 @@ def test_replicas_speak_tls_with_whom_the_authority_has_signed_for(
             with pytest.raises(ReplicaLostError):
                 await spoken(cluster, replica)
 
-    run(main())
 
-
-def test_front_ends_share_stages_until_the_last_has_left(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_front_ends_share_stages_until_the_last_has_left(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         limits = ClusterLimits(lease_s=6.0)
         async with connected(nodes, "shared", limits) as one:
             async with connected(nodes, "shared", limits) as other:
@@ -288,11 +271,9 @@ def test_front_ends_share_stages_until_the_last_has_left(nodes: RayNodes) -> Non
             while await one.controller.stages():
                 await asyncio.sleep(0.1)
 
-    run(main())
 
-
-def test_the_stages_of_a_dead_front_end_are_unloaded(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_the_stages_of_a_dead_front_end_are_unloaded(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         limits = ClusterLimits(lease_s=3.0)
         async with connected(nodes, "dead", limits) as dead:
             await dead.host(toy().pipeline, CONTEXT, Placement())
@@ -300,11 +281,9 @@ def test_the_stages_of_a_dead_front_end_are_unloaded(nodes: RayNodes) -> None:
             while await dead.controller.stages():
                 await asyncio.sleep(0.1)
 
-    run(main())
 
-
-def test_a_killed_controller_knows_everything_again(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_killed_controller_knows_everything_again(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         limits = ClusterLimits(lease_s=6.0, settle_s=3.0)
         async with connected(nodes, "controller", limits) as cluster:
             stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement())
@@ -317,11 +296,9 @@ def test_a_killed_controller_knows_everything_again(nodes: RayNodes) -> None:
             await asyncio.sleep(limits.lease_s + 2)
             assert set(await replicas(cluster, stage_id, 2)) == set(before)
 
-    run(main())
 
-
-def test_a_replica_is_drained_before_it_is_removed(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_replica_is_drained_before_it_is_removed(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "drained") as cluster:
             stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement(num_replicas=2))
             expected = await spoken_here()
@@ -349,11 +326,9 @@ def test_a_replica_is_drained_before_it_is_removed(nodes: RayNodes) -> None:
             for connection in connections:
                 connection.close()
 
-    run(main())
 
-
-def test_a_model_that_cannot_be_loaded_says_why(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_model_that_cannot_be_loaded_says_why(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "wrong") as cluster:
             wrong = Ref("tests.fabric.cluster.ray_nodes:refuse")
             spec = toy().pipeline[0]
@@ -363,11 +338,9 @@ def test_a_model_that_cannot_be_loaded_says_why(nodes: RayNodes) -> None:
             while await cluster.controller.stages():
                 await asyncio.sleep(0.1)
 
-    run(main())
 
-
-def test_a_node_that_dies_is_replaced_by_another(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_node_that_dies_is_replaced_by_another(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "node") as cluster:
             doomed = nodes.add(part="doomed")
             placement = Placement(num_replicas=2, labels=(("part", "doomed"),))
@@ -381,5 +354,3 @@ def test_a_node_that_dies_is_replaced_by_another(nodes: RayNodes) -> None:
             after = await replicas(cluster, stage_id, 2)
             assert not {each.id for each in before} & {each.id for each in after}
             assert await spoken(cluster, after[0]) == await spoken_here()
-
-    run(main())

@@ -46,12 +46,13 @@ def nodes() -> Generator[RayNodes, None, None]:
         yield running
 
 
-def test_each_replica_has_a_gpu_of_its_own_and_loads_on_it(nodes: RayNodes, tmp_path: Path) -> None:
+async def test_each_replica_has_a_gpu_of_its_own_and_loads_on_it(
+    nodes: RayNodes, tmp_path: Path
+) -> None:
     loads = tmp_path / "loads"
     file = read_placement(["several-hosts"], [f"defaults.environment.{FILE_VARIABLE}={loads}"])
     placed = ModelPlacement(file, "m", ModelSettings(source="m"), "ray").placement(SPEECH)
-
-    async def test() -> None:
+    async with asyncio.timeout(2 * DEADLINE_S):
         cluster = await RayCluster.connect(
             BUILDER, address=nodes.address, namespace=secrets.token_hex(4)
         )
@@ -68,8 +69,6 @@ def test_each_replica_has_a_gpu_of_its_own_and_loads_on_it(nodes: RayNodes, tmp_
             ]
         finally:
             await cluster.close()
-
-    asyncio.run(asyncio.wait_for(test(), 2 * DEADLINE_S))
 
 
 @pytest.mark.parametrize(

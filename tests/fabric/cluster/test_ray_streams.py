@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cache, partial
@@ -55,10 +55,6 @@ TIMEOUT_S = 6 * DEADLINE_S
 def nodes() -> Generator[RayNodes, None, None]:
     with ray_nodes() as running:
         yield running
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, TIMEOUT_S))
 
 
 @cache
@@ -169,10 +165,11 @@ def assert_whole(streams: Streams, expected: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(("num_chunks", "is_apart"), KILLS)
-def test_streams_survive_a_killed_replica(nodes: RayNodes, num_chunks: int, is_apart: bool) -> None:
+async def test_streams_survive_a_killed_replica(
+    nodes: RayNodes, num_chunks: int, is_apart: bool
+) -> None:
     namespace = f"killed-{num_chunks}-{is_apart}"
-
-    async def main() -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         expected = await undisturbed(NUM_STREAMS)
         groups = [[spec] for spec in toy().pipeline] if is_apart else [toy().pipeline]
         async with connected(nodes, namespace) as cluster, fabric_of(cluster) as fabric:
@@ -193,11 +190,9 @@ def test_streams_survive_a_killed_replica(nodes: RayNodes, num_chunks: int, is_a
                 assert not num_chunks or fabric.num_migrations > before
                 await replicas(cluster, handle, 2)
 
-    run(main())
 
-
-def test_scaling_up_and_down_under_load_loses_no_stream(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_scaling_up_and_down_under_load_loses_no_stream(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         expected = await undisturbed(NUM_STREAMS)
         async with connected(nodes, "scaled") as cluster, fabric_of(cluster) as fabric:
             handle = await fabric.host(toy().pipeline, CONTEXT, Placement())
@@ -223,11 +218,9 @@ def test_scaling_up_and_down_under_load_loses_no_stream(nodes: RayNodes) -> None
             is_over.set()
             await asyncio.gather(*loading)
 
-    run(main())
 
-
-def test_streams_survive_a_killed_node_which_is_replaced(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_streams_survive_a_killed_node_which_is_replaced(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         expected = await undisturbed(NUM_STREAMS)
         async with connected(nodes, "node") as cluster, fabric_of(cluster) as fabric:
             doomed = nodes.add(part="doomed")
@@ -250,11 +243,9 @@ def test_streams_survive_a_killed_node_which_is_replaced(nodes: RayNodes) -> Non
             after = await replicas(cluster, handle, 3)
             assert {each.id for each in before} != {each.id for each in after}
 
-    run(main())
 
-
-def test_two_front_ends_share_replicas_and_see_each_other_s_load(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_two_front_ends_share_replicas_and_see_each_other_s_load(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         expected = await undisturbed(NUM_STREAMS)
         async with (
             connected(nodes, "two") as one,
@@ -288,8 +279,6 @@ def test_two_front_ends_share_replicas_and_see_each_other_s_load(nodes: RayNodes
                 assert_whole(streams, expected)
             assert first.num_migrations >= NUM_STREAMS
             assert second.num_migrations >= NUM_STREAMS
-
-    run(main())
 
 
 def spoken(client: httpx.Client, seed: int, begun: threading.Barrier | None = None) -> bytes:

@@ -1,6 +1,5 @@
 """An operator reaches the cluster of a server of this host, and no other one."""
 
-import asyncio
 import stat
 import tempfile
 import time
@@ -49,38 +48,32 @@ async def controlled() -> AsyncGenerator[ClusterController, None]:
         await controller.close()
 
 
-def test_a_server_is_found_and_scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
-    async def main() -> None:
-        assert await connected_to_servers() == ()
-        with runtime_folder() as folder:
-            async with controlled() as controller, served_to_operators(controller, folder):
-                with pytest.raises(ReplicaLostError):
-                    await connect(f"unix:{folder}/control.sock", "")
-                assert stat.S_IMODE((folder / "control.token").stat().st_mode) == 0o600
-                [client] = await connected_to_servers()
-                assert await client.stages() == await controller.stages()
-                await client.scale(HOSTING.id, 3)
-                [view] = await client.stages()
-                assert view.num_wanted == 3
-                with pytest.raises(InvalidRequestError, match="no stage 'other'"):
-                    await client.scale("other", 3)
-                await client.close()
-            assert await connected_to_servers() == ()
-
-    asyncio.run(main())
-
-
-def test_a_folder_that_others_can_enter_is_no_server(
+async def test_a_server_is_found_and_scaled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert await connected_to_servers() == ()
+    with runtime_folder() as folder:
+        async with controlled() as controller, served_to_operators(controller, folder):
+            with pytest.raises(ReplicaLostError):
+                await connect(f"unix:{folder}/control.sock", "")
+            assert stat.S_IMODE((folder / "control.token").stat().st_mode) == 0o600
+            [client] = await connected_to_servers()
+            assert await client.stages() == await controller.stages()
+            await client.scale(HOSTING.id, 3)
+            [view] = await client.stages()
+            assert view.num_wanted == 3
+            with pytest.raises(InvalidRequestError, match="no stage 'other'"):
+                await client.scale("other", 3)
+            await client.close()
+        assert await connected_to_servers() == ()
 
-    async def main() -> None:
-        with runtime_folder() as folder:
-            async with controlled() as controller, served_to_operators(controller, folder):
-                folder.chmod(0o755)
-                assert await connected_to_servers() == ()
 
-    asyncio.run(main())
+async def test_a_folder_that_others_can_enter_is_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with runtime_folder() as folder:
+        async with controlled() as controller, served_to_operators(controller, folder):
+            folder.chmod(0o755)
+            assert await connected_to_servers() == ()

@@ -3,10 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,10 +35,6 @@ CONTEXT = LoadContext(device="auto", memory_utilization=0.9)
 PIPELINE = family("toy").tasks["speech"].pipeline
 SPECS = family("glm_image").tasks["image"].pipeline
 TWO_GPUS = {f"cuda:{number}": 80 * 2**30 for number in range(2)}
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, DEADLINE_S))
 
 
 @asynccontextmanager
@@ -88,10 +83,10 @@ def devices(loads: Path) -> list[str]:
         (Placement(device="cuda:1", num_replicas=2, memory_fraction=0.4), ["cuda:1"] * 2),
     ],
 )
-def test_each_replica_loads_on_its_own_device(
+async def test_each_replica_loads_on_its_own_device(
     placement: Placement, loaded: list[str], tmp_path: Path
 ) -> None:
-    async def test() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         loads = tmp_path / "loads"
         async with started(loads) as cluster:
             await hosted(cluster, PIPELINE, placement)
@@ -99,11 +94,11 @@ def test_each_replica_loads_on_its_own_device(
             assert len({each.pid for each in recorded(loads)}) == placement.num_replicas
             assert {each.memory_fraction for each in recorded(loads)} == {placement.memory_fraction}
 
-    run(test())
 
-
-def test_replicas_keep_their_devices_when_they_are_killed_added_and_removed(tmp_path: Path) -> None:
-    async def test() -> None:
+async def test_replicas_keep_their_devices_when_they_are_killed_added_and_removed(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         loads = tmp_path / "loads"
         placement = Placement(
             devices=("cuda:0", "cuda:1", "cuda:2"), num_replicas=2, min_replicas=1, max_replicas=3
@@ -127,13 +122,11 @@ def test_replicas_keep_their_devices_when_they_are_killed_added_and_removed(tmp_
                 assert sorted(each.device for each in recorded(loads)[num_loads:]) == loaded
                 num_loads = len(recorded(loads))
 
-    run(test())
 
-
-def test_engines_of_a_device_share_a_process_unless_their_memory_has_other_bounds(
+async def test_engines_of_a_device_share_a_process_unless_their_memory_has_other_bounds(
     tmp_path: Path,
 ) -> None:
-    async def test() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         loads = tmp_path / "loads"
         async with started(loads) as cluster:
             for spec, fraction in zip(SPECS, (0.5, 0.3, 0.3, None), strict=True):
@@ -144,21 +137,15 @@ def test_engines_of_a_device_share_a_process_unless_their_memory_has_other_bound
             assert second.pid == third.pid
             assert len({first.pid, second.pid, last.pid}) == 3
 
-    run(test())
 
-
-def test_this_process_loads_the_first_replica(
+async def test_this_process_loads_the_first_replica(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = tmp_path / "loads"
     monkeypatch.setenv(FILE_VARIABLE, str(loads))
     placement = Placement(devices=("cuda:1", "cuda:0"), num_replicas=2)
-    run(_host_locally(placement))
-    assert devices(loads) == ["cuda:1"]
-
-
-async def _host_locally(placement: Placement) -> None:
     await LocalFabric(build_recorded_stage).host(PIPELINE, CONTEXT, placement)
+    assert devices(loads) == ["cuda:1"]
 
 
 def chains(name: str, task: str, placed: ModelPlacement) -> list[tuple[StageSpec, ...]]:
@@ -206,14 +193,13 @@ def chains(name: str, task: str, placed: ModelPlacement) -> list[tuple[StageSpec
         ),
     ],
 )
-def test_a_shipped_profile_loads_each_replica_where_it_says(
+async def test_a_shipped_profile_loads_each_replica_where_it_says(
     profile: str, name: str, loaded: dict[str, list[str]], tmp_path: Path
 ) -> None:
     file = without_all(read_placement([profile]), lambda: TWO_GPUS)
     placed = ModelPlacement(file, name, ModelSettings(source=name), "process")
     [task] = family(name).tasks
-
-    async def test() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         loads = tmp_path / "loads"
         async with started(loads) as cluster:
             for specs in chains(name, task, placed):
@@ -223,10 +209,9 @@ def test_a_shipped_profile_loads_each_replica_where_it_says(
                 found.setdefault(each.stages, []).append(each.device)
             assert {stages: sorted(each) for stages, each in found.items()} == loaded
 
-    run(test())
-
 
 def test_every_shipped_profile_of_this_host_is_tried() -> None:
     marks = test_a_shipped_profile_loads_each_replica_where_it_says.pytestmark  # type: ignore[attr-defined]
-    tried = {each[0] for mark in marks for each in mark.args[1]}
+    (cases,) = [mark.args[1] for mark in marks if mark.name == "parametrize"]
+    tried = {profile for profile, *_ in cases}
     assert profiles().keys() - tried == {"several-hosts"}

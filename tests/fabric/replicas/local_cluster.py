@@ -113,14 +113,14 @@ class InProcessCluster(ClusterClient):
         self._change(stage_id)
 
     async def release(self, stage_id: str) -> None:
+        while self._tasks:  # what takes a place is served, and released with the others
+            await asyncio.wait(tuple(self._tasks))
         hosted = self.hosted.pop(stage_id)
         for process in hosted.processes.values():
             await process.server.close()
             await process.stages.release(StageHandle(process.replica.stage))
 
     async def close(self) -> None:
-        while self._tasks:
-            await asyncio.wait(tuple(self._tasks))
         for stage_id in tuple(self.hosted):
             await self.release(stage_id)
 

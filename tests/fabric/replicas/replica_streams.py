@@ -1,7 +1,7 @@
 """Streams of a model over replicas, and those that nothing disturbs."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -19,14 +19,6 @@ from tests.fabric.replicas.local_cluster import LIMITS, InProcessCluster, replic
 
 DEADLINE_S = 120.0
 TEXT = "a text of some words that is spoken in several chunks, one after the other, until its end"
-
-
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            await main()
-
-    asyncio.run(bounded())
 
 
 def toy(*, is_colocated: bool = True, max_slots: int = 32) -> ModelSettings:

@@ -21,7 +21,6 @@ from tests.fabric.replicas.replica_streams import (
     TEXT,
     heard,
     prompt_of,
-    run,
     served,
     toy,
     undisturbed,
@@ -29,8 +28,8 @@ from tests.fabric.replicas.replica_streams import (
 from tests.servers import DEADLINE_S
 
 
-def test_without_any_replica_a_request_is_told_when_to_come_again(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_without_any_replica_a_request_is_told_when_to_come_again(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         limits = ReplicaLimits(wait_s=0.3, look_s=0.2)
         async with served(tmp_path, num_replicas=1, limits=limits) as (model, _, cluster):
             [stage_id] = cluster.hosted
@@ -42,10 +41,8 @@ def test_without_any_replica_a_request_is_told_when_to_come_again(tmp_path: Path
             assert model.status.num_replicas == 0
             await model.close()
 
-    run(main)
 
-
-def test_statuses_are_summed_once_for_each_change(
+async def test_statuses_are_summed_once_for_each_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sums: list[int] = []
@@ -55,8 +52,7 @@ def test_statuses_are_summed_once_for_each_change(
         return summed(statuses)
 
     monkeypatch.setattr("antiphon.fabric.replicas.group.summed", noted_sum)
-
-    async def main() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with served(tmp_path) as (model, _, cluster):
             status = model.status
             num_sums = len(sums)
@@ -73,10 +69,8 @@ def test_statuses_are_summed_once_for_each_change(
             assert len(sums) > num_sums
             await model.close()
 
-    run(main)
 
-
-def test_a_full_replica_is_passed_over_and_only_all_of_them_refuse(
+async def test_a_full_replica_is_passed_over_and_only_all_of_them_refuse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
@@ -87,8 +81,7 @@ def test_a_full_replica_is_passed_over_and_only_all_of_them_refuse(
         return real_open(connection, stage, request)
 
     monkeypatch.setattr(StageConnection, "open", noted_open)
-
-    async def main() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         settings = toy(max_slots=1).model_copy(update={"max_waiting": 0})
         async with served(tmp_path, settings) as (model, _, _):
             async with aclosing(model.open(StageRequest("a", prompt_of(model, 1, TEXT * 20)))) as a:
@@ -100,17 +93,15 @@ def test_a_full_replica_is_passed_over_and_only_all_of_them_refuse(
                     with pytest.raises(OverloadedError):
                         await heard(model, StageRequest("c", prompt_of(model, 3)))
             await model.close()
-
-    run(main)
     assert len(opened) >= 4
     assert len(set(opened)) == len(opened), "text for one attempt could reach the next"
 
 
 @pytest.mark.parametrize("is_colocated", [True, False])
-def test_room_is_kept_at_a_replica_until_a_request_takes_it(
+async def test_room_is_kept_at_a_replica_until_a_request_takes_it(
     tmp_path: Path, is_colocated: bool
 ) -> None:
-    async def main() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         settings = toy(is_colocated=is_colocated, max_slots=1).model_copy(update={"max_waiting": 0})
         async with served(tmp_path, settings) as (model, _, cluster):
             places = [Reservation(model, name, Metrics()) for name in ("a", "b", "c")]
@@ -130,11 +121,9 @@ def test_room_is_kept_at_a_replica_until_a_request_takes_it(
             await later.release()
             await model.close()
 
-    run(main)
 
-
-def test_a_draining_replica_ends_its_streams_and_gets_no_more(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_a_draining_replica_ends_its_streams_and_gets_no_more(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         expected = await undisturbed([1, 2])
         async with served(tmp_path) as (model, fabric, cluster):
             [stage_id] = cluster.hosted
@@ -157,11 +146,9 @@ def test_a_draining_replica_ends_its_streams_and_gets_no_more(tmp_path: Path) ->
             assert stream.num_migrations == 0
             await model.close()
 
-    run(main)
 
-
-def test_what_is_wrong_with_a_request_is_not_tried_elsewhere(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_what_is_wrong_with_a_request_is_not_tried_elsewhere(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with served(tmp_path) as (model, fabric, _):
             async with aclosing(model.open(StageRequest("r", prompt_of(model, 1)))) as items:
                 await anext(items)
@@ -173,11 +160,9 @@ def test_what_is_wrong_with_a_request_is_not_tried_elsewhere(tmp_path: Path) -> 
             assert fabric.num_retries == fabric.num_migrations == 0
             await model.close()
 
-    run(main)
 
-
-def test_streams_end_with_the_fabric(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_streams_end_with_the_fabric(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with (
             served(tmp_path) as (model, fabric, _),
             aclosing(model.open(StageRequest("r", prompt_of(model, 1, TEXT * 9)))) as items,
@@ -186,5 +171,3 @@ def test_streams_end_with_the_fabric(tmp_path: Path) -> None:
             await fabric.close()
             with pytest.raises(UnavailableError):
                 [each async for each in items]
-
-    run(main)

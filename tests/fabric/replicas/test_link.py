@@ -43,26 +43,23 @@ class Connections:
 
 
 @pytest.mark.parametrize("num_turns", range(6))
-def test_a_link_that_is_closed_as_its_connection_is_lost_ends(num_turns: int) -> None:
+async def test_a_link_that_is_closed_as_its_connection_is_lost_ends(num_turns: int) -> None:
     """Both have one cause: a process that dies, which the cluster says and the connection shows."""
-
-    async def main() -> None:
-        connections = Connections()
-        link = ReplicaLink(
-            Replica("replica", "unix:gone", "stage"),
-            cast(StageConnections, connections),
-            ReplicaLimits(),
-            on_change=lambda: None,
-            on_loss=lambda id: 0.0,
-        )
-        while link.connection is None:
-            await asyncio.sleep(0)
-        connections.only.lose()
-        for _ in range(num_turns):
-            await asyncio.sleep(0)
-        link.close()
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+    before = asyncio.all_tasks()
+    connections = Connections()
+    link = ReplicaLink(
+        Replica("replica", "unix:gone", "stage"),
+        cast(StageConnections, connections),
+        ReplicaLimits(),
+        on_change=lambda: None,
+        on_loss=lambda id: 0.0,
+    )
+    while link.connection is None:
+        await asyncio.sleep(0)
+    connections.only.lose()
+    for _ in range(num_turns):
+        await asyncio.sleep(0)
+    link.close()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before

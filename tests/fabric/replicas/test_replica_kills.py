@@ -33,7 +33,6 @@ from tests.fabric.replicas.replica_streams import (
     TEXT,
     heard,
     prompt_of,
-    run,
     served,
     toy,
     undisturbed,
@@ -79,15 +78,14 @@ def late(model: SpeechModel, seed: int, text: str = TEXT) -> tuple[Prompt, list[
     is_late=st.booleans(),
     is_colocated=st.booleans(),
 )
-def test_any_schedule_of_kills_gives_the_undisturbed_samples(
+async def test_any_schedule_of_kills_gives_the_undisturbed_samples(
     tmp_path_factory: pytest.TempPathFactory,
     kills: list[tuple[int, int]],
     is_late: bool,
     is_colocated: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("kills")
-
-    async def main() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with served(folder, toy(is_colocated=is_colocated)) as (model, fabric, cluster):
             killer = Killer(fabric, cluster)
 
@@ -101,14 +99,13 @@ def test_any_schedule_of_kills_gives_the_undisturbed_samples(
             np.testing.assert_array_equal(found, (await undisturbed([5]))[5])
             await model.close()
 
-    run(main)
-
 
 @pytest.mark.parametrize("is_colocated", [True, False], ids=["fused", "apart"])
-def test_random_kills_under_many_streams_lose_nothing(tmp_path: Path, is_colocated: bool) -> None:
+async def test_random_kills_under_many_streams_lose_nothing(
+    tmp_path: Path, is_colocated: bool
+) -> None:
     num_kills, num_streams, text = 60, 8, TEXT[:40]
-
-    async def main() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         random = Random(7)
         expected = await undisturbed(range(num_streams), text)
         async with served(tmp_path, toy(is_colocated=is_colocated), 3) as (model, fabric, cluster):
@@ -140,13 +137,10 @@ def test_random_kills_under_many_streams_lose_nothing(tmp_path: Path, is_colocat
             assert fabric.num_migrations + fabric.num_retries, "no stream was hit"
             await model.close()
 
-    run(main)
 
-
-def test_whole_requests_survive_with_all_their_segments(tmp_path: Path) -> None:
+async def test_whole_requests_survive_with_all_their_segments(tmp_path: Path) -> None:
     text = "One sentence here. " * 30
-
-    async def main() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         local = await SpeechModel.load(toy())
         request = SpeechRequest(text, seed=3)
         speech = Speech({local.name: local}, SpeechSettings())
@@ -170,8 +164,6 @@ def test_whole_requests_survive_with_all_their_segments(tmp_path: Path) -> None:
             assert cluster.num_killed >= 2
             speech.close()
             await model.close()
-
-    run(main)
 
 
 def engine_of(cluster: InProcessCluster, replica: str) -> Any:
@@ -198,8 +190,8 @@ async def heard_after_trouble(
 
 
 @pytest.mark.parametrize("kind", ["broken", "stopped", "hanging"])
-def test_a_stream_leaves_a_replica_that_is_in_trouble(tmp_path: Path, kind: str) -> None:
-    async def main() -> None:
+async def test_a_stream_leaves_a_replica_that_is_in_trouble(tmp_path: Path, kind: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         expected = (await undisturbed([1], TEXT * 4))[1]
         limits = replace(LIMITS, stall_s=0.5)
         goes_on = threading.Event()
@@ -226,15 +218,12 @@ def test_a_stream_leaves_a_replica_that_is_in_trouble(tmp_path: Path, kind: str)
             assert model.status.failure is None, "there is another one"
             await model.close()
 
-    run(main)
 
-
-def test_a_generator_makes_all_again_and_the_listener_hears_only_what_is_new(
+async def test_a_generator_makes_all_again_and_the_listener_hears_only_what_is_new(
     tmp_path: Path,
 ) -> None:
     text = "The quick brown fox jumps over the lazy dog, and runs away."
-
-    async def main() -> None:
+    async with asyncio.timeout(DEADLINE_S):
         hibari = ModelSettings(source="hibari", device="cpu")
         local = await SpeechModel.load(hibari)
         expected = await heard(local, StageRequest("r", prompt_of(local, 1, text)))
@@ -247,11 +236,9 @@ def test_a_generator_makes_all_again_and_the_listener_hears_only_what_is_new(
             assert fabric.num_migrations >= 1
             await model.close()
 
-    run(main)
 
-
-def test_a_request_that_breaks_every_replica_is_given_up(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_a_request_that_breaks_every_replica_is_given_up(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         limits = ReplicaLimits(look_s=0.2, max_losses=3)
         async with served(tmp_path, limits=limits, num_replicas=5) as (model, _, cluster):
             [hosted] = cluster.hosted.values()
@@ -266,5 +253,3 @@ def test_a_request_that_breaks_every_replica_is_given_up(tmp_path: Path) -> None
             failed = [engine_of(cluster, each).failure for each in hosted.processes]
             assert 1 <= len([each for each in failed if each is not None]) <= 3
             await model.close()
-
-    run(main)

@@ -1,10 +1,9 @@
 """Stages over a connection do what they do in this process: the same items, text, ends, errors."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,14 +35,6 @@ def prompt_of(text: str, seed: int = 1) -> Prompt:
     request = SpeechRequest(text, sampling=TASK.sampling)
     built: Prompt = PROMPTER.build(request, PROMPTER.capabilities.voices[0], seed)
     return built
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def timed() -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            await main()
-
-    asyncio.run(timed())
 
 
 @asynccontextmanager
@@ -85,18 +76,16 @@ async def undisturbed(text: str, seed: int = 1) -> tuple[bytes, StageItem]:
     return found
 
 
-def test_audio_is_that_of_this_process_to_the_last_bit(address: str) -> None:
-    async def main() -> None:
+async def test_audio_is_that_of_this_process_to_the_last_bit(address: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with served(address) as (_, connection):
             stage = await connection.host(FUSED[0], CONTEXT)
             found = await all_of(connection.open(stage, StageRequest("req", prompt_of(TEXT))))
             assert found == await undisturbed(TEXT)
 
-    run(main)
 
-
-def test_many_streams_of_one_connection_are_those_that_come_alone(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_many_streams_of_one_connection_are_those_that_come_alone(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
             stage = await connection.host(FUSED[0], CONTEXT)
             streams = [
@@ -106,11 +95,9 @@ def test_many_streams_of_one_connection_are_those_that_come_alone(tmp_path: Path
             found = await asyncio.gather(*map(all_of, streams))
             assert list(found) == [await undisturbed(TEXT, seed) for seed in range(16)]
 
-    run(main)
 
-
-def test_stages_pull_from_stages_of_other_processes(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_stages_pull_from_stages_of_other_processes(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with (
             served(f"unix:{tmp_path}/wire/1") as (_, talkers),
             served("tcp:127.0.0.1:0") as (_, codecs),
@@ -121,11 +108,9 @@ def test_stages_pull_from_stages_of_other_processes(tmp_path: Path) -> None:
             request = StageRequest("req", prompt_of(TEXT), upstream=upstream)
             assert await all_of(codecs.open(codec, request)) == await undisturbed(TEXT)
 
-    run(main)
 
-
-def test_closing_frees_the_request_and_its_id_at_once(address: str) -> None:
-    async def main() -> None:
+async def test_closing_frees_the_request_and_its_id_at_once(address: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         fabric = LocalFabric(build_stage)
         async with served(address, fabric) as (_, connection):
             stage = await connection.host(FUSED[0], CONTEXT)
@@ -142,11 +127,9 @@ def test_closing_frees_the_request_and_its_id_at_once(address: str) -> None:
             while connection.status(stage).num_open:
                 await asyncio.sleep(0.01)
 
-    run(main)
 
-
-def test_abort_ends_a_stream_in_order(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_abort_ends_a_stream_in_order(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
             stage = await connection.host(FUSED[0], CONTEXT)
             stream = connection.open(stage, StageRequest("req", prompt_of(TEXT * 20)))
@@ -154,11 +137,9 @@ def test_abort_ends_a_stream_in_order(tmp_path: Path) -> None:
             connection.abort(stage, "req")
             assert [item async for item in stream][-1] == Ended("abort")
 
-    run(main)
 
-
-def test_a_lost_connection_ends_streams_and_aborts_requests(address: str) -> None:
-    async def main() -> None:
+async def test_a_lost_connection_ends_streams_and_aborts_requests(address: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         fabric = LocalFabric(build_stage)
         async with served(address, fabric) as (server, connection):
             stage = await connection.host(FUSED[0], CONTEXT)
@@ -179,13 +160,9 @@ def test_a_lost_connection_ends_streams_and_aborts_requests(address: str) -> Non
             while fabric.num_open or server._server.peers:
                 await asyncio.sleep(0.01)
 
-    run(main)
 
-
-def test_a_stage_that_is_not_there_counts_as_lost(tmp_path: Path) -> None:
-    async def main() -> None:
+async def test_a_stage_that_is_not_there_counts_as_lost(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S):
         async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
             with pytest.raises(ReplicaLostError, match="no stage 'gone'"):
                 await anext(connection.open("gone", StageRequest("req", prompt_of(TEXT))))
-
-    run(main)

@@ -83,52 +83,43 @@ async def said(
     return (await writing).text, whole, ended
 
 
-def test_an_answer_is_said_and_is_the_same_alone_and_in_company(path: Path) -> None:
-    async def main() -> None:
-        async with served(path) as (chats, _):
-            text, audio, ended = await said(chats, asked())
-            assert text == (await collect_answer(chats.stream(asked()))).text
-            assert len(audio) == ended.usage.output_tokens * SAMPLES_PER_CODE > 0
-            assert audio.std() > 0.01
-            again, other = await asyncio.gather(
-                said(chats, asked()), said(chats, asked("Hello there"), "ethan")
-            )
-            np.testing.assert_array_equal(again[1], audio)
-            assert not np.array_equal(other[1][: len(audio)], audio[: len(other[1])])
-
-    asyncio.run(main())
+async def test_an_answer_is_said_and_is_the_same_alone_and_in_company(path: Path) -> None:
+    async with served(path) as (chats, _):
+        text, audio, ended = await said(chats, asked())
+        assert text == (await collect_answer(chats.stream(asked()))).text
+        assert len(audio) == ended.usage.output_tokens * SAMPLES_PER_CODE > 0
+        assert audio.std() > 0.01
+        again, other = await asyncio.gather(
+            said(chats, asked()), said(chats, asked("Hello there"), "ethan")
+        )
+        np.testing.assert_array_equal(again[1], audio)
+        assert not np.array_equal(other[1][: len(audio)], audio[: len(other[1])])
 
 
 @pytest.mark.parametrize(("speed", "rate_hz"), [(2.0, None), (0.5, 8000), (1.0, 48000)])
-def test_speed_rate_and_volume_are_those_of_all_speech(
+async def test_speed_rate_and_volume_are_those_of_all_speech(
     path: Path, speed: float, rate_hz: int | None
 ) -> None:
-    async def main() -> None:
-        async with served(path) as (chats, _):
-            request = asked(seed=15)
-            _, plain, _ = await said(chats, request)
-            chain = Chain.build(24_000, rate_hz or 24_000, speed)
-            expected = np.concatenate([chain.push(plain), chain.flush()])
-            more: dict[str, Any] = {"speed": speed, "sample_rate_hz": rate_hz, "volume": 0.5}
-            _, changed, _ = await said(chats, request, **more)
-            np.testing.assert_array_equal(changed, expected * np.float32(0.5))
-
-    asyncio.run(main())
+    async with served(path) as (chats, _):
+        request = asked(seed=2)
+        _, plain, _ = await said(chats, request)
+        chain = Chain.build(24_000, rate_hz or 24_000, speed)
+        expected = np.concatenate([chain.push(plain), chain.flush()])
+        more: dict[str, Any] = {"speed": speed, "sample_rate_hz": rate_hz, "volume": 0.5}
+        _, changed, _ = await said(chats, request, **more)
+        np.testing.assert_array_equal(changed, expected * np.float32(0.5))
 
 
-def test_closing_stops_both_models(path: Path) -> None:
-    async def main() -> None:
-        async with served(path) as (chats, models):
-            spoken = spoken_by(chats, asked(max_tokens=200))
-            async with aclosing(spoken.text()) as text, aclosing(spoken.audio()) as audio:
-                assert isinstance(await anext(text), TextDelta)
-                reading = asyncio.create_task(_drain(text))
-                assert isinstance(await anext(audio), AudioChunk)
-                reading.cancel()
-            while any(model.status.num_open for model in models.tasks):
-                await asyncio.sleep(0.01)
-
-    asyncio.run(main())
+async def test_closing_stops_both_models(path: Path) -> None:
+    async with served(path) as (chats, models):
+        spoken = spoken_by(chats, asked(max_tokens=200))
+        async with aclosing(spoken.text()) as text, aclosing(spoken.audio()) as audio:
+            assert isinstance(await anext(text), TextDelta)
+            reading = asyncio.create_task(_drain(text))
+            assert isinstance(await anext(audio), AudioChunk)
+            reading.cancel()
+        while any(model.status.num_open for model in models.tasks):
+            await asyncio.sleep(0.01)
 
 
 async def _drain(stream: Any) -> None:
@@ -136,17 +127,14 @@ async def _drain(stream: Any) -> None:
         pass
 
 
-def test_an_answer_without_a_word_is_silent(path: Path) -> None:
-    async def main() -> None:
-        async with served(path) as (chats, _):
-            _, audio, ended = await said(chats, asked(max_tokens=1))
-            assert len(audio) == 0
-            assert ended.reason == "stop"
-
-    asyncio.run(main())
+async def test_an_answer_without_a_word_is_silent(path: Path) -> None:
+    async with served(path) as (chats, _):
+        _, audio, ended = await said(chats, asked(max_tokens=1))
+        assert len(audio) == 0
+        assert ended.reason == "stop"
 
 
-def test_a_stop_string_is_not_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_string_is_not_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[int] = []
     push = AnswerSynthesis.push
 
@@ -155,79 +143,65 @@ def test_a_stop_string_is_not_said(path: Path, monkeypatch: pytest.MonkeyPatch) 
         ends.append(states.start + len(states.states))
 
     monkeypatch.setattr(AnswerSynthesis, "push", recorded)
+    async with served(path) as (chats, _):
 
-    async def main() -> None:
-        async with served(path) as (chats, _):
+        async def told(*stop: str) -> tuple[str, int, int]:
+            ends.clear()
+            spoken = spoken_by(chats, asked(max_tokens=12, stop=stop))
+            reading = asyncio.create_task(_drain(spoken.audio()))
+            deltas = [each async for each in spoken.text() if isinstance(each, TextDelta)]
+            await reading
+            num_tokens = sum(each.num_tokens for each in deltas)
+            return "".join(each.text for each in deltas), num_tokens, max(ends)
 
-            async def told(*stop: str) -> tuple[str, int, int]:
-                ends.clear()
-                spoken = spoken_by(chats, asked(max_tokens=12, stop=stop))
-                reading = asyncio.create_task(_drain(spoken.audio()))
-                deltas = [each async for each in spoken.text() if isinstance(each, TextDelta)]
-                await reading
-                num_tokens = sum(each.num_tokens for each in deltas)
-                return "".join(each.text for each in deltas), num_tokens, max(ends)
-
-            whole, num_tokens, num_positions = await told()
-            assert num_tokens == 12
-            num_prompt = num_positions - 11  # nothing is read of the last token
-            text, num_tokens, num_positions = await told(whole[-4:])
-            assert text == whole[: whole.index(whole[-4:])]
-            assert num_positions == num_prompt + num_tokens < num_prompt + 11
-
-    asyncio.run(main())
+        whole, num_tokens, num_positions = await told()
+        assert num_tokens == 12
+        num_prompt = num_positions - 11  # nothing is read of the last token
+        text, num_tokens, num_positions = await told(whole[-4:])
+        assert text == whole[: whole.index(whole[-4:])]
+        assert num_positions == num_prompt + num_tokens < num_prompt + 11
 
 
-def test_voices_are_those_of_the_checkpoint(path: Path) -> None:
-    async def main() -> None:
-        async with served(path) as (chats, models):
-            voice = chats.voice(None)
-            assert voice is not None
-            assert [each.id for each in voice.capabilities.voices] == ["Chelsie", "Ethan"]
-            assert spoken_by(chats, asked(), "ETHAN", sample_rate_hz=8000).sample_rate_hz == 8000
-            aliases = {"alloy": "default", "echo": "ethan"}
-            ids = [voice.voice(each, aliases).id for each in ("Alloy", "echo", None)]
-            assert ids == ["Chelsie", "Ethan", "Chelsie"]
-            assert voice.voice(None, {**aliases, "default": "Ethan"}).id == "Ethan"
-            with pytest.raises(UnknownVoiceError, match="Chelsie"):
-                voice.voice("nobody", {})
-            await voice.warm_up()
-            assert "own voice" in models.does()["omni"]
-
-    asyncio.run(main())
+async def test_voices_are_those_of_the_checkpoint(path: Path) -> None:
+    async with served(path) as (chats, models):
+        voice = chats.voice(None)
+        assert voice is not None
+        assert [each.id for each in voice.capabilities.voices] == ["Chelsie", "Ethan"]
+        assert spoken_by(chats, asked(), "ETHAN", sample_rate_hz=8000).sample_rate_hz == 8000
+        aliases = {"alloy": "default", "echo": "ethan"}
+        ids = [voice.voice(each, aliases).id for each in ("Alloy", "echo", None)]
+        assert ids == ["Chelsie", "Ethan", "Chelsie"]
+        assert voice.voice(None, {**aliases, "default": "Ethan"}).id == "Ethan"
+        with pytest.raises(UnknownVoiceError, match="Chelsie"):
+            voice.voice("nobody", {})
+        await voice.warm_up()
+        assert "own voice" in models.does()["omni"]
 
 
-def test_states_told_twice_are_taken_once(path: Path) -> None:
-    async def main() -> None:
-        async with served(path) as (chats, _):
-            model = chats.voice(None)
-            assert model is not None
-            voice = model.voice(None, {})
-            own = AnswerSynthesis(model, SpeechRequest(""), voice, Workers("test"), Metrics())
-            states = np.arange(6, dtype=np.float32).reshape(3, 2)
-            for start, end in ((0, 2), (0, 2), (1, 3), (2, 3)):
-                own.push(PositionStates(start, states[start:end]))
-            first, second = own._states.get_nowait(), own._states.get_nowait()
-            assert first is not None
-            assert second is not None
-            np.testing.assert_array_equal(second.states, states[2:])
-            assert (first.start, second.start, own._states.qsize()) == (0, 2, 0)
-
-    asyncio.run(main())
+async def test_states_told_twice_are_taken_once(path: Path) -> None:
+    async with served(path) as (chats, _):
+        model = chats.voice(None)
+        assert model is not None
+        voice = model.voice(None, {})
+        own = AnswerSynthesis(model, SpeechRequest(""), voice, Workers("test"), Metrics())
+        states = np.arange(6, dtype=np.float32).reshape(3, 2)
+        for start, end in ((0, 2), (0, 2), (1, 3), (2, 3)):
+            own.push(PositionStates(start, states[start:end]))
+        first, second = own._states.get_nowait(), own._states.get_nowait()
+        assert first is not None
+        assert second is not None
+        np.testing.assert_array_equal(second.states, states[2:])
+        assert (first.start, second.start, own._states.qsize()) == (0, 2, 0)
 
 
-def test_a_checkpoint_without_a_voice_chats_as_before(tmp_path: Path) -> None:
+async def test_a_checkpoint_without_a_voice_chats_as_before(tmp_path: Path) -> None:
     path = make_own_voice(tmp_path, "omni")
     family = checkpoint_family(path)
     assert set(served_tasks(family, ServerSettings())) == {CHAT, CHAT_VOICE}
     assert set(served_tasks(family, ServerSettings(output_modalities=("text",)))) == {CHAT}
     with pytest.raises(ModelLoadError, match="makes"):
         served_tasks(family, ServerSettings(output_modalities=("audio",)))
-
-    async def main() -> None:
-        async with served(path) as (chats, models):
-            assert chats.voice(None) is None
-            assert [each.served.name for each in models.tasks] == [CHAT]
-            assert (await collect_answer(chats.stream(asked()))).text
-
-    asyncio.run(main())
+    async with served(path) as (chats, models):
+        assert chats.voice(None) is None
+        assert [each.served.name for each in models.tasks] == [CHAT]
+        assert (await collect_answer(chats.stream(asked()))).text

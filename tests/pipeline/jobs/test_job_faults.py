@@ -41,10 +41,11 @@ def flip(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     "damage", [flip, lambda content: content[:-3], lambda content: b""], ids=["bit", "cut", "empty"]
 )
-def test_a_damaged_segment_is_spoken_again(
+async def test_a_damaged_segment_is_spoken_again(
     tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    async def body(shop: Shop) -> None:
+    expected = await expected_file()
+    async with in_shop(tmp_path) as shop:
         reached = stopped_at(shop, 4)
         async with shop.runner() as runner:
             job = await runner.add("{}", shop.plan())
@@ -59,12 +60,9 @@ def test_a_damaged_segment_is_spoken_again(
         assert file[44:] == expected
         assert len(shop.opened) == NUM_SEGMENTS - len(kept) + 1
 
-    expected = expected_file()
-    in_shop(tmp_path, body)
 
-
-def test_a_job_is_given_back_at_once_and_no_other_is_taken(tmp_path: Path) -> None:
-    async def body(shop: Shop) -> None:
+async def test_a_job_is_given_back_at_once_and_no_other_is_taken(tmp_path: Path) -> None:
+    async with in_shop(tmp_path) as shop:
         reached = stopped_at(shop, 2)
         async with shop.runner() as runner:
             job = await runner.add("{}", shop.plan())
@@ -77,14 +75,13 @@ def test_a_job_is_given_back_at_once_and_no_other_is_taken(tmp_path: Path) -> No
             assert states == [JobState.QUEUED, JobState.QUEUED]
             assert files_below(tmp_path / "jobs"), "what is done stays"
 
-    in_shop(tmp_path, body)
-
 
 @pytest.mark.parametrize("moment", ["speaking", "handing over"])
-def test_a_job_that_fails_leaves_nothing(
+async def test_a_job_that_fails_leaves_nothing(
     tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body(shop: Shop) -> None:
+    async with in_shop(tmp_path) as shop:
+
         def fail(request: StageRequest) -> None:
             if len(shop.opened) == 3 and moment == "speaking":
                 raise EngineError("It broke.")
@@ -105,10 +102,8 @@ def test_a_job_that_fails_leaves_nothing(
             assert files_below(tmp_path / "jobs") == []
             assert files_below(tmp_path / "media") == []
 
-    in_shop(tmp_path, body)
 
-
-def test_a_result_is_on_the_disk_before_its_job_is_completed(
+async def test_a_result_is_on_the_disk_before_its_job_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[int] = set()
@@ -127,20 +122,17 @@ def test_a_result_is_on_the_disk_before_its_job_is_completed(
 
     monkeypatch.setattr(os, "fsync", noting_fsync)
     monkeypatch.setattr(JobLedger, "finish", noting_finish)
-
-    async def body(shop: Shop) -> None:
-        async with shop.runner() as runner:
-            await shop.result(await runner.add("{}", shop.plan()))
-
-    in_shop(tmp_path, body)
+    async with in_shop(tmp_path) as shop, shop.runner() as runner:
+        await shop.result(await runner.add("{}", shop.plan()))
     assert told == [True]
 
 
-def test_work_that_breaks_off_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_that_breaks_off_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     num_calls = 0
     monkeypatch.setattr(runner_module, "_POLL_S", 0.0)
-
-    async def body(shop: Shop) -> None:
+    async with in_shop(tmp_path) as shop:
         acquire = shop.ledger.acquire
 
         def breaking(*arguments: Any) -> Job | None:
@@ -158,10 +150,8 @@ def test_work_that_breaks_off_begins_anew(tmp_path: Path, monkeypatch: pytest.Mo
             found = runner.metrics.job_faults.labels("runner")
             assert found._value.get() == 1
 
-    in_shop(tmp_path, body)
 
-
-def test_a_fault_that_quotes_the_text_is_logged_without_it(tmp_path: Path) -> None:
+async def test_a_fault_that_quotes_the_text_is_logged_without_it(tmp_path: Path) -> None:
     lines: list[str] = []
 
     class Noting(logging.Handler):
@@ -172,44 +162,38 @@ def test_a_fault_that_quotes_the_text_is_logged_without_it(tmp_path: Path) -> No
     formatters = (TextFormatter(), JsonFormatter())
     handler = Noting()
 
-    async def body(shop: Shop) -> None:
-        def fail(request: StageRequest) -> None:
-            raise KeyError(" ".join(("the text", "of the job")))
-
-        shop.before_open = fail
-        async with shop.runner() as runner:
-            job = await shop.until(await runner.add("{}", shop.plan()), JobState.FAILED)
-            assert job.fault is not None
-            assert job.fault.code == "internal_error"
+    def fail(request: StageRequest) -> None:
+        raise KeyError(" ".join(("the text", "of the job")))
 
     logging.getLogger("antiphon").addHandler(handler)
     try:
-        in_shop(tmp_path, body)
+        async with in_shop(tmp_path) as shop, shop.runner() as runner:
+            shop.before_open = fail
+            job = await shop.until(await runner.add("{}", shop.plan()), JobState.FAILED)
+            assert job.fault is not None
+            assert job.fault.code == "internal_error"
     finally:
         logging.getLogger("antiphon").removeHandler(handler)
     assert any("KeyError" in line for line in lines)
     assert not [line for line in lines if "the text of the job" in line]
 
 
-def test_a_report_that_cannot_be_written_stops_no_job(
+async def test_a_report_that_cannot_be_written_stops_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: Any) -> bool:
         raise StorageError("The disk is busy.")
 
     monkeypatch.setattr(JobLedger, "report", failing)
-
-    async def body(shop: Shop) -> None:
+    expected = await expected_file()
+    async with in_shop(tmp_path) as shop:
         async with shop.runner() as runner:
             (file,) = await shop.result(await runner.add("{}", shop.plan()))
         assert file[44:] == expected
 
-    expected = expected_file()
-    in_shop(tmp_path, body)
-
 
 @pytest.mark.parametrize("reason", ["insufficient_storage", "storage_quota_exceeded"])
-def test_a_job_that_grows_beyond_its_room_fails(
+async def test_a_job_that_grows_beyond_its_room_fails(
     tmp_path: Path, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was predicted was too little, or others have filled the disk meanwhile."""
@@ -221,8 +205,7 @@ def test_a_job_that_grows_beyond_its_room_fails(
 
     monkeypatch.setattr(reserve_module, "free_bytes", free_bytes)
 
-    async def body(shop: Shop) -> None:
-        nonlocal num_free
+    async with in_shop(tmp_path) as shop:
         limits = JobLimits(min_free_bytes=1_000_000, max_bytes=50_000 if is_quota else 0)
         shop.ledger.limits = limits
         async with shop.runner() as runner:
@@ -235,29 +218,23 @@ def test_a_job_that_grows_beyond_its_room_fails(
             await runner.release()
             assert files_below(tmp_path / "jobs") == []
 
-    in_shop(tmp_path, body)
 
-
-def test_the_prediction_holds_for_what_is_made(tmp_path: Path) -> None:
+async def test_the_prediction_holds_for_what_is_made(tmp_path: Path) -> None:
     """For the toy model, which speaks as slowly as slow speech."""
+    async with in_shop(tmp_path) as shop, shop.runner() as runner:
+        plan = shop.plan()
+        job = await runner.add("{}", plan)
+        assert shop.ledger.get(job.id).num_bytes == plan.predicted_bytes()
+        peak = 0
+        spend = DiskBudget.spend
 
-    async def body(shop: Shop) -> None:
-        async with shop.runner() as runner:
-            plan = shop.plan()
-            job = await runner.add("{}", plan)
-            assert shop.ledger.get(job.id).num_bytes == plan.predicted_bytes()
-            peak = 0
-            spend = DiskBudget.spend
+        def noting(budget: DiskBudget, num_bytes: int) -> None:
+            nonlocal peak
+            spend(budget, num_bytes)
+            peak = budget.num_bytes
 
-            def noting(budget: DiskBudget, num_bytes: int) -> None:
-                nonlocal peak
-                spend(budget, num_bytes)
-                peak = budget.num_bytes
-
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(DiskBudget, "spend", noting)
-                (file,) = await shop.result(job)
-            assert shop.ledger.get(job.id).num_bytes == len(file)
-            assert len(file) < peak < plan.predicted_bytes()
-
-    in_shop(tmp_path, body)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DiskBudget, "spend", noting)
+            (file,) = await shop.result(job)
+        assert shop.ledger.get(job.id).num_bytes == len(file)
+        assert len(file) < peak < plan.predicted_bytes()

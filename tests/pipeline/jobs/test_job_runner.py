@@ -1,7 +1,7 @@
 """Jobs: whatever interrupts one, its result is that of one that nobody has interrupted."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -95,42 +95,36 @@ class Shop:
         return self._open(request)
 
 
-def in_shop(
-    folder: Path, body: Callable[[Shop], Awaitable[None]], *, is_split: bool = False
-) -> None:
-    async def main() -> None:
-        model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
-        speech = Speech({model.name: model}, SpeechSettings(max_input_characters=10))
-        try:
-            async with asyncio.timeout(30):
-                await body(Shop(speech, folder, is_split=is_split))
-        finally:
-            speech.close()
-            await model.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def in_shop(folder: Path, *, is_split: bool = False) -> AsyncGenerator[Shop, None]:
+    model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
+    speech = Speech({model.name: model}, SpeechSettings(max_input_characters=10))
+    try:
+        async with asyncio.timeout(30):
+            yield Shop(speech, folder, is_split=is_split)
+    finally:
+        speech.close()
+        await model.close()
 
 
-def expected_chapters() -> list[bytes]:
-    async def main() -> list[bytes]:
-        model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
-        speech = Speech({model.name: model}, SpeechSettings())
-        try:
-            return [pcm16((await collect(speech.stream(each))).samples) for each in REQUESTS]
-        finally:
-            speech.close()
-            await model.close()
-
-    return asyncio.run(main())
+async def expected_chapters() -> list[bytes]:
+    model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
+    speech = Speech({model.name: model}, SpeechSettings())
+    try:
+        return [pcm16((await collect(speech.stream(each))).samples) for each in REQUESTS]
+    finally:
+        speech.close()
+        await model.close()
 
 
-def expected_file() -> bytes:
-    first, second = expected_chapters()
+async def expected_file() -> bytes:
+    first, second = await expected_chapters()
     return first + pcm16(np.zeros(round(CHAPTER_PAUSE_S * 24_000), np.float32)) + second
 
 
-def test_a_job_is_its_chapters_with_a_pause_between(tmp_path: Path) -> None:
-    async def body(shop: Shop) -> None:
+async def test_a_job_is_its_chapters_with_a_pause_between(tmp_path: Path) -> None:
+    expected = await expected_file()
+    async with in_shop(tmp_path) as shop:
         async with shop.runner() as runner:
             job = await runner.add("{}", shop.plan())
             (file,) = await shop.result(job)
@@ -143,23 +137,21 @@ def test_a_job_is_its_chapters_with_a_pause_between(tmp_path: Path) -> None:
         assert job.progress.num_segments == NUM_SEGMENTS
         assert not (tmp_path / "jobs" / job.id).exists(), "segments are kept until the end only"
 
-    expected = expected_file()
-    in_shop(tmp_path, body)
 
-
-def test_chapters_may_be_files(tmp_path: Path) -> None:
-    async def body(shop: Shop) -> None:
+async def test_chapters_may_be_files(tmp_path: Path) -> None:
+    expected = await expected_chapters()
+    async with in_shop(tmp_path, is_split=True) as shop:
         async with shop.runner() as runner:
             files = await shop.result(await runner.add("{}", shop.plan()))
         assert [file[44:] for file in files] == expected
 
-    expected = expected_chapters()
-    in_shop(tmp_path, body, is_split=True)
-
 
 @pytest.mark.parametrize("num_before", range(NUM_SEGMENTS))
-def test_a_restart_goes_on_at_the_segment_where_it_was(tmp_path: Path, num_before: int) -> None:
-    async def body(shop: Shop) -> None:
+async def test_a_restart_goes_on_at_the_segment_where_it_was(
+    tmp_path: Path, num_before: int
+) -> None:
+    expected = await expected_file()
+    async with in_shop(tmp_path) as shop:
         reached = asyncio.Event()
 
         async with shop.runner() as runner:
@@ -177,12 +169,10 @@ def test_a_restart_goes_on_at_the_segment_where_it_was(tmp_path: Path, num_befor
         assert file[44:] == expected
         assert len(shop.opened) == NUM_SEGMENTS - num_kept
 
-    expected = expected_file()
-    in_shop(tmp_path, body)
 
-
-def test_a_paused_job_waits_and_is_the_same_afterwards(tmp_path: Path) -> None:
-    async def body(shop: Shop) -> None:
+async def test_a_paused_job_waits_and_is_the_same_afterwards(tmp_path: Path) -> None:
+    expected = await expected_file()
+    async with in_shop(tmp_path) as shop:
         reached = asyncio.Event()
 
         def at_the_third(request: StageRequest) -> None:
@@ -202,13 +192,10 @@ def test_a_paused_job_waits_and_is_the_same_afterwards(tmp_path: Path) -> None:
             (file,) = await shop.result(job)
         assert file[44:] == expected
 
-    expected = expected_file()
-    in_shop(tmp_path, body)
-
 
 @pytest.mark.parametrize("action", ["cancel", "delete"])
-def test_a_job_that_is_given_up_leaves_nothing(tmp_path: Path, action: str) -> None:
-    async def body(shop: Shop) -> None:
+async def test_a_job_that_is_given_up_leaves_nothing(tmp_path: Path, action: str) -> None:
+    async with in_shop(tmp_path) as shop:
         reached = asyncio.Event()
         shop.before_open = lambda request: reached.set() if len(shop.opened) == 2 else None
         async with shop.runner() as runner:
@@ -228,16 +215,16 @@ def test_a_job_that_is_given_up_leaves_nothing(tmp_path: Path, action: str) -> N
             await runner.delete(other.id)
             assert not list((tmp_path / "media" / "jobs").iterdir())
 
-    in_shop(tmp_path, body)
-
 
 @pytest.mark.parametrize(
     ("error", "code"), [(EngineError("It broke."), "engine_error"), (KeyError(), "internal_error")]
 )
-def test_a_job_that_fails_says_why_and_can_go_on(
+async def test_a_job_that_fails_says_why_and_can_go_on(
     tmp_path: Path, error: Exception, code: str
 ) -> None:
-    async def body(shop: Shop) -> None:
+    expected = await expected_file()
+    async with in_shop(tmp_path) as shop:
+
         def fail(request: StageRequest) -> None:
             if len(shop.opened) == 3:
                 raise error
@@ -252,14 +239,13 @@ def test_a_job_that_fails_says_why_and_can_go_on(
             (file,) = await shop.result(job)
         assert file[44:] == expected
 
-    expected = expected_file()
-    in_shop(tmp_path, body)
 
-
-def test_a_full_disk_fails_the_job_and_it_can_go_on(
+async def test_a_full_disk_fails_the_job_and_it_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body(shop: Shop) -> None:
+    expected = await expected_file()
+    async with in_shop(tmp_path) as shop:
+
         def full(*_: object) -> None:
             raise StorageFullError
 
@@ -272,6 +258,3 @@ def test_a_full_disk_fails_the_job_and_it_can_go_on(
             await runner.change(job.id, "resume")
             (file,) = await shop.result(job)
         assert file[44:] == expected
-
-    expected = expected_file()
-    in_shop(tmp_path, body)

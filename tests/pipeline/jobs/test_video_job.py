@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -72,24 +72,22 @@ class Studio:
         return encoded_video(video)
 
 
-def in_studio(folder: Path, body: Callable[[Studio], Awaitable[None]]) -> None:
-    async def main() -> None:
-        model = await VideoModel.load(ModelSettings(source="toy"), "video")
-        videos = Videos({model.name: model}, VideoSettings())
-        studio = Studio(videos, folder)
-        try:
-            async with asyncio.timeout(60):
-                await body(studio)
-            assert model.status.num_open == 0
-        finally:
-            studio.encoders.close()
-            videos.close()
-            await model.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def in_studio(folder: Path) -> AsyncGenerator[Studio, None]:
+    model = await VideoModel.load(ModelSettings(source="toy"), "video")
+    videos = Videos({model.name: model}, VideoSettings())
+    studio = Studio(videos, folder)
+    try:
+        async with asyncio.timeout(60):
+            yield studio
+        assert model.status.num_open == 0
+    finally:
+        studio.encoders.close()
+        videos.close()
+        await model.close()
 
 
-def test_what_is_given_back_is_begun_anew_and_is_the_same(
+async def test_what_is_given_back_is_begun_anew_and_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = threading.Semaphore(0)
@@ -99,7 +97,7 @@ def test_what_is_given_back_is_begun_anew_and_is_the_same(
         turns.acquire(timeout=30)
         step(denoiser, states)
 
-    async def body(studio: Studio) -> None:
+    async with in_studio(tmp_path) as studio:
         expected = await studio.expected()
         with monkeypatch.context() as patch:
             patch.setattr(ToyDenoiser, "step", gated)
@@ -126,16 +124,13 @@ def test_what_is_given_back_is_begun_anew_and_is_the_same(
             file.num_bytes + thumbnail.num_bytes + sheet.num_bytes,
         )
 
-    in_studio(tmp_path, body)
 
-
-def test_a_job_waits_while_there_is_no_room(
+async def test_a_job_waits_while_there_is_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(video_job, "_RETRY_S", 0.01)
     num_refused = 0
-
-    async def body(studio: Studio) -> None:
+    async with in_studio(tmp_path) as studio:
         stream = studio.videos.stream
 
         def refusing(request: VideoRequest) -> Any:
@@ -151,11 +146,9 @@ def test_a_job_waits_while_there_is_no_room(
             await studio.until(await runner.add("{}", studio.work()), JobState.COMPLETED)
         assert num_refused == 5
 
-    in_studio(tmp_path, body)
 
-
-def test_what_is_old_is_deleted(tmp_path: Path) -> None:
-    async def body(studio: Studio) -> None:
+async def test_what_is_old_is_deleted(tmp_path: Path) -> None:
+    async with in_studio(tmp_path) as studio:
         async with studio.runner(retention_s=3600) as runner:
             job = await studio.until(await runner.add("{}", studio.work()), JobState.COMPLETED)
         assert list(tmp_path.glob("media/jobs/*/video.mp4"))
@@ -165,5 +158,3 @@ def test_what_is_old_is_deleted(tmp_path: Path) -> None:
                     await asyncio.sleep(0.01)
         assert job.result is not None
         assert not list(tmp_path.glob("media/jobs/*"))
-
-    in_studio(tmp_path, body)

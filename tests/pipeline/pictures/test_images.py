@@ -1,10 +1,9 @@
 """Images: what is refused before any work, what is completed, and several at once."""
 
-import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -30,18 +29,16 @@ TOY = ModelSettings(source="toy")
 DEADLINE_S = 20.0
 
 
-def on_images(body: Callable[[Images], Awaitable[None]]) -> None:
-    async def main() -> None:
-        model = await ImageModel.load(TOY, "image")
-        images = Images({"toy": model}, ImageSettings(), others={"voice": "speech"})
-        try:
-            await body(images)
-            assert model.status.num_open == 0
-        finally:
-            images.close()
-            await model.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def on_images() -> AsyncGenerator[Images, None]:
+    model = await ImageModel.load(TOY, "image")
+    images = Images({"toy": model}, ImageSettings(), others={"voice": "speech"})
+    try:
+        yield images
+        assert model.status.num_open == 0
+    finally:
+        images.close()
+        await model.close()
 
 
 async def drawn(stream: AsyncGenerator[ImageItem, None]) -> tuple[Image, Ended]:
@@ -54,8 +51,8 @@ async def drawn(stream: AsyncGenerator[ImageItem, None]) -> tuple[Image, Ended]:
     return image, ended
 
 
-def test_each_of_several_is_what_it_is_alone() -> None:
-    async def body(images: Images) -> None:
+async def test_each_of_several_is_what_it_is_alone() -> None:
+    async with on_images() as images:
         requests = [ImageRequest("a bird", seed) for seed in (3, 4, 3)]
         alone = [await drawn(images.stream(replace(each))) for each in requests]
         together: dict[int, Image] = {}
@@ -69,11 +66,9 @@ def test_each_of_several_is_what_it_is_alone() -> None:
             assert ended.usage.input_tokens > 0
         assert not np.array_equal(together[0].pixels, together[1].pixels)
 
-    on_images(body)
 
-
-def test_a_request_is_completed() -> None:
-    async def body(images: Images) -> None:
+async def test_a_request_is_completed() -> None:
+    async with on_images() as images:
         model = images.model(None)
         complete = images.completed(ImageRequest("a bird"))
         assert (complete.width, complete.height) == model.capabilities.default_size
@@ -81,19 +76,15 @@ def test_a_request_is_completed() -> None:
         assert complete.parameters == model.capabilities.parameters
         assert images.completed(complete) == complete
 
-    on_images(body)
 
-
-def test_models_are_found_by_name_and_alias() -> None:
-    async def body(images: Images) -> None:
+async def test_models_are_found_by_name_and_alias() -> None:
+    async with on_images() as images:
         names = (None, "", "toy", "default", "gpt-image-1", "dall-e-3")
         assert {images.model(name) for name in names} == {images.model("toy")}
         with pytest.raises(UnknownModelError, match="'other' does not exist"):
             images.model("other")
         with pytest.raises(UnservedTaskError, match="'voice' is not one that draws"):
             images.model("voice")
-
-    on_images(body)
     with pytest.raises(UnservedTaskError, match=r"No served model draws.*voice \(speech\)"):
         Images({}, ImageSettings(), others={"voice": "speech"}).model(None)
 
@@ -119,13 +110,11 @@ PIXELS = np.zeros((8, 8, 3), np.uint8)
         ({"images": (PIXELS,) * 100}, "image"),
     ],
 )
-def test_what_is_wrong_is_refused_before_any_work(wrong: dict[str, Any], param: str) -> None:
-    async def body(images: Images) -> None:
+async def test_what_is_wrong_is_refused_before_any_work(wrong: dict[str, Any], param: str) -> None:
+    async with on_images() as images:
         with pytest.raises(InvalidRequestError) as refused:
             images.stream(replace(ImageRequest("a bird"), **wrong))
         assert refused.value.param == param
-
-    on_images(body)
 
 
 class _Drawing(ImageModel):
@@ -168,8 +157,8 @@ def test_a_schedule_without_a_shift_is_refused() -> None:
     assert refused.value.param == "flow_shift"
 
 
-def test_a_size_is_checked_against_the_model() -> None:
-    async def body(images: Images) -> None:
+async def test_a_size_is_checked_against_the_model() -> None:
+    async with on_images() as images:
         capabilities = images.model(None).capabilities
         multiple = capabilities.size_multiple
         fits = replace(ImageRequest("a"), width=2 * multiple, height=multiple)
@@ -177,11 +166,9 @@ def test_a_size_is_checked_against_the_model() -> None:
         with pytest.raises(InvalidRequestError, match="pixels; at most"):
             check_size(fits, capabilities, 2 * multiple * multiple - 1)
 
-    on_images(body)
-
 
 @pytest.mark.parametrize("max_waiting", [0, 1])
-def test_several_are_refused_before_the_first_has_begun(
+async def test_several_are_refused_before_the_first_has_begun(
     max_waiting: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one's prompt is built while the first one is drawn, which then waits."""
@@ -194,40 +181,36 @@ def test_several_are_refused_before_the_first_has_begun(
         has_stepped.set()
 
     monkeypatch.setattr(ToyDenoiser, "step", stepped)
+    settings = ModelSettings(source="toy", max_slots=1, max_waiting=max_waiting)
+    model = await ImageModel.load(settings, "image")
+    images = Images({"toy": model}, ImageSettings())
+    build = model.prompter.build
 
-    async def main() -> None:
-        settings = ModelSettings(source="toy", max_slots=1, max_waiting=max_waiting)
-        model = await ImageModel.load(settings, "image")
-        images = Images({"toy": model}, ImageSettings())
-        build = model.prompter.build
+    def late(request: ImageRequest, seed: int) -> Prompt:
+        if seed:
+            assert has_stepped.wait(DEADLINE_S)
+            time.sleep(0.05)  # in which the first one's progress would be told
+        return build(request, seed)
 
-        def late(request: ImageRequest, seed: int) -> Prompt:
-            if seed:
-                assert has_stepped.wait(DEADLINE_S)
-                time.sleep(0.05)  # in which the first one's progress would be told
-            return build(request, seed)
-
-        monkeypatch.setattr(model.prompter, "build", late)
-        try:
-            async with aclosing(
-                images.several([ImageRequest("a bird", seed) for seed in (0, 1)])
-            ) as items:
-                if max_waiting:
-                    assert isinstance((await anext(items))[1], Progress)
-                else:
-                    with pytest.raises(OverloadedError):
-                        await anext(items)
-        finally:
-            may_go_on.set()
-            images.close()
-            await model.close()
-
-    asyncio.run(main())
+    monkeypatch.setattr(model.prompter, "build", late)
+    try:
+        async with aclosing(
+            images.several([ImageRequest("a bird", seed) for seed in (0, 1)])
+        ) as items:
+            if max_waiting:
+                assert isinstance((await anext(items))[1], Progress)
+            else:
+                with pytest.raises(OverloadedError):
+                    await anext(items)
+    finally:
+        may_go_on.set()
+        images.close()
+        await model.close()
 
 
-def test_a_stream_that_is_closed_early_frees_all() -> None:
-    async def body(images: Images) -> None:
-        async with aclosing(images.several([ImageRequest("bird", 1), ImageRequest("b", 2)])) as all:
-            await anext(all)
-
-    on_images(body)
+async def test_a_stream_that_is_closed_early_frees_all() -> None:
+    async with (
+        on_images() as images,
+        aclosing(images.several([ImageRequest("bird", 1), ImageRequest("b", 2)])) as all,
+    ):
+        await anext(all)

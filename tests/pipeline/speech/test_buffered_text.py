@@ -37,38 +37,32 @@ async def _settle() -> None:
 
 
 @given(num_items=st.integers(0, 100), num_read=st.integers(0, 100))
-def test_a_stream_runs_so_many_items_ahead(num_items: int, num_read: int) -> None:
-    async def check() -> None:
-        source = Counter(num_items)
-        ahead = Prefetcher(source)
-        await _settle()
-        assert source.num_pulled == min(num_items, MOST_AHEAD)
-        for number in range(min(num_read, num_items)):
-            assert await ahead.next() == number + 1
-        await _settle()
-        assert source.num_pulled == min(num_items, num_read + MOST_AHEAD)
-        if num_read >= num_items:
-            assert await ahead.next() is None
-        await ahead.close()
-        assert source.is_closed
-
-    asyncio.run(check())
+async def test_a_stream_runs_so_many_items_ahead(num_items: int, num_read: int) -> None:
+    source = Counter(num_items)
+    ahead = Prefetcher(source)
+    await _settle()
+    assert source.num_pulled == min(num_items, MOST_AHEAD)
+    for number in range(min(num_read, num_items)):
+        assert await ahead.next() == number + 1
+    await _settle()
+    assert source.num_pulled == min(num_items, num_read + MOST_AHEAD)
+    if num_read >= num_items:
+        assert await ahead.next() is None
+    await ahead.close()
+    assert source.is_closed
 
 
 @given(st.lists(st.text(max_size=5), max_size=8), st.integers(0, 8))
-def test_a_buffer_gives_all_that_was_pushed(pieces: list[str], num_first: int) -> None:
-    async def check() -> None:
-        buffer = TextBuffer()
-        for piece in pieces[:num_first]:
-            buffer.push(piece)
-        first = await buffer.take() if buffer.has_unread else ""
-        assert first == buffer.taken == "".join(pieces[:num_first])
-        for piece in pieces[num_first:]:
-            buffer.push(piece)
-        buffer.close()
-        rest = "".join(pieces[num_first:])
-        assert await buffer.take() == (rest or None)
-        assert await buffer.take() is None
-        assert await buffer.whole() == "".join(pieces)
-
-    asyncio.run(check())
+async def test_a_buffer_gives_all_that_was_pushed(pieces: list[str], num_first: int) -> None:
+    buffer = TextBuffer()
+    for piece in pieces[:num_first]:
+        buffer.push(piece)
+    first = await buffer.take() if buffer.has_unread else ""
+    assert first == buffer.taken == "".join(pieces[:num_first])
+    for piece in pieces[num_first:]:
+        buffer.push(piece)
+    buffer.close()
+    rest = "".join(pieces[num_first:])
+    assert await buffer.take() == (rest or None)
+    assert await buffer.take() is None
+    assert await buffer.whole() == "".join(pieces)

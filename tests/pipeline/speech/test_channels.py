@@ -1,8 +1,7 @@
 """A model of two channels, from its chunks to files: decoded by a codec, or by a generator."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -31,25 +30,22 @@ def families(monkeypatch: pytest.MonkeyPatch) -> None:
     two_channels.register(monkeypatch)
 
 
-def on_model(source: str, body: Callable[[Speech], Awaitable[None]]) -> None:
-    async def main() -> None:
-        model = await SpeechModel.load(ModelSettings(source=source, max_slots=4))
-        speech = Speech({model.name: model}, SpeechSettings())
-        try:
-            await body(speech)
-        finally:
-            speech.close()
-            await model.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def on_model(source: str) -> AsyncGenerator[Speech, None]:
+    model = await SpeechModel.load(ModelSettings(source=source, max_slots=4))
+    speech = Speech({model.name: model}, SpeechSettings())
+    try:
+        yield speech
+    finally:
+        speech.close()
+        await model.close()
 
 
 @pytest.mark.parametrize("source", ["decoded", "generated"])
 @pytest.mark.parametrize("speed", [1.0, 1.5])
-def test_a_stream_keeps_its_channels(source: str, speed: float, tmp_path: Path) -> None:
+async def test_a_stream_keeps_its_channels(source: str, speed: float, tmp_path: Path) -> None:
     request = SpeechRequest(TEXT, seed=7, speed=speed, sample_rate_hz=16_000, volume=0.5)
-
-    async def body(speech: Speech) -> None:
+    async with on_model(source) as speech:
         async with aclosing(speech.stream(request)) as events:
             chunks = [event async for event in events if isinstance(event, AudioChunk)]
         assert all(chunk.samples.shape[1:] == (2,) for chunk in chunks)
@@ -65,25 +61,19 @@ def test_a_stream_keeps_its_channels(source: str, speed: float, tmp_path: Path) 
         assert saved.shape == whole.samples.shape
         assert rate_hz == 16_000
 
-    on_model(source, body)
 
-
-def test_a_codec_of_two_channels_says_what_one_of_one_does() -> None:
+async def test_a_codec_of_two_channels_says_what_one_of_one_does() -> None:
     heard: dict[str, Audio] = {}
     for source in ("toy", "decoded"):
-
-        async def body(speech: Speech, source: str = source) -> None:
+        async with on_model(source) as speech:
             heard[source] = await collect(speech.stream(SpeechRequest(TEXT, seed=7)))
-
-        on_model(source, body)
     np.testing.assert_array_equal(heard["decoded"].samples[:, 0], heard["toy"].samples)
 
 
-def test_a_job_keeps_its_channels(tmp_path: Path) -> None:
+async def test_a_job_keeps_its_channels(tmp_path: Path) -> None:
     """What is read again from the disk is what was spoken, and so is the file."""
     request = SpeechRequest(TEXT, seed=7)
-
-    async def body(speech: Speech) -> None:
+    async with on_model("decoded") as speech:
         plain = await collect(speech.stream(request))
         for _ in range(2):
             checkpoints = SegmentCheckpoints(tmp_path / "0", speech.workers, lambda done: None)
@@ -99,8 +89,6 @@ def test_a_job_keeps_its_channels(tmp_path: Path) -> None:
         num_samples = 2 * len(plain.samples) + two_channels.RATE_HZ
         assert written.shape == (num_samples, 2)
         assert kept_file.duration_s == num_samples / two_channels.RATE_HZ
-
-    on_model("decoded", body)
 
 
 def test_a_client_is_told_of_channels_or_gets_one() -> None:

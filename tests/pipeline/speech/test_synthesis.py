@@ -1,8 +1,8 @@
 """Long text as one stream: joined from its segments, one ahead, free when it is left."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 
@@ -25,26 +25,24 @@ LONG = "\n\n".join(f"{name} paragraph. {'It goes on and on. ' * 8}" for name in 
 ONE = SpeechRequest("Just one segment.", seed=7)
 
 
-def on_toy(body: Callable[[Speech], Awaitable[None]], **settings: object) -> None:
-    async def main() -> None:
-        model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
-        speech = Speech({model.name: model}, SpeechSettings.model_validate(settings))
-        try:
-            await body(speech)
-        finally:
-            assert model.fabric.num_open == 0
-            speech.close()
-            await model.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def on_toy(**settings: object) -> AsyncGenerator[Speech, None]:
+    model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
+    speech = Speech({model.name: model}, SpeechSettings.model_validate(settings))
+    try:
+        yield speech
+    finally:
+        assert model.fabric.num_open == 0
+        speech.close()
+        await model.close()
 
 
 async def say(speech: Speech, request: SpeechRequest) -> Audio:
     return await collect(speech.stream(request))
 
 
-def test_long_text_is_its_segments_joined() -> None:
-    async def body(speech: Speech) -> None:
+async def test_long_text_is_its_segments_joined() -> None:
+    async with on_toy() as speech:
         request = SpeechRequest(LONG, seed=3)
         whole = await say(speech, request)
         segments = [*split_text(LONG, 200)]
@@ -61,12 +59,10 @@ def test_long_text_is_its_segments_joined() -> None:
         np.testing.assert_array_equal(whole.samples, np.concatenate(parts))
         assert whole.usage.input_tokens == num_tokens
 
-    on_toy(body)
-
 
 @pytest.mark.parametrize(("speed", "rate_hz"), [(1.0, 24_000), (2.0, 24_000), (0.5, 16_000)])
-def test_a_pause_is_exact_silence_at_any_speed(speed: float, rate_hz: int) -> None:
-    async def body(speech: Speech) -> None:
+async def test_a_pause_is_exact_silence_at_any_speed(speed: float, rate_hz: int) -> None:
+    async with on_toy() as speech:
         request = SpeechRequest("", seed=1, speed=speed, sample_rate_hz=rate_hz)
         first = await say(speech, replace(request, input="One."))
         both = await say(speech, replace(request, input="One. [pause:1.25s] Two."))
@@ -79,11 +75,9 @@ def test_a_pause_is_exact_silence_at_any_speed(speed: float, rate_hz: int) -> No
             both.samples[len(first.samples) + num_silent :], (await say(speech, second)).samples
         )
 
-    on_toy(body)
 
-
-def test_dictionaries_and_numbers_change_what_is_spoken() -> None:
-    async def body(speech: Speech) -> None:
+async def test_dictionaries_and_numbers_change_what_is_spoken() -> None:
+    async with on_toy(pronunciations={"SQL": "sequel"}) as speech:
         said = await say(speech, SpeechRequest("four sequel", seed=1))
         for request in (
             SpeechRequest("4 SQL", seed=1, normalize=True),
@@ -92,11 +86,9 @@ def test_dictionaries_and_numbers_change_what_is_spoken() -> None:
         ):
             np.testing.assert_array_equal((await say(speech, request)).samples, said.samples)
 
-    on_toy(body, pronunciations={"SQL": "sequel"})
 
-
-def test_whoever_leaves_frees_all_segments() -> None:
-    async def body(speech: Speech) -> None:
+async def test_whoever_leaves_frees_all_segments() -> None:
+    async with on_toy() as speech:
         (model,) = speech.models.values()
         events = speech.stream(SpeechRequest(LONG, seed=1))
         async with aclosing(events):
@@ -105,13 +97,11 @@ def test_whoever_leaves_frees_all_segments() -> None:
             assert model.fabric.num_open > 0
         assert model.fabric.num_open == 0
 
-    on_toy(body)
 
-
-def test_a_segment_that_is_refused_waits_and_the_first_does_not(
+async def test_a_segment_that_is_refused_waits_and_the_first_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def body(speech: Speech) -> None:
+    async with on_toy() as speech:
         (model,) = speech.models.values()
         unhindered = await say(speech, SpeechRequest(LONG, seed=1))
         num_refusals = 2
@@ -136,14 +126,12 @@ def test_a_segment_that_is_refused_waits_and_the_first_does_not(
         with pytest.raises(RateLimitError):
             await say(speech, SpeechRequest(LONG, seed=1))
 
-    on_toy(body)
-
 
 @pytest.mark.parametrize("is_live", [True, False])
-def test_a_stage_is_told_which_stream_a_segment_belongs_to(
+async def test_a_stage_is_told_which_stream_a_segment_belongs_to(
     monkeypatch: pytest.MonkeyPatch, is_live: bool
 ) -> None:
-    async def body(speech: Speech) -> None:
+    async with on_toy() as speech:
         (model,) = speech.models.values()
         opened, told = model.open, list[StageRequest]()
 
@@ -158,13 +146,10 @@ def test_a_stage_is_told_which_stream_a_segment_belongs_to(
         assert [each.is_later for each in told] == [False, True, True]
         assert {(each.speed, each.is_live) for each in told} == {(2.0, is_live)}
 
-    on_toy(body)
 
-
-def test_silence_lets_others_have_their_turn() -> None:
+async def test_silence_lets_others_have_their_turn() -> None:
     """Nothing is waited for while it is made: a pause must not be one long callback."""
-
-    async def body(speech: Speech) -> None:
+    async with on_toy() as speech:
         request = SpeechRequest(f"One.{'[pause:10s]' * 60} Two.", seed=1)
         turns = 0
 
@@ -184,5 +169,3 @@ def test_silence_lets_others_have_their_turn() -> None:
         task.cancel()
         assert len(turns_at_silence) >= 600
         assert all(left < right for left, right in pairwise(turns_at_silence))
-
-    on_toy(body)

@@ -36,7 +36,7 @@ class WaitingFabric(LocalFabric):
         return await super().host(specs, context, placement)
 
 
-def test_no_worker_waits_while_the_model_of_a_recording_loads(
+async def test_no_worker_waits_while_the_model_of_a_recording_loads(
     checkpoint: Callable[..., Path],
 ) -> None:
     recording = np.random.default_rng(0).normal(0, 0.1, 24_000).astype(np.float32)
@@ -49,21 +49,17 @@ def test_no_worker_waits_while_the_model_of_a_recording_loads(
         finally:
             await stream.aclose()
 
-    async def main() -> None:
-        fabric = WaitingFabric()
-        settings = ModelSettings(source=str(checkpoint("tiny", "base")), device="cpu", max_slots=4)
-        model = await SpeechModel.load(settings, pool=ModelPool(fabric, wait_s=DEADLINE_S))
-        speech = Speech({model.name: model}, SpeechSettings())
-        async with asyncio.timeout(DEADLINE_S):
-            waiting = [
-                asyncio.create_task(first_chunk(speech, index))
-                for index in range(num_usable_cores())
-            ]
-            await fabric.is_asked.wait()
-            assert await speech.workers.run(int) == 0
-            fabric.may_load.set()
-            assert all(isinstance(each, AudioChunk) for each in await asyncio.gather(*waiting))
-        speech.close()
-        await model.close()
-
-    asyncio.run(main())
+    fabric = WaitingFabric()
+    settings = ModelSettings(source=str(checkpoint("tiny", "base")), device="cpu", max_slots=4)
+    model = await SpeechModel.load(settings, pool=ModelPool(fabric, wait_s=DEADLINE_S))
+    speech = Speech({model.name: model}, SpeechSettings())
+    async with asyncio.timeout(DEADLINE_S):
+        waiting = [
+            asyncio.create_task(first_chunk(speech, index)) for index in range(num_usable_cores())
+        ]
+        await fabric.is_asked.wait()
+        assert await speech.workers.run(int) == 0
+        fabric.may_load.set()
+        assert all(isinstance(each, AudioChunk) for each in await asyncio.gather(*waiting))
+    speech.close()
+    await model.close()
