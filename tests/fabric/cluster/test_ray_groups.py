@@ -24,11 +24,11 @@ from antiphon.fabric.cluster.ray_placement import CPU_SHARE, RayNode
 from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayCluster, RayNodes, ray_nodes
 from tests.fabric.cluster.test_ray_cluster import (
     CONTEXT,
+    TIMEOUT_S,
     connected,
     name_of,
     process_of,
     replicas,
-    run,
 )
 from tests.fabric.cluster.test_ray_cluster import toy as toy_task
 
@@ -152,8 +152,8 @@ async def until_removed() -> None:
 
 
 @slow
-def test_each_host_has_a_replica_of_each_engine_of_a_strict_group(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_each_host_has_a_replica_of_each_engine_of_a_strict_group(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "strict", ClusterLimits(settle_s=3.0)) as cluster:
             placements = grouped("STRICT_SPREAD", 0.5, 0.5, num_replicas=2, min_replicas=2)
             stages = await host_all(cluster, placements)
@@ -187,12 +187,10 @@ def test_each_host_has_a_replica_of_each_engine_of_a_strict_group(nodes: RayNode
         await until_removed()
         nodes.kill(added)
 
-    run(main())
-
 
 @slow
-def test_a_group_starts_as_a_whole_or_not_at_all(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_group_starts_as_a_whole_or_not_at_all(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         placements = grouped("STRICT_SPREAD", 1, 1, num_replicas=3, min_replicas=3)
         async with connected(nodes, "impossible", ClusterLimits(place_s=1.0)) as cluster:
             with pytest.raises(ModelLoadError, match="needs 3 bundles of 2 CPU on different hosts"):
@@ -210,17 +208,13 @@ def test_a_group_starts_as_a_whole_or_not_at_all(nodes: RayNodes) -> None:
         await until_removed()
         nodes.kill(added)
 
-    run(main())
-
 
 @slow
-def test_a_packed_group_is_on_one_host_with_its_labels(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_a_packed_group_is_on_one_host_with_its_labels(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "pack") as cluster:
             there = {"num_replicas": 2, "min_replicas": 2, "labels": (("part", "more"),)}
             for stage in await host_all(cluster, grouped("PACK", 0.2, 0.2, **there)):
                 found = await nodes_of(await replicas(cluster, stage, 2), "pack")
                 assert set(found) == {nodes.with_label("more")}
         await until_removed()
-
-    run(main())

@@ -14,7 +14,14 @@ from ray.autoscaler.v2.sdk import get_cluster_resource_state
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster.base import Replica
 from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayNodes, ray_nodes
-from tests.fabric.cluster.test_ray_cluster import CONTEXT, connected, name_of, replicas, run, toy
+from tests.fabric.cluster.test_ray_cluster import (
+    CONTEXT,
+    TIMEOUT_S,
+    connected,
+    name_of,
+    replicas,
+    toy,
+)
 
 pytestmark = [
     pytest.mark.slow,  # a Ray cluster takes ten seconds to start, a replica two
@@ -45,10 +52,9 @@ def demands() -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("is_codec_first", [False, True])
-def test_each_talker_has_a_codec_on_its_node(nodes: RayNodes, is_codec_first: bool) -> None:
+async def test_each_talker_has_a_codec_on_its_node(nodes: RayNodes, is_codec_first: bool) -> None:
     namespace = f"packed-{is_codec_first}"
-
-    async def main() -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, namespace) as cluster:
             stages = toy().pipeline[::-1] if is_codec_first else toy().pipeline
             for spec in stages:
@@ -56,11 +62,9 @@ def test_each_talker_has_a_codec_on_its_node(nodes: RayNodes, is_codec_first: bo
                 found = await nodes_of(await replicas(cluster, stage_id, 2), namespace)
                 assert found == sorted(each["NodeID"] for each in ray.nodes() if each["Alive"])
 
-    run(main())
 
-
-def test_replicas_without_room_are_demand_to_the_autoscaler(nodes: RayNodes) -> None:
-    async def main() -> None:
+async def test_replicas_without_room_are_demand_to_the_autoscaler(nodes: RayNodes) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         async with connected(nodes, "demand") as cluster:
             whole = Placement(num_replicas=2, num_cpus=NUM_CPUS)
             stage_id = await cluster.host(toy().pipeline, CONTEXT, whole)
@@ -77,5 +81,3 @@ def test_replicas_without_room_are_demand_to_the_autoscaler(nodes: RayNodes) -> 
             assert await nodes_of([new], "demand") == [nodes.with_label("added")]
             await cluster.release(stage_id)
             nodes.kill(added)
-
-    run(main())
