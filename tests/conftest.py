@@ -196,7 +196,7 @@ def faulty_server() -> Generator[RunningServer, None, None]:
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, str], Path]:
-    """Return the directory of a tiny checkpoint of random weights, by its size and task."""
+    """Return the directory of a tiny checkpoint of few codes a frame, by its size and task."""
 
     @cache
     def make(size: Any, task: str) -> Path:

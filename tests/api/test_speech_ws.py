@@ -14,8 +14,6 @@ from tests.recordings import RECORDING_URI
 from tests.servers import RunningServer, start_server, wait_until
 from tests.sockets import audio, messages
 
-LONG_SEED = 37
-"""With it the random checkpoints say that much, and more."""
 TEXT = "Hello there, friends. How are you?"
 
 
@@ -153,7 +151,7 @@ def test_late_text_gives_the_same_audio_in_any_pieces(
     task: str, start: Callable[[str], RunningServer]
 ) -> None:
     server = start(task)
-    config: dict[str, Any] = {"seed": LONG_SEED, "max_new_tokens": 24}
+    config: dict[str, Any] = {"seed": 1, "max_new_tokens": 24, "ignore_eos": True}
     if task == "base":
         config["speaker_embedding"] = [0.1] * 64
     with opened(server, **config) as talk:

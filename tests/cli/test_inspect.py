@@ -9,7 +9,7 @@ import pytest
 from antiphon.errors import how_to_install
 from antiphon.families.registry import FAMILIES
 from tests.cli.conftest import Run
-from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
+from tests.families.qwen3_tts.random_checkpoint import make_full_checkpoint
 
 NEEDS_TORCH = f"this model needs PyTorch: {how_to_install('torch')}"
 
@@ -17,7 +17,7 @@ NEEDS_TORCH = f"this model needs PyTorch: {how_to_install('torch')}"
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("checkpoint")
-    make_checkpoint(path, size="tiny", task="custom_voice")
+    make_full_checkpoint(path, size="tiny", task="custom_voice")
     return path
 
 

@@ -244,9 +244,9 @@ def test_a_listener_and_a_whole_file_get_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES, scope="module")
 def test_speech_whose_end_is_ignored_has_as_many_frames_as_its_limit(name: str) -> None:
-    least = MAX_FRAMES + 3
-    put_off = Sampling(max_frames=2 * MAX_FRAMES, min_frames=least)
-    endless = Sampling(max_frames=2 * MAX_FRAMES + 12, ignore_eos=True)
+    least = MAX_FRAMES + 3 if name in READY else 7  # networks have tests of weights that end soon
+    put_off = Sampling(max_frames=least + 5, min_frames=least)
+    endless = Sampling(max_frames=2 * least + 6, ignore_eos=True)
 
     async def body(speech: Speech) -> None:
         model = speech.model(None)
@@ -256,11 +256,11 @@ def test_speech_whose_end_is_ignored_has_as_many_frames_as_its_limit(name: str) 
                     await say(speech, sampling=sampling)
                 assert caught.value.param == param
             return
-        crowd = await asyncio.gather(*(say(speech, seed=n, sampling=endless) for n in range(3)))
+        crowd = await asyncio.gather(*(say(speech, seed=n, sampling=endless) for n in range(2)))
         assert {audio.finish_reason for audio in crowd} == {"length"}
         assert {audio.usage.output_tokens for audio in crowd} == {endless.max_frames}
-        alone = await say(speech, seed=2, is_live=False, sampling=endless)
-        assert_same(alone.samples, crowd[2].samples)
+        alone = await say(speech, seed=1, is_live=False, sampling=endless)
+        assert_same(alone.samples, crowd[1].samples)
         assert (await say(speech, sampling=put_off)).usage.output_tokens >= least
         whole = await frames_of(model, endless)
         rest = await frames_of(model, endless, whole[:least])

@@ -10,7 +10,6 @@ from typing import Any
 from antiphon.contracts.family import LoadContext
 from antiphon.families.kit.random_checkpoint import (
     DRAWN_FILE,
-    CheckpointMaker,
     Making,
     Progress,
     load_format_of,
@@ -23,7 +22,7 @@ from antiphon.nn.random_weights import Dtype
 class WholeCheckpoints:
     """A maker of the same arguments as that of the family, and of seed, shards and progress."""
 
-    without_weights: CheckpointMaker
+    without_weights: Callable[..., None]
     write_weights: Callable[[Path, Making], None]
 
     def __call__(

@@ -88,7 +88,7 @@ def test_each_sign_counts_or_is_reported(text: str, data: st.DataObject) -> None
 )
 @pytest.mark.parametrize("size", [1, 250, 5000])
 def test_what_is_kept_and_read_again_is_bounded(unit: str, size: int) -> None:
-    normalizer, text = Normalizer(), unit * (2000 // len(unit))
+    normalizer, text = Normalizer(), unit * (1500 // len(unit))
     written = ""
     for start in range(0, len(text), size):
         written += normalizer.push(text[start : start + size])

@@ -103,7 +103,7 @@ def test_codes_are_the_same_alone_in_company_and_resumed(
     together = drawn(prior, company)
     alone = drawn(prior, {0: prompt})[0]
     assert alone == together[2]
-    made = [np.array([code]) for code in alone[:100]]
+    made = [np.array([code]) for code in alone[:220]]
     assert drawn(prior, {1: prompt}, {1: made})[1] == alone
 
 

@@ -16,19 +16,19 @@ from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.nn.random_weights import random_values
-from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
+from tests.families.qwen3_tts.random_checkpoint import make_full_checkpoint
 from tests.families.qwen3_tts.random_recipe import recipe
 
 RECORDED = Path(__file__).parent / "fixtures" / "codec.npz"
 MAIN_SEED, CODEC_SEED = 0, 1
-"""What `make_checkpoint` gives the two files of the checkpoint that was recorded."""
+"""What `make_full_checkpoint` gives the two files of the checkpoint that was recorded."""
 
 
 @cache
 def tiny_config() -> Qwen3TTSConfig:
     """Return the configuration of the checkpoint that was recorded."""
     with TemporaryDirectory() as directory:
-        make_checkpoint(Path(directory), size="tiny", task="base")
+        make_full_checkpoint(Path(directory), size="tiny", task="base")
         return load_config(Path(directory))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.families.qwen3_tts.oracle.cases import CASES, CHECKPOINTS, Case
-from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
+from tests.families.qwen3_tts.random_checkpoint import make_full_checkpoint
 
 _FILE = Path(__file__).parent / "fixtures" / "parity.npz"
 
@@ -82,7 +82,7 @@ def make_parity_checkpoint(path: Path, name: str) -> None:
     """Write the checkpoint of a key of `oracle.cases.CHECKPOINTS`."""
     size, task, seed = CHECKPOINTS[name]
     chosen: Any = size
-    make_checkpoint(path, size=chosen, task=task, seed=seed)
+    make_full_checkpoint(path, size=chosen, task=task, seed=seed)
 
 
 @cache

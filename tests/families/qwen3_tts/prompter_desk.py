@@ -14,6 +14,7 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.families.qwen3_tts.prompt_layout import NOTHING, Column, Qwen3TTSPrompt
 from antiphon.families.qwen3_tts.tokenizer import load_tokenizer
+from tests.families.qwen3_tts.random_checkpoint import FEW_GROUPS
 
 TEXT = "Well, hello there."
 
@@ -25,7 +26,7 @@ def prepared(num_frames: int = 5, text: str | None = None) -> PreparedVoice:
         family="qwen3_tts",
         ref_text=text,
         speaker_embedding=rng.normal(size=64).astype(np.float32),
-        ref_codes=rng.integers(0, 2048, (num_frames, 16)),
+        ref_codes=rng.integers(0, 2048, (num_frames, FEW_GROUPS)),
     )
 
 

@@ -31,8 +31,6 @@ _GAINS: tuple[tuple[str, float], ...] = (
 )
 _EMBEDDINGS: tuple[tuple[str, float], ...] = (
     (r"talker\.model\.(text|codec)_embedding\.weight", 1.0),
-    # Fifteen of them are summed for each frame.
-    (r"talker\.code_predictor\.model\.codec_embedding\.\d+\.weight", 0.35),
     (r"decoder\.quantizer\..*\.embedding_sum", 1.0),
 )
 _NEAR: tuple[tuple[str, float, float], ...] = (  # mean, standard deviation
@@ -46,12 +44,18 @@ _NEAR: tuple[tuple[str, float, float], ...] = (  # mean, standard deviation
 )
 # For the row that scores end of speech: the median over seeds is an end after 40 frames.
 _EOS_GAIN = 2.0
+# The sum of those of a frame has the same scale, however many they are.
+_SUMMED = re.compile(r"talker\.code_predictor\.model\.codec_embedding\.\d+\.weight")
+_SUMMED_STD, _SUMMED_OF = 0.35, 15
 _CODEBOOK = re.compile(r"encoder\.quantizer\.(\w+?)_residual.*\.layers\.(\d+)\.codebook\.embed_sum")
 
 
 def recipe(layout: Layout, config: Qwen3TTSConfig) -> dict[str, RandomTensor]:
     """Return the random distribution of each tensor of a layout."""
     tensors = {name: _tensor(name, shape) for name, shape in layout.items()}
+    summed_std = _SUMMED_STD * math.sqrt(_SUMMED_OF / (config.talker.num_groups - 1))
+    for name in filter(_SUMMED.fullmatch, tensors):
+        tensors[name] = RandomTensor(layout[name], summed_std)
     head = "talker.codec_head.weight"
     if head in tensors:
         plain = tensors[head]

@@ -19,6 +19,7 @@ from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runn
 from antiphon.nn.graphs import Graphs
 from tests.engine.drive import Drive
 from tests.families.qwen3_tts.lm import Codes, Heard, hear, made_prompt, opened, take
+from tests.families.qwen3_tts.random_checkpoint import FEW_GROUPS
 
 MAX_FRAMES = 14
 
@@ -168,7 +169,7 @@ def test_the_latest_frames_are_kept_where_a_decoder_finds_them(
     runner: Qwen3TTSRunner, prompts: list[Prompt]
 ) -> None:
     rng = np.random.default_rng(0)
-    made = [*rng.integers(0, 2048, (FRAME_STORE_FRAMES + 5, 16))]
+    made = [*rng.integers(0, 2048, (FRAME_STORE_FRAMES + 5, FEW_GROUPS))]
     drive, heard = Drive(runner), {1: Heard()}
     take(heard, drive.step((1,), starts=[Start(1, prompts[0], tuple(made))]))
     take(heard, drive.step((1,)))

@@ -15,7 +15,7 @@ from antiphon.contracts.inspection import Inspection
 from antiphon.errors import how_to_install
 from antiphon.families.qwen3_tts.checkpoint import inspect
 from antiphon.families.qwen3_tts.config import CheckpointTask
-from tests.families.qwen3_tts.random_checkpoint import Size, make_checkpoint
+from tests.families.qwen3_tts.random_checkpoint import Size, make_full_checkpoint
 
 DEADLINE_S = 60
 
@@ -70,7 +70,7 @@ def test_components_are_the_whole_of_the_weights(
 
 
 def test_shards_and_number_types_are_told(tmp_path: Path) -> None:
-    make_checkpoint(tmp_path, size="tiny-0.6b", task="base", dtype="bfloat16", shards=3)
+    make_full_checkpoint(tmp_path, size="tiny-0.6b", task="base", dtype="bfloat16", shards=3)
     found = inspect(tmp_path)
     assert found.problems == ()
     types = {row["Component"]: row["Type"] for row in rows(found, "Components")}

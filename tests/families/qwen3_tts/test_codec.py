@@ -29,7 +29,7 @@ from tests.families.qwen3_tts.codec_models import (
     small_config,
     tiny_config,
 )
-from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
+from tests.families.qwen3_tts.random_checkpoint import make_full_checkpoint
 
 ROUNDING = 5e-6
 """Kernels for other shapes add in another order; samples here are around 0.1."""
@@ -221,7 +221,7 @@ def test_the_far_past_is_forgotten() -> None:
 
 
 def test_every_tensor_of_a_checkpoint_is_taken(tmp_path: Path) -> None:
-    make_checkpoint(tmp_path, size="tiny", task="base")
+    make_full_checkpoint(tmp_path, size="tiny", task="base")
     config = load_config(tmp_path)
     codec, like = config.codec, torch.empty(0)
     with codec_decoder_part(tmp_path, config).open(like=like) as weights:

@@ -23,6 +23,7 @@ from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
 from tests.engine.copying import BLOCK, CopyingEngine, assert_copies_exactly
+from tests.families.qwen3_tts.random_checkpoint import FEW_GROUPS
 
 NUM_FRAMES = 3
 FIRST, OTHER = "Good morning to you all.", "Well, hello there."
@@ -38,7 +39,7 @@ def voice_of(seed: int, num_frames: int | None = None) -> PreparedVoice:
         family="qwen3_tts",
         ref_text="Ah, so." if num_frames else None,
         speaker_embedding=rng.normal(size=64).astype(np.float32),
-        ref_codes=rng.integers(0, 2048, (num_frames, 16)) if num_frames else None,
+        ref_codes=rng.integers(0, 2048, (num_frames, FEW_GROUPS)) if num_frames else None,
     )
 
 

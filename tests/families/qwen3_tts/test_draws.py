@@ -40,7 +40,8 @@ def first_codes(
         }
         request = SpeechRequest(TEXT, sampling=Sampling(**fields), options=options)
         voice = Voice(id=SPEAKER, name=SPEAKER)
-        prompts = {seed: prompter.build(request, voice, seed) for seed in range(NUM_DRAWS)}
+        prompt = prompter.build(request, voice, 0)
+        prompts = {seed: dataclasses.replace(prompt, seed=seed) for seed in range(NUM_DRAWS)}
         return np.array([each.frames[0] for each in hear(runner, prompts, max_frames=1).values()])
 
     return draw

@@ -56,7 +56,7 @@ def test_a_change_shows_where_it_is_read(config: Qwen3TTSConfig, prompt: Prompt)
     speaks = [at for at, (_, codec) in enumerate(data.prefix) if codec == SPEAKER]
     assert differing(made, keys(config, prompt, speaker=speaker)) == speaks
     reference = data.reference.copy()
-    reference[4, 9] ^= 1
+    reference[4, -1] ^= 1
     assert differing(made, keys(config, prompt, reference=reference)) == [begin + 5]
     reference = data.reference.copy()
     reference[-1, 0] ^= 1  # the first frame's input, which is not read before it

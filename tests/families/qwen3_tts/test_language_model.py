@@ -18,6 +18,7 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner
 from tests.engine.drive import Drive
 from tests.families.qwen3_tts.lm import DRAWN, GREEDY, Heard, hear, hear_late, made_prompt, opened
+from tests.families.qwen3_tts.random_checkpoint import FEW_GROUPS
 
 NUM_SLOTS = 5
 MAX_POSITIONS = 256
@@ -130,7 +131,7 @@ def test_seeds_matter_and_repeat(small: Loaded) -> None:
     first = small.alone(prompt)
     assert first.codes == small.alone(prompt).codes
     assert first.codes != small.alone(other).codes
-    assert all(frame.dtype == np.int64 and frame.shape == (16,) for frame in first.frames)
+    assert all(frame.dtype == np.int64 and frame.shape == (FEW_GROUPS,) for frame in first.frames)
 
 
 def prompt_of(base: Loaded, num_reference_frames: int | None) -> Prompt:

@@ -25,7 +25,7 @@ from tests.families.qwen3_tts.oracle.cases import (
 )
 from tests.families.qwen3_tts.oracle.environment import oracle_environment
 from tests.families.qwen3_tts.oracle.refresh import run_in_oracle
-from tests.families.qwen3_tts.random_checkpoint import make_checkpoint
+from tests.families.qwen3_tts.random_checkpoint import make_full_checkpoint
 
 pytestmark = pytest.mark.oracle
 
@@ -39,7 +39,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("live")
     for name, (size, task, seed) in LIVE_CHECKPOINTS.items():
         chosen: Any = size
-        make_checkpoint(folder / name, size=chosen, task=task, seed=seed)
+        make_full_checkpoint(folder / name, size=chosen, task=task, seed=seed)
     return folder
 
 

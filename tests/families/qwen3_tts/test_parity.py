@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.families.qwen3_tts.checkpoint import codec_decoder_part
 from antiphon.families.qwen3_tts.codec import CodecDecoder
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runner
+from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
-from tests.families.qwen3_tts.lm import GREEDY, hear
+from tests.families.qwen3_tts.lm import GREEDY, Heard, hear
 from tests.families.qwen3_tts.oracle.cases import CASES, REFERENCES, Case, reference_audio
 from tests.families.qwen3_tts.parity import Recorded, recorded, recorded_reference
 
@@ -30,15 +31,23 @@ RECORDED = {each.case.id: each for each in recorded()}
 
 
 @pytest.fixture(scope="module")
-def runner(parity_checkpoint: Callable[[str], Path]) -> Callable[[str], Qwen3TTSRunner]:
-    """Return the runner of a checkpoint by name."""
+def heard(parity_checkpoint: Callable[[str], Path]) -> Callable[[str], dict[str, Heard]]:
+    """Return what a checkpoint says of each of its cases: the first alone, the others together."""
 
     @cache
-    def load(name: str) -> Qwen3TTSRunner:
-        context = LoadContext(parity_checkpoint(name), "cpu", "float32", max_slots=2)
-        return load_runner(context, max_positions=MAX_POSITIONS)
+    def hear_all(name: str) -> dict[str, Heard]:
+        path = parity_checkpoint(name)
+        first, *others = [case for case in CASES if case.checkpoint == name]
+        found = dict[str, Heard]()
+        for cases, is_batched in (([first], False), (others, True)):
+            context = LoadContext(path, "cpu", "float32", max_slots=len(cases))
+            runner = load_runner(context, max_positions=MAX_POSITIONS, is_batched=is_batched)
+            prompts = {slot: build(case, path) for slot, case in enumerate(cases)}
+            spoken = hear(runner, prompts, max_frames=max(each.max_new_tokens for each in cases))
+            found |= {case.id: spoken[slot] for slot, case in enumerate(cases)}
+        return found
 
-    return load
+    return hear_all
 
 
 def build(case: Case, path: Path) -> Prompt:
@@ -57,7 +66,7 @@ def build(case: Case, path: Path) -> Prompt:
         input=case.text,
         language=case.language,
         instructions=case.instructions,
-        sampling=GREEDY,
+        sampling=replace(GREEDY, max_frames=case.max_new_tokens),
         options=options,
     )
     name = case.speaker or "default"
@@ -65,18 +74,12 @@ def build(case: Case, path: Path) -> Prompt:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_codes_are_the_official_ones(
-    case: Case,
-    runner: Callable[[str], Qwen3TTSRunner],
-    parity_checkpoint: Callable[[str], Path],
-) -> None:
-    prompt = build(case, parity_checkpoint(case.checkpoint))
-    num_frames_allowed = case.max_new_tokens - 1
-    heard = hear(runner(case.checkpoint), {0: prompt}, max_frames=num_frames_allowed + 1)[0]
+def test_codes_are_the_official_ones(case: Case, heard: Callable[[str], dict[str, Heard]]) -> None:
+    num_frames_allowed, found = case.max_new_tokens - 1, heard(case.checkpoint)[case.id]
     official = RECORDED[case.id].codes
-    assert np.array(heard.codes[:num_frames_allowed]).tolist() == official.tolist()
+    assert found.codes[:num_frames_allowed] == official.tolist()
     if len(official) < num_frames_allowed:
-        assert heard.end == "stop"
+        assert found.end == "stop"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from tests.families.qwen3_tts.prompter_desk import RECORDING, TEXT, Desk, prepared
+from tests.families.qwen3_tts.random_checkpoint import FEW_GROUPS
 
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("custom", {"task_type": "Base"}, "task_type", "does not support task_type='Base'"),
@@ -55,7 +56,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "base",
-        {"ref_audio": replace(prepared(text="a"), ref_codes=np.full((3, 16), 2048))},
+        {"ref_audio": replace(prepared(text="a"), ref_codes=np.full((3, FEW_GROUPS), 2048))},
         "ref_audio",
         "0 to 2047",
     ),

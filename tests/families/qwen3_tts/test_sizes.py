@@ -14,7 +14,11 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
-from tests.families.qwen3_tts.random_checkpoint import Size, make_checkpoint, write_all_but_weights
+from tests.families.qwen3_tts.random_checkpoint import (
+    Size,
+    make_full_checkpoint,
+    write_all_but_weights,
+)
 
 OFFICIAL_LAYOUTS = Path(__file__).parent / "fixtures" / "layouts.json.gz"
 
@@ -54,17 +58,16 @@ def test_files_hold_the_layout(
 
 def test_a_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        make_checkpoint(tmp_path / name, size="tiny", task="base", seed=seed)
+        make_full_checkpoint(tmp_path / name, size="tiny", task="base", seed=seed)
     first, again, other = (digest(tmp_path / name) for name in "abc")
     assert first == again
     weights = {file for file in first if file.endswith(".safetensors")}
     assert {file for file in first if first[file] != other[file]} == weights
 
 
-def test_bytes_stay_as_the_recorded_speech_needs_them(
-    checkpoint: Callable[[Size, CheckpointTask], Path],
-) -> None:
-    found = digest(checkpoint("tiny", CheckpointTask.BASE))
+def test_bytes_stay_as_the_recorded_speech_needs_them(tmp_path: Path) -> None:
+    make_full_checkpoint(tmp_path, size="tiny", task="base")
+    found = digest(tmp_path)
     assert found["model.safetensors"].startswith("617c66f54296bfeb")
     assert found["speech_tokenizer/model.safetensors"].startswith("bcf7bf6f2c9b9314")
 
@@ -79,12 +82,12 @@ def test_sizes_share_the_codec(checkpoint: Callable[[Size, CheckpointTask], Path
 def test_unknown_arguments_are_named(tmp_path: Path, argument: str) -> None:
     arguments: dict[str, str] = {"size": "tiny", "task": "base", argument: "nonsense"}
     with pytest.raises(ModelLoadError, match=f"{argument} 'nonsense'"):
-        make_checkpoint(tmp_path, **arguments)  # type: ignore[arg-type]
+        make_full_checkpoint(tmp_path, **arguments)  # type: ignore[arg-type]
 
 
 def test_more_files_than_tensors_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match="cannot be spread over 1000000 files"):
-        make_checkpoint(tmp_path, shards=1_000_000)
+        make_full_checkpoint(tmp_path, shards=1_000_000)
 
 
 def test_every_size_is_readable(tmp_path: Path) -> None:

@@ -227,7 +227,8 @@ def test_one_failure_gives_all_up(custom: Antiphon) -> None:
 
 
 def test_any_loop_and_any_thread_may_use_a_model(base: Antiphon, voice: PreparedVoice) -> None:
-    request = SpeechRequest(LONG_TEXT[:300], seed=5, options={"ref_audio": voice})
+    sampling, options = Sampling(max_frames=30), {"ref_audio": voice}
+    request = SpeechRequest(LONG_TEXT[:300], seed=5, sampling=sampling, options=options)
     alone = base.speech(request).samples
 
     async def streamed() -> Samples:

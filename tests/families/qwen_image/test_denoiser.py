@@ -1,4 +1,4 @@
-"""Images are those of diffusers' own pipeline, alone and in company."""
+"""What a request says matters, and texts of any length are stepped together."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from antiphon.families.qwen_image.checkpoint import (
     NUM_DROPPED_TOKENS,
     TEMPLATE,
 )
-from tests.drawing import Stages, by_diffusers
+from tests.drawing import Stages
 
 NAME = "qwen_image"
 
@@ -31,11 +31,6 @@ def stages(path: Path) -> Stages:
     return Stages(NAME, path)
 
 
-@pytest.fixture(scope="module")
-def pipeline(path: Path) -> Any:
-    return QwenImagePipeline.from_pretrained(str(path))
-
-
 def request(
     negative: str | None = "dogs", scale: float = 4.0, steps: int = 2, **more: Any
 ) -> ImageRequest:
@@ -46,62 +41,11 @@ def request(
     )
 
 
-@pytest.mark.parametrize(
-    ("negative", "scale", "width", "height", "steps"),
-    [
-        (None, 4.0, 64, 32, 2),
-        ("dogs", 4.0, 32, 48, 3),
-        ("", 2.5, 16, 16, 2),
-        ("dogs", 1.0, 64, 32, 2),
-    ],
-    ids=["no negative prompt", "guided", "an empty negative prompt", "a scale of 1"],
-)
-def test_an_image_is_that_of_diffusers(
-    stages: Stages,
-    pipeline: Any,
-    negative: str | None,
-    scale: float,
-    width: int,
-    height: int,
-    steps: int,
-) -> None:
-    ours = stages.draw(request(negative, scale, steps, width=width, height=height), 5)
-    theirs = by_diffusers(
-        pipeline,
-        "a red cat",
-        5,
-        negative_prompt=negative,
-        true_cfg_scale=scale,
-        width=width,
-        height=height,
-        num_inference_steps=steps,
-    )
-    np.testing.assert_array_equal(ours, theirs)
-    assert ours.std() > 1, "it shows something"
-
-
-def test_tokens_are_counted_in_the_pipeline_s_template(pipeline: Any) -> None:
+def test_tokens_are_counted_in_the_pipeline_s_template(path: Path) -> None:
+    pipeline: Any = QwenImagePipeline.from_pretrained(str(path))
     assert pipeline.prompt_template_encode == TEMPLATE
     assert pipeline.prompt_template_encode_start_idx == NUM_DROPPED_TOKENS
     assert pipeline.tokenizer_max_length == MAX_SEQUENCE_LENGTH
-
-
-def test_an_image_is_that_of_diffusers_in_bfloat16_too(path: Path) -> None:
-    """Between stages all values are float32, which changes none of them."""
-    pipeline = QwenImagePipeline.from_pretrained(str(path), dtype=torch.bfloat16)
-    theirs = by_diffusers(
-        pipeline,
-        "a red cat",
-        5,
-        negative_prompt="dogs",
-        true_cfg_scale=3.0,
-        width=32,
-        height=32,
-        num_inference_steps=2,
-    )
-    asked = request("dogs", 3.0, width=32, height=32)
-    ours = Stages(NAME, path, dtype="bfloat16").draw(asked, 5)
-    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_seed_prompt_and_guidance_matter(stages: Stages) -> None:
@@ -138,17 +82,6 @@ def test_texts_of_different_lengths_are_stepped_together(
     stages.batched()
     for one, other in zip(alone, stages.step_all(states), strict=True):
         np.testing.assert_allclose(one.astype(int), other.astype(int), atol=1)
-
-
-def test_requests_at_different_steps_are_stepped_together(stages: Stages) -> None:
-    ahead, behind = (stages.begin(request(steps=steps), steps) for steps in (3, 2))
-    stages.denoiser.step([ahead])
-    stages.batched()
-    together = stages.step_all([behind, ahead])
-    assert (ahead.step, behind.step) == (3, 2)
-    for image, steps in zip(together, (2, 3), strict=True):
-        alone = stages.draw(request(steps=steps), steps)
-        np.testing.assert_allclose(image.astype(int), alone.astype(int), atol=1)
 
 
 def test_previews_come_closer_to_the_image(stages: Stages) -> None:

@@ -1,7 +1,7 @@
 """Records what the official codec and speaker encoder make of a checkpoint of random weights.
 
 Runs inside the oracle's environment: ``python record_codec.py CHECKPOINT FILE.npz``, where the
-checkpoint is ``make_checkpoint(path, size="tiny", task="base")``. All in float32 on the CPU.
+checkpoint is ``make_full_checkpoint(path, size="tiny", task="base")``. All in float32 on the CPU.
 """
 
 import sys

@@ -17,7 +17,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.families.qwen3_tts.oracle.cases import CHECKPOINTS
-from tests.families.qwen3_tts.random_checkpoint import Size, make_checkpoint, write_all_but_weights
+from tests.families.qwen3_tts.random_checkpoint import (
+    Size,
+    make_full_checkpoint,
+    write_all_but_weights,
+)
 
 HERE = Path(__file__).parent
 FIXTURES = HERE.parent / "fixtures"
@@ -56,7 +60,7 @@ def run_in_oracle(oracle: Path, script: str, *arguments: Path) -> str:
 def _record_speech(oracle: Path, folder: Path) -> None:
     for name, (size, task, seed) in CHECKPOINTS.items():
         chosen: Any = size
-        make_checkpoint(folder / name, size=chosen, task=task, seed=seed)
+        make_full_checkpoint(folder / name, size=chosen, task=task, seed=seed)
     sys.stdout.write(run_in_oracle(oracle, "record.py", folder, FIXTURES / "parity.npz"))
     sys.stdout.write(run_in_oracle(oracle, "record_spoken.py", folder, FIXTURES / "spoken.npz"))
 
