@@ -4,6 +4,7 @@ from antiphon.text.code_table import (
     CODE_SIGNS,
     DOMAIN_ENDINGS,
     FILE_ENDINGS,
+    HIDDEN_FILES,
     SPOKEN_CODES,
     SURE_DOMAIN_ENDINGS,
 )
@@ -41,7 +42,7 @@ def read_address(tokens: TokenizedText, place: int) -> Reading | None:
     if not {".", "@", "/", "\\", ":"} & set(shape) or len(shape) < 2:
         return None
     chunk = tokens.joined(place, stop)
-    if not (_is_net_address(chunk, shape) or _is_file(chunk)):
+    if not (_is_net_address(chunk, shape) or _is_file(chunk) or _is_identifier(chunk.lower())):
         return None
     return ((stop, say_code([tokens.text(each) for each in range(place, stop)])),)
 
@@ -63,6 +64,12 @@ def _is_net_address(chunk: str, shape: list[str]) -> bool:
     return labels[-1] in SURE_DOMAIN_ENDINGS or (
         labels[-1] in DOMAIN_ENDINGS and ("/" in low or len(labels) > 2) and chunk == low
     )
+
+
+def _is_identifier(chunk: str) -> bool:
+    """Return whether this is a DOI, the number of a preprint, or a hidden file."""
+    is_doi = chunk[:3] == "10." and "/" in chunk and any(map(str.isalpha, chunk))
+    return is_doi or chunk.startswith(("doi:10.", "arxiv:")) or chunk in HIDDEN_FILES
 
 
 def _is_label(label: str) -> bool:

@@ -2,7 +2,14 @@
 
 from antiphon.text.context_table import PLACES_IN_TOWN, SHORT_FORMS
 from antiphon.text.contexts import reading_in, words
-from antiphon.text.name_table import CARDINAL_NAMES, CENTURY_WORDS, COMPASS, REGNAL_NAMES, STATES
+from antiphon.text.name_table import (
+    CARDINAL_NAMES,
+    CENTURY_WORDS,
+    COMPASS,
+    REGNAL_NAMES,
+    STARTERS,
+    STATES,
+)
 from antiphon.text.number_words import cardinal, ordinal, roman
 from antiphon.text.numerals import say_integer, say_year
 from antiphon.text.quantities import DASHES
@@ -15,9 +22,11 @@ from antiphon.text.words import follows_name
 _OPERATORS = frozenset("=+\u2212\u00d7\u00f7<>\u2264\u2265\u2248\u2229\u222a\u2192\u2208^*")
 _AFTER_KING = words("and became died had in is of ruled was")
 _VOWELS = frozenset("AEIOU")
+_INFLECTIONS = ("ED", "ER", "ERS", "GS", "HS", "ING", "LES", "RES", "RS", "SES", "TS", "IES")
 _ROMAN_LONG = frozenset("IVXLC")
 _ROMAN_ALONE = frozenset("IVX")
 _MAX_OUTLINE_PARTS = 6
+_NUM_AFTER = 3
 
 
 def read_roman(tokens: TokenizedText, place: int) -> Reading | None:
@@ -161,8 +170,9 @@ def read_short_word(tokens: TokenizedText, place: int) -> Reading | None:
     text, stop = tokens.text(place), place + 1
     if text in SHORT_WORDS and tokens.is_closed(stop) and tokens.is_open(place):
         return ((stop, SHORT_WORDS[text]),)
-    is_word = text in SHOUTED or (len(text) > 4 and text.isupper() and bool(_VOWELS & set(text)))
-    if is_word and _is_shouted(tokens, place):
+    is_long = len(text) > 4 and text.isupper() and bool(_VOWELS & set(text))
+    is_inflected = is_long and text.endswith(_INFLECTIONS)
+    if is_inflected or ((is_long or text in SHOUTED) and _is_shouted(tokens, place)):
         return ((stop, text.lower()),)
     rows = PLACES_IN_TOWN.get(text, ())
     if rows and reading_in(rows, *tokens.around(place, stop)):
@@ -176,12 +186,15 @@ def read_short_form(tokens: TokenizedText, place: int) -> Reading | None:
     if tokens.kind(stop) == "." and f"{text}." in SHORT_FORMS:
         text, stop = f"{text}.", stop + 1
     rows = SHORT_FORMS.get(text, ())
-    if not rows or not tokens.is_open(place) or not tokens.is_closed(stop):
+    is_extension = text == "x" and tokens.kind(stop) == DIGITS
+    is_closed = tokens.is_closed(stop) or is_extension or tokens.kind(stop) == "/"
+    if not rows or not tokens.is_open(place) or not is_closed:
         return None
-    words = reading_in(rows, *tokens.around(place, stop))
+    words = reading_in(rows, *tokens.around(place, stop, num_after=_NUM_AFTER))
     if words in ("one", "many"):
-        words = UNITS[text][words == "many"]
-    stop -= text[-1] == "." and tokens.ends_text(stop)
+        words = UNITS[text.rstrip(".")][words == "many"]
+    ends = tokens.ends_text(stop) or tokens.after(stop) in STARTERS
+    stop -= text[-1] == "." and ends
     return None if words is None else ((stop, words),)
 
 

@@ -9,7 +9,7 @@ from antiphon.text.number_words import cardinal, in_pairs, plural, spelled
 from antiphon.text.numerals import PASSED_OVER, parse_numeral, say_in_context, say_integer, say_year
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.word_table import TO_BETWEEN
+from antiphon.text.word_table import SLANG, TO_BETWEEN
 
 _WORDS_TOO = words("AGE AIR BIG BOX CAR DAY GEN ICE MAX PRO RED TOP")
 _BEFORE_CODES = words(": # . is")
@@ -240,9 +240,13 @@ def read_mixed(tokens: TokenizedText, place: int) -> Reading | None:
         words.append(_say_mixed(tokens, stop, is_first=stop == place))
         stop += 1
         is_hyphen = tokens.kind(stop) in ("-", "\u2013") and tokens.kind(stop + 1) in (WORD, DIGITS)
-        is_name = kinds[-1] == DIGITS or tokens.text(stop - 1).isupper()
+        text = tokens.text(stop - 1)
+        is_name = kinds[-1] == DIGITS or text.isupper() or text in ("cr", "cv")
         if is_hyphen and is_name and DIGITS in kinds[-1] + tokens.kind(stop + 1):
             stop += 1
+    slang = SLANG.get(tokens.joined(place, stop).lower())
+    if slang is not None and tokens.is_closed(stop):
+        return ((stop, slang),)
     if set(kinds) != {WORD, DIGITS} or not tokens.is_closed(stop) or kinds.count(DIGITS) > 8:
         return None
     code = reading_in(NUMBER_STYLES["code"], *tokens.around(place, stop, PASSED_OVER))

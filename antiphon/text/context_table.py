@@ -7,9 +7,10 @@ _DAYS = frozenset(day.lower() for pair in DAY_NAMES.items() for day in pair)
 _MONTHS = frozenset(name.lower() for name in MONTH_NAMES)
 _DIGIT = words(
     """
-    account agent booking call card case claim code combination confirmation cvv dial ext extension
-    id invoice isbn key licence license number order otp passcode password phone pin plate policy
-    postcode ref reference serial ssn text ticket tracking upc vin zip zipcode
+    account agent badge booking call card case claim code combination confirmation cvv dial ein ext
+    extension id invoice isbn key licence license number order otp passcode password permit phone
+    pin plate policy postcode ref reference reg registration routing sku serial ssn text ticket
+    tracking upc vat vin zip zipcode
     """
 )
 _YEAR = words(
@@ -18,13 +19,45 @@ _YEAR = words(
     founded from in late mid of since spring summer through till to until winter year years fy
     """
 )
+_MEASURED = words(
+    """
+    ad adapter airing ammo angle angles bag bags battery batteries ban bar bars beam beams bed belt
+    bike bill board boat bolt bolts bottle bottles bottom bowl box boxes bucket buckets break breaks
+    bulb bulbs bullet bullets bus cable cables cake cakes can cans carton charger charging circuit
+    class clip clock coat commute container containers cord countdown course cubes cup cups cutter
+    dash deadline delay dish disk display dive drill drive drives drop engine fast fence field film
+    final flight flights font gap gap gift glass guarantee gun hallway hard heel heels hike hole
+    hose house hurdles inseam interview jar jars jog journey jug jump kettle kitchen knife ladder
+    lamp laptop layer layers layover lead lease lecture lens limit line lot manual mark meeting
+    mirror monitor monitors mortgage motor nail nails nap notice oil outlet oven pack package packs
+    pan paint panel pause phone piece pieces pile pipe pipes pistol pitcher pizza plank plate plates
+    pole pool pot pots power presentation promotion pull putt race radius record relay reservoir
+    ride rifle rod roll roof room rope rotation round rounds row run runs sail sandwich screen
+    screens screw screws seminar service session shift shot skillet sledge slice slices socket
+    solution sofa speech speed sprint square squares stack stem strip strips stroll subwoofer supply
+    suspension swim table tablet tablets tank term throw tile tiles timer tin touchdown tower trail
+    train tree trees trip truck tub tube turn turkey tv video vial waist wait walk wall walls
+    warranty wheel wheels window winds wire workout wrench zone cap
+    """
+)
+_FOODS = words(
+    """
+    almond apple baking basil black brown butter buttermilk canola chili chives chopped cider
+    cinnamon coarse cocoa coconut cold corn cornmeal cornstarch cream cumin curry dijon dried each
+    extra fine finely fish flour fresh garlic ginger grated ground heavy hoisin honey hot ice jam
+    juice ketchup kosher lemon light lime maple mayo mayonnaise melted milk mince minced miso mirin
+    molasses mustard nutmeg of oil olive onion orange oregano paprika parsley peanut pepper powdered
+    red rice salt sea sesame sherry smoked sour soy sugar syrup tahini thyme tomato unsalted vanilla
+    vegetable vinegar water white wine worcestershire yeast yogurt
+    """
+)
 _DETERMINER = words("a an another each every her his its my our that the their this your")
 NOT_COUNTED = words(
     """
-    a an and are as at back because before between but by did each every extra for from had has he
-    i if in into is it last later left less lost more next now off on or out over owed paid per
-    raised she so spent than that the they to today total under up was we were when which while
-    who will with yesterday you
+    a an and are as at back because before between but by did each every extra for from had has he i
+    if in into is it last later left less lost more next now off on or out over owed paid per raised
+    she so spent than that the they to today total under up was we were when which while who will
+    with yesterday you
     """
 )
 """Words that follow an amount without being what it counts."""
@@ -33,14 +66,31 @@ NOT_COUNTED = words(
 NUMBER_STYLES = contexts(
     """
     0 4 4h 5 5h 6 6h 7 7h 8 8h 9 9h | {digit} ending_in last_four text_to | * | digits
-    3 3h | call code cvv dial ext extension otp passcode pin text ending_in | * | digits
-    5 6 | ~text ~texts ~texting | * | digits
+    404 | * | people {measured} pages items miles days | count
+    404 | * | * | pairs
+    401 402 403 405 408 409 410 413 415 418 422 429 451 501 502 503 504 | http got returned \
+returns return throws threw status else gave | * | pairs
+    401 402 403 405 408 409 410 413 415 418 422 429 451 501 502 503 504 | * | bad error errors \
+forbidden unauthorized | pairs
+    .3 | batting bat hit hits hitting ops slugging obp average of at | <end> with against and in \
+on since batting | pairs
+    .2 .3 | a his her the my caliber | <end> in and from caliber cal special magnum rifle pistol \
+revolver round bullet handgun long | pairs
+    3 3h | chmod | * | digits
+    3 3h 4 4h | ext x | * | digits
+    3 3h | call code cvv dial extension otp passcode pin text ending_in | * | digits
+    5 6 | ~text ~texts ~texting ~reply ~sms | * | digits
+    5 | live_in lives_in living_in moved_to | <end> | digits
+    5 | , | <name> | digits
+    3 4 4h | * | <street> | pairs
+    4 4h | box build port | * | pairs
+    3 | build h port b_. r_. - | * | pairs
     4 | <acronym> | * | acronym
     4 | * | form forms | pairs
-    3 4 | airbus apartment apt area boeing building bus channel dl error errors exit flight \
-flights flt form highway http hwy interstate model rm room route rte status ste suite train ua \
-unit wn ~flight | * | pairs
-    model | airbus boeing model | * | pairs
+    3 4 | airbus apartment apt area boeing building bus channel cr dl error errors exit fm flight \
+flights flt form highway http hwy interstate model rd rm room route rte sr status ste suite train \
+ua unit wn ~flight | * | pairs
+    model | airbus boeing fig figure model table | * | pairs
     code | {digit} no nos docket | * | digits
     3 4 | * | <section> | pairs
     5 5h 6 6h 7 8 9 | airbus apartment boeing flight model room route suite unit <state> | * | \
@@ -50,26 +100,30 @@ digits
     4 4h | {year} | * | year
     """,
     digit=_DIGIT,
+    measured=_MEASURED,
     year=_YEAR,
     not_nouns=words(
         """
-        across always as besides brings does has his is its perhaps plus sees this thus towards us
-        versus was whereas yes
-        """
+    across always as besides brings does has his is its perhaps plus sees this thus towards us
+    versus was whereas yes
+    """
     ),
 )
 # Two numbers with a slash (/) or a colon (:) between.
 PAIR_STYLES = contexts(
     """
     / | * | time meter signature | apart
+    / | england india australia pakistan zealand were | at for after in off overnight declared | for
     / | * | star stars point points | out of
     / | attempt attempts average chapter day episode gave gets got grade graded level page part \
-pain question quiz rate rated rating review score scored scores scoring step stage test it_a \
-him_a her_a week_day | * | out of
+pain question quiz rate rated rating review score scored scores scoring step stage test it_a him_a \
+her_a week_day | * | out of
     / | bp pressure pressures mmhg temps | * | over
-    / | after before between born by date dated deadline due ending expires from on since \
-starting through till until week weeks night shipped arrived ordered delivered sent received \
-posted paid {days} | * | date
+    / | after before beginning begins between born by closes date dated deadline due effect ending \
+ends expires from join on opens opening returns since started starting starts through till until \
+us week weeks night shipped arrived ordered delivered sent received posted paid updated {days} | * \
+| date
+    / | * | @ | date
     / | * | on | out of
     : | {books} | * | verse
     : | ratio ratio_of odds odds_of scale scale_of | * | to
@@ -82,19 +136,28 @@ AMOUNTS = contexts(
     """
     $ unit | * | {not_counted} <end> | many
     $ unit | {determiner} x | <small> <name> | one
-    $ | * | bill bills note notes coin coins question | one
-    unit | * | angle angles turn rotation film lead lens pistol ammo round rounds bullet bullets \
-wrench bulb bulbs battery socket drive drives bottle bottles can cans service shift clock \
-notice warranty waist inseam monitor | one
+    $ | * | est estimate bill bills note notes coin coins question fee fine valuation deal lunch \
+dinner ticket gift budget loan grant bonus deposit penalty settlement budgets donation | one
+    unit | * | {measured} | one
+    size | * | by deep display diameter high laptop long monitor nails pipe pizza record screen \
+tablet tall thick tv vinyl waist wheels wide x | inches
+    inch | * | {not_counted} <end> and away back below by deep diameter high long of on tall thick \
+wide x apart square ~) | many
+    inch | * | <small> <name> <acronym> <number> tv | one
+    prime | * | winner equalizer equaliser goal header strike penalty half break | minute
+    prime | + ~half ~halftime | * | minutes
     """,
     not_counted=NOT_COUNTED,
     determiner=_DETERMINER,
+    measured=_MEASURED,
 )
 """Whether the currency or the unit of an amount is spoken once, as an attribute of a noun."""
 LETTERS = contexts(
     """
     capital | airbus apartment apt area boeing building bus channel exit figure flight form gate \
 highway model room route row rows seat seats gates section step suite table train unit | * | name
+    F | degrees degree | * | scale
+    C | temp temperature reached oven fever - \u2013 | * | scale
     F | to at of oven was is around reached hit about between preheated over and from fever temp \
 temperature - \u2013 | * | scale
     F | * | oven outside today overnight tonight | scale
@@ -109,17 +172,21 @@ at last next first took take takes taking taken lasts lasted wait waits waited h
 sleeps pause pauses ran runs add plus minus between is was approximately nearly almost exactly a \
 min mins minute minutes hour hours timeout delay per each = : < > ~ | * | seconds
     s | * | delay timeout interval window break later ago remaining left clip video before after \
-elapsed faster slower long pause countdown timer limit rest hold plank sprint latency gap | seconds
+elapsed faster slower long pause countdown timer limit rest hold plank sprint latency gap | \
+seconds
     decade | and early her his its late mid my our the their your | * | decade
     decade | * | to and or in at for of on before after is | seconds
     decade | * | <small> | named
     """
 )
 """Whether "s" behind a number stands for seconds or for a plural."""
-MILITARY = contexts("0 | the at by until till from to before after around between since | * | time")
+MILITARY = contexts(
+    "0 | the at by until till from to before after around between since it it's | * | time"
+)
 DAYS = contexts(
     """
-    Mon Sat Sun Wed | on every next last this by until and & {days} | * | day
+    Mon Sat Sun Wed | on every next last this by until and & closed open from to thru {days} | * | \
+day
     Mon Sat Sun Wed | * | {days} {months} <number> | day
     """,
     days=_DAYS,
@@ -128,8 +195,10 @@ DAYS = contexts(
 """Short names of days that are words too."""
 PLACES_IN_TOWN = contexts(
     """
+    NE NW SE SW | * | of | compass
+    N S E W NE NW SE SW | wind winds km mi miles kilometers | of <number> | compass
     N S E W NE NW SE SW | ave avenue st street blvd rd road ave_. st_. blvd_. rd_. | * | compass
-    N S E W | ~i ~us ~route ~rte ~highway ~hwy ~interstate | <end> <small> | compass
+    N S E W | ~i ~us ~route ~rte ~highway ~hwy ~interstate ~ca ~sr | <end> <small> | compass
     N S E W NE NW SE SW | <number> at on and & | <name> <number> | compass
     """
 )
@@ -140,25 +209,116 @@ SHORT_FORMS = contexts(
     yrs | * | * | years
     mins | * | * | minutes
     secs | * | * | seconds
-    pts | * | * | points
+    mo. wk. yr. qtr. | last this next per a each every | * | one
+    pts pts. | <number> | had were showed received with who enrolled aged on underwent | patients
+    pts pts. | * | * | points
+    pt pt. | 1 ½ | {foods} | pint
+    pt pt. | <number> | {foods} | pints
+    pt pt. | <number> | font type lead favorite drop gain swing underdog | point
+    pt. | - highest lowest high low main key turning starting | * | point
+    pt pt. | <number> | * | points
+    T T. | 1 ½ ¼ ¾ ~/ | {foods} | tablespoon
+    T T. | <number> | {foods} | tablespoons
+    t t. | 1 ½ ¼ ¾ ~/ | {foods} | teaspoon
+    t t. | <number> | {foods} | teaspoons
+    c | 1 ½ ¼ ¾ ⅓ ⅔ ~/ | {foods} | cup
+    c | <number> | {foods} | cups
+    tab. cap. | 1 | * | tablet
+    tabs. tab. | <number> | * | tablets
+    caps. cap. | <number> | * | capsules
+    pkt. pkts. | <number> | * | packets
     tsp | * | * | teaspoon
     tbsp Tbsp | * | * | tablespoon
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | per a an one each every | * | one
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | * | * | many
     A | the | train line team list side game | A
+    L | turn bear keep go | on at onto <end> | left
+    R | turn bear keep go | on at onto <end> | right
     no. No. | * | of | number
+    Rd. Rd | county co_. ranch farm ~county | * | Road
     Rd. Rd | * | <number> | Round
+    Co. | * | rd road route hwy | County
     Ps. Ps Pss. | * | <number> | Psalm
-    Sr. Sr | * | engineer manager director developer analyst vice producer editor | Senior
+    Sr. Sr | * | engineer manager director developer analyst vice producer editor vp eng exec \
+account software product project program data marketing sales staff designer dev advisor attorney \
+associate consultant counsel partner scientist researcher research technician nurse class living \
+citizen citizens prom night dir mgr | Senior
+    Eng. | sr_. sr senior software dept | * | Engineer
     AB | type blood : is | * | A B
-    ea ea. | <number> | * | each
+    ea ea. | * | * | each
+    AA | * | battery batteries batts cell cells size | double A
+    AAA | * | battery batteries batts cell cells size batt | triple A
+    RT | mi miles km trip . | * | round trip
+    pg pg. | * | * | page
+    pct pct. | * | pt pts point points | percentage
+    pct pct. | * | * | percent
+    PO | mg mcg ml g tab tabs tablet tablets capsule . | * | P O
+    PO | * | bid tid qid daily prn | P O
+    BID | mg mcg ml po tablet tablets daily . | * | B I D
+    TID | mg mcg ml po tablet tablets daily . | * | T I D
+    QID | mg mcg ml po tablet tablets daily . | * | Q I D
+    x X | * | ~days ~wks ~weeks ~months ~d | for
     Assoc. | * | prof professor dean director editor justice | Associate
-    Pt. pt. | * | is was has denies presents reports states complains | patient
+    Pt. pt. | * | is was has had denies presents reports states complains to will seen | patient
     Esc esc | * | * | escape
     Del Ins | the press hit | key <end> | delete
     Ctrl ctrl | * | * | control
     r | * | u you ur they we | are
+    c | * | u_at u_in u_on u_there u_soon u_later u_tomorrow u_tonight u_@ u_then | see
     u | * | * | you
-    """
+    in. | an | or | inch
+    def. | <name> | <name> | defeated
+    def. | the | * | defendant
+    est. est Est. | <number> dollars | * | estimate
+    est. est Est. | * | $ ~ € £ <small> | estimated
+    Cat. cat. | * | no number | Catalog
+    Ch. Ch | on watch watching | * | Channel
+    Ch. Ch | * | ~news ~weather ~at | Channel
+    Rev. rev. | * | grew rose fell was is of up down growth beat missed per for | revenue
+    op. Op. | * | margin margins income profit profits cash expenses ex | operating
+    sh. shs. | <number> | * | shares
+    req reqs req. reqs. | <number> | * | requests
+    req. | * | <number> a an at the | requires
+    adv. | <number> | * | advance
+    Lv. lv. | * | <name> | leave
+    Ar. | * | <name> | arrive
+    Sz. sz. Sz sz | * | <number> <name> <small> | size
+    Ofc Ofc. | * | : | Office
+    Reg. reg. | * | no no. number | Registration
+    Reg. reg. | * | price hours $ season hrs | regular
+    cts. | <number> | of | counts
+    cts. cts | <number> | * | cents
+    ct ct. | count - <number> | diamond diamonds ring gold tw white yellow ruby sapphire | carat
+    ct. ct | <number> - | * | count
+    Rm rm Rm. | * | w with for | room
+    qn Qn | <number> two w | bed beds | queen
+    Proc. | * | of | Proceedings
+    Acct. | * | mgr manager exec executive rep no | Account
+    batt. batts. | aaa aa <number> | * | batteries
+    blk. | a one 1 per | * | block
+    blk. wht. | * | <end> leather cotton finish | black
+    reb rebs reb. | <number> | * | rebounds
+    ast asts ast. | <number> | * | assists
+    stl blks | <number> | * | steals
+    HRs | <number> two three | * | home runs
+    bal. Bal. | * | is was of : due | balance
+    addr addr. | my your the ur | * | address
+    col. | ~line ~row <end> , | <number> | column
+    Trk. trk. | * | <number> | Track
+    Cor. cor. | * | of | Corner
+    appx. App. app. | see in of | <name> <number> | appendix
+    long. Long. | * | <number> | longitude
+    Ret. ret. | , | <end> | Retired
+    prn PRN | * | * | P R N
+    Ed. | board_of dept_of department_of of dept._of | * | Education
+    ex. Ex. | ~homework ~hw ~ch | <number> | exercise
+    Exs. exs. Exhs. | * | <name> <number> | Exhibits
+    F. F | degrees degree deg | * | Fahrenheit
+    C. C | degrees degree deg | * | Celsius
+    d | ~x ~for | <end> | days
+    x X | <number> | $ € £ | times
+    x | dial call at phone ext or reach office <number> | <number> | extension
+    """,
+    foods=_FOODS,
 )
 """Short forms without a dot; "one" and "many" are the names of a unit."""

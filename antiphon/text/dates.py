@@ -1,6 +1,6 @@
 """Dates, years, decades, days, months and times of day."""
 
-from antiphon.text.context_table import DAYS, PAIR_STYLES, SECONDS
+from antiphon.text.context_table import DAYS, NOT_COUNTED, PAIR_STYLES, SECONDS
 from antiphon.text.contexts import reading_in, words
 from antiphon.text.number_words import cardinal, ordinal
 from antiphon.text.numerals import (
@@ -23,11 +23,12 @@ from antiphon.text.word_table import (
     MONTH_NAMES,
     MONTHS,
     ORDINAL_ENDINGS,
+    SHORT_DAYS,
     WORDS_TOO,
 )
 
 _DASHES = ("-", "\u2013")
-_PASSED_OVER = words(": is was of a the")
+_PASSED_OVER = words(": , . is was of a the")
 _NO_WORDS = ("Jan", "Dec", "Jun")  # names at most, and never before a dot
 
 
@@ -69,6 +70,9 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
     day, month = (one, other) if tokens.british else (other, one)
     is_date = 1 <= month <= 12 and 1 <= day <= 31 and len(first) < 3 and len(second) < 3
     style = reading_in(PAIR_STYLES["/"], *tokens.around(place, stop, _PASSED_OVER))
+    is_last = tokens.kind(place - 1) in _DASHES and tokens.has(place - 4, "d/d")
+    if is_last and not is_fraction(one, other):
+        style = "date"
     if is_date and style == "date":
         return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
     joint = _joint(tokens, stop, one, other, style)
@@ -92,7 +96,7 @@ def _joint(tokens: TokenizedText, stop: int, one: int, other: int, style: str | 
     """Return the spoken form of the slash in a score; ``None`` if it may be a fraction."""
     if tokens.kind(stop + (tokens.kind(stop) == SPACE)) == "=":
         return " divided by "
-    if style in ("apart", "over", "out of"):
+    if style in ("apart", "over", "out of", "for"):
         return " " if style == "apart" else f" {style} "
     if (other in (10, 100) and 1 < one <= other) or one == other > 0:
         return " out of "
@@ -169,6 +173,11 @@ def read_day_first(tokens: TokenizedText, place: int) -> Reading | None:
 def read_weekday(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "Mon", "Tues." and "Mon-Fri" as days."""
     text = tokens.text(place)
+    days = SHORT_DAYS.get(text), SHORT_DAYS.get(tokens.text(place + 2))
+    if all(days) and tokens.kind(place + 1) in _DASHES and tokens.is_closed(place + 3):
+        return ((place + 3, " to ".join(map(str, days))),) if tokens.is_open(place) else None
+    if days[0] and tokens.has(place + 1, " dw") and tokens.text(place + 3) in ("a", "p"):
+        return ((place + 1, days[0]),)
     name = DAY_NAMES.get(text)
     if name is None:
         return None
@@ -246,10 +255,23 @@ def _after_month(tokens: TokenizedText, place: int) -> Reading | None:
         if len(until) <= 2 and 1 <= int(until) <= 31:
             stop += 2 + (tokens.text(stop + 2).lower() in ORDINAL_ENDINGS)
             parts.append((stop, f" to {ordinal(int(until))}"))
+    parts += _second_day(tokens, stop)
+    stop = parts[-1][0]
     comma = stop + (tokens.kind(stop) == ",")
     if tokens.has(comma, " d") and _is_year_at(tokens, comma + 1):
         parts += _year_behind(tokens, stop, comma)
     return tuple(parts)
+
+
+def _second_day(tokens: TokenizedText, stop: int) -> Reading:
+    """Return the reading of the "& 25" of "Dec. 24 & 25"."""
+    sign, end = tokens.text(stop + 1), stop + 4
+    if sign not in ("&", "and") or not tokens.has(stop, " & d" if sign == "&" else " w d"):
+        return ()
+    day, after = tokens.text(stop + 3), tokens.after(end)
+    is_day = len(day) < 3 and 0 < int(day) < 32 and tokens.is_closed(end)
+    is_day = is_day and (sign == "&" or not after or after in NOT_COUNTED)
+    return ((end, f" and {ordinal(int(day))}"),) if is_day else ()
 
 
 def _year_behind(tokens: TokenizedText, stop: int, comma: int) -> Reading:

@@ -110,6 +110,8 @@ def read_variable(tokens: TokenizedText, place: int) -> Reading | None:
     text, behind = tokens.text(place), tokens.kind(place + 1)
     if text[0] in SHORT_WORDS and len(text) == 2:
         return ((place + 1, f"{SHORT_WORDS[text[0]]} {text[1].upper()}"),)
+    if text in ("f", "g", "h") and tokens.has(place + 1, "(w)"):
+        return ((place + 4, f"{text.upper()} of {tokens.text(place + 2).upper()}"),)
     if _is_product(tokens, place):
         return ((place + 1, " ".join(text.upper())),)
     is_divisor = tokens.has(place - 2, "d/") and len(text) == 1 and tokens.is_closed(place + 1)
@@ -117,7 +119,7 @@ def read_variable(tokens: TokenizedText, place: int) -> Reading | None:
         return ((place + 1, text.upper()),)
     if len(text) > 3 or not behind or behind not in (*SUPERSCRIPTS, *SUBSCRIPTS, "^"):
         return None
-    return ((place + 1, " ".join(text.upper()) if text.isascii() else text),)
+    return ((place + 1, " ".join(text.upper()) if text.isascii() else SHORT_WORDS.get(text, text)),)
 
 
 def _is_product(tokens: TokenizedText, place: int) -> bool:

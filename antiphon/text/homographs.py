@@ -20,14 +20,14 @@ _NOUNS_AND_VERBS = words(
 # Readings: the dictionary's key of a part of speech, or in small letters a word that sounds alike.
 _HOMOGRAPHS = contexts(
     """
-    {both} | i you we they who to will would can could should must might cannot n't 'll please | \
-* | VERB
+    {both} | i you we they who to will would can could should must might cannot n't 'll please | * \
+| VERB
     {both} | let_'s let_us let_me | a an the this that my your his its our their | VERB
     {both} | a an the this that my your his its our every no each some any another | * | NOUN
     {both} | <end> | the your a an my our this all it | VERB
     use | <end> | of | NOUN
-    use | <end> i you we they who to will would can could should must may might n't 'll please | \
-* | DEFAULT
+    use | <end> i you we they who to will would can could should must may might n't 'll please | * \
+| DEFAULT
     contract | muscle muscles lung lungs | * | VERB
     object | i we they | * | VERB
     produce | fresh organic local the of our sell sells grow grows buy some seasonal produces | \
@@ -49,8 +49,8 @@ singer actor actors story vocalist guitarist guitar single time by over of to at
     lead | * | pipe pipes paint paints poisoning exposure contamination acid acid-free bullet \
 bullets weight weights pencil solder shot apron ore mine mines dust levels content battery \
 and_zinc and_mercury and_copper and_arsenic and_cadmium | led
-    lead | made_of tons ton pounds molten toxic containing contains contain millimeter \
-mercury_and arsenic_and zinc_and copper_and like_a pencil level_of levels_of | * | led
+    lead | made_of tons ton pounds molten toxic containing contains contain millimeter mercury_and \
+arsenic_and zinc_and copper_and like_a pencil level_of levels_of | * | led
     live | broadcast streaming streamed stream streams air aired airing perform performed \
 performing recorded going go goes went play played us watch watched seen | <end> at on from in \
 tonight now today this | DEFAULT
@@ -59,13 +59,14 @@ tonight now today this | DEFAULT
 audiences coverage event events album wire wires bait animals tv television updates chat demo \
 theater sports feed entertainment recording in-studio ammunition chickens lobster | DEFAULT
     lives | he she it who that one | * | VERB
-    lives | my your our their nine many save saves saved saving lost of human innocent his her | \
-* | NOUN
+    lives | my your our their nine many save saves saved saving lost of human innocent his her | * \
+| NOUN
     lives | * | on in at with alone near here there | VERB
+    tear | * | ~eye ~eyes ~cheek ~rolled ~fell | DEFAULT
     tear | to n't will would can might could wear_and muscle ligament rotator cuff meniscus acl \
 retinal corneal | * | VERB
-    tear | * | down up apart off out through into open in_the in_my in_his in_her in_a it them \
-the | VERB
+    tear | * | down up apart off out through into open in_the in_my in_his in_her in_a it them the \
+| VERB
     tears | he she it wear_and muscle | * | VERB
     tears | * | down up apart off through | VERB
     wind | the a this strong high cold of | * | NOUN
@@ -88,13 +89,13 @@ differences particles particle fraction crack cracks changes variations | ADJ
 down at for on this that out <end> <number> | VERB
     close | <end> | the your my our his her this that all | VERB
     close | i we they you who | early late at on for <end> <number> | VERB
-    close | door doors store stores shop shops polls markets offices banks schools | early late \
-at on for <end> <number> | VERB
+    close | door doors store stores shop shops polls markets offices banks schools | early late at \
+on for <end> <number> | VERB
     close | too very so as be are is was were stay get got getting come came | * | DEFAULT
     dove | he she they i we who then dove it | into in under off down to for from | VERB
     resume | send sends sent attach attached submit upload submitted | * | resumay
-    resume | your my his her their our updated attached current a the | <end> and by to for is \
-was in with of on | resumay
+    resume | your my his her their our updated attached current a the | <end> and by to for is was \
+in with of on | resumay
     moped | he she i we they | * | VERB
     sow | the a sow | and_her <end> with in | NOUN
     reading | * | pennsylvania berkshire station england | redding

@@ -1,23 +1,21 @@
 """Numbers in special forms: feet and inches, angles, durations, dimensions and powers."""
 
-from antiphon.text.context_table import SECONDS
+from dataclasses import replace
+
+from antiphon.text.context_table import AMOUNTS, SECONDS
 from antiphon.text.contexts import reading_in, words
 from antiphon.text.number_words import cardinal, in_pairs, plural
-from antiphon.text.numerals import Numeral, parse_numeral, say_integer, say_numeral
-from antiphon.text.quantities import Quantity, parse_quantity
+from antiphon.text.numerals import parse_numeral, say_integer, say_numeral, say_pairs
+from antiphon.text.quantities import Quantity, describes, parse_quantity
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import PER_SHORT, UNITS
 from antiphon.text.units import parse_unit
 
+_LOADS = ("pound", "kilogram", "repetition")
 _FEET, _INCHES = ("'", "\u2032"), ('"', "\u2033", "\u201d")
 _MAX_QUOTE_TOKENS = 40
-_SIZE_WORDS = words(
-    """
-    by deep diameter display high laptop long monitor nails pipe pizza record screen tablet tall
-    thick tv vinyl wheels wide x
-    """
-)
+_SQUARES = ("\u00b2", "\u00b3")
 _TIMES_WORDS = words(
     """
     a as better bigger cheaper daily faster higher larger less longer lower more per shorter slower
@@ -44,7 +42,7 @@ _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 def read_feet(tokens: TokenizedText, place: int) -> Reading | None:
     """Read 5'4", 6' and 12"."""
     number, mark = tokens.text(place), tokens.kind(place + 1)
-    if mark in _FEET and len(number) <= 3:
+    if mark in _FEET and len(number) <= 3 and tokens.kind(place - 1) != ",":
         inches = place + 2 + (tokens.kind(place + 2) == SPACE)
         part = parse_numeral(tokens, inches)
         if part is not None and len(part.whole) <= 2:
@@ -58,19 +56,24 @@ def read_feet(tokens: TokenizedText, place: int) -> Reading | None:
             return ((stop, f"{cardinal(int(number))} foot {say_numeral(part)}"),)
         if is_quote(tokens, place, _FEET) or not tokens.is_closed(place + 2):
             return None
-        return ((place + 2, f"{cardinal(int(number))} {'foot' if number == '1' else 'feet'}"),)
+        unit = reading_in(AMOUNTS["prime"], *tokens.around(place, place + 2))
+        unit = unit or ("foot" if number == "1" else "feet")
+        return ((place + 2, f"{cardinal(int(number))} {unit}"),)
     numeral = parse_numeral(tokens, place)
-    if numeral is None or tokens.kind(numeral.stop) not in _INCHES:
+    if numeral is None or tokens.kind(numeral.stop) not in (*_INCHES, *_FEET):
         return None
-    is_size = tokens.after(numeral.stop + 1).lower() in _SIZE_WORDS
-    if not is_size and is_quote(tokens, place, _INCHES):
+    stop = numeral.stop + 1
+    is_feet = tokens.kind(numeral.stop) in _FEET
+    if is_feet and not (numeral.is_grouped and tokens.is_closed(stop)):
         return None
-    is_attribute = is_size and tokens.after(numeral.stop + 1).lower() in (
-        *("screen", "monitor", "display", "tv", "pipe", "pizza", "laptop", "tablet", "wheels"),
-        *("vinyl", "record", "nails"),
-    )
-    unit = "inch" if numeral.is_one or is_attribute else "inches"
-    return ((numeral.stop + 1, f"{say_numeral(numeral, british=tokens.british)} {unit}"),)
+    number = say_numeral(numeral, british=tokens.british)
+    if is_feet:
+        return ((stop, f"{number} feet"),)
+    around = tokens.around(place, stop)
+    if not reading_in(AMOUNTS["size"], *around) and is_quote(tokens, place, _INCHES):
+        return None
+    is_attribute = reading_in(AMOUNTS["inch"], *around) == "one"
+    return ((stop, f"{number} {'inch' if numeral.is_one or is_attribute else 'inches'}"),)
 
 
 def is_quote(tokens: TokenizedText, place: int, marks: tuple[str, ...]) -> bool:
@@ -124,14 +127,17 @@ def read_duration(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_plural(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "two 747s" and "100s of": more of a number, unless they are seconds."""
-    digits, stop = tokens.text(place), place + 2
-    if tokens.text(place + 1) != "s" or not tokens.is_open(place) or not tokens.is_closed(stop):
+    """Read "two 747s", "49ers" and "100s of": more of a number, unless they are seconds."""
+    digits, ending, stop = tokens.text(place), tokens.text(place + 1), place + 2
+    is_plural = ending in ("s", "er", "ers", "er's", "ers'")
+    if not is_plural or not tokens.is_open(place) or not tokens.is_closed(stop):
         return None
-    if _are_seconds(tokens, place):
+    if ending == "s" and _are_seconds(tokens, place):
         return None
     is_paired = len(digits) in (3, 4) and digits[0] != "0" and digits[-2:] != "00"
     words = in_pairs(int(digits)) if is_paired else say_integer(digits)
+    if ending != "s":
+        return ((stop, f"{words.removesuffix('e')}er{ending[2:]}"),)
     return ((stop, plural(words.removeprefix("one ") if digits[0] == "1" else words)),)
 
 
@@ -166,10 +172,13 @@ def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
     is_product = tokens.kind(stop + (tokens.kind(stop) == SPACE)) == "=" or (
         is_cross and not sizes[-1].unit and not _is_screen(sizes)
     )
-    joint = " times " if is_product else " by "
+    is_load = sizes[0].unit is not None and sizes[0].unit[0] in _LOADS and not sizes[-1].unit
+    joint = " times " if is_product or is_load else " by "
     if tokens.text(stop - 1) == "s" and not sizes[0].unit:
         numerals = [say_numeral(size.numeral) for size in sizes]
         return ((stop, " by ".join([*numerals[:-1], plural(numerals[-1])])),)
+    if sizes[-1].unit and describes(tokens, place, stop, "unit"):
+        sizes = [replace(size, unit=size.unit and size.unit[:1] * 2) for size in sizes]
     return ((stop, joint.join(_say_size(tokens, size, sizes) for size in sizes)),)
 
 
@@ -196,14 +205,10 @@ def _say_size(tokens: TokenizedText, size: Quantity, sizes: list[Quantity]) -> s
         and _is_screen(sizes)
         and max(len(each.numeral.whole) for each in sizes) == 4
     )
-    words = _say_pairs(numeral) if is_paired else say_numeral(numeral, british=tokens.british)
+    words = say_pairs(numeral.whole) if is_paired else say_numeral(numeral, british=tokens.british)
     if size.unit is not None:
         words += f" {size.unit[0] if numeral.is_one else size.unit[1]}"
     return words
-
-
-def _say_pairs(numeral: Numeral) -> str:
-    return in_pairs(int(numeral.whole)) if numeral.whole[0] != "0" else say_integer(numeral.whole)
 
 
 def read_multiple(tokens: TokenizedText, place: int) -> Reading | None:
@@ -211,10 +216,12 @@ def read_multiple(tokens: TokenizedText, place: int) -> Reading | None:
     numeral = parse_numeral(tokens, place)
     if numeral is None or tokens.text(numeral.stop) not in ("x", "X"):
         return None
-    if not tokens.is_closed(numeral.stop + 1):
+    is_rate = tokens.has(numeral.stop + 1, "/w")
+    if not (tokens.is_closed(numeral.stop + 1) or is_rate):
         return None
     after = tokens.after(numeral.stop + 1)
     name = "times" if after.lower() in _TIMES_WORDS else "X"
+    name = name if not is_rate else "time" if numeral.is_one else "times"
     return ((numeral.stop + 1, f"{say_numeral(numeral, british=tokens.british)} {name}"),)
 
 
@@ -238,10 +245,12 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     if before == DIGITS and after == WORD and len(tokens.text(place + 1)) == 1:
         return ((place + 1, "over"),)
     unit = tokens.text(place + 1)
+    if tokens.text(place - 1) in ("BR", "BD"):
+        return ((place + 1, ", "),)
     if before == after == WORD and (unit in PER_SHORT or unit in _PER):
         return ((place + 2, f"per {PER_SHORT.get(unit) or UNITS.get(unit, (unit,))[0]}"),)
     is_loose = before in (WORD, DIGITS, "%", ")") and tokens.has(place + 1, " w")
-    return ((place + 1, "slash"),) if is_loose or after in (WORD, DIGITS, SPACE) else None
+    return ((place + 1, "slash"),) if is_loose or after in (WORD, DIGITS, SPACE, "$") else None
 
 
 def read_unit_word(tokens: TokenizedText, place: int) -> Reading | None:
@@ -251,5 +260,5 @@ def read_unit_word(tokens: TokenizedText, place: int) -> Reading | None:
     found = parse_unit(tokens, place)
     if found is None or found[0] < place + 2 or not tokens.is_closed(found[0]):
         return None
-    is_speed = tokens.joined(place, found[0]) == "m/s"
-    return ((found[0], found[1][1]),) if len(tokens.text(place)) > 1 or is_speed else None
+    is_sure = tokens.joined(place, found[0]) == "m/s" or tokens.kind(found[0] - 1) in _SQUARES
+    return ((found[0], found[1][1]),) if len(tokens.text(place)) > 1 or is_sure else None

@@ -43,9 +43,9 @@ VERSION_WORDS = words(
 CARDINAL_NAMES = words(
     """
     act amendment apollo appendix art article book bowl category ch chapter civilization class
-    division episode factor fantasy figure gemini grade group gta level mark no opus p page part
-    pp phase pt rambo rocky round saturn scene schedule section sonata stage step symphony table
-    trek theorem tier title type unit vol volume war wars
+    division episode factor fantasy figure gemini grade group gta level mark no opus p page part pp
+    phase pt rambo rocky round saturn scene schedule section sonata stage step symphony table trek
+    theorem tier title type unit vol volume war wars
     """
 )
 """Words after which a Roman numeral is a cardinal."""

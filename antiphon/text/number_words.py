@@ -67,8 +67,10 @@ def spelled(digits: str) -> str:
 def in_pairs(number: int) -> str:
     """Return "four oh four" for 404 and "twelve oh four" for 1204; 100 to 9999."""
     high, low = divmod(number, 100)
+    if number < 100 or number % 1000 == 0:
+        return cardinal(number)
     if low == 0:
-        return f"{cardinal(high)} {'thousand' if number == 1000 else 'hundred'}"
+        return f"{cardinal(high)} hundred"
     return f"{cardinal(high)} {'oh ' if low < 10 else ''}{cardinal(low)}"
 
 

@@ -13,12 +13,14 @@ from antiphon.text.number_words import (
     spelled,
     year,
 )
-from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
+from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
 from antiphon.text.unit_table import FRACTION_SIGNS
+from antiphon.text.word_table import ORDINAL_ENDINGS, STREETS
 
 _MAX_CARDINAL_DIGITS = 15
 _MAX_FRACTION_PARTS = (*range(2, 13), 15, 16, 20, 24, 25, 32, 50, 60, 64, 100, 128, 1000)
 _MAX_GROUPS = 6
+_MAX_STREET_WORDS = 5
 PASSED_OVER = words(": # . number no is")
 _NOT_ACRONYMS = words("after and before from late mid since till year")
 _GROUP_SIGNS = (",", " ", "'", "_", ".")
@@ -111,13 +113,16 @@ def is_fraction(numerator: int, denominator: int) -> bool:
 def say_in_context(tokens: TokenizedText, place: int, numeral: Numeral) -> str:
     """Return a plain integer as a year, an identifier, digits or a count, by its context."""
     digits, british = numeral.whole, tokens.british
-    if numeral.is_grouped or not numeral.is_integer:
+    if numeral.is_grouped or (digits and not numeral.is_integer) or numeral.fraction:
         return say_numeral(numeral, british=british)
     style = number_style(tokens, place, numeral)
+    if not digits:
+        is_named = style == "pairs" and numeral.decimals[0] != "0" and len(numeral.decimals) < 4
+        return say_pairs(numeral.decimals) if is_named else say_numeral(numeral, british=british)
     if style == "digits" or (len(digits) >= 10 and digits[-3:] != "000"):
         return spelled(digits)
     if style == "pairs":
-        return in_pairs(int(digits))
+        return say_pairs(digits)
     is_round = digits[-2:] == "00" and digits[1:2] != "0" and digits < "2000"
     if len(digits) != 4 or digits[0] == "0" or (style == "count" and not is_round):
         return say_integer(digits, british=british)
@@ -128,13 +133,17 @@ def say_in_context(tokens: TokenizedText, place: int, numeral: Numeral) -> str:
 
 def number_style(tokens: TokenizedText, place: int, numeral: Numeral) -> str | None:
     """Return the style of a plain number by the words around it, one of `NUMBER_STYLES`."""
-    digits = numeral.whole
+    digits = numeral.whole or f".{numeral.decimals}"
     size = "0" if digits[0] == "0" and len(digits) > 1 else str(len(digits))
     is_round = len(digits) > 2 and digits[-2:] == "00" and size != "0"
     before, after = tokens.around(place, numeral.stop, PASSED_OVER)
     if _is_section(tokens, numeral.stop):
         after = ["<section>"]
-    style = reading_in(NUMBER_STYLES.get(f"{size}{'h' * is_round}", ()), before, after)
+    elif _is_street(tokens, numeral.stop):
+        after = ["<street>"]
+    key = f".{len(digits) - 1}" if digits[0] == "." else f"{size}{'h' * is_round}"
+    style = reading_in(NUMBER_STYLES.get(digits, ()), before, after)
+    style = style or reading_in(NUMBER_STYLES.get(key, ()), before, after)
     is_acronym = style == "acronym" and before[0].lower() not in _NOT_ACRONYMS
     return "pairs" if is_acronym and not is_year(before[0]) else style
 
@@ -142,6 +151,28 @@ def number_style(tokens: TokenizedText, place: int, numeral: Numeral) -> str | N
 def _is_section(tokens: TokenizedText, place: int) -> bool:
     """Return whether a letter in brackets follows, as in "401(k)"."""
     return tokens.has(place, "(w)") and len(tokens.text(place + 1)) == 1
+
+
+def _is_street(tokens: TokenizedText, place: int) -> bool:
+    """Return whether a street's name in capitals follows a house number: "742 Elm Ter."."""
+    for number in range(_MAX_STREET_WORDS):
+        name = place + 1
+        if tokens.kind(place) != SPACE or tokens.kind(name) not in (WORD, DIGITS):
+            return False
+        text, place = tokens.text(name), name + 1
+        if text in STREETS:
+            return number > 0
+        is_ordinal = tokens.kind(name) == DIGITS and tokens.text(place).lower() in ORDINAL_ENDINGS
+        if not (is_ordinal or text[0].isupper()):
+            return False
+        place += is_ordinal
+        place += tokens.kind(place) == "."
+    return False
+
+
+def say_pairs(digits: str) -> str:
+    """Return "four oh four" for 404; one by one with a leading zero."""
+    return spelled(digits) if digits[0] == "0" else in_pairs(int(digits))
 
 
 def say_year(digits: str, *, british: bool = False) -> str:

@@ -132,7 +132,8 @@ def say_money(quantity: Quantity, *, british: bool, is_attribute: bool = False) 
     one, many, one_part, many_parts = quantity.money
     numeral = quantity.numeral
     if is_attribute:
-        many = one
+        many = many if len(numeral.decimals) == 2 else one
+        many_parts = one_part
     if quantity.scale:
         return f"{say_numeral(numeral, british=british)} {quantity.scale} {many}"
     if (
@@ -258,7 +259,8 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
         if is_letter and reading_in(LETTERS["capital"], *around) is not None:
             return None
         is_signed = tokens.kind(start) in ("-", "\u2212")
-        if tokens.text(place) == "F" and not is_signed and not reading_in(LETTERS["F"], *around):
+        scale = LETTERS.get(tokens.text(place), ())
+        if scale and not is_signed and reading_in(scale, *around) != "scale":
             return None
         return (*found, False) if _may_end(tokens, found[0]) else None
     if kind not in (SPACE, "-"):
@@ -267,7 +269,7 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
     text = tokens.text(place + 1)
     if found is None or not _may_end(tokens, found[0]):
         return None
-    if text in NOT_AFTER_SPACE and kind == SPACE:
+    if text in NOT_AFTER_SPACE and kind == SPACE and found[0] < place + 5:
         is_inch = text == "in" and (
             tokens.kind(place + 2) == "."
             or tokens.after(place + 2) in ("x", "by", "tall", "wide", "long")
@@ -278,6 +280,9 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
     is_compass = text in ("W", "E", "S", "N") and tokens.text(place + 2) in (".", " ")
     is_letter = kind == "-" and len(text) == 1 and not tokens.after(place + 2).islower()
     is_letter |= len(text) == 1 and text.isupper() and tokens.has(place + 2, "-d")
+    scale = LETTERS.get(text, ()) if text == "C" else ()
+    if scale and tokens.kind(start) != "-" and not reading_in(scale, *tokens.around(start, place)):
+        return None
     is_phrase = kind == "-" and tokens.kind(place + 2) == "-" and text in NOT_AFTER_SPACE
     if is_letter or is_phrase or (is_compass and _begins_name(tokens, place + 2)):
         return None
@@ -300,15 +305,13 @@ def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:
     british, numeral = tokens.british, quantity.numeral
     words = [quantity.sign] if quantity.sign else []
     if quantity.money is not None:
-        is_attribute = (quantity.scale or not numeral.decimals) and _describes(
-            tokens, place, quantity
-        )
-        words.append(say_money(quantity, british=british, is_attribute=bool(is_attribute)))
+        is_attribute = describes(tokens, place, quantity.stop, "$")
+        words.append(say_money(quantity, british=british, is_attribute=is_attribute))
         words += [f"per {quantity.per}"] if quantity.per else []
     elif quantity.unit is not None:
         one, many = quantity.unit
         is_one = numeral.is_one or quantity.is_glued or (numeral.fraction and not numeral.whole)
-        is_one = is_one or _describes(tokens, place, quantity)
+        is_one = is_one or describes(tokens, place, quantity.stop, "unit")
         words.append(say_numeral(numeral, british=british))
         words += [quantity.scale] if quantity.scale else []
         words.append(one if is_one else many)
@@ -320,14 +323,14 @@ def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:
     return " ".join(words)
 
 
-def _describes(tokens: TokenizedText, place: int, quantity: Quantity) -> bool:
+def describes(tokens: TokenizedText, place: int, stop: int, kind: str) -> bool:
     """Return whether an amount describes the noun after it: "a $5 bill", "a 90° turn"."""
-    if tokens.has(quantity.stop, "-w"):
+    if tokens.has(stop, "-w"):
         return True
-    if tokens.kind(quantity.stop) != SPACE:
+    stop += tokens.kind(stop) == ")" and tokens.kind(place - 1) == "("
+    if tokens.kind(stop) != SPACE:
         return False
-    rows = AMOUNTS["$" if quantity.money else "unit"]
-    return reading_in(rows, *tokens.around(place, quantity.stop)) == "one"
+    return reading_in(AMOUNTS[kind], *tokens.around(place, stop)) == "one"
 
 
 def _per(tokens: TokenizedText, place: int) -> tuple[str, int]:

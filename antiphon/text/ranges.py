@@ -121,10 +121,11 @@ def _plain_range(tokens: TokenizedText, place: int, first: Quantity, last: Quant
         return ((last.stop, " to ".join(years)),)
     is_airliner = digits[:1] == digits[-1:] == "7" and len(digits) == 3 and other[1:] == "00"
     is_airliner = is_airliner and tokens.before(place) in ("a", "the")
-    if is_airliner or reading_in(NUMBER_STYLES["model"], *tokens.around(place, last.stop)):
+    if is_airliner or reading_in(NUMBER_STYLES["model"], *tokens.around(place, last.stop, ".")):
         return ((last.stop, f"{in_pairs(int(digits))} {in_pairs(int(other))}"),)
     words = [say_numeral(each.numeral, british=tokens.british) for each in (first, last)]
-    if digits == other and not first.numeral.decimals:
+    is_hours = tokens.before(place) in ("open", "from", "hours", "daily")
+    if digits == other and not (first.numeral.decimals or is_hours):
         return ((last.stop, " ".join(words)),)
     return ((last.stop, " to ".join(words)),)
 

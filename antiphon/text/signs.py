@@ -27,6 +27,9 @@ def read_sign(tokens: TokenizedText, place: int) -> Reading | None:
         counted = tokens.kind(place - 1) == DIGITS and stop == place + 1
         name = ("star" if is_one else "stars") if counted else f"{cardinal(stop - place)} star"
         return ((stop, f" {name}{'s' * (stop > place + 1)}"),)
+    is_menu = sign == ">" and tokens.has(place - 2, "w > w") and place > 1
+    if is_menu and all(tokens.text(each)[0].isupper() for each in (place - 2, place + 2)):
+        return ((stop, ","),)
     word = SIGN_WORDS.get(sign)
     return None if word is None else ((stop, word),)
 
@@ -36,8 +39,8 @@ def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
     stop = place + 1
     while tokens.kind(stop) in ("-", "\u2013", "\u2014") and stop - place < 80:
         stop += 1
-    if tokens.joined(place, stop) == "-" and tokens.kind(place + 1) == ">":
-        return ((place + 2, "to"),)
+    if tokens.kind(stop) == ">":
+        return ((stop + 1, "to"),)
     is_option = tokens.kind(place - 1) == SPACE and tokens.kind(stop) == WORD
     if is_option and (stop - place == 2 or len(tokens.text(stop)) == 1):
         return ((stop, "dash " * (stop - place)),)
@@ -45,6 +48,9 @@ def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
         is_rule = _begins_line(tokens, place) and tokens.kind(stop) in (LINE, "")
         return ((stop, "" if is_rule else "\u2014"),)
     before, after = tokens.kind(place - 1), tokens.kind(place + 1)
+    is_until = tokens.has(place - 2, "d - w") and tokens.text(place + 2) in MONTH_NAMES
+    if is_until and place > 1:
+        return ((stop, "to"),)
     if before not in (SPACE, "") and _is_range(tokens, place):
         return ((stop, " to "),)
     if tokens.kind(place) != "-":
@@ -110,6 +116,8 @@ def read_star(tokens: TokenizedText, place: int) -> Reading | None:
         before, after = before - 1, after + 1
     if _is_term(tokens, before) and _is_term(tokens, after):
         return ((place + 1, "times"),)
+    if tokens.has(place, "**d") and _is_term(tokens, before):
+        return ((place + 2, " to the power of"),)
     if tokens.kind(after) == DIGITS and tokens.before(place) in ("dial", "press", "call", "hit"):
         return ((place + 1, "star "),)
     return ((place + 1, ""),)
@@ -142,6 +150,8 @@ def read_backslash(tokens: TokenizedText, place: int) -> Reading | None:
 
 def read_line_start(tokens: TokenizedText, place: int) -> Reading | None:
     """Drop the mark of a heading, an item or a quotation at the start of a line."""
+    if tokens.has(place, ">> w") and tokens.text(place + 3)[0].isupper():
+        return ((place + 2, ""),)
     if not _begins_line(tokens, place):
         return None
     sign, stop = tokens.kind(place), place
@@ -159,7 +169,13 @@ def _begins_line(tokens: TokenizedText, place: int) -> bool:
 
 
 def read_tag(tokens: TokenizedText, place: int) -> Reading | None:
-    """Drop an HTML tag."""
+    """Drop an HTML tag, and read "<3" as a heart."""
+    before = tokens.before(place)
+    is_heart = before in ("i", "we", "u", "you") or (
+        tokens.ends_text(place + 2) and (len(before) > 1 or tokens.text(place - 2).isupper())
+    )
+    if is_heart and tokens.text(place + 1) == "3" and tokens.is_closed(place + 2):
+        return ((place + 2, "heart"),)
     stop = place + 1 + (tokens.kind(place + 1) == "/")
     if tokens.kind(stop) != WORD:
         return None

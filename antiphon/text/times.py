@@ -8,11 +8,19 @@ from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
 from antiphon.text.units import ends_here
 
 _DASHES = ("-", "\u2013")
+_HALVES = words("a p A P")
+_BEFORE_HOURS = words("at by from til till to until")
 _ZONES = words("BST CDT CET CST EDT EST ET GMT MDT MST PDT PST PT UTC")
 
 
 def read_time(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "9:05", "9am", "9:30-11 a.m.", "12:30:45" and "6.30pm"."""
+    if tokens.has(place, "d:d.d") and len(tokens.text(place + 2)) == 2:
+        words = _say_clock(int(tokens.text(place)[:3]), tokens.text(place + 2), "")
+        return ((place + 5, f"{words} point {spelled(tokens.text(place + 4))}"),)
+    if tokens.has(place, "d/dw") and tokens.text(place + 3) == "c":  # "8/7c": Eastern and Central
+        hours = (cardinal(int(tokens.text(each)[:2])) for each in (place, place + 2))
+        return ((place + 4, f"{', '.join(hours)} Central"),)
     first = read_clock(tokens, place)
     if first is None:
         return None
@@ -48,7 +56,10 @@ def read_clock(
     is_dotted = tokens.has(place + 1, minutes[1]) and len(tokens.text(place + 2)) == 2
     stop = place + 3 if has_minutes or is_dotted else place + 1
     half, stop = _half_of_day(tokens, stop)
-    if has_minutes and not half and tokens.text(stop) in ("a", "p") and tokens.is_closed(stop + 1):
+    is_closed = tokens.is_closed(stop + 1) or tokens.kind(stop + 1) in _DASHES
+    is_hour = has_minutes or is_range or tokens.text(stop + 3) in _HALVES
+    is_hour = is_hour or tokens.before(place) in _BEFORE_HOURS
+    if is_hour and not half and tokens.text(stop) in _HALVES and is_closed:
         half, stop = f"{tokens.text(stop).upper()} M", stop + 1
     if hour > 24 or (half and hour > 12 and not has_minutes):
         return None
@@ -98,7 +109,7 @@ def _half_of_day(tokens: TokenizedText, place: int) -> tuple[str, int]:
         if is_word and tokens.kind(start + 1) == SPACE and tokens.text(start + 2) in ("I", "not"):
             return "", place
         return " ".join(letters.upper()), start + 1
-    is_dotted = letters in ("a", "p", "A", "P") and tokens.has(start + 1, ".w")
+    is_dotted = letters in _HALVES and tokens.has(start + 1, ".w")
     if is_dotted and tokens.text(start + 2) in ("m", "M"):
         stop = start + 3
         if tokens.kind(stop) == "." and not ends_here(tokens, stop + 1):

@@ -142,16 +142,17 @@ class TokenizedText:
         return self.text(place) if self.kind(place) in (WORD, DIGITS) else ""
 
     def around(
-        self, start: int, stop: int, skipped: Container[str] = ()
+        self, start: int, stop: int, skipped: Container[str] = (), num_after: int = 1
     ) -> tuple[list[str], list[str]]:
-        """Return up to four words before a token, the nearest first, and one from another on.
+        """Return up to four words before a token, the nearest first, and those from another on.
 
         Args:
             start: index of the token before which to look.
             stop: index of the token from which to look.
             skipped: signs and words, in lower case, that are passed over; other signs are words.
+            num_after: number of the words behind.
         """
-        before: list[str] = []
+        before, after = list[str](), list[str]()
         place = start - 1
         while len(before) < _NUM_BEFORE and start - place < _MAX_AROUND:
             if self.kind(place) in ("", LINE):
@@ -159,9 +160,11 @@ class TokenizedText:
             if self.kind(place) != SPACE and self.text(place).lower() not in skipped:
                 before.append(self.text(place))
             place -= 1
-        while self.kind(stop) == SPACE or (self.kind(stop) and self.kind(stop) in skipped):
+        while len(after) < num_after and self.kind(stop) not in ("", LINE):
+            if self.kind(stop) != SPACE and self.kind(stop) not in skipped:
+                after.append(self.text(stop))
             stop += 1
-        return before, [self.text(stop)] if self.kind(stop) not in ("", LINE) else []
+        return before, after
 
     def is_open(self, place: int) -> bool:
         """Return whether a reading may start here: no letter or sign of a number precedes it."""

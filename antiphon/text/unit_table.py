@@ -17,11 +17,11 @@ CURRENCY_CODES = forms(
     USD=U S dollar/U S dollars/cent/cents, EUR=euro/euros/cent/cents, GBP=pound/pounds/penny/pence,
     JPY=yen/yen//, INR=rupee/rupees/paisa/paise, KRW=won/won//, CNY=yuan/yuan//, RMB=yuan/yuan//,
     CHF=Swiss franc/Swiss francs/centime/centimes, CAD=Canadian dollar/Canadian dollars/cent/cents,
-    AUD=Australian dollar/Australian dollars/cent/cents,
-    NZD=New Zealand dollar/New Zealand dollars/cent/cents, SEK=Swedish krona/Swedish kronor//,
-    NOK=Norwegian krone/Norwegian kroner//, DKK=Danish krone/Danish kroner//, PLN=zloty/zlotys//,
-    MXN=Mexican peso/Mexican pesos//, BRL=real/reals//, BTC=bitcoin/bitcoins//,
-    Rs=rupee/rupees/paisa/paise
+    AUD=Australian dollar/Australian dollars/cent/cents, NZD=New Zealand dollar/New Zealand
+    dollars/cent/cents, SEK=Swedish krona/Swedish kronor//, NOK=Norwegian krone/Norwegian kroner//,
+    DKK=Danish krone/Danish kroner//, PLN=zloty/zlotys//, MXN=Mexican peso/Mexican pesos//,
+    BRL=real/reals//, BTC=bitcoin/bitcoins//, Rs=rupee/rupees/paisa/paise, kr=krone/kroner//,
+    Kr=krone/kroner//
     """
 )
 REAL = ("real", "reals", "centavo", "centavos")
@@ -44,37 +44,36 @@ SCALE_WORDS = words("billion crore hundred lakh million thousand trillion")
 UNITS = counted(
     """
     km=kilometer, m=meter, dm=decimeter, cm=centimeter, mm=millimeter, µm=micrometer, um=micrometer,
-    nm=nanometer, mi=mile, yd=yard, c=cup, pts=point, yds=yard, kg=kilogram, g=gram, mg=milligram,
+    nm=nanometer, mi=mile, yd=yard, c=cup, yds=yard, kg=kilogram, g=gram, mg=milligram,
     µg=microgram, mcg=microgram, ng=nanogram, lb=pound, lbs=pound, oz=ounce, t=ton, l=liter,
     L=liter, dl=deciliter, dL=deciliter, cl=centiliter, cL=centiliter, ml=milliliter, mL=milliliter,
-    µl=microliter, µL=microliter, gal=gallon, qt=quart, pt=pint, tbsp=tablespoon, Tbsp=tablespoon,
-    tsp=teaspoon, ha=hectare, ac=acre, kb=kilobit, Kb=kilobit, Mb=megabit, Gb=gigabit, kB=kilobyte,
-    KB=kilobyte, MB=megabyte, GB=gigabyte, TB=terabyte, PB=petabyte, KiB=kibibyte, MiB=mebibyte,
-    GiB=gibibyte, TiB=tebibyte, px=pixel, W=watt, kW=kilowatt, KW=kilowatt, MW=megawatt,
-    GW=gigawatt, TW=terawatt, mW=milliwatt, V=volt, kV=kilovolt, mV=millivolt, mA=milliamp, A=amp,
-    J=joule, kJ=kilojoule, MJ=megajoule, cal=calorie, kcal=kilocalorie, Pa=pascal, kPa=kilopascal,
-    hPa=hectopascal, MPa=megapascal, mbar=millibar, N=newton, kN=kilonewton, Nm=newton meter,
-    dB=decibel, h=hour, hr=hour, hrs=hour, min=minute, mins=minute, s=second, sec=second,
-    secs=second, ms=millisecond, ns=nanosecond, µs=microsecond, us=microsecond, yr=year, yrs=year,
-    mo=month, mos=month, wk=week, wks=week, kWh=kilowatt hour, Wh=watt hour, MWh=megawatt hour,
-    GWh=gigawatt hour, TWh=terawatt hour, Ah=amp hour, mAh=milliamp hour, lm=lumen, mol=mole,
-    mmol=millimole, ly=light year, Ω=ohm, Ω=ohm, kΩ=kilohm, MP=megapixel, ct=carat, kt=knot,
-    kts=knot, kn=knot, rad=radian, cc=C C, sq mi=square mile, sq m=square meter,
+    µl=microliter, µL=microliter, gal=gallon, qt=quart, nt=night, nts=night, qtr=quarter,
+    tbsp=tablespoon, Tbsp=tablespoon, tsp=teaspoon, ha=hectare, ac=acre, kb=kilobit, Kb=kilobit,
+    Mb=megabit, Gb=gigabit, kB=kilobyte, KB=kilobyte, MB=megabyte, GB=gigabyte, TB=terabyte,
+    PB=petabyte, KiB=kibibyte, MiB=mebibyte, GiB=gibibyte, TiB=tebibyte, px=pixel, W=watt,
+    kW=kilowatt, KW=kilowatt, MW=megawatt, GW=gigawatt, TW=terawatt, mW=milliwatt, V=volt,
+    kV=kilovolt, mV=millivolt, mA=milliamp, A=amp, J=joule, kJ=kilojoule, MJ=megajoule, cal=calorie,
+    kcal=kilocalorie, Pa=pascal, kPa=kilopascal, hPa=hectopascal, MPa=megapascal, mbar=millibar,
+    N=newton, kN=kilonewton, Nm=newton meter, dB=decibel, h=hour, hr=hour, hrs=hour, min=minute,
+    mins=minute, s=second, sec=second, secs=second, ms=millisecond, ns=nanosecond, µs=microsecond,
+    us=microsecond, yr=year, yrs=year, mo=month, mos=month, wk=week, wks=week, kWh=kilowatt hour,
+    Wh=watt hour, MWh=megawatt hour, GWh=gigawatt hour, TWh=terawatt hour, Ah=amp hour, mAh=milliamp
+    hour, lm=lumen, mol=mole, mmol=millimole, ly=light year, Ω=ohm, Ω=ohm, kΩ=kilohm, MP=megapixel,
+    ct=carat, kt=knot, kts=knot, kn=knot, rad=radian, cc=C C, sq mi=square mile, sq m=square meter,
     sq km=square kilometer, fl oz=fluid ounce, nmi=nautical mile, Hz=hertz/hertz,
     kHz=kilohertz/kilohertz, MHz=megahertz/megahertz, GHz=gigahertz/gigahertz,
-    THz=terahertz/terahertz, lx=lux/lux, pct=percent/percent,
-    ppm=parts per million/parts per million, doz=dozen/dozen,
+    THz=terahertz/terahertz, lx=lux/lux, ppm=parts per million/parts per million, doz=dozen/dozen,
     ppb=parts per billion/parts per billion, psi=P S I/P S I, dpi=D P I/D P I, ppi=P P I/P P I,
-    rpm=R P M/R P M, RPM=R P M/R P M, bpm=beats per minute/beats per minute,
-    BPM=beats per minute/beats per minute, bar=bar/bar, hp=horsepower/horsepower,
-    HP=horsepower/horsepower, bps=basis point, fps=frames per second/frames per second,
-    in=inch/inches, ft=foot/feet, F=degree Fahrenheit/degrees Fahrenheit,
-    MPG=mile per gallon/miles per gallon, MPH=mile per hour/miles per hour,
-    mph=mile per hour/miles per hour, mpg=mile per gallon/miles per gallon,
-    kph=kilometer per hour/kilometers per hour, kmh=kilometer per hour/kilometers per hour,
-    kbps=kilobit per second/kilobits per second, Mbps=megabit per second/megabits per second,
-    Gbps=gigabit per second/gigabits per second, sqft=square foot/square feet,
-    sq ft=square foot/square feet, sq in=square inch/square inches, cu ft=cubic foot/cubic feet
+    rpm=R P M/R P M, RPM=R P M/R P M, bpm=beats per minute/beats per minute, BPM=beats per
+    minute/beats per minute, bar=bar/bar, hp=horsepower/horsepower, HP=horsepower/horsepower,
+    bps=basis point, fps=frames per second/frames per second, in=inch/inches, ft=foot/feet, F=degree
+    Fahrenheit/degrees Fahrenheit, C=degree Celsius/degrees Celsius, BR=bedroom/bedroom,
+    BA=bath/bath, BD=bed/bed, MPG=mile per gallon/miles per gallon, MPH=mile per hour/miles per
+    hour, mph=mile per hour/miles per hour, mpg=mile per gallon/miles per gallon, kph=kilometer per
+    hour/kilometers per hour, kmh=kilometer per hour/kilometers per hour, kbps=kilobit per
+    second/kilobits per second, Mbps=megabit per second/megabits per second, Gbps=gigabit per
+    second/gigabits per second, sqft=square foot/square feet, sq ft=square foot/square feet, sq
+    in=square inch/square inches, cu ft=cubic foot/cubic feet
     """
 )
 """Singular and plural by symbol."""
@@ -82,8 +81,8 @@ NOT_AFTER_SPACE = words("A ac bar ct in K mo MP N t us")
 """Units that are words or names after a space."""
 WITH_DOT = words(
     """
-    c doz fl ft gal hr hrs in lb lbs mi min mins mo mos oz pt qt sec secs sq tbsp tsp wk yd yds yr
-    yrs
+    c doz fl ft gal hr hrs in lb lbs mi min mins mo mos nt nts oz qt sec secs sq tbsp tsp wk yd yds
+    yr yrs
     """
 )
 """Units that are written with a dot too."""
@@ -94,7 +93,7 @@ PER_WORDS = words(
     """
 )
 """Words before which a slash is read as "per", after an amount."""
-PER_SHORT = pairs("mo=month, yr=year, wk=week, d=day")
+PER_SHORT = pairs("mo=month, yr=year, wk=week, d=day, nt=night, pt=point, req=request")
 FRACTION_SIGNS = {
     sign: (int(above), int(below))
     for sign, (above, below) in forms(
@@ -118,8 +117,8 @@ SIGN_WORDS = pairs(
 """Signs on their own."""
 SIGN_PAIRS = pairs(
     """
-    ->=to, =>=implies, >==greater than or equal to, <==less than or equal to, !==not equal to,
-    ===equals, &&=and, <-=from
+    ->=to, §§=sections, =>=implies, >==greater than or equal to, <==less than or equal to, !==not
+    equal to, ===equals, &&=and, <-=from
     """
 )
 SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"

@@ -15,6 +15,9 @@ DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sun
 DAY_NAMES = {day[:3]: day for day in DAYS} | pairs(
     "Tues=Tuesday, Weds=Wednesday, Thur=Thursday, Thurs=Thursday"
 )
+SHORT_DAYS = pairs(
+    "M=Monday, Tu=Tuesday, W=Wednesday, Th=Thursday, F=Friday, Sa=Saturday, Su=Sunday"
+)
 ORDINAL_ENDINGS = words("st nd rd th")
 WORDS_TOO = words("Dec Jan Jun Mar May Mon Sat Sun Wed")
 """Short forms that are words or names too."""
@@ -42,6 +45,8 @@ PLACES = pairs(
     """
 )
 """Abbreviations after a name."""
+STREETS = frozenset((*PLACES, *PLACES.values())) - words("Park Highway Route") | words("Way Row")
+"""Words that end the name of a street."""
 CERTAIN_PLACES = words("Ave Blvd Expy Fwy Hwy Pkwy Rd Rte Tpke")
 """Abbreviations of places that have no other meaning."""
 SAINTS = words(
@@ -60,18 +65,19 @@ ABBREVIATIONS = either_case(
     maint=maintenance, med=medium, mfr=manufacturer, mktg=marketing, mtg=meeting, mtn=mountain,
     pkgs=packages, pop=population, pref=preferred, prelim=preliminary, prev=previous, recd=received,
     ref=reference, rev=revised, sched=schedule, subj=subject, supp=supplement, treas=treasurer,
-    usu=usually, wkly=weekly, gtd=guaranteed, incl=including, lg=large, sm=small,
-    elev=elevation, addr=address, intro=introduction,
-    cont=continued, dep=departs, arr=arrives, blt=built, apts=apartments, mfg=manufacturing,
-    std=standard, resp=respectively, approx=approximately, vs=versus, etc=et cetera, viz=namely,
-    dept=department, asst=assistant, govt=government, intl=international, natl=national,
-    bldg=building, apt=apartment, rm=room, cf=compare, incl=including, excl=excluding,
-    misc=miscellaneous, avg=average, temp=temperature, tel=telephone, attn=attention, qty=quantity,
-    amt=amount, dist=distance, eds=editors, hwy=highway, blvd=boulevard, ave=avenue, mgr=manager,
-    mgmt=management, prob=probably, esp=especially, orig=originally, ca=circa, min=minimum,
-    acct=account, appt=appointment, pkg=package, yr=year, yrs=years, hr=hour, hrs=hours, sec=second,
-    secs=seconds, mins=minutes, lb=pound, lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon,
-    tsp=teaspoon, qt=quart, par=paragraph, para=paragraph, wt=weight, ht=height
+    usu=usually, wkly=weekly, gtd=guaranteed, incl=including, lg=large, sm=small, elev=elevation,
+    addr=address, intro=introduction, cont=continued, dep=departs, arr=arrives, blt=built,
+    apts=apartments, mfg=manufacturing, std=standard, resp=respectively, approx=approximately,
+    vs=versus, etc=et cetera, viz=namely, dept=department, asst=assistant, govt=government,
+    intl=international, natl=national, bldg=building, apt=apartment, rm=room, cf=compare,
+    incl=including, excl=excluding, misc=miscellaneous, avg=average, temp=temperature,
+    tel=telephone, attn=attention, qty=quantity, amt=amount, dist=distance, eds=editors,
+    hwy=highway, blvd=boulevard, ave=avenue, mgr=manager, mgmt=management, prob=probably,
+    esp=especially, orig=originally, ca=circa, min=minimum, acct=account, appt=appointment,
+    pkg=package, yr=year, yrs=years, hr=hour, hrs=hours, sec=second, secs=seconds, mins=minutes,
+    lb=pound, lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon, tsp=teaspoon, qt=quart,
+    par=paragraph, para=paragraph, wt=weight, ht=height, ref'd=referred, exh=exhibit, rgds=regards,
+    univ=university, vol=volume
     """
 ) | pairs(
     """
@@ -83,15 +89,16 @@ ABBREVIATIONS = either_case(
     Flr=Floor, max=maximum, Max=Max, VS=versus, Rds=Roads, Sts=Streets, Aves=Avenues, Mts=Mountains,
     Tech=Tech, Ala=Alabama, Ariz=Arizona, Calif=California, Colo=Colorado, Conn=Connecticut,
     Fla=Florida, Ill=Illinois, Mich=Michigan, Minn=Minnesota, Okla=Oklahoma, Penn=Pennsylvania,
-    Tenn=Tennessee, Wis=Wisconsin, Va=Virginia, Ph=P H
+    Tenn=Tennessee, Wis=Wisconsin, Va=Virginia, Ph=P H, Amend=Amendment, Cav=Cavalry, Regt=Regiment,
+    Inf=Infantry, Mass=Massachusetts, Kans=Kansas, Nev=Nevada, Hwys=Highways
     """
 )
 """Abbreviations with a dot."""
 BARE_ABBREVIATIONS = words(
     """
-    Wm Chas Robt Benj btwn Btwn mtg Mtg mktg Mktg sched avail Avail rec'd Rec'd req'd Req'd cont'd
-    mfr recd apts Apts acct approx appt Apt Assn Attn Bldg bldg Dept dept etc Govt govt Intl Ltd Mfg
-    mgmt Mgr mgr Qty qty VS Vs vs
+    Wm Chas Robt Benj Rgds rgds btwn Btwn mtg Mtg mktg Mktg sched avail Avail rec'd Rec'd req'd
+    Req'd cont'd mfr recd apts Apts acct approx appt Apt Assn Attn Bldg bldg Dept dept etc Govt govt
+    Intl Ltd Mfg mgmt Mgr mgr Qty qty VS Vs vs
     """
 )
 """Abbreviations with the same meaning without a dot."""
@@ -109,17 +116,19 @@ BEFORE_NUMBERS = either_case(
     chs=chapters, sec=section, sect=section, art=article, par=paragraph, eq=equation, eqs=equations,
     ext=extension, para=paragraph, pt=part, ver=version, v=version, est=established, ca=circa,
     apt=apartment, min=minimum, max=maximum, op=opus, ep=episode, nr=number, lv=level, lvl=level,
-    chap=chapter, chaps=chapters, cl=clause, app=appendix, tab=table, bk=book
+    chap=chapter, chaps=chapters, cl=clause, app=appendix, tab=table, bk=book, wk=week, wks=weeks,
+    yr=year, gr=grade, cat=category, rt=route, exh=exhibit, iss=issue, prop=proposition, pl=plate,
+    div=division, dist=district, amend=amendment, tit=title, prob=problem, ques=question
     """
 ) | pairs(
     """
-    l=line, ll=lines, c=circa, b=born, d=died, NO=number, Ser=Series, Ex=Example,
-    Lat=Latitude
+    l=line, ll=lines, n=note, nn=notes, Gen=Generation, Rev=Revision, c=circa, b=born, d=died,
+    NO=number, Ser=Series, Ex=Example, Lat=Latitude
     """
 )
 """Abbreviations with a dot before a number; elsewhere they are words."""
 BARE_BEFORE_NUMBERS = words("Apt apt Bldg Rm rm Ste Ext ext Fig fig lvl Nr nr pp Vol vol")
-NUMBERED_WITH_LETTERS = words("App Apt apt Art Ch Ex Fig fig Pt Rm Vol vol Vols vols")
+NUMBERED_WITH_LETTERS = words("App Apt apt Art Ch Ex Exh Fig fig Pt Rm Vol vol Vols vols")
 DOTTED = pairs(
     """
     e.g.=for example, i.e.=that is, a.k.a.=also known as, w.r.t.=with respect to, c.f.=compare,
@@ -130,8 +139,9 @@ DOTTED = pairs(
 SLASHED = pairs(
     """
     and/or=and or, f/=F, f/t=full time, p/t=part time, w/in=within, r/t=round trip, w/o=without,
-    w/=with, b/c=because, c/o=care of, n/a=N A, a/c=A C, i/o=I O, m/m=month over month,
-    y/y=year over year, b/w=between, he/she=he or she, she/he=she or he, his/her=his or her,
+    w/=with, b/c=because, c/o=care of, n/a=N A, a/c=A C, i/o=I O, m/m=month over month, y/y=year
+    over year, y/o=year old, p/e=P E, tu/th=Tuesday and Thursday, m/w=Monday and Wednesday,
+    q/q=quarter over quarter, b/w=between, he/she=he or she, she/he=she or he, his/her=his or her,
     him/her=him or her, s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P, ac/dc=A C D C,
     pass/fail=pass fail, 24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven,
     24/7/365=twenty-four seven three sixty-five, 20/20=twenty twenty
@@ -139,20 +149,32 @@ SLASHED = pairs(
 )
 TO_BETWEEN = words("A2A B2B B2C B2G C2B C2C D2C E2E F2F G2P M2M P2P V2V V2X")
 """Codes with a 2 that is spoken as "to"."""
+SLANG = pairs(
+    """
+    gr8=great, l8r=later, l8=late, b4=before, m8=mate, w8=wait, h8=hate, str8=straight,
+    2nite=tonight, 2night=tonight, 2day=today, 2moro=tomorrow, 2morrow=tomorrow, 4ever=forever,
+    every1=everyone, some1=someone, any1=anyone, no1=no one, 2gether=together, cul8r=see you later,
+    ne1=anyone
+    """
+)
+"""Words written with digits in messages."""
 SHORT_WORDS = either_case(
     """
     add'l=additional, int'l=international, nat'l=national, dep't=department, gov't=government,
-    aka=also known as, btw=by the way, pls=please, plz=please, thx=thanks, thru=through
+    aka=also known as, btw=by the way, pls=please, plz=please, thx=thanks, thru=through, idk=I D K,
+    brb=B R B, omw=O M W, tbh=T B H, ngl=N G L, smh=S M H, ttyl=T T Y L, lmk=let me know, nvm=never
+    mind, sry=sorry, ppl=people, tmrw=tomorrow, tmr=tomorrow, rly=really, rn=right now, wyd=what you
+    doing, gonna=gonna
     """
 ) | pairs(
     """
-    YoY=year over year, MoM=month over month, Rx=R X, AKA=also known as, BTW=by the way,
-    IMO=in my opinion, &c=et cetera, ur=your, TBD=to be determined, ASAP=A S A P, FAQ=F A Q,
-    FAQs=F A Qs, PhD=P H D, PhDs=P H Ds, BSc=B S C, MSc=M S C, DIY=D I Y, WWW=W W W, www=W W W,
-    http=H T T P, https=H T T P S, ftp=F T P, mRNA=M R N A, JSON=json, JPEG=jay peg, jpeg=jay peg,
-    pH=P H, IPv=I P V, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma,
-    Ω=omega, ω=omega, ε=epsilon, φ=phi, Σ=sigma, WWII=World War two, WWI=World War one,
-    WW2=World War two
+    YoY=year over year, MoM=month over month, Rx=R X, AKA=also known as, BTW=by the way, IMO=in my
+    opinion, &c=et cetera, ur=your, TBD=to be determined, ASAP=A S A P, FAQ=F A Q, FAQs=F A Qs,
+    PhD=P H D, PhDs=P H Ds, BSc=B S C, MSc=M S C, DIY=D I Y, WWW=W W W, www=W W W, http=H T T P,
+    https=H T T P S, ftp=F T P, mRNA=M R N A, JSON=json, JPEG=jay peg, jpeg=jay peg, pH=P H, IPv=I P
+    V, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma, Ω=omega,
+    ω=omega, ε=epsilon, φ=phi, χ=chi, ρ=rho, τ=tau, η=eta, κ=kappa, ψ=psi, ξ=xi, ζ=zeta, Φ=phi,
+    Γ=gamma, Σ=sigma, WWII=World War two, WWI=World War one, WW2=World War two
     """
 )
 LETTER_WORDS = words(
@@ -175,8 +197,8 @@ BOOKS = pairs(
     Prov=Proverbs, Eccl=Ecclesiastes, Isa=Isaiah, Jer=Jeremiah, Lam=Lamentations, Ezek=Ezekiel,
     Dan=Daniel, Hos=Hosea, Mic=Micah, Hab=Habakkuk, Zech=Zechariah, Mal=Malachi, Matt=Matthew,
     Mt=Matthew, Mk=Mark, Lk=Luke, Jn=John, Rom=Romans, Cor=Corinthians, Gal=Galatians,
-    Eph=Ephesians, Phil=Philippians, Col=Colossians, Thess=Thessalonians, Tim=Timothy,
-    Heb=Hebrews, Jas=James, Pet=Peter, Rev=Revelation
+    Eph=Ephesians, Phil=Philippians, Col=Colossians, Thess=Thessalonians, Tim=Timothy, Heb=Hebrews,
+    Jas=James, Pet=Peter, Rev=Revelation
     """
 )
 """Short names of the books of the Bible, before chapter and verse."""

@@ -4,6 +4,7 @@ from antiphon.text.contexts import words
 from antiphon.text.name_table import (
     COMPASS,
     STARTERS,
+    STATES,
 )
 from antiphon.text.number_words import roman
 from antiphon.text.readings import Reading
@@ -30,6 +31,7 @@ from antiphon.text.word_table import (
 _MAX_DOTTED_PARTS = 8
 _QUARTERS = words("NE NW SE SW")  # after the name of a street
 _PARTICIPLES = {"incl": "included", "excl": "excluded"}
+_SCHOOLS = frozenset(STATES.values()) | words("Ball Boise Fresno Kent Penn Wichita")
 _AFTER_ORDINALS = {"c": "century", "fl": "floor"}
 
 
@@ -142,6 +144,9 @@ def read_abbreviation(tokens: TokenizedText, place: int) -> Reading | None:
         return ((stop, title),)
     if text in ("St", "St's") and _is_saint(tokens, place, stop):
         return ((stop, "Saint"),)
+    is_school = text == "St" and has_dot and tokens.text(place - 2) in _SCHOOLS
+    if is_school and tokens.before(place - 2) != "on" and not _is_numbered(tokens, place):
+        return _with_end(tokens, stop, "State", has_dot=has_dot)
     if _is_place(tokens, place, has_dot=has_dot):
         return _with_end(tokens, stop, PLACES[text], has_dot=has_dot)
     return _plain_abbreviation(tokens, place, stop, has_dot=has_dot)
@@ -228,6 +233,11 @@ def _before_number(
 def _is_title(tokens: TokenizedText, place: int, stop: int) -> bool:
     """Return whether a name follows a title that is not part of a street or a name before it."""
     text = tokens.text(place)
+    if place > 2 and tokens.text(place - 3) in TITLES and tokens.has(place - 3, "w. "):
+        return True
+    is_person = tokens.before(place) in ("the", "our", "his") and text not in PLACES
+    if is_person and tokens.kind(stop - 1) == "." and not ends_here(tokens, stop):
+        return True
     if not tokens.has(stop, " w") or not tokens.text(stop + 1)[0].isupper():
         is_class = tokens.has(stop, " dw") and tokens.text(stop + 2) in ORDINAL_ENDINGS
         is_sure = text in ("Mr", "Mrs", "Ms", "Dr", "Prof") and (
@@ -245,7 +255,8 @@ def _is_title(tokens: TokenizedText, place: int, stop: int) -> bool:
 def _is_numbered(tokens: TokenizedText, place: int) -> bool:
     """Return whether a house number precedes by one or two words."""
     for back in range(2, 9, 2):
-        if tokens.kind(place - back) == DIGITS:
+        is_ordinal = tokens.text(place - back).lower() in ORDINAL_ENDINGS
+        if tokens.kind(place - back - is_ordinal) == DIGITS:
             return True
         if tokens.kind(place - back) != WORD or tokens.kind(place - back + 1) != SPACE:
             return False

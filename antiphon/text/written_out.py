@@ -203,7 +203,8 @@ def spoken_text(pieces: Sequence[SpokenPiece]) -> tuple[str, list[int]]:
     before, last = False, ""
     for number, piece in enumerate(pieces):
         part = piece.words
-        if (piece.is_changed or before) and last.isalnum() and part[:1].isalnum():
+        is_joined = part[:1].isalnum() and (piece.is_changed or before)
+        if last.isalnum() and (is_joined or part[:1] in ("(", "[")):
             part = f" {part}"
         parts.append(part)
         numbers += [number] * len(part)
