@@ -6,6 +6,7 @@ from antiphon.text.name_table import (
     CARDINAL_NAMES,
     CENTURY_WORDS,
     COMPASS,
+    PRESS_STATES,
     REGNAL_NAMES,
     STARTERS,
     STATES,
@@ -26,6 +27,7 @@ _INFLECTIONS = ("ED", "ER", "ERS", "GS", "HS", "ING", "LES", "RES", "RS", "SES",
 _ROMAN_LONG = frozenset("IVXLC")
 _ROMAN_ALONE = frozenset("IVX")
 _MAX_OUTLINE_PARTS = 6
+_STAGED = words("class grade phase stage type")
 _NUM_AFTER = 3
 
 
@@ -34,6 +36,13 @@ def read_roman(tokens: TokenizedText, place: int) -> Reading | None:
     text, stop = tokens.text(place), place + 1
     letters = text.removesuffix("'s").removesuffix("s")
     value = roman(letters.upper() if letters.islower() and len(letters) > 1 else letters)
+    if (
+        value is None
+        and tokens.before(place) in _STAGED
+        and roman(letters[:-1])
+        and len(letters) > 2
+    ):
+        return ((stop, f"{cardinal(roman(letters[:-1]) or 0)} {letters[-1]}"),)
     last = roman(tokens.text(stop + 1)) if tokens.kind(stop) in DASHES else None
     is_closed = tokens.is_closed(stop) or (last is not None and tokens.is_closed(stop + 2))
     if value is None or not tokens.is_open(place) or not is_closed:
@@ -152,8 +161,9 @@ def _is_joined(tokens: TokenizedText, place: int) -> bool:
 
 def read_state(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "CA" as California after a town's name and a comma."""
-    name = STATES.get(tokens.text(place))
-    if name is None or not tokens.is_closed(place + 1):
+    has_dot = tokens.kind(place + 1) == "."
+    name = STATES.get(tokens.text(place)) or (has_dot and PRESS_STATES.get(tokens.text(place)))
+    if not name or not tokens.is_closed(place + 1):
         return None
     has_zip = tokens.has(place + 1, " d") and len(tokens.text(place + 2)) == 5
     is_behind_town = (
@@ -162,7 +172,8 @@ def read_state(tokens: TokenizedText, place: int) -> Reading | None:
         and tokens.text(place - 3)[0].isupper()
         and not tokens.text(place - 3).isupper()
     )
-    return ((place + 1, name),) if is_behind_town or has_zip else None
+    is_short = tokens.text(place) in PRESS_STATES and not tokens.ends_text(place + 2)
+    return ((place + 1 + is_short, name),) if is_behind_town or has_zip else None
 
 
 def read_short_word(tokens: TokenizedText, place: int) -> Reading | None:

@@ -6,7 +6,14 @@ from antiphon.text.context_table import NUMBER_STYLES
 from antiphon.text.contexts import reading_in, words
 from antiphon.text.name_table import KEY_NAMES, KEYS, PHONE_WORDS, VERSION_WORDS
 from antiphon.text.number_words import cardinal, in_pairs, plural, spelled
-from antiphon.text.numerals import PASSED_OVER, parse_numeral, say_in_context, say_integer, say_year
+from antiphon.text.numerals import (
+    PASSED_OVER,
+    parse_numeral,
+    say_in_context,
+    say_integer,
+    say_pairs,
+    say_year,
+)
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
 from antiphon.text.word_table import SLANG, TO_BETWEEN
@@ -52,7 +59,7 @@ def read_phone(tokens: TokenizedText, place: int) -> Reading | None:
     is_phone = is_local and _is_called(tokens, place, end)
     is_phone = is_phone or bool(groups and _is_phone(groups, separators, has_plus=has_plus))
     is_phone = is_phone or (len(groups) == 3 and groups[-1].isalpha())
-    is_code = len(groups) > 1 and sum(map(len, groups)) > 5 and set(separators) <= {" ", "-"}
+    is_code = len(groups) > 1 and sum(map(len, groups)) > 4 and set(separators) <= {" ", "-"}
     if is_code and not is_phone and tokens.is_closed(end):
         code = reading_in(NUMBER_STYLES["code"], *tokens.around(place, end, _BEFORE_CODES))
         return ((end, ", ".join(map(_say_group, groups))),) if code else None
@@ -253,6 +260,8 @@ def read_mixed(tokens: TokenizedText, place: int) -> Reading | None:
     if code and max(map(len, words)) > 2:
         parts = [tokens.text(each) for each in range(place, stop) if tokens.text(each).isalnum()]
         words = [" ".join(part) if part.isupper() else _say_group(part) for part in parts]
+    if kinds == "dw" and tokens.has(place, "d-w") and text.islower() and len(text) > 3:
+        words[0] = words[0] if text == "grit" else say_integer(tokens.text(place))
     if kinds == f"{kinds[:-2]}{DIGITS}{WORD}" and tokens.text(stop - 1) in ("s", "'s"):
         words = [*words[:-2], plural(words[-2])]
     return ((stop, " ".join(words)),)
@@ -297,7 +306,7 @@ def _say_mixed(tokens: TokenizedText, place: int, *, is_first: bool) -> str:
         if (len(text) > 1 and text[0] == "0") or len(text) > 4:
             return spelled(text)
         if len(text) == 4:
-            return say_year(text)
+            return say_year(text) if text[2:] == "00" else say_pairs(text)
         if len(text) == 3 and text[1:] != "00":
             return in_pairs(int(text))
         return say_integer(text)
@@ -317,7 +326,7 @@ def read_hash(tokens: TokenizedText, place: int) -> Reading | None:
     if (
         tokens.kind(place) == "#"
         and tokens.kind(place + 1) == DIGITS
-        and tokens.kind(place + 2) not in (WORD, "_")
+        and (tokens.kind(place + 2) not in (WORD, "_") or len(tokens.text(place + 2)) == 1)
     ):
         return ((place + 1, "number "),)
     is_code = tokens.kind(place + 2) in ("-", DIGITS) and len(tokens.text(place + 1)) < 4

@@ -84,7 +84,11 @@ revolver round bullet handgun long | pairs
     5 | , | <name> | digits
     3 4 4h | * | <street> | pairs
     4 4h | box build port | * | pairs
-    3 | build h port b_. r_. - | * | pairs
+    3 | build h port b_. r_. <hyphen> | * | pairs
+    911 | porsche the a | * | pairs
+    911 | * | people {measured} items miles days | count
+    911 | * | * | digits
+    5 | d_c n_y n_j n_m n_h n_c s_c n_d s_d r_i | * | digits
     4 | <acronym> | * | acronym
     4 | * | form forms | pairs
     3 4 | airbus apartment apt area boeing building bus channel cr dl error errors exit fm flight \
@@ -142,7 +146,7 @@ dinner ticket gift budget loan grant bonus deposit penalty settlement budgets do
     size | * | by deep display diameter high laptop long monitor nails pipe pizza record screen \
 tablet tall thick tv vinyl waist wheels wide x | inches
     inch | * | {not_counted} <end> and away back below by deep diameter high long of on tall thick \
-wide x apart square ~) | many
+wide x apart square flat short shy longer shorter taller wider deeper thicker too ~) | many
     inch | * | <small> <name> <acronym> <number> tv | one
     prime | * | winner equalizer equaliser goal header strike penalty half break | minute
     prime | + ~half ~halftime | * | minutes
@@ -154,8 +158,9 @@ wide x apart square ~) | many
 """Whether the currency or the unit of an amount is spoken once, as an attribute of a noun."""
 LETTERS = contexts(
     """
-    capital | airbus apartment apt area boeing building bus channel exit figure flight form gate \
-highway model room route row rows seat seats gates section step suite table train unit | * | name
+    capital | airbus aisle apartment apt area bay block boeing building bus cabin channel dock \
+door exit figure flight form gate hall highway lane level lot model pier platform room route row \
+rows seat seats gates section step suite table terminal track train unit zone | * | name
     F | degrees degree | * | scale
     C | temp temperature reached oven fever - \u2013 | * | scale
     F | to at of oven was is around reached hit about between preheated over and from fever temp \
@@ -209,8 +214,10 @@ SHORT_FORMS = contexts(
     yrs | * | * | years
     mins | * | * | minutes
     secs | * | * | seconds
+    mo mo. | 1 a one | * | one
+    mo mo. | <number> | * | many
     mo. wk. yr. qtr. | last this next per a each every | * | one
-    pts pts. | <number> | had were showed received with who enrolled aged on underwent | patients
+    pts pts. | <number> | had were showed received who enrolled aged on underwent | patients
     pts pts. | * | * | points
     pt pt. | 1 ½ | {foods} | pint
     pt pt. | <number> | {foods} | pints
@@ -253,11 +260,14 @@ citizen citizens prom night dir mgr | Senior
     pct pct. | * | pt pts point points | percentage
     pct pct. | * | * | percent
     PO | mg mcg ml g tab tabs tablet tablets capsule . | * | P O
+    PO | * | box | P O
     PO | * | bid tid qid daily prn | P O
     BID | mg mcg ml po tablet tablets daily . | * | B I D
     TID | mg mcg ml po tablet tablets daily . | * | T I D
     QID | mg mcg ml po tablet tablets daily . | * | Q I D
-    x X | * | ~days ~wks ~weeks ~months ~d | for
+    x X | . tid bid qid daily day mg ml tablets po | ~days ~wks ~weeks ~months ~d | for
+    Asst. | * | <name> | Assistant
+    Dir. | asst_. assoc_. exec_. dep_. assistant associate executive | * | Director
     Assoc. | * | prof professor dean director editor justice | Associate
     Pt. pt. | * | is was has had denies presents reports states complains to will seen | patient
     Esc esc | * | * | escape

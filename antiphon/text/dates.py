@@ -64,14 +64,13 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
     first, second, stop = tokens.text(place), tokens.text(place + 2), place + 3
     if tokens.kind(stop) == "/" or max(len(first), len(second)) > 4:
         return None
-    if is_year(first) and len(second) in (2, 4):
+    if is_year(first) and len(second) in (2, 3, 4):
         return ((stop, f"{say_year(first)} {say_year(second)}"),)
     one, other = int(first), int(second)
     day, month = (one, other) if tokens.british else (other, one)
     is_date = 1 <= month <= 12 and 1 <= day <= 31 and len(first) < 3 and len(second) < 3
     style = reading_in(PAIR_STYLES["/"], *tokens.around(place, stop, _PASSED_OVER))
-    is_last = tokens.kind(place - 1) in _DASHES and tokens.has(place - 4, "d/d")
-    if is_last and not is_fraction(one, other):
+    if _is_span(tokens, place):
         style = "date"
     if is_date and style == "date":
         return ((stop, _day_of(tokens, MONTHS[month - 1], day)),)
@@ -79,8 +78,9 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
     is_whole = joint is None and other == 1
     if joint is None and is_fraction(one, other):
         is_inch = tokens.kind(stop) in ('"', "\u2033") and tokens.is_closed(stop + 1)
-        unit = parse_unit(tokens, stop + (tokens.kind(stop) == SPACE))
-        is_unit = unit is not None and tokens.is_closed(unit[0]) and unit[1][0] != "inch"
+        unit = parse_unit(tokens, stop + (tokens.kind(stop) in (SPACE, "-")))
+        is_sure = tokens.kind(stop) == "-" or (unit is not None and unit[1][0] != "inch")
+        is_unit = unit is not None and tokens.is_closed(unit[0]) and is_sure
         stop, name = unit if unit and is_unit else (stop + is_inch, ("inch",) if is_inch else ("",))
         return ((stop, f"{say_parts(one, other)} {name[0]}".strip()),)
     if joint is None and is_date and (day > 12 or is_whole):
@@ -90,6 +90,16 @@ def read_slashed(tokens: TokenizedText, place: int) -> Reading | None:
     if joint is None:
         joint = " out of " if 0 < one < other else " over "
     return ((stop, f"{cardinal(one)}{joint}{cardinal(other)}"),)
+
+
+def _is_span(tokens: TokenizedText, place: int) -> bool:
+    """Return whether two dates with a dash between are there, as in "11/18-12/2"."""
+    for first in (place, place - 4):
+        if tokens.has(first, "d/d") and tokens.kind(first + 3) in _DASHES:
+            month, day = (int(tokens.text(first + step)[:6]) for step in (0, 2))
+            if tokens.has(first + 4, "d/d") and not is_fraction(month, day):
+                return True
+    return False
 
 
 def _joint(tokens: TokenizedText, stop: int, one: int, other: int, style: str | None) -> str | None:
@@ -107,7 +117,7 @@ def read_month_first(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "May 5, 2024", "Jan. 3rd", "Sept 2001", "May 5-7" and "Jan." alone."""
     text = tokens.text(place)
     name = MONTH_NAMES.get(text)
-    if name is None:
+    if name is None or (text == "APR" and tokens.text(place - 2) in ("%", "percent")):
         return None
     has_dot = tokens.kind(place + 1) == "." and len(text) < 5 and text.capitalize() != "May"
     stop = place + 1 + has_dot

@@ -42,10 +42,12 @@ with to and that | DEFAULT
     read | ~always ~usually ~often ~never i you we they | ~every ~daily ~always ~aloud ~often \
 ~usually | VB
     read | he she it | * | VBD
+    read | ~he ~she ~aged ~was | * | VBD
     read | i we they you who | ~yesterday ~ago ~last | VBD
     lead | * | ~paint ~pipes ~gasoline ~soil ~metal ~metals | led
     lead | the a take takes took taking in has have had no sales tech early team | <end> in role \
 singer actor actors story vocalist guitarist guitar single time by over of to at with on | lead
+    lead | like heavy_as made_of | <end> | led
     lead | * | pipe pipes paint paints poisoning exposure contamination acid acid-free bullet \
 bullets weight weights pencil solder shot apron ore mine mines dust levels content battery \
 and_zinc and_mercury and_copper and_arsenic and_cadmium | led

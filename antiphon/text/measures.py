@@ -36,6 +36,7 @@ _DURATIONS = {
     "ms": "millisecond",
 }
 _PER = words("second minute hour day week month year person night yr wk mo hr min sec lb kg gal oz")
+_SIDES = {"W": "wide", "H": "high", "D": "deep", "L": "long"}
 _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
 
@@ -73,7 +74,9 @@ def read_feet(tokens: TokenizedText, place: int) -> Reading | None:
     if not reading_in(AMOUNTS["size"], *around) and is_quote(tokens, place, _INCHES):
         return None
     is_attribute = reading_in(AMOUNTS["inch"], *around) == "one"
-    return ((stop, f"{number} {'inch' if numeral.is_one or is_attribute else 'inches'}"),)
+    words = f"{number} {'inch' if numeral.is_one or is_attribute else 'inches'}"
+    is_range = tokens.kind(stop) in ("-", "\u2013") and tokens.kind(stop + 1) == DIGITS
+    return ((stop, words), (stop + 1, " to ")) if is_range else ((stop, words),)
 
 
 def is_quote(tokens: TokenizedText, place: int, marks: tuple[str, ...]) -> bool:
@@ -188,7 +191,10 @@ def _parse_size(tokens: TokenizedText, place: int) -> Quantity | None:
     if size is None or not size.is_plain or tokens.kind(size.stop) not in (*_FEET, *_INCHES):
         return size
     unit = ("foot", "feet") if tokens.kind(size.stop) in _FEET else ("inch", "inches")
-    return Quantity(size.stop + 1, size.numeral, unit=unit)
+    side, stop = _SIDES.get(tokens.text(size.stop + 1)), size.stop + 1
+    if side is not None and tokens.is_closed(stop + 1):
+        return Quantity(stop + 1, size.numeral, unit=(f"{unit[0]} {side}", f"{unit[1]} {side}"))
+    return Quantity(stop, size.numeral, unit=unit)
 
 
 def _is_screen(sizes: list[Quantity]) -> bool:
@@ -245,7 +251,7 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     if before == DIGITS and after == WORD and len(tokens.text(place + 1)) == 1:
         return ((place + 1, "over"),)
     unit = tokens.text(place + 1)
-    if tokens.text(place - 1) in ("BR", "BD"):
+    if tokens.text(place - 1) in ("BR", "BD", "bedroom", "bed"):
         return ((place + 1, ", "),)
     if before == after == WORD and (unit in PER_SHORT or unit in _PER):
         return ((place + 2, f"per {PER_SHORT.get(unit) or UNITS.get(unit, (unit,))[0]}"),)

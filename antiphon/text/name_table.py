@@ -23,6 +23,14 @@ STATES = pairs(
     WI=Wisconsin, WY=Wyoming, DC=D C
     """
 )
+PRESS_STATES = pairs(
+    """
+    Ark=Arkansas, Del=Delaware, Ga=Georgia, Ind=Indiana, Kan=Kansas, Ky=Kentucky, La=Louisiana,
+    Md=Maryland, Me=Maine, Miss=Mississippi, Mo=Missouri, Mont=Montana, Neb=Nebraska, Ore=Oregon,
+    Pa=Pennsylvania, Tex=Texas, Vt=Vermont, Wash=Washington, Wyo=Wyoming
+    """
+)
+"""States as newspapers shorten them."""
 COMPASS = pairs(
     """
     N=North, S=South, E=East, W=West, NE=Northeast, NW=Northwest, SE=Southeast, SW=Southwest

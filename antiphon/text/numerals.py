@@ -137,6 +137,8 @@ def number_style(tokens: TokenizedText, place: int, numeral: Numeral) -> str | N
     size = "0" if digits[0] == "0" and len(digits) > 1 else str(len(digits))
     is_round = len(digits) > 2 and digits[-2:] == "00" and size != "0"
     before, after = tokens.around(place, numeral.stop, PASSED_OVER)
+    if tokens.kind(place - 1) == "-" and tokens.kind(place - 2) == WORD:
+        before = ["<hyphen>"]
     if _is_section(tokens, numeral.stop):
         after = ["<section>"]
     elif _is_street(tokens, numeral.stop):

@@ -341,7 +341,9 @@ def _per(tokens: TokenizedText, place: int) -> tuple[str, int]:
     if word in PER_WORDS or word in PER_SHORT:
         return PER_SHORT.get(word) or (UNITS[word][0] if word in UNITS else word), place + 2
     unit = parse_unit(tokens, place + 1)
-    return ("", place) if unit is None else (unit[1][0], unit[0])
+    if unit is None:
+        return (word, place + 2) if word.islower() and len(word) > 2 else ("", place)
+    return unit[1][0], unit[0]
 
 
 def read_ordinal(tokens: TokenizedText, place: int) -> Reading | None:

@@ -26,7 +26,8 @@ def read_quantity(tokens: TokenizedText, place: int) -> Reading | None:
     last, joint = _range_end(tokens, first)
     if last is None:
         adjoins = tokens.kind(first.stop) in (WORD, DIGITS, ".") or first.numeral.is_integer
-        if first.is_plain and adjoins and not tokens.is_closed(first.stop):
+        is_joined = first.numeral.is_grouped and tokens.has(first.stop, "-w")
+        if first.is_plain and adjoins and not (tokens.is_closed(first.stop) or is_joined):
             return None
         words = say_quantity(tokens, place, first)
         best = parse_numeral(tokens, first.stop + 1) if tokens.has(first.stop, "/d") else None
@@ -46,15 +47,16 @@ def read_quantity(tokens: TokenizedText, place: int) -> Reading | None:
 
 
 def read_chain(tokens: TokenizedText, place: int) -> Reading | None:
-    """Read "1-2-3" and "4-4-2" digit by digit."""
+    """Read "4-4-2" and "71-69-74" number by number."""
     stop = place + 1
     while tokens.has(stop, "-d") and stop - place < _MAX_CHAIN_TOKENS:
         stop += 2
     digits = [tokens.text(each) for each in range(place, stop, 2)]
     is_chain = len(digits) > 2 and tokens.is_open(place) and tokens.is_closed(stop)
-    if not is_chain or max(map(len, digits)) > 1:
+    if not is_chain or max(map(len, digits)) > 2:
         return None
-    return ((stop, " ".join(map(say_integer, digits))),)
+    joint = ", " if max(map(len, digits)) > 1 else " "
+    return ((stop, joint.join(map(say_integer, digits))),)
 
 
 def _range_end(tokens: TokenizedText, first: Quantity) -> tuple[Quantity | None, str]:

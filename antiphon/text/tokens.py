@@ -115,7 +115,7 @@ class TokenizedText:
 
     def has(self, place: int, shape: str) -> bool:
         """Return whether the tokens from ``place`` have a shape."""
-        found = self.shape.startswith(shape, place)
+        found = place >= 0 and self.shape.startswith(shape, place)
         rest = self.shape[place : place + len(shape)]
         if found or shape.startswith(rest):
             self._look(place + len(rest) - (1 if found else 0))

@@ -140,7 +140,8 @@ SLASHED = pairs(
     """
     and/or=and or, f/=F, f/t=full time, p/t=part time, w/in=within, r/t=round trip, w/o=without,
     w/=with, b/c=because, c/o=care of, n/a=N A, a/c=A C, i/o=I O, m/m=month over month, y/y=year
-    over year, y/o=year old, p/e=P E, tu/th=Tuesday and Thursday, m/w=Monday and Wednesday,
+    over year, y/o=year old, p/e=P E, tu/th=Tuesday and Thursday, t/th=Tuesday and Thursday,
+    sat/sun=Saturday and Sunday, m/w/f=Monday Wednesday and Friday, m/w=Monday and Wednesday,
     q/q=quarter over quarter, b/w=between, he/she=he or she, she/he=she or he, his/her=his or her,
     him/her=him or her, s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P, ac/dc=A C D C,
     pass/fail=pass fail, 24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven,
