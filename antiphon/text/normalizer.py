@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from antiphon.text.offset_map import OffsetMap
+from antiphon.text.sentence_language import SentenceLanguage
 from antiphon.text.tokens import SpokenPiece, TokenizedText, plain_character
 from antiphon.text.written_out import pieces_of
 
@@ -19,20 +20,30 @@ class Normalizer:
 
     What a rule may still read together with what follows is held back: about two words. Words
     beside each other are written out together or not at all, so that what is not understood as a
-    whole stays as it is.
+    whole stays as it is. So do sentences in another language: their first words are held back until
+    the language is clear.
     """
 
-    def __init__(self, offsets: OffsetMap | None = None, *, british: bool = False) -> None:
+    def __init__(
+        self,
+        offsets: OffsetMap | None = None,
+        *,
+        british: bool = False,
+        is_english: bool = False,
+    ) -> None:
         """Begin a text.
 
         Args:
             offsets: map that gets the origins of what is written.
             british: British usage.
+            is_english: whether all of the text is known to be English.
         """
         self._offsets = offsets or OffsetMap()
         self._british = british
         self._context = self._held = ""
         self._group: list[tuple[SpokenPiece, str]] = []
+        self._language = None if is_english else SentenceLanguage()
+        self._waiting: list[list[tuple[SpokenPiece, str]]] = []
         self._num_in_group = 0
         self._has_letters = self._is_foreign = self._is_written = False
         self._last = ""
@@ -59,29 +70,48 @@ class Normalizer:
             end = piece.stop
             self._group.append((piece, source[piece.start : end]))
             if self._is_group_complete():
-                written += self._parts()
+                written += self._parts_of_known()
         if is_last:
-            written += self._parts()
+            written += self._parts_of_known(is_last=True)
         place = tokens.place_of(end)
         first = max(place - _CONTEXT_TOKENS, tokens.place_of(end - _CONTEXT_CHARACTERS), 0)
         self._context, self._held = source[tokens.offset(first) : end], source[end:]
         return "".join(written)
 
     def _is_group_complete(self) -> bool:
-        """Return whether a space after a word has come; a number goes with the word after it."""
-        _, sent = self._group[-1]
+        """Return whether a space after a word has come, or after a sentence.
+
+        A number goes with the word after it.
+        """
+        piece, sent = self._group[-1]
         self._num_in_group += len(sent)
-        self._has_letters = self._has_letters or any(map(str.isalpha, sent))
+        self._has_letters = self._has_letters or piece.ends_sentence or any(map(str.isalpha, sent))
         return (sent.isspace() and self._has_letters) or self._num_in_group >= _MAX_GROUP_CHARACTERS
 
-    def _parts(self) -> Iterator[str]:
-        """Yield the group as text, separated from words before it where that is needed."""
-        group, self._group = self._group, []
-        if self._has_letters:
-            self._is_foreign = _is_foreign("".join(sent for _, sent in group))
-        self._has_letters, self._num_in_group = False, 0
-        is_kept = self._is_foreign or any(
-            not piece.is_changed and any(map(str.isdecimal, piece.words)) for piece, _ in group
+    def _parts_of_known(self, *, is_last: bool = False) -> Iterator[str]:
+        """Yield the groups as text whose language is known."""
+        self._waiting.append(self._group)
+        sent = "".join(sent for _, sent in self._group)
+        self._group, self._has_letters, self._num_in_group = [], False, 0
+        if self._language is not None:
+            self._language.add(sent)
+        if is_last or self._language is None or self._language.is_known:
+            waiting, self._waiting = self._waiting, []
+            for group in waiting:
+                yield from self._parts(group)
+
+    def _parts(self, group: list[tuple[SpokenPiece, str]]) -> Iterator[str]:
+        """Yield a group as text, separated from words before it where that is needed."""
+        sent_text = "".join(sent for _, sent in group)
+        if any(map(str.isalpha, sent_text)):
+            self._is_foreign = _is_foreign(sent_text)
+        is_other = self._language is not None and self._language.is_foreign
+        is_kept = (
+            self._is_foreign
+            or is_other
+            or any(
+                not piece.is_changed and any(map(str.isdecimal, piece.words)) for piece, _ in group
+            )
         )
         for piece, sent in group:
             is_entity = not piece.is_changed and set(sent) >= _ENTITY_SIGNS

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from antiphon.text.normalizer import Normalizer, normalized
 from antiphon.text.number_words import MAX_NUMBER, cardinal, ordinal, year
+from tests.text.test_reading_suite import CASES
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,41 @@ def test_a_number_in_a_text_without_spaces_is_read_whole_wherever_it_stands() ->
         text = "!" * before + "1234" + "!" * 1200
         assert "1234" not in Normalizer().push(text, is_last=True)
         assert Normalizer().push(text, is_last=True) == normalized(text)
+
+
+OTHER_LANGUAGES = (
+    "Tengo 5 gatos y 3 perros.",
+    "El tren sale a las 10:30 de la mañana.",
+    "Das kostet 5 € pro Stück.",
+    "Der Zug fährt um 14:30 Uhr ab.",
+    "Il est 10 heures et il fait 20°C.",
+    "J'ai 25 ans et je viens de Paris.",
+    "Costa 50 € e si trova a 5 km.",
+    "Het is 10 uur en het kost € 5.",
+    "Jag har 3 katter och 2 hundar.",
+    "O preço é de R$ 50 por pessoa, em 3 parcelas.",
+    "Mam 5 kotów i to jest 100 zł, nie więcej.",
+)
+
+
+@pytest.mark.parametrize("text", OTHER_LANGUAGES)
+def test_a_sentence_in_another_language_stays_until_it_is_called_english(text: str) -> None:
+    assert normalized(text) == text
+    assert Normalizer(is_english=True).push(text, is_last=True) != text
+    mixed = normalized(f"I paid $5. {text} It was $5.")
+    assert mixed == f"I paid five dollars. {text} It was five dollars."
+
+
+@pytest.mark.parametrize("text", OTHER_LANGUAGES)
+def test_a_language_is_clear_however_a_text_is_cut(text: str) -> None:
+    normalizer, text = Normalizer(), f"I paid $5. {text} It was $5."
+    written = "".join(map(normalizer.push, text)) + normalizer.push("", is_last=True)
+    assert written == normalized(text)
+
+
+def test_english_is_taken_for_english() -> None:
+    english = {
+        text: Normalizer(british=name == "british", is_english=True).push(text, is_last=True)
+        for name, text, _ in CASES
+    }
+    assert {text: normalized(text, british=name == "british") for name, text, _ in CASES} == english
