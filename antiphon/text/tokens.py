@@ -105,8 +105,9 @@ class TokenizedText:
 
     def kind(self, place: int) -> str:
         """Return a token's character of the shape."""
-        self._look(place)
-        return self.shape[place] if 0 <= place < len(self._texts) else ""
+        if place > self.reach:
+            self._look(place)
+        return self.shape[place] if 0 <= place < len(self.shape) else ""
 
     def joined(self, start: int, stop: int) -> str:
         """Return the tokens from ``start`` to ``stop``, exclusive."""
@@ -187,7 +188,8 @@ class TokenizedText:
         return self.kind(place) in ("", LINE)
 
     def _look(self, place: int) -> None:
-        self.reach = max(self.reach, min(place, len(self._texts)))
+        if place > self.reach:
+            self.reach = min(place, len(self._texts))
 
 
 def _shape(token: str) -> str:
