@@ -71,7 +71,7 @@ NUMBER_STYLES = contexts(
     401 402 403 405 408 409 410 413 415 418 422 429 451 501 502 503 504 | http got returned \
 returns return throws threw status else gave | * | pairs
     401 402 403 405 408 409 410 413 415 418 422 429 451 501 502 503 504 | * | bad error errors \
-forbidden unauthorized | pairs
+forbidden timeout timeouts gateway response responses status unauthorized | pairs
     .3 | batting bat hit hits hitting ops slugging obp average of at | <end> with against and in \
 on since batting | pairs
     .2 .3 | a his her the my caliber | <end> in and from caliber cal special magnum rifle pistol \
@@ -127,6 +127,7 @@ her_a week_day | * | out of
 ends expires from join on opens opening returns since started starting starts through till until \
 us week weeks night shipped arrived ordered delivered sent received posted paid updated {days} | * \
 | date
+    / | as | * | date
     / | * | @ | date
     / | * | on | out of
     : | {books} | * | verse
@@ -145,6 +146,7 @@ dinner ticket gift budget loan grant bonus deposit penalty settlement budgets do
     unit | * | {measured} | one
     size | * | by deep display diameter high laptop long monitor nails pipe pizza record screen \
 tablet tall thick tv vinyl waist wheels wide x | inches
+    inch | the this that | is was has costs weighs fits | one
     inch | * | {not_counted} <end> and away back below by deep diameter high long of on tall thick \
 wide x apart square flat short shy longer shorter taller wider deeper thicker too ~) | many
     inch | * | <small> <name> <acronym> <number> tv | one

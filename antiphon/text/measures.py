@@ -18,8 +18,8 @@ _MAX_QUOTE_TOKENS = 40
 _SQUARES = ("\u00b2", "\u00b3")
 _TIMES_WORDS = words(
     """
-    a as better bigger cheaper daily faster higher larger less longer lower more per shorter slower
-    smaller stronger the worse
+    a already as better bigger cheaper daily faster higher larger less longer lower more per shorter
+    slower smaller since stronger the this today worse yesterday
     """
 )
 _DURATIONS = {

@@ -121,7 +121,7 @@ def _plain_range(tokens: TokenizedText, place: int, first: Quantity, last: Quant
     if is_years:
         years = say_year(digits), say_year(other)
         return ((last.stop, " to ".join(years)),)
-    is_airliner = digits[:1] == digits[-1:] == "7" and len(digits) == 3 and other[1:] == "00"
+    is_airliner = digits[:1] == digits[-1:] == "7" and len(digits) == 3 and other[1:] in ("00", "")
     is_airliner = is_airliner and tokens.before(place) in ("a", "the")
     if is_airliner or reading_in(NUMBER_STYLES["model"], *tokens.around(place, last.stop, ".")):
         return ((last.stop, f"{in_pairs(int(digits))} {in_pairs(int(other))}"),)
