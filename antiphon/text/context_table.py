@@ -54,10 +54,10 @@ _FOODS = words(
 _DETERMINER = words("a an another each every her his its my our that the their this your")
 NOT_COUNTED = words(
     """
-    a an and are as at back because before between but by did each every extra for from had has he i
-    if in into is it last later left less lost more next now off on or out over owed paid per raised
-    she so spent than that the they to today total under up was we were when which while who will
-    with yesterday you
+    a again already also an and are as at back because before between but by did each every extra
+    for from had has he i if in into is it last later left less lost more next now off on or out
+    over owed paid per raised she so spent than that the they to today total under up was we were
+    when which while who will with yesterday yet you
     """
 )
 """Words that follow an amount without being what it counts."""
@@ -279,6 +279,10 @@ citizen citizens prom night dir mgr | Senior
     c | * | u_at u_in u_on u_there u_soon u_later u_tomorrow u_tonight u_@ u_then | see
     u | * | * | you
     in. | an | or | inch
+    N. | miles mi km blocks . | of | North
+    S. | miles mi km blocks . | of | South
+    E. | miles mi km blocks . | of | East
+    W. | miles mi km blocks . | of | West
     def. | <name> | <name> | defeated
     def. | the | * | defendant
     est. est Est. | <number> dollars | * | estimate

@@ -24,10 +24,11 @@ def read_sign(tokens: TokenizedText, place: int) -> Reading | None:
         while tokens.kind(stop) == sign and stop - place < _MAX_STARS:
             stop += 1
         is_one = tokens.has(stop, " w") and tokens.text(stop + 1).islower()
-        counted = tokens.kind(place - 1) == DIGITS and stop == place + 1
+        number = place - 1 - (tokens.kind(place - 1) == SPACE)
+        counted = tokens.kind(number) == DIGITS and stop == place + 1
         name = ("star" if is_one else "stars") if counted else f"{cardinal(stop - place)} star"
         return ((stop, f" {name}{'s' * (stop > place + 1)}"),)
-    is_menu = sign == ">" and tokens.has(place - 2, "w > w") and place > 1
+    is_menu = sign == ">" and tokens.has(place - 2, "w > w")
     if is_menu and all(tokens.text(each)[0].isupper() for each in (place - 2, place + 2)):
         return ((stop, ","),)
     word = SIGN_WORDS.get(sign)
@@ -48,9 +49,10 @@ def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
         is_rule = _begins_line(tokens, place) and tokens.kind(stop) in (LINE, "")
         return ((stop, "" if is_rule else "\u2014"),)
     before, after = tokens.kind(place - 1), tokens.kind(place + 1)
+    is_term = tokens.has(place - 1, "w-d") and tokens.text(place - 1) in (*"nijkxyz",)
     is_until = tokens.has(place - 2, "d - w") and tokens.text(place + 2) in MONTH_NAMES
-    if is_until and place > 1:
-        return ((stop, "to"),)
+    if is_until or is_term:
+        return ((stop, "to" if is_until else " minus "),)
     if before not in (SPACE, "") and _is_range(tokens, place):
         return ((stop, " to "),)
     if tokens.kind(place) != "-":

@@ -77,7 +77,7 @@ ABBREVIATIONS = either_case(
     pkg=package, yr=year, yrs=years, hr=hour, hrs=hours, sec=second, secs=seconds, mins=minutes,
     lb=pound, lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon, tsp=teaspoon, qt=quart,
     par=paragraph, para=paragraph, wt=weight, ht=height, ref'd=referred, exh=exhibit, rgds=regards,
-    univ=university, vol=volume
+    univ=university, vol=volume, vols=volumes
     """
 ) | pairs(
     """

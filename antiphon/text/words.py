@@ -213,7 +213,7 @@ def _before_number(
     if name is None or not (has_dot or text in BARE_BEFORE_NUMBERS):
         return None
     number = stop + (tokens.kind(stop) == SPACE)
-    number += tokens.kind(number) == "#" or (name != "number" and tokens.has(number, "(d"))
+    number += tokens.kind(number) == "#" or (text[:2] in ("Eq", "eq") and tokens.has(number, "(d"))
     is_number = tokens.kind(number) == DIGITS
     if tokens.kind(number) == WORD and has_dot:
         word = tokens.text(number)

@@ -360,5 +360,4 @@ def normalizer_of(
     is_english = language.split("-")[0] in _ENGLISH
     if not request.normalize or capabilities.writes_out or not is_english:
         return None
-    is_named = language not in ("auto", "")
-    return partial(Normalizer, british=language == "en-gb", is_english=is_named)
+    return partial(Normalizer, british=language == "en-gb", is_english=language not in ("", "auto"))
