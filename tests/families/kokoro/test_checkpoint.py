@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.kokoro.checkpoint import read_checkpoint
+from antiphon.families.kit.random_checkpoint import DRAWN_FILE
+from antiphon.families.kokoro.checkpoint import load_config, read_checkpoint
 from antiphon.families.kokoro.sizes import VOICES
+from antiphon.families.kokoro.sizes import make_checkpoint as without_weights
+from antiphon.families.kokoro.torch_network import build_model
 from antiphon.families.kokoro.voices import inspect
 from antiphon.families.registry import checkpoint_family
 from tests.families.kokoro.random_vocabulary import VOCABULARY
@@ -78,3 +81,20 @@ def test_phonemes_that_the_network_does_not_have_are_refused(
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(ModelLoadError, match="n_token"):
         read_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_without_weights_is_whole_if_it_was_made_so(tmp_path: Path) -> None:
+    without_weights(tmp_path)
+    assert not inspect(tmp_path).problems
+    assert "random" in str(inspect(tmp_path).facts["Weights"])
+    (tmp_path / DRAWN_FILE).unlink()
+    assert "neither a *.pth" in inspect(tmp_path).problems[0]
+
+
+def test_drawn_weights_have_the_sizes_of_the_configuration(tmp_path: Path) -> None:
+    without_weights(tmp_path)
+    channels, skipped = load_config(tmp_path).decoder_channels
+    weights = build_model(tmp_path, None).state_dict()
+    assert len(weights["decoder.encode.conv1.weight"]) == channels
+    assert len(weights["decoder.asr_res.0.weight"]) == skipped
+    assert all(tensor.isfinite().all() for tensor in weights.values())
