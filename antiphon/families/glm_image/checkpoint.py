@@ -5,9 +5,16 @@ from pathlib import Path
 from antiphon.contracts.inspection import Inspection
 from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import ModelIndex
-from antiphon.families.glm_image.config import CODE_PIXELS, LATENT_PIXELS, PriorConfig, load_config
+from antiphon.families.glm_image.config import (
+    CODE_PIXELS,
+    LATENT_PIXELS,
+    PRIOR_DIRECTORY,
+    PriorConfig,
+    load_config,
+)
+from antiphon.families.kit.checkpoint import WeightsPart
+from antiphon.families.kit.layouts import Layout, attention, layer_norms, repeated
 from antiphon.families.kit.random_checkpoint import has_drawn_weights
-from antiphon.nn.safetensors_index import Shape
 
 COMPONENTS = {
     "processor": ("GlmImageProcessor",),
@@ -55,35 +62,27 @@ def _facts(path: Path) -> dict[str, str | int]:
     }
 
 
-def prior_layout(config: PriorConfig) -> dict[str, Shape]:
-    """Return the shapes of the tensors in the prior's files, without `OTHERS`."""
-    width, name = config.transformer.hidden_size, "model.language_model"
-    layout: dict[str, Shape] = {
+def prior_part(path: Path, config: PriorConfig) -> WeightsPart:
+    """Return the prior in a checkpoint's directory."""
+    layout = prior_layout(config)
+    return WeightsPart(directory=path / PRIOR_DIRECTORY, layout=layout, others=OTHERS)
+
+
+def prior_layout(config: PriorConfig) -> Layout:
+    """Return the layout of the prior's files, without `OTHERS`."""
+    sizes, name = config.transformer, "model.language_model"
+    width = sizes.hidden_size
+    layout: Layout = {
         "lm_head.weight": (config.head_size, width),
         f"{name}.embed_tokens.weight": (config.vocab_size, width),
         f"{name}.norm.weight": (width,),
     }
-    layer = _layer(config)
-    for index in range(config.transformer.num_layers):
-        layout |= {f"{name}.layers.{index}.{part}": shape for part, shape in layer.items()}
-    return layout
-
-
-def _layer(config: PriorConfig) -> dict[str, Shape]:
-    sizes = config.transformer
-    width, inner = sizes.hidden_size, sizes.intermediate_size
-    queries, keys = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
-    layer: dict[str, Shape] = {
-        "self_attn.o_proj.weight": (width, queries),
-        "mlp.gate_up_proj.weight": (2 * inner, width),
-        "mlp.down_proj.weight": (width, inner),
-        "input_layernorm.weight": (width,),
-        "post_self_attn_layernorm.weight": (width,),
-        "post_attention_layernorm.weight": (width,),
-        "post_mlp_layernorm.weight": (width,),
+    layer = attention(sizes, "qkv" if config.has_biases else "") | layer_norms(sizes)
+    layer |= dict.fromkeys(
+        ("post_self_attn_layernorm.weight", "post_mlp_layernorm.weight"), (width,)
+    )
+    layer |= {
+        "mlp.gate_up_proj.weight": (2 * sizes.intermediate_size, width),
+        "mlp.down_proj.weight": (width, sizes.intermediate_size),
     }
-    for part, size in (("q", queries), ("k", keys), ("v", keys)):
-        layer[f"self_attn.{part}_proj.weight"] = (size, width)
-        if config.has_biases:
-            layer[f"self_attn.{part}_proj.bias"] = (size,)
-    return layer
+    return layout | repeated(f"{name}.layers", sizes.num_layers, layer)

@@ -19,17 +19,16 @@ from antiphon.engine.model_runner.ar_model import (
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
-from antiphon.families.glm_image.checkpoint import OTHERS, prior_layout
-from antiphon.families.glm_image.config import PRIOR_DIRECTORY, PriorConfig, load_config
+from antiphon.families.glm_image.checkpoint import prior_part
+from antiphon.families.glm_image.config import PriorConfig, load_config
 from antiphon.families.glm_image.grids import PriorRequest
 from antiphon.families.glm_image.prompt import MAX_POSITIONS, GlmImagePrompt
-from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
+from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.nn.attention import Attend
 from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.transformer import Transformer
-from antiphon.nn.weights import open_weights
 
 PriorRunner: TypeAlias = ModelRunner[PriorRequest]
 
@@ -44,16 +43,9 @@ def load_prior(context: LoadContext, **how: Unpack[RunnerOptions]) -> PriorRunne
         ModelLoadError: the checkpoint cannot be served.
     """
     config = load_config(context.checkpoint)
-    like = like_of(context)
+    how_opened = weights_for(context, "prior")
     max_positions = min(MAX_POSITIONS, config.transformer.max_positions)
-    opened = open_weights(
-        context.checkpoint / PRIOR_DIRECTORY,
-        prior_layout(config),
-        like=like,
-        others=OTHERS,
-        progress=context.progress_of("prior"),
-        is_dummy=context.is_dummy,
-    )
+    opened = prior_part(context.checkpoint, config).open(**how_opened)
     with torch.inference_mode(), opened as weights:
         model = PriorModel(
             config,
@@ -64,7 +56,7 @@ def load_prior(context: LoadContext, **how: Unpack[RunnerOptions]) -> PriorRunne
         )
     cache_bytes = context.cache_bytes
     if cache_bytes is None:
-        position_bytes = model.kv_shapes[0].position_size * like.element_size()
+        position_bytes = model.kv_shapes[0].position_size * how_opened["like"].element_size()
         cache_bytes = context.max_slots * min(_USUAL_POSITIONS, max_positions) * position_bytes
     budget = KVBudget(context.max_slots, max_positions, cache_bytes)
     return runner_of(context, model, max_positions, budget=budget, **how)
