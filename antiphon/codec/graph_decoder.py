@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.contracts.types import Samples
+from antiphon.codec.pending import PendingDownloads
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import frame_buckets
 from antiphon.nn.codec_layers.frame_table import empty_table, fill
@@ -80,35 +80,6 @@ class GraphState:
     def num_slots(self) -> int:
         """Streams; the row after theirs pads passes."""
         return len(self.streams.positions) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class PendingChunks:
-    """A `antiphon.codec.protocol.PendingAudio`: copies to the host under way.
-
-    Attributes:
-        downloads: Slots, numbers of frames and samples of each pass.
-    """
-
-    downloads: tuple[tuple[Sequence[tuple[int, int]], Download], ...]
-
-    @property
-    def is_done(self) -> bool:
-        return all(download.is_done for _, download in self.downloads)
-
-    def wait(self) -> None:
-        for _, download in self.downloads:
-            download.wait()
-
-    def result(self) -> dict[int, Samples]:
-        chunks: dict[int, Samples] = {}
-        for rows, download in self.downloads:
-            samples = download.wait().numpy()
-            ends = np.cumsum([0, *(num_frames for _, num_frames in rows)]).tolist()
-            for (slot, _), (start, end) in zip(rows, pairwise(ends), strict=True):
-                # A view would keep the pinned memory of all of them as long.
-                chunks[slot] = samples[start:end].flatten()
-        return chunks
 
 
 class GraphDecoder:
@@ -194,7 +165,7 @@ class GraphDecoder:
         chunks: Sequence[CodecChunk],
         frame_store: Tensor | NDArray[np.integer[Any]],
         state: GraphState,
-    ) -> PendingChunks:
+    ) -> PendingDownloads:
         """Begin to decode chunks; see the protocol."""
         downloads = []
         num_kept = frame_store.shape[1]
@@ -209,8 +180,11 @@ class GraphDecoder:
                 frames = upload(frame_store[slots, kept], state.table.device)
             else:
                 places, frames = slots * num_kept + kept, frame_store.flatten(0, 1)
-            downloads.append((rows, Download(self._run(rows, places, frames, state))))
-        return PendingChunks(tuple(downloads))
+            ends = np.cumsum([0, *(num_frames for _, num_frames in rows)]).tolist()
+            samples = Download(self._run(rows, places, frames, state))
+            spans = zip(rows, starmap(slice, pairwise(ends)), strict=True)
+            downloads.append(({slot: span for (slot, _), span in spans}, samples))
+        return PendingDownloads(downloads)
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.contracts.types import Samples
+from antiphon.codec.pending import PendingDownloads, stored_frames
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import row_buckets
 from antiphon.nn.codec_layers.state import DecoderState
@@ -68,31 +68,6 @@ class LockstepState:
     def padding(self) -> int:
         """The row that fills up a pass."""
         return self.streams.num_slots - 1
-
-
-@dataclass(frozen=True, slots=True)
-class PendingRows:
-    """An `antiphon.codec.protocol.PendingAudio`: one copy to the host under way.
-
-    Attributes:
-        rows: slot and number of samples of each.
-        download: ``[len(rows), most samples]``.
-    """
-
-    rows: Sequence[tuple[int, int]]
-    download: Download
-
-    @property
-    def is_done(self) -> bool:
-        return self.download.is_done
-
-    def wait(self) -> None:
-        self.download.wait()
-
-    def result(self) -> dict[int, Samples]:
-        samples = self.download.wait().numpy()
-        # A view would keep the memory of all of them as long.
-        return {slot: samples[row, :size].copy() for row, (slot, size) in enumerate(self.rows)}
 
 
 class LockstepDecoder:
@@ -172,7 +147,7 @@ class LockstepDecoder:
         chunks: Sequence[CodecChunk],
         frame_store: Tensor | NDArray[np.integer[Any]],
         state: LockstepState,
-    ) -> PendingRows:
+    ) -> PendingDownloads:
         """Begin to decode chunks; see the protocol."""
         chunks = sorted(chunks, key=lambda chunk: -chunk.num_frames)  # those that go on come first
         size, num_kept = self.samples_per_frame, frame_store.shape[1]
@@ -182,11 +157,7 @@ class LockstepDecoder:
         for column, each in enumerate(chunks):
             numbers = np.arange(each.start, each.start + each.num_frames) % num_kept
             places[: each.num_frames, column] = each.slot * num_kept + numbers
-        if isinstance(frame_store, np.ndarray):
-            kept = frame_store.reshape(-1, frame_store.shape[2])
-            frames = upload(kept[places], device)
-        else:
-            frames = frame_store.flatten(0, 1)[upload(places, device)]
+        frames = stored_frames(frame_store, places, state.index)
         audio = torch.zeros(len(chunks), longest * size, device=device)
         for number in range(longest):
             slots = [each.slot for each in chunks if each.num_frames > number]
@@ -196,8 +167,8 @@ class LockstepDecoder:
                 last = first + len(part)
                 made = self._run(part, frames[number, first:last], state)
                 audio[first:last, start : start + size] = made
-        rows = [(each.slot, each.num_frames * size) for each in chunks]
-        return PendingRows(rows, Download(audio))
+        rows = {each.slot: (row, slice(each.num_frames * size)) for row, each in enumerate(chunks)}
+        return PendingDownloads([(rows, Download(audio))])
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""

@@ -66,6 +66,16 @@ class LongRopeScaling:
 RopeScaling: TypeAlias = LinearScaling | Llama3Scaling | YarnScaling | LongRopeScaling
 
 
+TRANSFORMER_KEYS = {
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "norm_eps": "rms_norm_eps",
+    "max_positions": "max_position_embeddings",
+}
+"""Keys in config.json of the fields of `TransformerConfig` that have other names there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformerConfig:
     """A stack of attention and feed-forward layers.

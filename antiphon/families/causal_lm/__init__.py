@@ -35,10 +35,7 @@ FAMILY = Family(
             prompter=_HERE("prompt:CausalLMPrompter"),
             pipeline=(
                 _HERE.autoregressive(
-                    "language model",
-                    "language_model:load_runner",
-                    produces=ItemKind.TOKENS,
-                    weights=("*.safetensors",),
+                    "language model", produces=ItemKind.TOKENS, weights=("*.safetensors",)
                 ),
             ),
         ),

@@ -10,6 +10,7 @@ from antiphon.contracts.config_file import ConfigSection
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.sampling import NEUTRAL_SAMPLING
 from antiphon.nn.layer_configs import (
+    TRANSFORMER_KEYS,
     LinearScaling,
     Llama3Scaling,
     RopeScaling,
@@ -171,14 +172,11 @@ def transformer_config(text: ConfigSection, default_theta: float = 10000.0) -> T
         raise text.error("num_key_value_heads", f"must divide {num_heads}")
     max_positions = text.integer("max_position_embeddings", 32768)
     rope = text.rope(default_theta)
-    return TransformerConfig(
-        hidden_size=hidden_size,
-        intermediate_size=text.integer("intermediate_size"),
-        num_layers=text.integer("num_hidden_layers"),
-        num_heads=num_heads,
+    return text.build(
+        TransformerConfig,
+        TRANSFORMER_KEYS,
+        {"head_dim": hidden_size // num_heads, "norm_eps": 1e-6},
         num_kv_heads=num_kv_heads,
-        head_dim=text.integer("head_dim", hidden_size // num_heads),
-        norm_eps=text.number("rms_norm_eps", 1e-6),
         rope_theta=rope.number("rope_theta"),
         max_positions=max_positions,
         rope_scaling=_rope_scaling(rope, max_positions),

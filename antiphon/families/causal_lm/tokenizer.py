@@ -12,8 +12,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE
 
 from antiphon.contracts.config_file import ConfigSection
-from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.formats.tokenizer_file import read_tokenizer
 from antiphon.families.kit.token_decoder import TokenDecoder, bytes_of_name
 from antiphon.families.kit.token_ids import encoding_of
 
@@ -139,19 +139,12 @@ def load_tokenizer(path: Path) -> ChatTokenizer:
 
 
 def _read(file: Path) -> Tokenizer:
-    read: list[Tokenizer] = []
-
-    def tokenizer_of(file: Path) -> Tokenizer:
+    def read() -> Tokenizer:
         if not file.is_file():
             return read_vocabulary_files(file.parent)
         return Tokenizer.from_str(file.read_text(encoding="utf-8"))
 
-    fault = fault_of(lambda: read.append(tokenizer_of(file)))
-    if isinstance(fault, ModelLoadError):
-        raise fault
-    if fault is not None:
-        raise ModelLoadError(f"{file}: cannot be read: {fault}") from fault
-    (tokenizer,) = read
+    tokenizer = read_tokenizer(read, f"{file}: cannot be read")
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

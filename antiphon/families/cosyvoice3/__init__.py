@@ -36,9 +36,7 @@ FAMILY = Family(
                 "voice encoder", "voice_encoder:CosyVoice3VoiceEncoder", max_concurrency=1
             ),
             pipeline=(
-                _HERE.autoregressive(
-                    "language model", "language_model:load_runner", weights=("llm.pt",)
-                ),
+                _HERE.autoregressive("language model", weights=("llm.pt",)),
                 _HERE.decoder(
                     "flow and vocoder", "decoder:load_decoder", weights=("flow.pt", "hift.pt")
                 ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.errors import ModelLoadError
 from antiphon.families.cosyvoice3.hyper_yaml import read_hyper_yaml
-from antiphon.nn.layer_configs import TransformerConfig
+from antiphon.nn.layer_configs import TRANSFORMER_KEYS, TransformerConfig
 
 CONFIG_FILE, TEXT_FOLDER = "cosyvoice3.yaml", "CosyVoice-BlankEN"
 MEL_FRAMES_PER_TOKEN = 2
@@ -25,10 +25,10 @@ class SamplingDefaults:
         max_share: share of the window from which a token counts as repeated and is redrawn.
     """
 
-    top_p: float
-    top_k: int
-    window: int
-    max_share: float
+    top_p: float = 0.8
+    top_k: int = 25
+    window: int = 10
+    max_share: float = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,6 @@ def load_config(path: Path) -> CosyVoice3Config:
     """
     top = read_hyper_yaml(path / CONFIG_FILE)
     language = top.section("llm")
-    sampling = language.section("sampling")
     text, vocab_size = _text_config(path / TEXT_FOLDER / "config.json")
     if language.integer("llm_input_size") != text.hidden_size:
         raise language.error("llm_input_size", f"must be {text.hidden_size}, as of {TEXT_FOLDER}")
@@ -147,11 +146,8 @@ def load_config(path: Path) -> CosyVoice3Config:
         text=text,
         text_vocab_size=vocab_size,
         num_tokens=language.integer("speech_token_size"),
-        sampling=SamplingDefaults(
-            top_p=sampling.number("top_p", 0.8),
-            top_k=sampling.integer("top_k", 25),
-            window=sampling.integer("win_size", 10),
-            max_share=sampling.number("tau_r", 0.1),
+        sampling=language.section("sampling").build(
+            SamplingDefaults, {"window": "win_size", "max_share": "tau_r"}
         ),
         flow=_flow_config(top.section("flow")),
         vocoder=_vocoder_config(top.section("hift")),
@@ -169,17 +165,9 @@ def _text_config(file: Path) -> tuple[TransformerConfig, int]:
     num_heads, hidden_size = section.integer("num_attention_heads"), section.integer("hidden_size")
     if num_heads < 1 or hidden_size % num_heads:
         raise section.error("num_attention_heads", f"must divide 'hidden_size', {hidden_size}")
-    sizes = TransformerConfig(
-        hidden_size=hidden_size,
-        intermediate_size=section.integer("intermediate_size"),
-        num_layers=section.integer("num_hidden_layers"),
-        num_heads=num_heads,
-        num_kv_heads=section.integer("num_key_value_heads", num_heads),
-        head_dim=hidden_size // num_heads,
-        norm_eps=section.number("rms_norm_eps", 1e-6),
-        rope_theta=rope.number("rope_theta"),
-        max_positions=section.integer("max_position_embeddings", 32768),
-    )
+    usual = {"num_kv_heads": num_heads, "norm_eps": 1e-6, "max_positions": 32768}
+    given = {"head_dim": hidden_size // num_heads, "rope_theta": rope.number("rope_theta")}
+    sizes = section.build(TransformerConfig, TRANSFORMER_KEYS, usual, **given)
     return sizes, section.integer("vocab_size")
 
 
@@ -215,30 +203,33 @@ def _flow_config(flow: ConfigSection) -> MelFlowConfig:
     )
 
 
+_VOCODER_KEYS = {
+    "num_mels": "in_channels",
+    "sample_rate_hz": "sampling_rate",
+    "num_overtones": "nb_harmonics",
+    "sine_level": "nsf_alpha",
+    "voiced_noise": "nsf_sigma",
+    "min_voiced_hz": "nsf_voiced_threshold",
+    "kernel_sizes": "resblock_kernel_sizes",
+    "source_kernel_sizes": "source_resblock_kernel_sizes",
+    "slope": "lrelu_slope",
+    "max_level": "audio_limit",
+    "look_ahead_frames": "conv_pre_look_right",
+}
+
+
 def _vocoder_config(hift: ConfigSection) -> VocoderConfig:
     spectrum = hift.section("istft_params")
     pitch = hift.section("f0_predictor")
     pitch.expect("num_class", 1, default=1)
-    return VocoderConfig(
-        num_mels=hift.integer("in_channels"),
-        sample_rate_hz=hift.integer("sampling_rate"),
-        base_channels=hift.integer("base_channels"),
+    return hift.build(
+        VocoderConfig,
+        _VOCODER_KEYS,
         pitch_channels=pitch.integer("cond_channels"),
-        num_overtones=hift.integer("nb_harmonics"),
-        sine_level=hift.number("nsf_alpha"),
-        voiced_noise=hift.number("nsf_sigma"),
-        min_voiced_hz=hift.number("nsf_voiced_threshold"),
-        upsample_rates=hift.integers("upsample_rates"),
-        upsample_kernel_sizes=hift.integers("upsample_kernel_sizes"),
         fft_size=spectrum.integer("n_fft"),
         hop_samples=spectrum.integer("hop_len"),
-        kernel_sizes=hift.integers("resblock_kernel_sizes"),
         dilations=_lists(hift, "resblock_dilation_sizes"),
-        source_kernel_sizes=hift.integers("source_resblock_kernel_sizes"),
         source_dilations=_lists(hift, "source_resblock_dilation_sizes"),
-        slope=hift.number("lrelu_slope"),
-        max_level=hift.number("audio_limit"),
-        look_ahead_frames=hift.integer("conv_pre_look_right"),
     )
 
 

@@ -16,6 +16,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.codec.pending import PendingDownloads, stored_frames
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.cosyvoice3.checkpoint import flow_part, vocoder_part
@@ -23,7 +24,7 @@ from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, load_confi
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.flow_context import slots_that_fit
 from antiphon.families.cosyvoice3.flow_passes import MelFlowPasses, alike
-from antiphon.families.cosyvoice3.speech_rows import Due, PendingSpeech, SpeechRows, SpeechStream
+from antiphon.families.cosyvoice3.speech_rows import Due, SpeechRows, SpeechStream
 from antiphon.families.cosyvoice3.stream_conv import StreamState
 from antiphon.families.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
 from antiphon.families.kit.loading import weights_for
@@ -146,7 +147,7 @@ class CosyVoice3Decoder:
     @torch.inference_mode()
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: Any, state: SpeechRows
-    ) -> PendingSpeech:
+    ) -> PendingDownloads:
         """Start to decode chunks; see the protocol."""
         num_kept = frame_store.shape[1]
         read = [self._num_read(each) for each in chunks]
@@ -154,16 +155,18 @@ class CosyVoice3Decoder:
         for row, (chunk, size) in enumerate(zip(chunks, read, strict=True)):
             numbers = np.arange(chunk.start, chunk.start + size) % num_kept
             places[row, :size] = chunk.slot * num_kept + numbers
-        if isinstance(frame_store, Tensor):
-            tokens = frame_store[..., 0].flatten()[upload(places, self._device)]
-        else:
-            tokens = upload(frame_store[..., 0].reshape(-1)[places], self._device)
+        tokens = stored_frames(frame_store, places, self._flow.tokens)[..., 0]
         dues = [
             self._due(state.stream(chunk.slot), window[:size], min(chunk.num_frames, size))
             for chunk, window, size in zip(chunks, tokens, read, strict=True)
         ]
         made = self._decode(dues, state)
-        return PendingSpeech([(slots, Download(samples)) for slots, samples in made])
+        return PendingDownloads(
+            [
+                ({slot: row for row, slot in enumerate(slots)}, Download(samples))
+                for slots, samples in made
+            ]
+        )
 
     def close(self) -> None:
         """Do nothing: all memory is freed with the object."""

@@ -3,16 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.contracts.types import Samples
 from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
 from antiphon.families.cosyvoice3.flow import MelFlowRows, Reference
 from antiphon.families.cosyvoice3.flow_context import ChunkPass
 from antiphon.families.cosyvoice3.stream_conv import StreamRows
-from antiphon.nn.device_writes import Download
 from antiphon.nn.graphs import Graphs
 
 
@@ -158,30 +155,3 @@ class Due:
     num_frames: int
     is_end: bool
     mel: list[Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class PendingSpeech:
-    """An `antiphon.codec.protocol.PendingAudio`: asynchronous copies to the host.
-
-    Attributes:
-        downloads: slots and their samples, ``[len(slots), num_samples]``, of each batch.
-    """
-
-    downloads: list[tuple[list[int], Download]]
-
-    @property
-    def is_done(self) -> bool:
-        return all(each.is_done for _, each in self.downloads)
-
-    def wait(self) -> None:
-        for _, each in self.downloads:
-            each.wait()
-
-    def result(self) -> dict[int, Samples]:
-        chunks: dict[int, Samples] = {}
-        for slots, download in self.downloads:
-            samples = download.wait().numpy()
-            # A view would keep the pinned memory of the whole batch alive.
-            chunks.update((slot, np.copy(samples[row])) for row, slot in enumerate(slots))
-        return chunks

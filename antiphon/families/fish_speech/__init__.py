@@ -20,11 +20,9 @@ FAMILY = Family(
     draws_weights=True,
     extra=Extra.of("torch", "torch", "safetensors", "tokenizers"),
     inspector=_HERE("checkpoint:inspect"),
-    footprint=_HERE("footprint:footprint"),
+    footprint=_HERE("checkpoint:footprint"),
     checkpoint_maker=_HERE("sizes:make_checkpoint"),
-    measuring=Measuring(
-        frame_products=_HERE("footprint:frame_products"),
-    ),
+    measuring=Measuring(frame_products=_HERE("checkpoint:frame_products")),
     # The prompter fills in sampling defaults, because they depend on the checkpoint.
     tasks={
         "speech": Task(
@@ -36,11 +34,7 @@ FAMILY = Family(
                 "voice encoder", "encoder:load_voice_encoder", weights=("codec.pth",)
             ),
             pipeline=(
-                _HERE.autoregressive(
-                    "language model",
-                    "language_model:load_runner",
-                    weights=("model*.safetensors", "model.pth"),
-                ),
+                _HERE.autoregressive("language model", weights=("model*.safetensors", "model.pth")),
                 _HERE.decoder("codec", weights=("codec.pth",)),
             ),
         )

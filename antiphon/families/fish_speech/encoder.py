@@ -9,8 +9,7 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import InvalidRequestError
-from antiphon.families.fish_speech.codec import codebook_names
-from antiphon.families.fish_speech.codec_layers import snake_of, transformer_of, unit_of
+from antiphon.families.fish_speech.codec import codebook_names, snake_of, transformer_of, unit_of
 from antiphon.families.fish_speech.codec_schema import (
     DILATIONS,
     ENCODER_WINDOW,

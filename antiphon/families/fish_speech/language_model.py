@@ -23,7 +23,7 @@ from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.families.fish_speech.config import LICENCE, MAX_POSITIONS, load_config
 from antiphon.families.fish_speech.dual_ar import SlowModel, load_fast_model
-from antiphon.families.fish_speech.prompt_layout import FishSpeechPrompt, FishSpeechRequest
+from antiphon.families.fish_speech.prompt import FishSpeechPrompt, FishSpeechRequest
 from antiphon.families.fish_speech.weights import model_weights
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.nn.attention import Attend, FrameCache, KVShape

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.contracts.types import Sampling
-from antiphon.nn.layer_configs import TransformerConfig
+from antiphon.nn.layer_configs import TRANSFORMER_KEYS, TransformerConfig
 
 PRIOR_DIRECTORY = "vision_language_encoder"
 PROCESSOR_DIRECTORY = "processor"
@@ -83,16 +83,12 @@ def _transformer(text: ConfigSection) -> TransformerConfig:
     sections = rope.integers("mrope_section", _ROPE_SECTIONS)
     if sum(sections) * 2 != rotary_dim:
         raise rope.error("mrope_section", f"must add up to {rotary_dim // 2}, but is {sections}")
-    return TransformerConfig(
-        hidden_size=hidden_size,
-        intermediate_size=text.integer("intermediate_size"),
-        num_layers=text.integer("num_hidden_layers"),
-        num_heads=num_heads,
-        num_kv_heads=text.integer("num_key_value_heads", num_heads),
+    return text.build(
+        TransformerConfig,
+        TRANSFORMER_KEYS,
+        {"num_kv_heads": num_heads, "norm_eps": 1e-5},
         head_dim=head_dim,
-        norm_eps=text.number("rms_norm_eps", 1e-5),
         rope_theta=rope.number("rope_theta"),
-        max_positions=text.integer("max_position_embeddings"),
         rotary_dim=rotary_dim,
         rope_sections=sections,
     )

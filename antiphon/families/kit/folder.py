@@ -24,7 +24,7 @@ class Folder:
         return Ref(f"{self._package}.{target}")
 
     def autoregressive(
-        self, name: str, target: str = "runner:load_runner", **more: Unpack[StageOptions]
+        self, name: str, target: str = "language_model:load_runner", **more: Unpack[StageOptions]
     ) -> StageSpec:
         """Return a stage that generates frames from text."""
         usual = StageOptions(consumes=ItemKind.TEXT, produces=ItemKind.FRAMES)

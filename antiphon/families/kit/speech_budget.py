@@ -1,6 +1,6 @@
-"""Upper bounds of the duration of speech, for models that may never end by themselves.
+"""Upper bounds of prompts, and of speech, for models that may never end by themselves.
 
-The bounds are generous: slow speech, long pauses and singing pass.
+Those of speech are generous: slow speech, long pauses and singing pass.
 """
 
 import unicodedata

@@ -1,7 +1,7 @@
 """MiMo-Audio 7B in native PyTorch: a language model over 160 ms groups, and an audio tokenizer.
 
 The weights are under the MIT licence, the official code under Apache-2.0. The audio tokenizer is a
-separate repository, see `antiphon.families.mimo_audio.config_reader`.
+separate repository, see `antiphon.families.mimo_audio.config`.
 """
 
 from antiphon.contracts.chat_types import ChatRequest

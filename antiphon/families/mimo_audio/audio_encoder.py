@@ -13,8 +13,8 @@ from antiphon.families.kit.loading import weights_for
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.mimo_audio.checkpoint import encoder_part
 from antiphon.families.mimo_audio.codec_layers import NetLayer, frequencies, layer_norm
-from antiphon.families.mimo_audio.config import AudioTokenizerConfig
-from antiphon.families.mimo_audio.config_reader import (
+from antiphon.families.mimo_audio.config import (
+    AudioTokenizerConfig,
     load_config,
     load_tokenizer_config,
     tokenizer_path,

@@ -8,10 +8,9 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.sampling import NEUTRAL_SAMPLING
 from antiphon.families.kit.token_decoder import TokenDecoder
-from antiphon.families.mimo_audio.config import MAX_POSITIONS
-from antiphon.families.mimo_audio.config_reader import load_config
+from antiphon.families.mimo_audio.config import MAX_POSITIONS, load_config
 from antiphon.families.mimo_audio.options import CODES
-from antiphon.families.mimo_audio.request import MiMoAudioPrompt, text_groups
+from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt, text_groups
 from antiphon.families.mimo_audio.text_tokenizer import IM_END, IM_START, load_text_tokenizer
 
 _THOUGHT_BEGIN, _NO_THOUGHTS = "<think>\n", "<think>\n\n</think>\n"

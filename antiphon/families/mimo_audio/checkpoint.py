@@ -20,8 +20,10 @@ from antiphon.families.kit.layouts import (
     repeated,
     under,
 )
-from antiphon.families.mimo_audio.config import AudioTokenizerConfig, MiMoAudioConfig, NetConfig
-from antiphon.families.mimo_audio.config_reader import (
+from antiphon.families.mimo_audio.config import (
+    AudioTokenizerConfig,
+    MiMoAudioConfig,
+    NetConfig,
     load_config,
     load_tokenizer_config,
     tokenizer_path,

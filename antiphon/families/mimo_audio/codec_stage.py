@@ -24,8 +24,9 @@ from antiphon.engine.runner import row_buckets
 from antiphon.families.kit.loading import weights_for
 from antiphon.families.mimo_audio.checkpoint import decoder_part
 from antiphon.families.mimo_audio.codec import AudioDecoder, CodecState
-from antiphon.families.mimo_audio.config import PASS_GROUPS, AudioTokenizerConfig
-from antiphon.families.mimo_audio.config_reader import (
+from antiphon.families.mimo_audio.config import (
+    PASS_GROUPS,
+    AudioTokenizerConfig,
     load_config,
     load_tokenizer_config,
     tokenizer_path,

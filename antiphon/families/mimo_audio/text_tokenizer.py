@@ -8,8 +8,8 @@ from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers.models import BPE
 
 from antiphon.contracts.config_file import ConfigSection
-from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.formats.tokenizer_file import read_tokenizer
 from antiphon.families.kit.token_decoder import bytes_of_name
 from antiphon.families.kit.token_ids import qwen_tokenizer, token_ids
 
@@ -103,17 +103,9 @@ def load_text_tokenizer(path: Path, vocab_size: int) -> MiMoTextTokenizer:
     section = ConfigSection.read(file) if file.is_file() else ConfigSection(file, "", {})
     value: Any = section.values.get("eos_token")
     eos = value.get("content") if isinstance(value, dict) else value
-    found: list[Tokenizer] = []
-    whole = (path / "tokenizer.json").is_file()
-    read = _read_whole if whole else _read_parts
-    if not whole and not (path / "vocab.json").is_file():
-        raise ModelLoadError(f"{path}: there is neither tokenizer.json nor vocab.json")
-    fault = fault_of(lambda: found.append(read(path, section)))
-    if isinstance(fault, ModelLoadError):
-        raise fault
-    if fault is not None:
-        raise ModelLoadError(f"{path}: the tokenizer cannot be read: {fault}") from fault
-    tokenizer = found[0]
+    tokenizer = read_tokenizer(
+        lambda: _read(path, section), f"{path}: the tokenizer cannot be read"
+    )
     tokenizer.no_truncation()
     tokenizer.no_padding()
     try:
@@ -122,12 +114,12 @@ def load_text_tokenizer(path: Path, vocab_size: int) -> MiMoTextTokenizer:
         raise ModelLoadError(f"{path}: {error.message}") from error
 
 
-def _read_whole(path: Path, section: ConfigSection) -> Tokenizer:
-    return Tokenizer.from_str((path / "tokenizer.json").read_text(encoding="utf-8"))
-
-
-def _read_parts(path: Path, section: ConfigSection) -> Tokenizer:
-    """Build the tokenizer from vocab.json, merges.txt and the configured added tokens."""
+def _read(path: Path, section: ConfigSection) -> Tokenizer:
+    """Read tokenizer.json, or build it from other files and the configured added tokens."""
+    if (path / "tokenizer.json").is_file():
+        return Tokenizer.from_str((path / "tokenizer.json").read_text(encoding="utf-8"))
+    if not (path / "vocab.json").is_file():
+        raise ModelLoadError(f"{path}: there is neither tokenizer.json nor vocab.json")
     model = BPE.from_file(str(path / "vocab.json"), str(path / "merges.txt"))
     tokenizer = qwen_tokenizer(model)
     tokenizer.decoder = decoders.ByteLevel()

@@ -30,9 +30,7 @@ FAMILY = Family(
             recordings=("ref_audio",),
             encoder=_HERE.encoder("voice encoder", "encoder:load_voice_encoder"),
             pipeline=(
-                _HERE.autoregressive(
-                    "talker", "language_model:load_runner", weights=("*.safetensors",)
-                ),
+                _HERE.autoregressive("talker", weights=("*.safetensors",)),
                 _HERE.decoder(
                     "codec", "codec:load_codec", weights=("speech_tokenizer/*.safetensors",)
                 ),

@@ -26,16 +26,9 @@ from antiphon.families.qwen3_tts.config import (
     TalkerConfig,
     TextTokens,
 )
-from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
+from antiphon.nn.layer_configs import TRANSFORMER_KEYS, EcapaConfig, TransformerConfig
 
 # Keys of fields with a different name here.
-_TRANSFORMER = {
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "num_kv_heads": "num_key_value_heads",
-    "norm_eps": "rms_norm_eps",
-    "max_positions": "max_position_embeddings",
-}
 _CODEC_TOKENS = {field.name: f"codec_{field.name}_id" for field in fields(CodecTokens)} | {
     "eos": "codec_eos_token_id"
 }
@@ -121,7 +114,7 @@ def _transformer(
     section.expect("attention_bias", False, default=False)
     section.expect("hidden_act", activation, default=activation)
     theta = _rope_theta(section)
-    return section.build(TransformerConfig, _TRANSFORMER, defaults, rope_theta=theta, **given)
+    return section.build(TransformerConfig, TRANSFORMER_KEYS, defaults, rope_theta=theta, **given)
 
 
 def _codec_transformer(

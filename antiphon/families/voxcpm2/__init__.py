@@ -30,9 +30,7 @@ FAMILY = Family(
             recordings=("ref_audio", "prompt_audio"),
             encoder=_HERE.encoder("voice encoder", "audio_vae_stages:load_voice_encoder"),
             pipeline=(
-                _HERE.autoregressive(
-                    "language model", "language_model:load_runner", weights=("model*.safetensors",)
-                ),
+                _HERE.autoregressive("language model", weights=("model*.safetensors",)),
                 _HERE.decoder("audio vae", "audio_vae_stages:load_codec", weights=("audiovae.*",)),
             ),
         )

@@ -7,6 +7,7 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.families.cosyvoice3 import flow_context
+from antiphon.families.cosyvoice3.checkpoint import weight_bytes
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.flow_context import slots_that_fit, stream_bytes
 from antiphon.families.cosyvoice3.sizes import make_checkpoint as without_weights
@@ -40,3 +41,9 @@ def test_slots_are_fewer_where_memory_is_short(
 def test_this_machine_has_room_for_a_tiny_one(tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
     assert slots_that_fit(LoadContext(tmp_path, max_slots=2), load_config(tmp_path).flow, CPU) == 2
+
+
+def test_networks_without_files_take_as_much(base: Path, tmp_path: Path) -> None:
+    without_weights(tmp_path)
+    stored = sum(file.stat().st_size for file in base.glob("*.pt"))
+    assert weight_bytes(tmp_path) == weight_bytes(base) == pytest.approx(stored, rel=0.05)

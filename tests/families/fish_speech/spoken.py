@@ -15,7 +15,7 @@ from antiphon.engine.plan import Start
 from antiphon.engine.runner import Runner
 from antiphon.families.fish_speech.checkpoint import PICKLED_FILE, s2_name
 from antiphon.families.fish_speech.config import load_config
-from antiphon.families.fish_speech.prompt_layout import FishSpeechPrompt
+from antiphon.families.fish_speech.prompt import FishSpeechPrompt
 from tests.engine.drive import Drive
 from tests.families.weight_edits import write_rows
 

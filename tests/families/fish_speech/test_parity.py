@@ -19,7 +19,7 @@ from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.config import Layout, load_config
 from antiphon.families.fish_speech.encoder import ENCODER_PARTS, DacEncoder
 from antiphon.families.fish_speech.language_model import load_runner
-from antiphon.families.fish_speech.prompt_layout import FRAME, Imitated, PromptLayout
+from antiphon.families.fish_speech.prompt import FRAME, Imitated, PromptLayout
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
 from antiphon.families.fish_speech.weights import part_of, read_codec
 from tests.families.fish_speech.oracle import cases

@@ -15,8 +15,7 @@ from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.wire import safe_pickle
 from antiphon.families.fish_speech.config import MAX_POSITIONS, load_config
-from antiphon.families.fish_speech.prompt import FishSpeechPrompter
-from antiphon.families.fish_speech.prompt_layout import FRAME, FishSpeechPrompt
+from antiphon.families.fish_speech.prompt import FRAME, FishSpeechPrompt, FishSpeechPrompter
 
 CODES = np.arange(30, dtype=np.int64).reshape(3, 10)
 SAMPLES = np.linspace(-0.5, 0.5, 6000, dtype=np.float32)

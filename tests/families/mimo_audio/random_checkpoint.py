@@ -5,7 +5,7 @@ from pathlib import Path
 
 from antiphon.families.kit.random_checkpoint import Making, RandomPart, write_parts
 from antiphon.families.mimo_audio.checkpoint import layout_of, tokenizer_layout_of
-from antiphon.families.mimo_audio.config_reader import (
+from antiphon.families.mimo_audio.config import (
     TOKENIZER_NAME,
     load_config,
     load_tokenizer_config,

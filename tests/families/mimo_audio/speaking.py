@@ -11,8 +11,8 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling
 from antiphon.engine.plan import Start
 from antiphon.engine.runner import Runner
-from antiphon.families.mimo_audio.config_reader import load_config
-from antiphon.families.mimo_audio.request import MiMoAudioPrompt, text_groups
+from antiphon.families.mimo_audio.config import load_config
+from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt, text_groups
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from tests.engine.drive import Drive
 from tests.families.weight_edits import head_row, leaning_rows, write_rows

@@ -15,9 +15,8 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.errors import InvalidRequestError
 from antiphon.families.mimo_audio.chat import MiMoChatPrompter
-from antiphon.families.mimo_audio.config import MAX_POSITIONS
-from antiphon.families.mimo_audio.config_reader import load_config
-from antiphon.families.mimo_audio.runner import load_runner
+from antiphon.families.mimo_audio.config import MAX_POSITIONS, load_config
+from antiphon.families.mimo_audio.language_model import load_runner
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from tests.families.mimo_audio.speaking import DRAWN, frames_of, prompt_of
 from tests.families.weight_edits import head_row, leaning_rows, write_rows

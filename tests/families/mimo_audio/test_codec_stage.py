@@ -27,7 +27,7 @@ from antiphon.families.mimo_audio.codec_stage import (
     load_codec,
 )
 from antiphon.families.mimo_audio.config import PASS_GROUPS
-from antiphon.families.mimo_audio.runner import load_language_model, load_runner
+from antiphon.families.mimo_audio.language_model import load_language_model, load_runner
 from antiphon.nn import kernels
 from tests.asking import AskNothing, step_asking_nothing
 from tests.families.mimo_audio.oracle.record import random_codes

@@ -7,8 +7,8 @@ from shutil import copytree
 from antiphon.config import LoadFormat
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
-from antiphon.families.mimo_audio.config_reader import load_config
-from antiphon.families.mimo_audio.runner import load_runner
+from antiphon.families.mimo_audio.config import load_config
+from antiphon.families.mimo_audio.language_model import load_runner
 from antiphon.families.mimo_audio.sizes import make_checkpoint
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from tests.families.mimo_audio.speaking import DRAWN, frames_of, prompt_of

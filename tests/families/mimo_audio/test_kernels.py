@@ -16,7 +16,7 @@ from antiphon.families.mimo_audio.codec_fused import FusedStack
 from antiphon.families.mimo_audio.codec_layers import NetLayer
 from antiphon.families.mimo_audio.codec_stage import StageState, load_codec
 from antiphon.families.mimo_audio.config import NetConfig
-from antiphon.families.mimo_audio.runner import load_runner
+from antiphon.families.mimo_audio.language_model import load_runner
 from antiphon.families.mimo_audio.sizes import CONFIGS
 from antiphon.nn import kernels
 from antiphon.nn.codec_layers.transformer import LayerNorm

@@ -8,7 +8,7 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
-from antiphon.families.mimo_audio.runner import MiMoAudioRunner, load_runner
+from antiphon.families.mimo_audio.language_model import MiMoAudioRunner, load_runner
 from tests.engine.drive import Drive
 from tests.families.mimo_audio.speaking import DRAWN, GREEDY, Frames, frames_of, prompt_of
 

@@ -9,8 +9,7 @@ import pytest
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import InvalidRequestError
-from antiphon.families.mimo_audio.prompt import MiMoAudioPrompter
-from antiphon.families.mimo_audio.request import MiMoAudioPrompt
+from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt, MiMoAudioPrompter
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 
 

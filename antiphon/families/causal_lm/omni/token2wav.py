@@ -19,7 +19,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.codec.graph_decoder import PendingChunks
+from antiphon.codec.pending import PendingDownloads
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.causal_lm.omni.checkpoint import token2wav_part
@@ -127,7 +127,7 @@ class Token2Wav:
     @torch.inference_mode()
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: Any, state: OmniStreams
-    ) -> PendingChunks:
+    ) -> PendingDownloads:
         device = self._flow.device
         store = torch.as_tensor(frame_store)
         rows = []
@@ -141,8 +141,8 @@ class Token2Wav:
         for first in range(0, len(rows), size):
             audio += self._decode(state, rows[first : first + size])
         pairs = zip(chunks, audio, strict=True)
-        return PendingChunks(
-            tuple((((each.slot, 1),), Download(samples[None])) for each, samples in pairs)
+        return PendingDownloads(
+            [({each.slot: slice(None)}, Download(samples)) for each, samples in pairs]
         )
 
     def close(self) -> None:

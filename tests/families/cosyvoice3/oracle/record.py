@@ -20,7 +20,7 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from antiphon.families.cosyvoice3.config import TEXT_FOLDER, load_config
-from antiphon.families.cosyvoice3.source import source_noise
+from antiphon.families.cosyvoice3.vocoder import source_noise
 from tests.families.cosyvoice3.oracle import cases
 from tests.families.cosyvoice3.random_checkpoint import make_checkpoint
 

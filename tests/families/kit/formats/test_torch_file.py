@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.formats.torch_file import joined_weights, read_torch_file
+from antiphon.families.kit.formats.torch_file import TorchPart, joined_weights, read_torch_file
 
 
 class _Calls:
@@ -51,3 +51,42 @@ def test_normed_weights_are_joined(kind: type[nn.Module], is_old: bool) -> None:
     joined = joined_weights(state)
     assert joined.keys() == {"conv.weight", "conv.bias"}
     torch.testing.assert_close(joined["conv.weight"], weight)
+
+
+def part_of(folder: Path, **stored: object) -> TorchPart:
+    torch.save(
+        {"step": 5, "net.b": torch.zeros(3), "old.x": torch.zeros(1), **stored}, folder / "a.pt"
+    )
+    layout = {"a": (2, 3), "b": (3,)}
+    return TorchPart(file=folder / "a.pt", layout=layout, prefix="net.", unused=r"old\..*")
+
+
+def test_a_part_has_the_tensors_of_its_layout_and_all_are_used(tmp_path: Path) -> None:
+    matrix, like = torch.arange(6.0).view(2, 3), torch.empty(0, dtype=torch.bfloat16)
+    part = part_of(tmp_path, a=matrix)
+    with part.open(like=like) as weights:
+        assert {*weights} == {"a", "b"}
+        assert torch.equal(weights["a"], matrix.bfloat16())
+        assert not weights["b"].any()
+    with (
+        pytest.raises(ModelLoadError, match=r"a\.pt: never read: b"),
+        part.open(like=like) as weights,
+    ):
+        weights["a"]
+
+
+def test_a_part_with_other_tensors_is_refused(tmp_path: Path) -> None:
+    for stored, told in (({}, "missing: a"), ({"a": torch.zeros(3, 2)}, "of another shape: a is")):
+        with (
+            pytest.raises(ModelLoadError, match=rf"a\.pt: tensors {told}"),
+            part_of(tmp_path, **stored).open(like=torch.empty(0)),
+        ):
+            pass
+
+
+def test_tensors_of_a_part_are_drawn_without_its_file(tmp_path: Path) -> None:
+    part = part_of(tmp_path)
+    part.file.unlink()
+    with part.open(like=torch.empty(0), is_dummy=True) as weights:
+        assert weights["a"].shape == (2, 3)
+        assert weights["b"].any()

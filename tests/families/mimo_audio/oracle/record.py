@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from antiphon.families.mimo_audio.config_reader import (
+from antiphon.families.mimo_audio.config import (
     TOKENIZER_NAME,
     load_config,
     load_tokenizer_config,

@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
-from antiphon.families.fish_speech.codec_schema import CodecSizes
-from antiphon.families.fish_speech.config import load_config
-from antiphon.families.fish_speech.footprint import (
+from antiphon.families.fish_speech.checkpoint import (
     decoder_flop,
     footprint,
     frame_products,
     slot_numbers,
 )
+from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
+from antiphon.families.fish_speech.codec_schema import CodecSizes
+from antiphon.families.fish_speech.config import load_config
 from antiphon.families.fish_speech.sizes import make_checkpoint
 from antiphon.families.fish_speech.weights import part_of, read_codec
 

@@ -10,7 +10,7 @@ import pytest
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.random_checkpoint import configs_of
 from antiphon.families.mimo_audio.checkpoint import inspect
-from antiphon.families.mimo_audio.config_reader import (
+from antiphon.families.mimo_audio.config import (
     TOKENIZER_NAME,
     load_config,
     load_tokenizer_config,

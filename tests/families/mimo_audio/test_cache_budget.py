@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from antiphon.contracts.family import LoadContext
-from antiphon.families.mimo_audio import runner
+from antiphon.families.mimo_audio import language_model
 from antiphon.families.mimo_audio.codec_stage import load_codec
-from antiphon.families.mimo_audio.config import AudioTokenizerConfig
-from antiphon.families.mimo_audio.config_reader import (
+from antiphon.families.mimo_audio.config import (
     TOKENIZER_NAME,
+    AudioTokenizerConfig,
     load_config,
     load_tokenizer_config,
     tokenizer_path,
 )
-from antiphon.families.mimo_audio.runner import reserved_bytes, stream_bytes
+from antiphon.families.mimo_audio.language_model import reserved_bytes, stream_bytes
 from antiphon.families.mimo_audio.sizes import make_checkpoint
 from antiphon.nn import kernels
 
@@ -60,16 +60,16 @@ def test_keys_and_values_leave_it_alone(
 ) -> None:
     context = LoadContext(checkpoint, dtype="float32", max_slots=64, memory_utilization=0.9)
     config = load_config(checkpoint)
-    monkeypatch.setattr(runner, "load_tokenizer_config", lambda *_: published)
+    monkeypatch.setattr(language_model, "load_tokenizer_config", lambda *_: published)
     total = 80 * 2**30
     exact, usual = (
-        runner._budget(replace(context, dtype=dtype), config).num_bytes_left(total, total)
+        language_model._budget(replace(context, dtype=dtype), config).num_bytes_left(total, total)
         for dtype in ("float32", "auto")
     )
     assert usual - exact == pytest.approx(65 * 89e6, rel=0.03)
     text_alone = copytree(checkpoint, tmp_path / "apart" / "text")
     rmtree(text_alone / TOKENIZER_NAME)
-    alone = runner._budget(replace(context, path=text_alone), config)
+    alone = language_model._budget(replace(context, path=text_alone), config)
     assert alone.num_bytes_left(total, total) - exact == reserved_bytes(
         published, 64, is_exact=True
     )
