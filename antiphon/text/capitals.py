@@ -21,7 +21,7 @@ from antiphon.text.word_table import LETTER_WORDS, SHORT_WORDS, SHOUTED
 from antiphon.text.words import follows_name
 
 _OPERATORS = frozenset("=+\u2212\u00d7\u00f7<>\u2264\u2265\u2248\u2229\u222a\u2192\u2208^*")
-_AFTER_KING = words("and became died had in is of ruled was")
+_AFTER_KING = words("and became built died fled founded had in is of ordered reigned ruled was")
 _VOWELS = frozenset("AEIOU")
 _INFLECTIONS = ("ED", "ER", "ERS", "GS", "HS", "ING", "LES", "RES", "RS", "SES", "TS", "IES")
 _ROMAN_LONG = frozenset("IVXLC")
@@ -181,8 +181,9 @@ def read_short_word(tokens: TokenizedText, place: int) -> Reading | None:
     text, stop = tokens.text(place), place + 1
     if text in SHORT_WORDS and tokens.is_closed(stop) and tokens.is_open(place):
         return ((stop, SHORT_WORDS[text]),)
-    is_long = len(text) > 4 and text.isupper() and bool(_VOWELS & set(text))
-    is_inflected = is_long and text.endswith(_INFLECTIONS)
+    is_closed = len(text) == 4 and not _VOWELS & {text[0], text[-1]}  # "DOGS", not "NCAA"
+    is_long = (len(text) > 4 or is_closed) and text.isupper() and bool(_VOWELS & set(text))
+    is_inflected = is_long and not is_closed and text.endswith(_INFLECTIONS)
     if is_inflected or ((is_long or text in SHOUTED) and _is_shouted(tokens, place)):
         return ((stop, text.lower()),)
     rows = PLACES_IN_TOWN.get(text, ())

@@ -203,6 +203,7 @@ day
 PLACES_IN_TOWN = contexts(
     """
     NE NW SE SW | * | of | compass
+    NE NW SW | onto on at to from and & | <number> | compass
     N S E W NE NW SE SW | wind winds km mi miles kilometers | of <number> | compass
     N S E W NE NW SE SW | ave avenue st street blvd rd road ave_. st_. blvd_. rd_. | * | compass
     N S E W | ~i ~us ~route ~rte ~highway ~hwy ~interstate ~ca ~sr | <end> <small> | compass
@@ -299,7 +300,7 @@ citizen citizens prom night dir mgr | Senior
     Lv. lv. | * | <name> | leave
     Ar. | * | <name> | arrive
     Sz. sz. Sz sz | * | <number> <name> <small> | size
-    Ofc Ofc. | * | : | Office
+    Ofc Ofc. | * | : hrs hours | Office
     Reg. reg. | * | no no. number | Registration
     Reg. reg. | * | price hours $ season hrs | regular
     cts. | <number> | of | counts

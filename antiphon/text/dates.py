@@ -96,9 +96,10 @@ def _is_span(tokens: TokenizedText, place: int) -> bool:
     """Return whether two dates with a dash between are there, as in "11/18-12/2"."""
     for first in (place, place - 4):
         if tokens.has(first, "d/d") and tokens.kind(first + 3) in _DASHES:
-            month, day = (int(tokens.text(first + step)[:6]) for step in (0, 2))
-            if tokens.has(first + 4, "d/d") and not is_fraction(month, day):
-                return True
+            if not tokens.has(first + 4, "d/d"):
+                return False
+            month, day, other, last = (int(tokens.text(first + step)[:6]) for step in (0, 2, 4, 6))
+            return not (is_fraction(month, day) and is_fraction(other, last))
     return False
 
 
@@ -108,6 +109,8 @@ def _joint(tokens: TokenizedText, stop: int, one: int, other: int, style: str | 
         return " divided by "
     if style in ("apart", "over", "out of", "for"):
         return " " if style == "apart" else f" {style} "
+    if one + other == 100 and min(one, other) > 9:
+        return " "
     if (other in (10, 100) and 1 < one <= other) or one == other > 0:
         return " out of "
     return " over " if one > 12 and other > 31 and other not in (64, 100) else None

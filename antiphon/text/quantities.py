@@ -255,7 +255,7 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
     found = parse_unit(tokens, place)
     if found is not None:
         is_letter = kind == WORD and len(tokens.text(place)) == 1 and tokens.text(place).isupper()
-        around = tokens.around(start, found[0])
+        around = tokens.around(start, found[0], ".")
         if is_letter and reading_in(LETTERS["capital"], *around) is not None:
             return None
         is_signed = tokens.kind(start) in ("-", "\u2212")

@@ -28,6 +28,8 @@ def read_time(tokens: TokenizedText, place: int) -> Reading | None:
     if tokens.kind(stop) in _DASHES or tokens.has(stop, " -") or tokens.has(stop, " \u2013"):
         behind = stop + 1 + tokens.has(stop, " ")
         behind += tokens.kind(behind) == SPACE
+        if tokens.text(behind) in ("noon", "midnight"):
+            return ((behind, f"{words} to "),)
         last = read_clock(tokens, behind, is_range=True)
         if last is not None and tokens.is_closed(last[0]):
             return ((last[0], f"{words} to {last[1]}"),)

@@ -169,13 +169,13 @@ SHORT_WORDS = either_case(
     """
 ) | pairs(
     """
-    YoY=year over year, MoM=month over month, Rx=R X, AKA=also known as, BTW=by the way, IMO=in my
-    opinion, &c=et cetera, ur=your, TBD=to be determined, ASAP=A S A P, FAQ=F A Q, FAQs=F A Qs,
-    PhD=P H D, PhDs=P H Ds, BSc=B S C, MSc=M S C, DIY=D I Y, WWW=W W W, www=W W W, http=H T T P,
-    https=H T T P S, ftp=F T P, mRNA=M R N A, JSON=json, JPEG=jay peg, jpeg=jay peg, pH=P H, IPv=I P
-    V, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma, Ω=omega,
-    ω=omega, ε=epsilon, φ=phi, χ=chi, ρ=rho, τ=tau, η=eta, κ=kappa, ψ=psi, ξ=xi, ζ=zeta, Φ=phi,
-    Γ=gamma, Σ=sigma, WWII=World War two, WWI=World War one, WW2=World War two
+    YoY=year over year, MoM=month over month, Rx=R X, AKA=also known as, ERA=E R A, BTW=by the way,
+    IMO=in my opinion, &c=et cetera, ur=your, TBD=to be determined, ASAP=A S A P, FAQ=F A Q, FAQs=F
+    A Qs, PhD=P H D, PhDs=P H Ds, BSc=B S C, MSc=M S C, DIY=D I Y, WWW=W W W, www=W W W, http=H T T
+    P, https=H T T P S, ftp=F T P, mRNA=M R N A, JSON=json, JPEG=jay peg, jpeg=jay peg, pH=P H,
+    IPv=I P V, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma,
+    Ω=omega, ω=omega, ε=epsilon, φ=phi, χ=chi, ρ=rho, τ=tau, η=eta, κ=kappa, ψ=psi, ξ=xi, ζ=zeta,
+    Φ=phi, Γ=gamma, Σ=sigma, WWII=World War two, WWI=World War one, WW2=World War two
     """
 )
 LETTER_WORDS = words(
