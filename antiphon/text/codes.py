@@ -259,12 +259,18 @@ def read_mixed(tokens: TokenizedText, place: int) -> Reading | None:
     code = reading_in(NUMBER_STYLES["code"], *tokens.around(place, stop, PASSED_OVER))
     if code and max(map(len, words)) > 2:
         parts = [tokens.text(each) for each in range(place, stop) if tokens.text(each).isalnum()]
-        words = [" ".join(part) if part.isupper() else _say_group(part) for part in parts]
+        words = [
+            part if len(part) > 3 and VOWELS & set(part) else _say_code_part(part) for part in parts
+        ]
     if kinds == "dw" and tokens.has(place, "d-w") and text.islower() and len(text) > 3:
         words[0] = words[0] if text == "grit" else say_integer(tokens.text(place))
     if kinds == f"{kinds[:-2]}{DIGITS}{WORD}" and tokens.text(stop - 1) in ("s", "'s"):
         words = [*words[:-2], plural(words[-2])]
     return ((stop, " ".join(words)),)
+
+
+def _say_code_part(part: str) -> str:
+    return " ".join(part) if part.isupper() else _say_group(part)
 
 
 def read_hexadecimal(tokens: TokenizedText, place: int) -> Reading | None:

@@ -66,6 +66,7 @@ NOT_COUNTED = words(
 NUMBER_STYLES = contexts(
     """
     0 4 4h 5 5h 6 6h 7 7h 8 8h 9 9h | {digit} ending_in last_four text_to | * | digits
+    707 717 727 737 747 757 767 777 787 | the a an | max freighter jet jets dreamliner | pairs
     404 | * | people {measured} pages items miles days | count
     404 | * | * | pairs
     401 402 403 405 408 409 410 413 415 418 422 429 451 501 502 503 504 | http got returned \
@@ -280,10 +281,10 @@ citizen citizens prom night dir mgr | Senior
     c | * | u_at u_in u_on u_there u_soon u_later u_tomorrow u_tonight u_@ u_then | see
     u | * | * | you
     in. | an | or | inch
-    N. | miles mi km blocks . | of | North
-    S. | miles mi km blocks . | of | South
-    E. | miles mi km blocks . | of | East
-    W. | miles mi km blocks . | of | West
+    N. | miles mi km blocks . | of on to from | North
+    S. | miles mi km blocks . | of on to from | South
+    E. | miles mi km blocks . | of on to from | East
+    W. | miles mi km blocks . | of on to from | West
     def. | <name> | <name> | defeated
     def. | the | * | defendant
     est. est Est. | <number> dollars | * | estimate

@@ -253,7 +253,8 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     unit = tokens.text(place + 1)
     if tokens.text(place - 1) in ("BR", "BD", "bedroom", "bed"):
         return ((place + 1, ", "),)
-    if before == after == WORD and (unit in PER_SHORT or unit in _PER):
+    is_rate = unit == "s" and tokens.text(place - 1).endswith("s")
+    if before == after == WORD and (is_rate or unit in PER_SHORT or unit in _PER):
         return ((place + 2, f"per {PER_SHORT.get(unit) or UNITS.get(unit, (unit,))[0]}"),)
     is_loose = before in (WORD, DIGITS, "%", ")") and tokens.has(place + 1, " w")
     return ((place + 1, "slash"),) if is_loose or after in (WORD, DIGITS, SPACE, "$") else None
