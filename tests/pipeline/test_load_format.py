@@ -20,10 +20,10 @@ FRAMES = 6
 NOTHING = np.full((32, 32, 3), 128, np.uint8)
 DRAWN = [
     ("ovis_image", "base"),
-    ("qwen_image", "edit"),
     ("glm_image", "base"),
     ("wan_video", "i2v-2.2-a14b"),
 ]
+EDITING = ("qwen_image", "edit")
 NOISE = np.random.default_rng(0).uniform(-0.3, 0.3, 48_000).astype(np.float32)
 SPOKEN = [
     ("qwen3_tts", "custom_voice", {}),
@@ -99,7 +99,11 @@ def test_a_directory_that_is_made_without_weights_says_so(
     assert f"{tmp_path}: was made without weights" in caplog.text
 
 
-@pytest.mark.parametrize(("name", "task"), DRAWN)
+@pytest.mark.parametrize(
+    ("name", "task"),
+    # A picture that is edited is encoded at a million pixels.
+    [*DRAWN, pytest.param(*EDITING, marks=pytest.mark.slow)],
+)
 def test_pictures_are_made_without_files_of_weights_and_again_alike(
     name: str, task: str, tmp_path: Path
 ) -> None:
@@ -134,4 +138,6 @@ def test_a_family_that_reads_files_only_refuses_it() -> None:
 
 def test_every_family_that_draws_weights_is_tried() -> None:
     drawing = {each.name for each in families() if each.draws_weights}
-    assert drawing == {name for name, *_ in SPOKEN} | {"causal_lm"} | {name for name, _ in DRAWN}
+    assert drawing == {name for name, *_ in SPOKEN} | {"causal_lm"} | {
+        name for name, _ in (*DRAWN, EDITING)
+    }
