@@ -92,9 +92,9 @@ revolver round bullet handgun long | pairs
     5 | d_c n_y n_j n_m n_h n_c s_c n_d s_d r_i | * | digits
     4 | <acronym> | * | acronym
     4 | * | form forms | pairs
-    3 4 | airbus apartment apt area boeing building bus channel cr dl error errors exit fm flight \
-flights flt form highway http hwy interstate model rd rm room route rte sr status ste suite train \
-ua unit wn ~flight | * | pairs
+    3 4 | airbus apartment apt area boeing building bus cabin channel cr dl error errors exit fm \
+flight flights flt form highway http hwy interstate model rd rm room route rte sr status ste suite \
+train ua unit wn ~flight | * | pairs
     model | airbus boeing fig figure model table | * | pairs
     code | {digit} no nos docket | * | digits
     3 4 | * | <section> | pairs
@@ -140,6 +140,7 @@ us week weeks night shipped arrived ordered delivered sent received posted paid 
 )
 AMOUNTS = contexts(
     """
+    unit | every | * | many
     $ unit | * | {not_counted} <end> | many
     $ unit | {determiner} x | <small> <name> | one
     $ | * | est estimate bill bills note notes coin coins question fee fine valuation deal lunch \

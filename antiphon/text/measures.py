@@ -191,9 +191,11 @@ def _parse_size(tokens: TokenizedText, place: int) -> Quantity | None:
     if size is None or not size.is_plain or tokens.kind(size.stop) not in (*_FEET, *_INCHES):
         return size
     unit = ("foot", "feet") if tokens.kind(size.stop) in _FEET else ("inch", "inches")
-    side, stop = _SIDES.get(tokens.text(size.stop + 1)), size.stop + 1
-    if side is not None and tokens.is_closed(stop + 1):
-        return Quantity(stop + 1, size.numeral, unit=(f"{unit[0]} {side}", f"{unit[1]} {side}"))
+    stop = size.stop + 1
+    letter = stop + (tokens.kind(stop) == SPACE)
+    side = _SIDES.get(tokens.text(letter))
+    if side is not None and tokens.is_closed(letter + 1):
+        return Quantity(letter + 1, size.numeral, unit=(f"{unit[0]} {side}", f"{unit[1]} {side}"))
     return Quantity(stop, size.numeral, unit=unit)
 
 

@@ -139,6 +139,8 @@ def number_style(tokens: TokenizedText, place: int, numeral: Numeral) -> str | N
     before, after = tokens.around(place, numeral.stop, PASSED_OVER)
     if tokens.kind(place - 1) == "-" and tokens.kind(place - 2) == WORD:
         before = ["<hyphen>"]
+    if tokens.kind(place - 1) == "#" and len(digits) > 4:
+        before = ["number"]
     if _is_section(tokens, numeral.stop):
         after = ["<section>"]
     elif _is_street(tokens, numeral.stop):
