@@ -11,8 +11,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
 from antiphon.config import LoadFormat
 from antiphon.errors import ModelLoadError
 from antiphon.nn.random_weights import (
@@ -238,6 +236,9 @@ def write_byte_tokenizer(
         config: members of tokenizer_config.json beside the tokenizer's class.
         vocabulary: ids by the letters that stand for bytes; ``None``: in the letters' order.
     """
+    # Here: checkpoints are inspected, with this module, where tokenizers is not installed.
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
     if vocabulary is None:
         letters = sorted(pre_tokenizers.ByteLevel.alphabet())
         vocabulary = {letter: number for number, letter in enumerate(letters)}
