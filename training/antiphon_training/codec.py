@@ -101,6 +101,13 @@ class Decoder(nn.Module):
         self.decoder = nn.Sequential(*layers, SnakeBeta(width), CausalConv(width, 1, 7))
         self._head_dim, self._window_frames = sizes.head_dim, sizes.window_frames
 
+    @property
+    def output(self) -> nn.Module:
+        """Last convolution, to samples."""
+        last = self.decoder[-1]
+        assert isinstance(last, CausalConv)
+        return last.conv
+
     def forward(self, vectors: Tensor) -> Tensor:
         transformer = self.pre_transformer
         hidden = transformer["input_proj"](self.pre_conv(vectors).transpose(1, 2))

@@ -14,15 +14,19 @@ from antiphon_training.checkpoints import load_checkpoint, save_checkpoint
 from antiphon_training.codec import Codec
 from antiphon_training.crops import Crops
 from antiphon_training.discriminators import Discriminators
+from antiphon_training.export import read_codec
+from antiphon_training.initial import initialize
 from antiphon_training.log import Log
 from antiphon_training.losses import (
     adversarial_loss,
     discriminator_loss,
     feature_distance,
+    linear_distance,
     mel_distance,
 )
 from antiphon_training.optimizing import WeightAverage, adamw, set_rate, step_safely
 from antiphon_training.sizes import FRAME_SAMPLES, SAMPLE_RATE_HZ, CodecSizes
+from antiphon_training.step_graphs import StepGraphs
 
 CHECKPOINT = "codec.pt"
 
@@ -33,6 +37,7 @@ class CodecRecipe:
 
     Attributes:
         steps: length of the whole training; rates fall along a cosine until there.
+        warm_up_steps: steps in which the rate grows.
         plain_steps: steps without quantizers, before codebooks are fitted.
         spectral_steps: steps before discriminators join in.
         batch_crops: crops of a step, each of ``crop_frames``.
@@ -43,11 +48,12 @@ class CodecRecipe:
     """
 
     sizes: CodecSizes
-    steps: int = 9000
-    plain_steps: int = 200
-    spectral_steps: int = 800
-    batch_crops: int = 48
-    crop_frames: int = 25
+    steps: int = 16000
+    warm_up_steps: int = 100
+    plain_steps: int = 600
+    spectral_steps: int = 2000
+    batch_crops: int = 32
+    crop_frames: int = 12
     long_every: int = 4
     long_frames: int = 100
     judged_frames: int = 12
@@ -55,6 +61,7 @@ class CodecRecipe:
     last_rate: float = 1e-5
     partial_share: float = 0.2
     mel_weight: float = 15.0
+    linear_weight: float = 0.0
     feature_weight: float = 2.0
     commitment_weight: float = 0.25
     judge_width: int = 16
@@ -68,7 +75,10 @@ class CodecTrainer:
         torch.manual_seed(recipe.seed)
         torch.backends.cudnn.benchmark = True  # crops have two lengths
         self.recipe, self.device = recipe, device
+        torch.backends.cudnn.benchmark = True
+        torch.set_float32_matmul_precision("high")
         self.codec = Codec(recipe.sizes).to(device)
+        initialize(self.codec, self.codec.decoder.output)
         self.judges = Discriminators(recipe.judge_width).to(device)
         self.optimizers = (
             adamw(self.codec, recipe.rate),
@@ -76,6 +86,7 @@ class CodecTrainer:
         )
         self.average = WeightAverage(self.codec)
         self.crops = Crops(data, device, recipe.seed)
+        self.graphs = StepGraphs(device)
         self.step = 0
 
     def state(self) -> dict[str, Any]:
@@ -108,26 +119,58 @@ class CodecTrainer:
             self._fit_codebooks()
         self._set_rates()
         target = self._draw()
-        is_adversarial = self.step >= recipe.spectral_steps
-        losses: dict[str, Tensor] = {}
-        with self._autocast():
-            samples, commitment = self.codec(
-                target, self._num_used(len(target)), quantizes=self.step >= recipe.plain_steps
-            )
-        samples, target = samples[:, 0], target[:, 0]
-        losses["mel"] = mel_distance(samples, target)
-        losses["commitment"] = commitment
-        total = recipe.mel_weight * losses["mel"] + recipe.commitment_weight * commitment
-        if is_adversarial:
-            part = self._judged_part(target.shape[1])
-            losses["judges"] = self._train_judges(target[:, part], samples[:, part].detach())
-            deceived, features = self._deceive(target[:, part], samples[:, part])
-            losses |= {"adversarial": deceived, "features": features}
-            total = total + deceived + recipe.feature_weight * features
-        losses["gradient"] = step_safely(self.optimizers[0], self.codec, total)
+        inputs = {"target": target, "num_used": self._num_used(len(target))}
+        if self.step < recipe.plain_steps:
+            losses = self.graphs.run("plain", self._plain_step, inputs)
+        elif self.step < recipe.spectral_steps:
+            losses = self.graphs.run("spectral", self._spectral_step, inputs)
+        else:
+            inputs["judged"] = self._judged_places(target.shape[2])
+            losses = self.graphs.run("adversarial", self._adversarial_step, inputs)
         self.average.update(self.codec, self.step)
         self.step += 1
         return {name: each.detach() for name, each in losses.items()}
+
+    def _plain_step(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        _, losses = self._spectral_losses(inputs, quantizes=False)
+        return self._learn(losses)
+
+    def _spectral_step(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        _, losses = self._spectral_losses(inputs)
+        return self._learn(losses)
+
+    def _adversarial_step(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        samples, losses = self._spectral_losses(inputs)
+        target = inputs["target"][:, 0].index_select(1, inputs["judged"])
+        samples = samples.index_select(1, inputs["judged"])
+        judges = self._train_judges(target, samples.detach())
+        losses["adversarial"], losses["features"] = self._deceive(target, samples)
+        return self._learn(losses) | {"judges": judges}
+
+    def _spectral_losses(
+        self, inputs: dict[str, Tensor], *, quantizes: bool = True
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the codec's samples ``[B, t]``, and how far they are from the target."""
+        target = inputs["target"]
+        with self._autocast():
+            samples, commitment = self.codec(target, inputs["num_used"], quantizes=quantizes)
+        distance = mel_distance(samples[:, 0], target[:, 0])
+        losses = {"mel": distance, "commitment": commitment}
+        if self.recipe.linear_weight:
+            losses["linear"] = linear_distance(samples[:, 0], target[:, 0])
+        return samples[:, 0], losses
+
+    def _learn(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Take a step down the weighted sum of losses."""
+        recipe = self.recipe
+        weights = {
+            "mel": recipe.mel_weight,
+            "linear": recipe.linear_weight,
+            "commitment": recipe.commitment_weight,
+            "features": recipe.feature_weight,
+        }
+        total = torch.stack([weights.get(name, 1.0) * each for name, each in losses.items()]).sum()
+        return losses | {"gradient": step_safely(self.optimizers[0], self.codec, total)}
 
     def _train_judges(self, target: Tensor, samples: Tensor) -> Tensor:
         with self._autocast():
@@ -155,10 +198,12 @@ class CodecTrainer:
         num_rows = max(1, recipe.batch_crops * recipe.crop_frames // frames)
         return self.crops.draw(num_rows, frames * FRAME_SAMPLES, from_start=is_long)
 
-    def _judged_part(self, num_samples: int) -> slice:
+    def _judged_places(self, num_samples: int) -> Tensor:
+        """Draw which samples of the crops discriminators see, ``[length]``."""
         length = min(self.recipe.judged_frames * FRAME_SAMPLES, num_samples)
-        start = int(torch.randint(num_samples - length + 1, ()))
-        return slice(start, start + length)
+        random, device = self.crops.random, self.device
+        start = torch.randint(num_samples - length + 1, (1,), generator=random, device=device)
+        return start + torch.arange(length, device=device)
 
     def _num_used(self, num_rows: int) -> Tensor:
         """Draw how many codes each row uses: mostly all, at least one."""
@@ -169,18 +214,23 @@ class CodecTrainer:
         return torch.where(is_partial < self.recipe.partial_share, some, num_codebooks)
 
     def _fit_codebooks(self) -> None:
-        num_batches = max(1, 8 * self.recipe.sizes.codebook_size // self.recipe.batch_crops // 25)
+        num_frames = self.recipe.batch_crops * self.recipe.crop_frames
+        num_batches = max(1, 8 * self.recipe.sizes.codebook_size // num_frames)
         with self._autocast():
             self.codec.fit_codebooks(self._draw() for _ in range(num_batches))
 
     def _set_rates(self) -> None:
         recipe = self.recipe
+        warmth = min(1.0, (self.step + 1) / recipe.warm_up_steps)
         cosine = 0.5 + 0.5 * math.cos(math.pi * min(1.0, self.step / recipe.steps))
         for optimizer in self.optimizers:
-            set_rate(optimizer, recipe.last_rate + (recipe.rate - recipe.last_rate) * cosine)
+            rate = recipe.last_rate + (recipe.rate - recipe.last_rate) * cosine
+            set_rate(optimizer, warmth * rate)
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+        # Without the cache: a graph may not keep weights that an earlier one cast.
+        is_gpu = self.device.type == "cuda"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=is_gpu, cache_enabled=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +287,9 @@ def train(trainer: CodecTrainer, folder: Path, limits: Limits, resume: Path | No
 
 
 def load_codec(path: Path, device: torch.device) -> Codec:
-    """Load the averaged weights of a checkpoint, for use."""
+    """Load the averaged weights of a checkpoint, or a folder that was exported, for use."""
+    if path.is_dir():
+        return read_codec(path, device)
     torch.backends.cudnn.allow_tf32 = False  # rounding would change codes
     state = load_checkpoint(path, device)
     codec = Codec(CodecSizes(**state["recipe"]["sizes"])).to(device)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from antiphon_training.codec import Codec
 from antiphon_training.quantizer import ResidualQuantizer
-from antiphon_training.sizes import SAMPLE_RATE_HZ
+from antiphon_training.sizes import SAMPLE_RATE_HZ, CodecSizes
 
 _PREPROCESSOR = {
     "chunk_length_s": None,
@@ -66,6 +66,33 @@ def export_codec(
     config["dtype"] = str(dtype).removeprefix("torch.")
     _write(folder / "config.json", config)
     _write(folder / "preprocessor_config.json", _PREPROCESSOR)
+
+
+def read_codec(folder: Path, device: torch.device) -> Codec:
+    """Read what `export_codec` wrote with the encoder, for use."""
+    from safetensors.torch import load_file
+
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    codec = Codec(CodecSizes.of_config(config))
+    tensors = {
+        name: value.float() for name, value in load_file(folder / "model.safetensors").items()
+    }
+    for half, module in (("encoder", codec.encoder), ("decoder", codec.decoder)):
+        module.load_state_dict({name: tensors[f"{half}.{name}"] for name in module.state_dict()})
+    for kind, other, quantizer in (
+        ("first", "semantic", codec.first),
+        ("rest", "acoustic", codec.rest),
+    ):
+        encoder_side = f"encoder.quantizer.{other}_residual_vector_quantizer"
+        decoder_side = f"decoder.quantizer.rvq_{kind}"
+        with torch.no_grad():
+            quantizer.input_proj.weight.copy_(tensors[f"{encoder_side}.input_proj.weight"])
+            quantizer.output_proj.weight.copy_(tensors[f"{decoder_side}.output_proj.weight"])
+            for index in range(len(quantizer.usage)):
+                table = f"{decoder_side}.vq.layers.{index}._codebook"
+                quantizer.usage[index] = tensors[f"{table}.cluster_usage"]
+                quantizer.sums[index] = tensors[f"{table}.embedding_sum"]
+    return codec.to(device).eval()
 
 
 def _decoder_quantizer(

@@ -10,6 +10,7 @@ from torch import Tensor
 from antiphon_training.sizes import SAMPLE_RATE_HZ
 
 _MELS_BY_WINDOW = {32: 5, 64: 10, 128: 20, 256: 40, 512: 80, 1024: 160, 2048: 320}
+_LINEAR_WINDOWS = (128, 512, 2048)
 _FLOOR = 1e-5
 
 
@@ -21,6 +22,19 @@ def mel_distance(samples: Tensor, target: Tensor) -> Tensor:
         first, second = log_mel(both, window_samples, num_mels).chunk(2)
         total = total + F.l1_loss(first, second)
     return total / len(_MELS_BY_WINDOW)
+
+
+def linear_distance(samples: Tensor, target: Tensor) -> Tensor:
+    """Return the distance of magnitudes relative to the target's: what is loud counts most.
+
+    Logarithms alone say little at the beginning of a training, when everything is equally far.
+    """
+    both = torch.cat((samples, target))
+    total = samples.new_zeros(())
+    for window_samples in _LINEAR_WINDOWS:
+        first, second = spectrum(both, window_samples, window_samples // 4).abs().chunk(2)
+        total = total + (first - second).abs().mean() / second.mean().clamp(min=_FLOOR)
+    return total / len(_LINEAR_WINDOWS)
 
 
 def log_mel(samples: Tensor, window_samples: int, num_mels: int) -> Tensor:

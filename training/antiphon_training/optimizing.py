@@ -16,12 +16,20 @@ def adamw(model: nn.Module, rate: float) -> torch.optim.AdamW:
         {"params": [each for each in parameters if each.ndim >= 2], "weight_decay": 0.01},
         {"params": [each for each in parameters if each.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, rate, betas=(0.8, 0.99), fused=True)
+    device = parameters[0].device
+    return torch.optim.AdamW(
+        groups,
+        torch.tensor(rate, device=device),
+        betas=(0.8, 0.99),
+        fused=True,
+        capturable=device.type == "cuda",
+    )
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate, a tensor on the device: graphs read it there."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"].fill_(rate)
 
 
 def step_safely(

@@ -104,6 +104,30 @@ class CodecSizes:
             "transformers_version": "4.57.1",
         }
 
+    @classmethod
+    def of_config(cls, config: dict[str, Any]) -> "CodecSizes":
+        """Return the sizes that `config` wrote."""
+        decoder, encoder = config["decoder_config"], config["encoder_config"]
+        return cls(
+            num_codebooks=decoder["num_quantizers"],
+            codebook_size=decoder["codebook_size"],
+            vector_dim=decoder["codebook_dim"] // 2,
+            latent_dim=decoder["latent_dim"],
+            decoder_dim=decoder["decoder_dim"],
+            hidden_size=decoder["hidden_size"],
+            intermediate_size=decoder["intermediate_size"],
+            num_layers=decoder["num_hidden_layers"],
+            num_heads=decoder["num_attention_heads"],
+            head_dim=decoder["head_dim"],
+            window_frames=decoder["sliding_window"],
+            num_filters=encoder["num_filters"],
+            encoder_hidden_size=encoder["hidden_size"],
+            encoder_intermediate_size=encoder["intermediate_size"],
+            num_encoder_layers=encoder["num_hidden_layers"],
+            num_encoder_heads=encoder["num_attention_heads"],
+            encoder_head_dim=encoder["head_dim"],
+        )
+
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
 
