@@ -10,6 +10,7 @@ from typing import Any
 
 from antiphon.contracts.family import Family, Ref
 from antiphon.errors import ModelLoadError
+from antiphon.families.installed import installed_checkpoint, installed_models
 from antiphon.families.kit.hub import download, is_hub_id
 from antiphon.families.qwen3_tts.task_api import SpeechTasks
 
@@ -53,10 +54,11 @@ def family(name: str) -> Family:
         ModelLoadError: there is no such family; the message suggests the nearest name.
     """
     if name not in FAMILIES:
-        near = get_close_matches(name, FAMILIES, n=1)
+        names = (*FAMILIES, *sorted(installed_models().names))
+        near = get_close_matches(name, names, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise ModelLoadError(
-            f"Unknown model '{name}'.{hint} Built in: {', '.join(FAMILIES)};"
+            f"Unknown model '{name}'.{hint} Built in: {', '.join(names)};"
             " or give the directory of a checkpoint, or its ORG/NAME on the Hugging Face hub."
         )
     found = Ref(FAMILIES[name]).resolve()
@@ -70,7 +72,7 @@ def resolve(model: str | None) -> tuple[Family, Path | None]:
     A checkpoint of the hub is downloaded unless it is in the cache.
 
     Args:
-        model: name of a family, directory of a checkpoint, or ``ORG/NAME`` or
+        model: name of a family or installed model, directory of a checkpoint, or ``ORG/NAME`` or
             ``ORG/NAME@REVISION`` of the hub; ``None``: the default family.
 
     Returns:
@@ -81,7 +83,7 @@ def resolve(model: str | None) -> tuple[Family, Path | None]:
             architecture is unknown, or a required package is not installed.
     """
     model = model or DEFAULT_FAMILY
-    path = Path(model).expanduser()
+    path = installed_checkpoint(model) or Path(model).expanduser()
     if model in FAMILIES or not (path.is_dir() or is_hub_id(model)):
         if "/" in model:
             raise ModelLoadError(f"There is no directory '{model}'.")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from antiphon_training.language_model import commands as lm
+
 if TYPE_CHECKING:
     import torch
 
@@ -154,6 +156,11 @@ COMMANDS = {
     "encode": Command("turn recordings into codes", _declare_encode, _encode),
     "export-codec": Command("write speech_tokenizer/", _declare_export, _export),
     "judge": Command("measure a codec", _declare_judge, _judge),
+    "lm": Command("train a language model", lm.declare_training, lm.run_training),
+    "export": Command("join a language model and a codec", lm.declare_export, lm.run_export),
+    "judge-voice": Command("measure a voice in the engine", lm.declare_judge, lm.run_judge),
+    "card": Command("write a model card from figures", lm.declare_card, lm.run_card),
+    "babble": Command("write made-up speech as codes", lm.declare_babble, lm.run_babble),
 }
 
 

@@ -1,6 +1,5 @@
 """How a codec sounds: spectra, words that a recogniser hears, and an estimate of opinions."""
 
-import re
 import sys
 import types
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from antiphon_training.log import Log
 from antiphon_training.losses import mel_distance
 from antiphon_training.shards import Shard
 from antiphon_training.sizes import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from antiphon_training.words import num_word_errors, words
 
 _RECOGNISER_RATE_HZ = 16_000
 Samples = NDArray[np.float32]
@@ -97,22 +97,6 @@ def word_error_rate(spoken: Sequence[tuple[str, Samples]]) -> float:
         num_errors += num_word_errors(wanted, heard)
         num_words += len(wanted)
     return num_errors / max(1, num_words)
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text, lower case, without punctuation."""
-    return re.findall(r"[a-z0-9']+", text.lower().replace("-", " "))
-
-
-def num_word_errors(wanted: Sequence[str], heard: Sequence[str]) -> int:
-    """Return the fewest insertions, deletions and substitutions between two lists of words."""
-    row = list(range(len(heard) + 1))
-    for i, word in enumerate(wanted, 1):
-        diagonal, row[0] = row[0], i
-        for j, other in enumerate(heard, 1):
-            change = diagonal + (word != other)
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, change)
-    return row[-1]
 
 
 def opinion_score(recordings: Sequence[Samples]) -> float:

@@ -1,0 +1,1 @@
+"""Language model of the voice: tokenizer, data, training, export and its judgement."""

@@ -1,0 +1,104 @@
+"""Commands of the language model; PyTorch is imported when one runs."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+_UTTERANCES_PER_SHARD = 2000
+
+
+def declare_training(parser: ArgumentParser) -> None:
+    """Declare the arguments of ``lm``, which `train.Options` explains."""
+    parser.add_argument("--codes", type=Path, required=True, help="folder with codes-*.npz")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint and log")
+    parser.add_argument("--seconds", type=float, required=True, help="time of this run")
+    parser.add_argument(
+        "--total-seconds", type=float, help="time of all runs, if there are several"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on where the last run ended")
+    parser.add_argument("--size", help="small, medium or tiny")
+    parser.add_argument("--vocabulary", type=int, help="text tokens")
+    parser.add_argument("--learning-rate", type=float)
+    parser.add_argument("--batch-positions", type=int, help="positions of a batch")
+    parser.add_argument("--later-frames", type=int, help="frames for the code predictor in a step")
+    parser.add_argument("--whole-share", type=float, help="share of texts read before the frames")
+    parser.add_argument("--noise", type=float, help="largest share of wrong codes in the input")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--device")
+    parser.add_argument("--compile", action="store_true", help="compile the layers")
+    parser.add_argument("--measure-seconds", type=float, help="time between measures")
+    parser.add_argument("--max-file-mib", type=float, help="largest file of weights")
+    parser.add_argument("--most-steps", type=int)
+
+
+def run_training(args: Namespace) -> None:
+    """Train a language model."""
+    from antiphon_training.language_model.train import Options, Training
+
+    given = {name: value for name, value in vars(args).items() if value is not None}
+    given.pop("command", None)
+    Training(Options(**given)).run()
+
+
+def declare_export(parser: ArgumentParser) -> None:
+    """Declare the arguments of ``export``."""
+    parser.add_argument("--lm", type=Path, required=True, help="folder that lm wrote")
+    parser.add_argument("--codec", type=Path, required=True, help="folder speech_tokenizer")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint")
+
+
+def run_export(args: Namespace) -> None:
+    """Join a language model and a codec."""
+    from antiphon_training.language_model.export import export
+
+    export(args.lm, args.codec, args.out)
+
+
+def declare_babble(parser: ArgumentParser) -> None:
+    """Declare the arguments of ``babble``."""
+    parser.add_argument("--out", type=Path, required=True, help="folder to be written")
+    parser.add_argument("--utterances", type=int, default=10_000)
+    parser.add_argument("--codes", type=int, default=2048, help="size of each codebook")
+
+
+def run_babble(args: Namespace) -> None:
+    """Write shards of made-up speech, to try a training before there are recordings."""
+    from antiphon_training.language_model.corpus import babble
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    for number, start in enumerate(range(0, args.utterances, _UTTERANCES_PER_SHARD)):
+        count = min(_UTTERANCES_PER_SHARD, args.utterances - start)
+        corpus = babble(count, number, num_codes=args.codes)
+        corpus.write(args.out / f"codes-{number:05d}.npz")
+
+
+def declare_judge(parser: ArgumentParser) -> None:
+    """Declare the arguments of ``judge-voice``."""
+    parser.add_argument("checkpoint", type=Path, help="folder of a checkpoint")
+    parser.add_argument("--held-out", type=Path, required=True, help="held_out.txt")
+    parser.add_argument("--out", type=Path, required=True, help="folder to be written")
+    parser.add_argument("--texts", type=int, default=200, help="number of texts")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="auto")
+
+
+def run_judge(args: Namespace) -> None:
+    """Measure a checkpoint through the engine."""
+    from antiphon_training.language_model.judge import judge
+
+    texts = args.held_out.read_text(encoding="utf-8").splitlines()[: args.texts]
+    judge(args.checkpoint, texts, args.out, device=args.device, dtype=args.dtype)
+
+
+def declare_card(parser: ArgumentParser) -> None:
+    """Declare the arguments of ``card``."""
+    parser.add_argument("--name", default="wren")
+    parser.add_argument("--judgement", type=Path, required=True, help="judgement.json")
+    parser.add_argument("--log", type=Path, required=True, help="log.jsonl of the language model")
+    parser.add_argument("--out", type=Path, required=True, help="file to be written")
+
+
+def run_card(args: Namespace) -> None:
+    """Write a model card."""
+    from antiphon_training.language_model.card import write_card
+
+    write_card(args.out, args.name, args.judgement, args.log)

@@ -1,0 +1,107 @@
+"""Losses of a batch: both models are taught on true frames, some codes of which are replaced."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon_training.language_model.batches import DeviceBatch
+from antiphon_training.language_model.model import Inputs, LanguageModel
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Replacement of codes that the models read, never of those that they predict.
+
+    At inference the models read their own mistakes.
+
+    Attributes:
+        most: largest share of replaced codes of a batch's frames in the talker's input; the share
+            of each frame is uniform between 0 and this.
+        later: share of replaced codes in the code predictor's input.
+    """
+
+    most: float = 0.15
+    later: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Losses and accuracies of a batch, as tensors on its device.
+
+    Attributes:
+        first: cross entropy of group 0, the end of speech included.
+        later: mean cross entropy of the other groups.
+        first_accuracy: share of codes of group 0 that are the likeliest.
+        later_accuracy: the same of each other group, ``[groups - 1]``.
+        end_accuracy: share of utterances whose end is the likeliest where it is due.
+    """
+
+    first: Tensor
+    later: Tensor
+    first_accuracy: Tensor
+    later_accuracy: Tensor
+    end_accuracy: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        return self.first + self.later
+
+
+def losses_of(
+    model: LanguageModel,
+    batch: DeviceBatch,
+    codes: Tensor,
+    end_id: int,
+    *,
+    noise: Noise | None = None,
+    max_later_frames: int | None = None,
+) -> Losses:
+    """Return the losses of a batch.
+
+    Args:
+        model: model on the device of the batch.
+        batch: batch.
+        codes: codes of the corpus, int16 ``[total_frames, groups]``.
+        end_id: id of the end of speech.
+        noise: replacement of codes; ``None``: none.
+        max_later_frames: frames that the code predictor is taught on, drawn at random; ``None``:
+            all.
+    """
+    frames = codes[batch.frames].long()
+    shown = frames
+    if noise is not None:
+        share = torch.rand(len(frames), 1, device=frames.device) * noise.most
+        shown = _replaced(frames, share, model.sizes.codebook_size)
+    hidden = model.hidden(Inputs(batch.text, batch.codec, batch.frame_places, shown))
+    before = hidden.index_select(0, batch.frame_places - 1)
+    first_logits = model.first_logits(
+        torch.cat((before, hidden.index_select(0, batch.last_places)))
+    )
+    ends = torch.full_like(batch.last_places, end_id)
+    first_targets = torch.cat((frames[:, 0], ends))
+    is_first = first_logits.detach().argmax(-1) == first_targets
+    if max_later_frames is not None:
+        chosen = torch.randint(len(frames), (max_later_frames,), device=frames.device)
+        before, frames = before.index_select(0, chosen), frames[chosen]
+    read = frames[:, :-1]
+    if noise is not None:
+        read = _replaced(read, noise.later, model.sizes.codebook_size)
+    logits = model.talker.code_predictor.logits(model.later_states(before, read))
+    targets = frames[:, 1:].transpose(0, 1)
+    is_right = logits.detach().argmax(-1) == targets
+    num_frames = len(batch.frame_places)
+    return Losses(
+        first=F.cross_entropy(first_logits.float(), first_targets),
+        later=F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()),
+        first_accuracy=is_first[:num_frames].float().mean(),
+        later_accuracy=is_right.float().mean(1),
+        end_accuracy=is_first[num_frames:].float().mean(),
+    )
+
+
+def _replaced(codes: Tensor, share: Tensor | float, codebook_size: int) -> Tensor:
+    """Return codes with a share of them replaced by random ones."""
+    random = torch.randint_like(codes, codebook_size)
+    return torch.where(torch.rand(codes.shape, device=codes.device) < share, random, codes)

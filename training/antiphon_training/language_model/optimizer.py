@@ -1,0 +1,68 @@
+"""AdamW with a schedule by time, clipped gradients and a moving average of the weights."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_WARM_UP_SHARE = 0.03
+_LAST_SHARE = 0.02
+"""Last learning rate, relative to the largest."""
+_MAX_NORM = 1.0
+_AVERAGE_DECAY = 0.999
+_DECAY = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Optimization:
+    """Optimizer of a model, and the moving average of its weights."""
+
+    optimizer: torch.optim.AdamW
+    weights: list[Tensor]
+    averages: list[Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module, averaged: nn.Module, rate: float) -> "Optimization":
+        """Return the optimization of a model; ``averaged`` gets the averages."""
+        embeddings = {
+            id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)
+        }
+        weights: list[Tensor] = list(model.parameters())
+        decayed = [each for each in weights if each.ndim > 1 and id(each) not in embeddings]
+        kept = {id(each) for each in decayed}
+        groups = [
+            {"params": decayed, "weight_decay": _DECAY},
+            {"params": [each for each in weights if id(each) not in kept], "weight_decay": 0.0},
+        ]
+        is_fused = weights[0].device.type == "cuda"
+        optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), fused=is_fused)
+        averages: list[Tensor] = list(averaged.parameters())
+        return cls(optimizer, weights, averages)
+
+    def step(self, rate: float, num_steps: int) -> None:
+        """Apply the gradients and clear them."""
+        torch.nn.utils.clip_grad_norm_(self.weights, _MAX_NORM, foreach=True)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        decay = min(_AVERAGE_DECAY, (1 + num_steps) / (10 + num_steps))
+        with torch.no_grad():
+            torch._foreach_lerp_(self.averages, self.weights, 1 - decay)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.optimizer.load_state_dict(dict(state))
+
+
+def learning_rate(most: float, progress: float) -> float:
+    """Return the learning rate after a share of the whole time: a warm-up, then half a cosine."""
+    if progress < _WARM_UP_SHARE:
+        return most * max(progress, 1e-3) / _WARM_UP_SHARE
+    place = min((progress - _WARM_UP_SHARE) / (1 - _WARM_UP_SHARE), 1.0)
+    return most * (_LAST_SHARE + (1 - _LAST_SHARE) * 0.5 * (1 + math.cos(math.pi * place)))

@@ -1,0 +1,289 @@
+"""Training of the language model on codes, for a given time; resumable.
+
+    python -m antiphon_training lm --codes DIRECTORY --out DIRECTORY --seconds N [--resume]
+
+The output is a checkpoint's directory without its codec. `log.jsonl` gets a line of JSON every few
+seconds; `state.pt` holds all that a run needs to go on where another ended.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon_training.language_model.batches import Batch, Batcher
+from antiphon_training.language_model.checkpoint import (
+    SpecialIds,
+    read_weights,
+    write_configuration,
+    write_weights,
+)
+from antiphon_training.language_model.corpus import Corpus
+from antiphon_training.language_model.losses import Losses, Noise, losses_of
+from antiphon_training.language_model.measures import held_out_measures
+from antiphon_training.language_model.model import LanguageModel
+from antiphon_training.language_model.optimizer import Optimization, learning_rate
+from antiphon_training.language_model.prefetch import Prefetch
+from antiphon_training.language_model.sizes import SIZES
+from antiphon_training.language_model.tokenizer import Vocabulary
+
+_STATE = "state.pt"
+_NUM_TEXTS_OF_VOCABULARY = 50_000
+_PASSAGES_FROM = 0.4
+"""Share of the whole time after which passages are taught: reading is learned sooner without."""
+_LAST_SHARE = 0.03
+"""Share of a run's time left for its end: the last state and measures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Arguments of a run; the command line has the same ones.
+
+    Attributes:
+        codes: directory of the corpus.
+        out: directory of the result.
+        seconds: time of this run, from its start to its end.
+        total_seconds: time of all runs that resume each other, by which the learning rate falls; 0:
+            that of this run.
+        size: key of `SIZES`.
+        vocabulary: tokens learned from the texts.
+        batch_positions: positions of a batch, padding included.
+        later_frames: frames of a batch that the code predictor is taught on.
+        whole_share: share of utterances whose text is read before the frames, not beside them.
+        passages: number of utterances of several recordings, relative to that of recordings.
+        passage_frames: longest of them.
+        noise: largest share of codes that the talker reads wrong.
+        most_steps: limit of steps of all runs, by which the learning rate falls too; 0: none.
+    """
+
+    codes: Path
+    out: Path
+    seconds: float
+    total_seconds: float = 0.0
+    resume: bool = False
+    size: str = "small"
+    vocabulary: int = 1000
+    learning_rate: float = 1e-3
+    batch_positions: int = 16384
+    later_frames: int = 8192
+    whole_share: float = 0.5
+    passages: float = 0.3
+    passage_frames: int = 320
+    noise: float = 0.15
+    seed: int = 0
+    device: str = "cuda" if torch.cuda.is_available() else "cpu"
+    compile: bool = False
+    log_seconds: float = 5.0
+    measure_seconds: float = 120.0
+    save_seconds: float = 120.0
+    max_file_mib: float = 15.0
+    most_steps: int = 0
+
+
+class Training:
+    """A run: model, its moving average, optimizer and data."""
+
+    def __init__(self, options: Options) -> None:
+        """Read the corpus; make a model, or read the one in ``out`` to resume."""
+        self.options = options
+        self._began = time.monotonic()
+        options.out.mkdir(parents=True, exist_ok=True)
+        torch.manual_seed(options.seed)
+        torch.set_float32_matmul_precision("high")
+        self.device = torch.device(options.device)
+        corpus = Corpus.read(options.codes)
+        self.vocabulary = self._vocabulary(corpus)
+        speakers = sorted(set(corpus.speakers))
+        self.ids = SpecialIds.of(self.vocabulary, speakers)
+        self.sizes = SIZES[options.size].with_text(self.vocabulary.num_rows)
+        write_configuration(options.out, self.sizes, self.vocabulary, self.ids.speakers)
+        is_held_out = corpus.held_out()
+        taught = corpus.chosen(np.flatnonzero(~is_held_out))
+        self.num_recordings = len(taught.texts)
+        rng = np.random.default_rng(options.seed)
+        taught = taught.with_passages(rng, options.passages, options.passage_frames)
+        held_out = corpus.chosen(np.flatnonzero(is_held_out)) if is_held_out.any() else taught
+        self.batcher = Batcher(taught, self.vocabulary, self.ids)
+        self.held_out = Batcher(held_out, self.vocabulary, self.ids)
+        self.codes, self.held_out_codes = (
+            torch.from_numpy(each.codes.astype(np.int16)).to(self.device)
+            for each in (taught, held_out)
+        )
+        self.model = LanguageModel(self.sizes).to(self.device)
+        self.averaged = LanguageModel(self.sizes).to(self.device).requires_grad_(False)
+        self.optimization = Optimization.of(self.model, self.averaged, options.learning_rate)
+        self.elapsed_s, self.num_steps, self.num_frames = 0.0, 0, 0
+        self.progress = 0.0
+        if options.resume:
+            self._resume()
+        else:
+            self.averaged.load_state_dict(self.model.state_dict())
+        self._log_file = options.out / "log.jsonl"
+
+    def _vocabulary(self, corpus: Corpus) -> Vocabulary:
+        out = self.options.out
+        if self.options.resume and (out / "vocab.json").is_file():
+            return Vocabulary.read(out)
+        texts = corpus.texts[:_NUM_TEXTS_OF_VOCABULARY]
+        return Vocabulary.learn(texts, self.options.vocabulary)
+
+    def _resume(self) -> None:
+        """Read the last state, or else the weights alone."""
+        file = self.options.out / _STATE
+        if file.is_file():
+            state = torch.load(file, map_location=self.device, weights_only=True)
+            self.model.load_state_dict(state["model"])
+            self.averaged.load_state_dict(state["averaged"])
+            self.optimization.load_state_dict(state["optimizer"])
+            self.elapsed_s = state["elapsed_s"]
+            self.num_steps, self.num_frames = state["num_steps"], state["num_frames"]
+            return
+        weights = read_weights(self.options.out)
+        for model in (self.model, self.averaged):
+            model.load_state_dict(weights)
+
+    def save(self) -> None:
+        """Write the state and the averaged weights."""
+        out = self.options.out
+        state = {
+            "model": self.model.state_dict(),
+            "averaged": self.averaged.state_dict(),
+            "optimizer": self.optimization.state_dict(),
+            "elapsed_s": self.elapsed_s,
+            "num_steps": self.num_steps,
+            "num_frames": self.num_frames,
+        }
+        torch.save(state, out / f"{_STATE}.new")
+        (out / f"{_STATE}.new").replace(out / _STATE)
+        max_bytes = int(self.options.max_file_mib * 2**20)
+        tensors = self.averaged.state_dict()
+        write_weights(out, tensors, dtype=torch.float16, max_bytes=max_bytes)
+
+    def run(self) -> dict[str, Any]:
+        """Train for the given time; return the last measures."""
+        options = self.options
+        before_s, before_steps = self.elapsed_s, self.num_steps
+        total_s = (options.total_seconds or before_s + options.seconds) * (1 - _LAST_SHARE)
+        self.elapsed_s = before_s + time.monotonic() - self._began
+        self.progress = self.elapsed_s / total_s
+        if options.compile:
+            for decoder in (self.model.talker.model, self.model.talker.code_predictor.model):
+                decoder.compile(dynamic=True)
+        self.log({"event": "start", **self._description()})
+        logged, saved = _Every(options.log_seconds), _Every(options.save_seconds)
+        measured = _Every(options.measure_seconds)
+        frames_before, start_s = self.num_frames, self.elapsed_s
+        for batch in Prefetch(self._batches()):
+            self.elapsed_s = before_s + time.monotonic() - self._began
+            is_over = self.elapsed_s - before_s >= options.seconds * (1 - _LAST_SHARE)
+            if is_over or (options.most_steps and self.num_steps >= options.most_steps):
+                break
+            steps_share = self.num_steps / options.most_steps if options.most_steps else 0.0
+            self.progress = max(self.elapsed_s / total_s, steps_share)
+            rate = learning_rate(options.learning_rate, self.progress)
+            losses = self._step(batch, rate)
+            if logged.is_due():
+                seconds = max(self.elapsed_s - start_s, 1e-9)
+                speeds = {
+                    "steps_s": round((self.num_steps - before_steps) / seconds, 2),
+                    "frames_s": round((self.num_frames - frames_before) / seconds),
+                }
+                line = {"steps": self.num_steps, "rate": round(rate, 7)}
+                self.log(line | speeds | _numbers(losses))
+            if measured.is_due():
+                self.log({"event": "held out", **self.measures()})
+            if saved.is_due():
+                self.save()
+        self.save()
+        last = self.measures()
+        self.log({"event": "end", "steps": self.num_steps, **last})
+        return last
+
+    def _batches(self) -> Iterator[Batch]:
+        rng = np.random.default_rng((self.options.seed, self.num_steps))
+        while True:
+            has_passages = self.progress >= _PASSAGES_FROM
+            yield from self.batcher.epoch(
+                rng,
+                most=None if has_passages else self.num_recordings,
+                num_positions=self.options.batch_positions,
+                whole_share=self.options.whole_share,
+            )
+
+    def _step(self, batch: Batch, rate: float) -> Losses:
+        on_device = batch.on(self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            losses = losses_of(
+                self.model,
+                on_device,
+                self.codes,
+                self.ids.codec_eos,
+                noise=Noise(self.options.noise, self.options.noise / 3),
+                max_later_frames=self.options.later_frames,
+            )
+        torch.autograd.backward(losses.total)
+        self.optimization.step(rate, self.num_steps)
+        self.num_steps += 1
+        self.num_frames += len(batch.frames)
+        return losses
+
+    def measures(self) -> dict[str, Any]:
+        """Return the measures of the averaged model on utterances that it was not taught on."""
+        return held_out_measures(self.averaged, self.held_out, self.ids, self.held_out_codes)
+
+    def _description(self) -> dict[str, Any]:
+        lengths = self.batcher.num_frames[: self.num_recordings]
+        return {
+            "device": _device_name(self.device),
+            "torch": torch.__version__,
+            "parameters": sum(each.numel() for each in self.model.parameters()),
+            "recordings": self.num_recordings,
+            "passages": len(self.batcher.num_frames) - self.num_recordings,
+            "held_out": len(self.held_out.num_frames),
+            "hours": round(float(lengths.sum()) / 12.5 / 3600, 2),
+            "tokens": len(self.vocabulary.ids),
+            "speakers": dict(self.ids.speakers),
+        }
+
+    def log(self, line: dict[str, Any]) -> None:
+        """Write a line to the log and to standard output."""
+        text = json.dumps({"elapsed_s": round(self.elapsed_s, 1), **line})
+        print(text, flush=True)  # noqa: T201 (the progress of a command)
+        with self._log_file.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+class _Every:
+    """Timer that is due once in so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next = time.monotonic() + seconds
+
+    def is_due(self) -> bool:
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + self._seconds
+        return True
+
+
+def _numbers(losses: Losses) -> dict[str, float]:
+    """Return losses as numbers; it waits for the device."""
+    later: Tensor = losses.later_accuracy
+    return {
+        "first": round(losses.first.item(), 4),
+        "later": round(losses.later.item(), 4),
+        "first_accuracy": round(losses.first_accuracy.item(), 4),
+        "later_accuracy": round(later.mean().item(), 4),
+        "end_accuracy": round(losses.end_accuracy.item(), 4),
+    }
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
