@@ -11,7 +11,6 @@ import pytest
 from antiphon_training.codec import Codec
 from antiphon_training.data import generate, import_recordings, shard_tasks
 from antiphon_training.encode import encode_folder
-from antiphon_training.judge import num_word_errors
 from antiphon_training.shards import Shard, shard_files
 from antiphon_training.sizes import FRAME_SAMPLES, PRESETS, SAMPLE_RATE_HZ
 from antiphon_training.speakers import Speaker, to_int16, trim
@@ -24,6 +23,7 @@ from antiphon_training.texts import (
     write_texts,
     year_words,
 )
+from antiphon_training.words import num_word_errors
 
 
 def test_texts_are_reproducible_distinct_and_held_out(tmp_path: Path) -> None:
