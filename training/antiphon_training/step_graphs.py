@@ -59,7 +59,7 @@ class StepGraphs:
 
 def _beside(step: Step, inputs: dict[str, Tensor]) -> Losses:
     """Run on a stream of its own, as a capture does, so that nothing refers to the default one."""
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         losses = step(inputs)
