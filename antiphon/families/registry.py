@@ -67,9 +67,7 @@ def family(name: str) -> Family:
 
 
 def resolve(model: str | None) -> tuple[Family, Path | None]:
-    """Return the family that serves ``model``, and the path of its checkpoint.
-
-    A checkpoint of the hub is downloaded unless it is in the cache.
+    """Return the family that serves ``model``, and its checkpoint, downloaded if it is not here.
 
     Args:
         model: name of a family or installed model, directory of a checkpoint, or ``ORG/NAME`` or
