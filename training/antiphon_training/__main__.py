@@ -69,7 +69,8 @@ def _declare_codec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, help="length of the whole training, all runs together")
     parser.add_argument("--batch", type=int, help="crops of a step")
     parser.add_argument("--rate", type=float, help="largest learning rate")
-    parser.add_argument("--linear-weight", type=float, help="weight of the linear spectrum")
+    parser.add_argument("--adversarial-weight", type=float, help="weight of the discriminators")
+    parser.add_argument("--feature-weight", type=float, help="weight of their activations")
     parser.add_argument("--plain-steps", type=int, help="steps before codes are used")
     parser.add_argument("--spectral-steps", type=int, help="steps before discriminators join in")
     parser.add_argument("--min-hours", type=float, default=0.0, help="audio to wait for")
@@ -82,8 +83,9 @@ def _codec(args: Arguments) -> None:
     from antiphon_training.sizes import PRESETS
 
     recipe = CodecRecipe(sizes=PRESETS[args.size], seed=args.seed)
-    names = ("steps", "rate", "linear_weight", "plain_steps", "spectral_steps")
-    given = {name: getattr(args, name) for name in names} | {"batch_crops": args.batch}
+    names = ("steps", "rate", "adversarial_weight", "feature_weight", "plain_steps")
+    given = {name: getattr(args, name) for name in (*names, "spectral_steps")}
+    given["batch_crops"] = args.batch
     recipe = replace(recipe, **{name: value for name, value in given.items() if value is not None})
     trainer = CodecTrainer(recipe, args.data, _device(args.device))
     train(trainer, args.out, Limits(args.seconds, min_hours=args.min_hours), args.resume)

@@ -48,20 +48,21 @@ class CodecRecipe:
     """
 
     sizes: CodecSizes
-    steps: int = 16000
+    steps: int = 13000
     warm_up_steps: int = 100
-    plain_steps: int = 600
-    spectral_steps: int = 2000
+    plain_steps: int = 1000
+    spectral_steps: int = 1500
     batch_crops: int = 32
     crop_frames: int = 12
     long_every: int = 4
     long_frames: int = 100
     judged_frames: int = 12
-    rate: float = 3e-4
+    rate: float = 5e-4
     last_rate: float = 1e-5
     partial_share: float = 0.2
     mel_weight: float = 15.0
-    linear_weight: float = 0.0
+    linear_weight: float = 1.0
+    adversarial_weight: float = 1.0
     feature_weight: float = 2.0
     commitment_weight: float = 0.25
     judge_width: int = 16
@@ -155,10 +156,8 @@ class CodecTrainer:
         with self._autocast():
             samples, commitment = self.codec(target, inputs["num_used"], quantizes=quantizes)
         distance = mel_distance(samples[:, 0], target[:, 0])
-        losses = {"mel": distance, "commitment": commitment}
-        if self.recipe.linear_weight:
-            losses["linear"] = linear_distance(samples[:, 0], target[:, 0])
-        return samples[:, 0], losses
+        linear = linear_distance(samples[:, 0], target[:, 0])
+        return samples[:, 0], {"mel": distance, "linear": linear, "commitment": commitment}
 
     def _learn(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Take a step down the weighted sum of losses."""
@@ -167,9 +166,10 @@ class CodecTrainer:
             "mel": recipe.mel_weight,
             "linear": recipe.linear_weight,
             "commitment": recipe.commitment_weight,
+            "adversarial": recipe.adversarial_weight,
             "features": recipe.feature_weight,
         }
-        total = torch.stack([weights.get(name, 1.0) * each for name, each in losses.items()]).sum()
+        total = torch.stack([weights[name] * each for name, each in losses.items()]).sum()
         return losses | {"gradient": step_safely(self.optimizers[0], self.codec, total)}
 
     def _train_judges(self, target: Tensor, samples: Tensor) -> Tensor:

@@ -107,6 +107,7 @@ def test_codes_are_the_same_alone_in_company_and_resumed(
     assert drawn(prior, {1: prompt}, {1: made})[1] == alone
 
 
+@pytest.mark.slow  # a process that imports all anew
 def test_it_is_tested_where_diffusers_is_not_installed(
     prompter: GlmImagePrompter, prior: PriorRunner, tmp_path: Path
 ) -> None:
