@@ -25,7 +25,7 @@ class DemoFlags:
     url: Annotated[str, flag("A server that is running.", True)] = "http://127.0.0.1:8000"
     api_key: Annotated[str | None, flag("Of that server; browsers do not see it.")] = None
     host: Annotated[str, flag("Where the page is; 0.0.0.0: on every address.", True)] = "127.0.0.1"
-    port: Annotated[int, flag("Port of the demo.", True, min=0, max=65535)] = 7860
+    port: Annotated[int, flag("Port of the page.", True, min=0, max=65535)] = 7860
 
 
 def demo(flags: DemoFlags) -> None:

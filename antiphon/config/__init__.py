@@ -152,7 +152,7 @@ class SpeechSettings(SettingsSection):
         None, description="Voice of requests that name none; default: the model's first."
     )
     stream_means: Literal["sse", "audio"] = Field(
-        "sse", description='Meaning of "stream": true if the request names no format.'
+        "sse", description='What "stream": true gives if neither stream_format nor Accept decides.'
     )
     loudness_lufs: Annotated[float, Field(ge=MIN_LUFS, le=MAX_LUFS)] | Literal["off"] = Field(
         -18.0,
@@ -292,7 +292,7 @@ class LimitSettings(SettingsSection):
         ge=1,
         description="HTTP requests under way at once; default: more where models serve more.",
     )
-    max_sockets: int = Field(1000, ge=0, description="WebSockets open at once; more are refused.")
+    max_sockets: int = Field(1000, ge=0, description="WebSockets at once; default as max_requests.")
     caller_places: int = Field(
         500, ge=1, description="Of each of these two, how many one key or address may hold."
     )

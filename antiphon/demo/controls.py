@@ -12,7 +12,7 @@ _TEXT = "The quick brown fox jumps over the lazy dog, and then it rests in the s
 _DESIGN = "A warm, low voice of an elderly man, who speaks slowly and smiles."
 _MEASURED = (
     ("first", "First audio"),
-    ("heard", "First audio after"),
+    ("heard", "Playback began after"),
     ("factor", "Real-time factor"),
     ("audio", "Played"),
     ("gaps", "Gaps"),

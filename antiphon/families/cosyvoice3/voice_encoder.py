@@ -136,7 +136,7 @@ def _network(file: Path, num_inputs: int) -> Network:
         try:
             outputs: list[NDArray[Any]] = session.run(None, dict(zip(names, inputs, strict=True)))
         except ONNX_ERRORS as error:
-            raise EngineError(f"A network that hears recordings failed: {error}") from error
+            raise EngineError(f"An encoder of recordings failed: {error}") from error
         return outputs[0]
 
     return run
