@@ -220,12 +220,12 @@ class StepPlan:
 class StepOutput:
     """The results of one step, from runner to scheduler.
 
-    Each planned slot is in exactly one of ``frames``, ``stopped`` and ``faults``.
+    A planned slot that is in neither ``frames`` nor ``stopped`` computed NaN: its request ends with
+    an error.
 
     Attributes:
         stopped: slots whose model has finished instead of making a frame.
         lengths: slots whose frame is their last one, since the runner has a limit.
-        faults: slots whose numbers are NaN; their requests end with an error.
         chunks: audio of each planned `CodecChunk` by slot, uncut: shape
             ``[num_frames * samples_per_frame]``, with a second axis for channels. Audio past
             ``CodecChunk.end`` may be left out. Audio of an elastic decoder has any length.
@@ -236,6 +236,5 @@ class StepOutput:
     frames: Mapping[int, Any]
     stopped: frozenset[int] = frozenset()
     lengths: frozenset[int] = frozenset()
-    faults: frozenset[int] = frozenset()
     chunks: Mapping[int, Samples] = field(default_factory=dict)
     hidden_states: Mapping[int, PositionStates] = field(default_factory=dict)

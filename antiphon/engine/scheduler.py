@@ -146,10 +146,6 @@ class Scheduler:
         return is_open
 
     @property
-    def open_ids(self) -> tuple[str, ...]:
-        return tuple(self._by_id)
-
-    @property
     def has_work(self) -> bool:
         """Whether there may be something to plan; the plan may still be empty."""
         slots = self._slots

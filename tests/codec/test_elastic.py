@@ -195,7 +195,7 @@ def made_of(length: int, resumed: Sequence[Any]) -> Iterator[AudioChunk]:
     request = EngineRequest("r", prompt(5, length), returns_frames=True)
     request.resume(resumed)
     core.scheduler.add(request)
-    while core.scheduler.open_ids:
+    while core.scheduler.num_live:
         yield from (event for _, event in core.step() if isinstance(event, AudioChunk))
 
 

@@ -192,12 +192,12 @@ class Listeners:
 
     def run(self) -> None:
         for _ in range(5000):
-            if not self.core.scheduler.open_ids:
+            if not self.core.scheduler.num_live:
                 break
             self.step()
         for _ in range(3):
             self.step()
-        assert not self.core.scheduler.open_ids
+        assert not self.core.scheduler.num_live
         self.core.scheduler.check_integrity()
         assert not self.core.has_work
 

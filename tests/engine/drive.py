@@ -32,6 +32,8 @@ class Drive:
         self._piece_positions = piece_positions
         self._free = [*reversed(range(self._cache.num_blocks))]
         self._held: dict[int, _Held] = {}
+        self.faults: frozenset[int] = frozenset()
+        """Slots of the last step that neither made a frame nor stopped: their numbers are NaN."""
 
     def blocks_of(self, slot: int) -> tuple[int, ...]:
         """Return the blocks that a slot holds."""
@@ -67,7 +69,9 @@ class Drive:
         for prefills in before:
             self._runner.launch(StepPlan(*begin, prefills)).result()
             begin = ((), (), (), {})
-        return self._runner.launch(StepPlan(*begin, last, tuple(slots))).result()
+        output = self._runner.launch(StepPlan(*begin, last, tuple(slots))).result()
+        self.faults = frozenset(slots) - output.frames.keys() - output.stopped
+        return output
 
     def _release(self, slots: Sequence[int]) -> None:
         for slot in slots:

@@ -86,17 +86,13 @@ class RecordingDevice(SimulatedDevice):
         self.digest.update(_canonical(plan))
         self._prompts |= {start.slot: start.prompt for start in plan.starts}
         step, frames = super().launch(plan), {}
-        lengths, faults = set(), set()
+        lengths = set()
         for slot in step.output.frames:
             fate = self._prompts[slot].seed % 20 if self._left[slot] == 2 else 0
-            if fate == 1:
-                faults.add(slot)
-            else:
+            if fate != 1:  # 1: a fault
                 frames[slot] = self._num_before[slot]
                 lengths |= {slot} if fate == 2 else set()
-        output = replace(
-            step.output, frames=frames, lengths=frozenset(lengths), faults=frozenset(faults)
-        )
+        output = replace(step.output, frames=frames, lengths=frozenset(lengths))
         return replace(step, ends_s=round(step.ends_s, 6), output=output)
 
     def audio_of(self, chunk: CodecChunk) -> Samples:
@@ -122,6 +118,7 @@ class Recording:
         self._actions: list[tuple[float, int, Callable[[], None]]] = []
         self._num_actions = self._num_arrived = 0
         self._slow: set[str] = set()
+        self._open: set[str] = set()
 
     def run(self) -> str:
         """Run until every request has ended; return the digest of all plans and events."""
@@ -142,7 +139,7 @@ class Recording:
                 self._take(name, event)
         scheduler = self._core.scheduler
         scheduler.check_integrity()
-        assert not scheduler.open_ids, "a request has not ended"
+        assert not self._open, "a request has not ended"
         self.num_events["preempted"] = scheduler.stats.preemptions
         return self._device.digest.hexdigest()
 
@@ -177,6 +174,7 @@ class Recording:
         if request.is_last_frame_planned:  # it was resumed with all of its frames
             self._core.scheduler.abort(name)
             return
+        self._open.add(name)
         if random.random() < 0.1:
             self._slow.add(name)
         if random.random() < 0.08:
@@ -210,16 +208,18 @@ class Recording:
         is_last = num_sent > num_frames
         piece = Piece(data=num_sent, num_frames_allowed=None if is_last else num_sent)
         self._core.scheduler.append(name, piece)
-        if not is_last and name in self._core.scheduler.open_ids:
+        if not is_last and name in self._open:
             delay_s = self._random.uniform(0.005, 0.05 if has_upstream else 0.6)
             self._later(delay_s, lambda: self._write(name, num_sent, num_frames))
 
     def _leave(self, name: str) -> None:
         if self._core.scheduler.abort(name):
+            self._open.remove(name)
             self._note("aborted", name)
 
     def _take(self, name: str, event: EngineEvent) -> None:
         if isinstance(event, Ended):
+            self._open.remove(name)
             self._note(event.reason, name, self._clock.now_s)
         elif isinstance(event, AudioChunk):
             self._note("audio", name, len(event.samples), event.num_frames, event.frames)

@@ -106,7 +106,6 @@ class StrictDevice:
         output = StepOutput(
             {slot: frame for slot, frame in outcomes.items() if isinstance(frame, int)},
             frozenset(slot for slot, frame in outcomes.items() if frame == "stop"),
-            faults=frozenset(slot for slot, frame in outcomes.items() if frame == "error"),
             chunks=chunks,
         )
         return Done(output)

@@ -43,8 +43,7 @@ class FatefulRunner:
                 ends[fate].add(slot)
             if num_frames < 2 or fate == "length":
                 frames[slot] = num_frames
-        stops, lengths, errors = (frozenset(ends[fate]) for fate in ("stop", "length", "error"))
-        return Done(StepOutput(frames, stops, lengths, errors))
+        return Done(StepOutput(frames, frozenset(ends["stop"]), frozenset(ends["length"])))
 
     def close(self) -> None:
         """Nothing to free."""
@@ -55,14 +54,14 @@ def test_a_limit_comes_after_the_frame_and_a_fault_instead_of_it() -> None:
     for name in "abc":
         scheduler.add(EngineRequest(name, prompt(name)))
     plan = scheduler.schedule()
-    output = StepOutput({0: "x", 1: "y"}, lengths=frozenset({1}), faults=frozenset({2}))
+    output = StepOutput({0: "x", 1: "y"}, lengths=frozenset({1}))
     assert scheduler.update(plan, output) == [
         ("a", FrameReady("x")),
         ("b", FrameReady("y")),
         ("b", Ended("length")),
         ("c", Ended("error")),
     ]
-    assert scheduler.open_ids == ("a",)
+    assert scheduler.num_live == 1
     assert scheduler.schedule().releases == (1, 2)
     scheduler.check_integrity()
 

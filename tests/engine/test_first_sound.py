@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.types import AudioChunk, Samples
+from antiphon.contracts.types import AudioChunk, Ended, Samples
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk, CodecShape, StepPlan
 from antiphon.engine.request import EngineRequest
@@ -201,13 +201,12 @@ def chunks_of(
     core.scheduler.costs.mean_step_s = step_s
     prompt = Prompt(data=num_frames, num_tokens=1, seed=0, num_positions=1)
     core.scheduler.add(EngineRequest("r", prompt, is_live))
-    chunks = []
+    chunks: list[AudioChunk] = []
     for _ in range(10_000):
-        if not core.scheduler.open_ids:
-            break
         for name, event in core.step():
+            if isinstance(event, Ended):
+                return chunks
             if isinstance(event, AudioChunk):
                 chunks.append(event)
                 core.scheduler.read(name, event.num_frames)
-    assert not core.scheduler.open_ids, "it is stuck"
-    return chunks
+    raise AssertionError("it is stuck")

@@ -96,6 +96,10 @@ class World:
         if random.random() < 0.2:
             self.slow[name] = 0
 
+    @property
+    def open_names(self) -> list[str]:
+        return [name for name in self.words if name not in self.ends]
+
     def write(self) -> None:
         """Send a little more text for one request."""
         if self.open_text:
@@ -104,7 +108,7 @@ class World:
             allowed = None if is_last else self.open_text[name] + self.random.randint(0, 5)
             piece = Piece(data=len(self.sent[name]), num_frames_allowed=allowed)
             self.scheduler.append(name, piece)
-            if name in self.scheduler.open_ids:
+            if name not in self.ends:
                 self.sent[name].append(piece.data)
             if allowed is None:
                 del self.open_text[name]
@@ -112,7 +116,7 @@ class World:
                 self.open_text[name] = allowed
 
     def leave(self) -> None:
-        if names := self.scheduler.open_ids:
+        if names := self.open_names:
             name = self.random.choice(names)
             assert self.scheduler.abort(name)
             self.ends[name] = Ended("abort")
@@ -200,7 +204,7 @@ def test_random_lives(
             [world.arrive, world.step, world.write, world.leave, world.read],
             weights=[2, 12, 4, 0.3, 4],
         )[0]()
-    while world.scheduler.open_ids:
+    while world.open_names:
         world.write()
         world.read()
         world.step()

@@ -47,7 +47,7 @@ def test_a_decoder_is_given_frames_again_in_parts_while_others_go_on(made: list[
     for number, num_made in enumerate(made):
         scheduler.add(resumed(f"r{number}", num_made, num_made + 20, number * 0.1))
     events: list[tuple[str, EngineEvent]] = []
-    while len(scheduler.open_ids) > 1:
+    while scheduler.num_live > 1:
         now[0] += 0.04
         plan = scheduler.schedule()
         assert any(each.prompt.data.name == "other" for each in plan.starts) or plan.decode_slots
@@ -80,4 +80,4 @@ def test_resumed_requests_are_never_refused_and_start_by_their_listeners_clocks(
     plans = run(scheduler, device, 60)
     started = [each.prompt.data.name for plan in plans for each in plan.starts]
     assert started == ["urgent", "usual", "calm", "unknown"]
-    assert not scheduler.open_ids
+    assert not scheduler.num_live

@@ -211,8 +211,7 @@ class ModelRunner(Generic[RequestT]):
             numbers, is_last, codes = numbers[is_frame], is_last[is_frame], codes[is_frame]
         if requests:
             is_last = is_last | self._model.observe(requests, codes, numbers)
-        faults = slots[outcomes == FAULT].tolist()
-        for slot in faults:
+        for slot in slots[outcomes == FAULT].tolist():
             logger.error("slot %d: the model computed NaN; its request ends", slot)
         made = slots[is_frame]
         self._num_collected += 1
@@ -223,7 +222,6 @@ class ModelRunner(Generic[RequestT]):
             {slot: frame.copy() for slot, frame in zip(made.tolist(), codes, strict=True)},
             stopped=frozenset(slots[outcomes == STOP].tolist()),
             lengths=frozenset(made[is_last].tolist()),
-            faults=frozenset(faults),
         )
 
     def close(self) -> None:

@@ -155,7 +155,7 @@ def made(driven: ModelRunner[OneCodeRequest], starts: Sequence[Start]) -> dict[i
         for slot, frame in output.frames.items():
             codes[slot].append(int(frame[0]))
         waiting -= output.stopped | output.lengths
-        assert not output.faults
+        assert not drive.faults
     drive.step(releases=tuple(codes))
     return codes
 

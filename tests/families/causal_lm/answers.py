@@ -55,7 +55,7 @@ def frames_of(
     while waiting:
         output = drive.step(sorted(waiting), starts=starts)
         starts = ()
-        assert not output.faults
+        assert not drive.faults
         for slot, frame in output.frames.items():
             frames[slot].append(frame)
         waiting -= output.stopped | output.lengths

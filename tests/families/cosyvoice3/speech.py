@@ -56,7 +56,7 @@ def tokens_of(
     while waiting:
         output = drive.step(sorted(waiting), starts=starts)
         starts = ()
-        assert not output.faults
+        assert not drive.faults
         for slot, frame in output.frames.items():
             tokens[slot].append(int(frame[0]))
         waiting -= output.stopped | output.lengths

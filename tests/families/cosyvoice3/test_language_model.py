@@ -201,5 +201,5 @@ def test_numbers_gone_bad_end_their_own_request_only(base: Path) -> None:
             runner._model.like[FIRST_TEXT + 99] = torch.nan
         drive = Drive(runner)
         output = drive.step([0, 1], starts=(Start(0, good), Start(1, bad)))
-        assert output.faults == {1}
+        assert drive.faults == {1}
         assert int(output.frames[0][0]) == alone[0]

@@ -89,7 +89,7 @@ def hear(
         for end, ended in (
             ("stop", output.stopped),
             ("length", output.lengths),
-            ("error", output.faults),
+            ("error", drive.faults),
         ):
             for slot in ended:
                 heard[slot].end = end

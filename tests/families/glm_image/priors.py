@@ -45,7 +45,7 @@ def drawn(
     while waiting:
         output = drive.step(sorted(waiting), starts=starts)
         starts = ()
-        assert not output.faults
+        assert not drive.faults
         assert not output.stopped
         for slot, frame in output.frames.items():
             codes[slot].append(int(frame[0]))

@@ -60,7 +60,7 @@ def frames_of(
     while waiting := [slot for slot in sorted(prompts) if len(frames[slot]) < num_frames]:
         output = drive.step(waiting, starts=starts)
         starts = ()
-        assert not output.faults
+        assert not drive.faults
         for slot in waiting:
             if slot in output.stopped:
                 return frames

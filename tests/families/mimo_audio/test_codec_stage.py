@@ -184,7 +184,7 @@ def test_a_step_takes_one_pass_at_the_end_of_a_stream_too(checkpoint: Path) -> N
             sampling = Sampling(temperature=0.0, top_k=0, top_p=1.0, max_frames=num_frames)
             prompt = replace(prompt_of(checkpoint, "Hello", GREEDY), sampling=sampling)
             core.scheduler.add(EngineRequest(f"{seed}", prompt))
-        while core.scheduler.open_ids:
+        while core.scheduler.num_live:
             core.step()
     assert max(num_passes) == 1
     assert num_late >= (2 + codec.late_frames) // PASS_GROUPS > 2

@@ -82,6 +82,7 @@ def test_numbers_gone_bad_end_their_own_request_only(checkpoint: Path) -> None:
     (id_, *_) = bad.data.groups[:, 0].tolist()
     with torch.inference_mode():
         runner._model.like[id_] = torch.nan
-    output = Drive(runner).step([0, 1], starts=(Start(0, good), Start(1, bad)))
-    assert output.faults == {1}
+    drive = Drive(runner)
+    output = drive.step([0, 1], starts=(Start(0, good), Start(1, bad)))
+    assert drive.faults == {1}
     assert_same([output.frames[0]], alone)

@@ -1,6 +1,6 @@
 """Drives a runner as the engine does, for many requests with lives of their own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -120,7 +120,7 @@ def hear(
         slots = tuple(slot for slot, each in heard.items() if each.end is None)
         if not slots:
             break
-        take(heard, drive.step(slots, starts=starts))
+        take(heard, drive.step(slots, starts=starts), drive.faults)
         starts = ()
     drive.step(releases=tuple(prompts))
     return heard
@@ -139,20 +139,20 @@ def hear_late(
             piece = waiting.pop(0)
             appends.append(Append(0, piece))
             allowed = piece.num_frames_allowed
-        take(heard, drive.step((0,), starts=starts, appends=appends))
+        take(heard, drive.step((0,), starts=starts, appends=appends), drive.faults)
         starts = ()
     drive.step(releases=(0,))
     return heard[0]
 
 
-def take(heard: Mapping[int, Heard], output: StepOutput) -> None:
+def take(heard: Mapping[int, Heard], output: StepOutput, faults: Collection[int]) -> None:
     """Note a step's outcome."""
     for slot, frame in output.frames.items():
         heard[slot].frames.append(frame)
     for end, slots in (
         ("stop", output.stopped),
         ("length", output.lengths),
-        ("error", output.faults),
+        ("error", faults),
     ):
         for slot in slots:
             assert heard[slot].end is None

@@ -75,7 +75,7 @@ def resumed(
     drive, heard = Drive(runner, piece_positions=19), {3: Heard(list(frames))}
     starts = [Start(3, prompt, tuple(frames))]
     while heard[3].end is None and len(heard[3].frames) < MAX_FRAMES:
-        take(heard, drive.step((3,), starts=starts, appends=appends))
+        take(heard, drive.step((3,), starts=starts, appends=appends), drive.faults)
         starts, appends = [], ()
     drive.step(releases=(3,))
     return heard[3]
@@ -125,7 +125,7 @@ def test_a_loop_is_found_across_a_preemption(runner: Qwen3TTSRunner, prompts: li
     frame = hear(runner, {1: prompts[0]}, max_frames=1)[1].frames[0]
     assert resumed(runner, prompts[0], [frame] * (MAX_FRAMES - 1)).end is None
     drive, heard = Drive(runner), {0: Heard()}
-    take(heard, drive.step((0,), starts=[Start(0, prompts[0], (frame,) * 120)]))
+    take(heard, drive.step((0,), starts=[Start(0, prompts[0], (frame,) * 120)]), drive.faults)
     drive.step(releases=(0,))
     assert heard[0].end == "length"
 
@@ -135,14 +135,14 @@ def test_equal_beginnings_share_their_blocks(runner: Qwen3TTSRunner, prompts: li
     other = replace(first, seed=99)
     expected = hear(runner, {2: other}, max_frames=MAX_FRAMES)[2]
     drive, heard = Drive(runner), {0: Heard(), 2: Heard()}
-    take(heard, drive.step((0,), starts=[Start(0, first)]))
+    take(heard, drive.step((0,), starts=[Start(0, first)]), drive.faults)
     num_shared = first.num_positions // 16
     assert num_shared >= 2
     shared = {2: drive.blocks_of(0)[:num_shared]}
     starts = [Start(2, other)]
     while heard[2].end is None and len(heard[2].frames) < MAX_FRAMES:
         slots = (2,) if heard[0].end else (0, 2)
-        take(heard, drive.step(slots, starts=starts, shared=shared))
+        take(heard, drive.step(slots, starts=starts, shared=shared), drive.faults)
         starts = []
     drive.step(releases=(2, 0))
     assert heard[2].codes == expected.codes
@@ -158,9 +158,9 @@ def test_a_prompt_that_lies_in_shared_blocks_altogether_is_not_read(
     prompt = made_prompt(config, seed=6, num_reference_frames=32 - num_without)
     assert prompt.num_positions == 32
     drive, heard = Drive(runner), {0: Heard(), 1: Heard()}
-    take(heard, drive.step((0,), starts=[Start(0, prompt)]))
+    take(heard, drive.step((0,), starts=[Start(0, prompt)]), drive.faults)
     shared = {1: drive.blocks_of(0)[:2]}
-    take(heard, drive.step((1,), starts=[Start(1, prompt)], shared=shared))
+    take(heard, drive.step((1,), starts=[Start(1, prompt)], shared=shared), drive.faults)
     drive.step(releases=(0, 1))
     assert heard[0].codes == heard[1].codes
 
@@ -171,8 +171,8 @@ def test_the_latest_frames_are_kept_where_a_decoder_finds_them(
     rng = np.random.default_rng(0)
     made = [*rng.integers(0, 2048, (FRAME_STORE_FRAMES + 5, FEW_GROUPS))]
     drive, heard = Drive(runner), {1: Heard()}
-    take(heard, drive.step((1,), starts=[Start(1, prompts[0], tuple(made))]))
-    take(heard, drive.step((1,)))
+    take(heard, drive.step((1,), starts=[Start(1, prompts[0], tuple(made))]), drive.faults)
+    take(heard, drive.step((1,)), drive.faults)
     drive.step(releases=(1,))
     frames = [*made, *heard[1].frames]
     store = runner.frame_store[1].numpy()

@@ -120,7 +120,7 @@ def test_codes_are_the_cpus_after_a_preemption(
         drive, heard = Drive(gpu, piece_positions=19), {5: Heard(list(made))}
         starts = [Start(5, prompt, tuple(made))]
         while heard[5].end is None and len(heard[5].frames) < MAX_FRAMES:
-            take(heard, drive.step((5,), starts=starts))
+            take(heard, drive.step((5,), starts=starts), drive.faults)
             starts = []
         drive.step(releases=(5,))
         assert heard[5].codes == expected[slot].codes

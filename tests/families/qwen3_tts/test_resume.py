@@ -48,7 +48,7 @@ class Listener:
         request = EngineRequest("heard", prompt, returns_frames=True)
         request.resume(self.frames)
         core.scheduler.add(request)
-        while core.scheduler.open_ids and (most is None or len(self.frames) < most):
+        while core.scheduler.num_live and (most is None or len(self.frames) < most):
             if late and request.is_text_used_up:
                 core.scheduler.append("heard", late.popleft())
             for _, event in core.step():

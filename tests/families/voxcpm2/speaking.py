@@ -64,8 +64,12 @@ def speak(
         starts = ()
         for slot, frame in output.frames.items():
             spoken[slot].frames.append(frame)
-        for end in ("stopped", "lengths", "faults"):
-            for slot in getattr(output, end):
+        for end, ended in (
+            ("stopped", output.stopped),
+            ("lengths", output.lengths),
+            ("error", drive.faults),
+        ):
+            for slot in ended:
                 spoken[slot].end = end
     drive.step(releases=tuple(prompts))
     return spoken

@@ -141,7 +141,7 @@ def test_numbers_gone_bad_end_their_own_request_only(
     good, bad = ask(prompter, "Good."), ask(prompter, "Bad.", ref_audio=reference())
     bad.data.patches[:] = np.nan
     spoken = speak(alone, {0: good, 1: bad}, num_steps=3)
-    assert spoken[1].end == "faults"
+    assert spoken[1].end == "error"
     assert spoken[0].end is None
     same(spoken[0], speak(alone, {0: good}, num_steps=3)[0])
 

@@ -80,7 +80,7 @@ def said(
         appends = [Append(slot, each) for each in given]
         output = drive.step([slot], starts=starts, appends=appends)
         starts = ()
-        assert not output.faults
+        assert not drive.faults
         if slot in output.stopped:
             break
         codes.append(int(output.frames[slot][0]))

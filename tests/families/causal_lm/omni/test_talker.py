@@ -199,7 +199,7 @@ def test_speech_has_an_end_and_bad_numbers_have_one(
     end = Piece(data=None, num_frames_allowed=None)
     starts, ends = (Start(0, bad), Start(1, good)), [Append(0, end), Append(1, end)]
     output = drive.step([0, 1], starts=starts, appends=ends)
-    assert output.faults == {0}
+    assert drive.faults == {0}
     assert [*output.frames] == [1]
     drive.step(releases=[0, 1])
 
