@@ -27,7 +27,7 @@ from antiphon.families.fish_speech.config import (
     Layout,
     load_config,
 )
-from antiphon.families.kit.checkpoint import Findings
+from antiphon.families.kit.checkpoint import Findings, WeightsPart
 from antiphon.families.kit.layouts import (
     FLOAT_BYTES,
     HALF_BYTES,
@@ -88,12 +88,18 @@ def _check_tensors(found: Findings, path: Path, config: FishSpeechConfig) -> Non
         return
     tensors = read_directory(path)
     headers = {name: header for name, (_, header) in tensors.items()}
-    others, layout = unread(config), layout_of(config)
-    if any(is_s2_name(name) and not re.fullmatch(others, name) for name in headers):
-        layout = {s2_name(name): shape for name, shape in layout.items()}
-    found.check_layout(path, headers, layout, others)
+    part = model_part(path, config, tensors)
+    found.check_layout(path, headers, part.layout, part.others)
     untied = tied_problems(tensors, tied(config, tensors))
     found.problems += [f"{path}: tensors: {each}" for each in untied]
+
+
+def model_part(path: Path, config: FishSpeechConfig, names: Iterable[str]) -> WeightsPart:
+    """Return both models in a directory of tensors with these names, which are S1's or S2's."""
+    others, layout = unread(config), layout_of(config)
+    if any(is_s2_name(name) and not re.fullmatch(others, name) for name in names):
+        layout = {s2_name(name): shape for name, shape in layout.items()}
+    return WeightsPart(directory=path, layout=layout, others=others)
 
 
 def layout_of(config: FishSpeechConfig) -> dict[str, Shape]:

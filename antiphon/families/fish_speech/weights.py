@@ -17,6 +17,7 @@ from antiphon.families.fish_speech.checkpoint import (
     PICKLED_FILE,
     is_s2_name,
     layout_of,
+    model_part,
     s2_name,
     tied,
     unread,
@@ -33,7 +34,7 @@ from antiphon.families.kit.formats.torch_file import (
 from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import Shape, read_directory
-from antiphon.nn.weights import WeightOptions, check_tied, open_weights
+from antiphon.nn.weights import WeightOptions, check_tied
 
 
 class _Renamed(Mapping[str, Tensor]):
@@ -70,20 +71,17 @@ def model_weights(
         ModelLoadError: on entering, if the files do not match the configuration; on leaving, if a
             tensor was not used.
     """
-    layout = layout_of(config)
     is_dummy, file = how.get("is_dummy"), path / PICKLED_FILE
     if is_dummy or has_pickled_model(path):
         stored = None if is_dummy else StoredTensors(_read_pickled(file, config))
-        with open_tensors(file, stored, layout, **how) as weights:
+        with open_tensors(file, stored, layout_of(config), **how) as weights:
             yield weights
         return
     names = read_directory(path)
     check_tied(path, tied(config, names))
-    is_s2 = any(map(is_s2_name, names))
-    if is_s2:
-        layout = {s2_name(name): shape for name, shape in layout.items()}
-    with open_weights(path, layout, others=unread(config), **how) as weights:
-        yield _Renamed(weights) if is_s2 else weights
+    part = model_part(path, config, names)
+    with part.open(**how) as weights:
+        yield _Renamed(weights) if any(map(is_s2_name, part.layout)) else weights
 
 
 def has_pickled_model(path: Path) -> bool:

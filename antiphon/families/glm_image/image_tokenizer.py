@@ -13,8 +13,8 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Latents
 from antiphon.families.glm_image.config import PRIOR_DIRECTORY, PROCESSOR_DIRECTORY
-from antiphon.nn.device import resolve_device, resolve_dtype
-from antiphon.nn.weights import open_weights
+from antiphon.families.kit.checkpoint import WeightsPart
+from antiphon.families.kit.loading import weights_for
 
 _PRIOR = r"lm_head\..*|model\.language_model\..*"
 
@@ -30,7 +30,6 @@ class GlmImageTokenizer:
         self._processor = processor.from_pretrained(
             str(context.checkpoint / PROCESSOR_DIRECTORY), local_files_only=True
         )
-        self._device = resolve_device(context.device, context.memory_fraction)
         self._lock = Lock()
         with torch.device("meta"):
             networks = nn.ModuleDict(
@@ -42,17 +41,10 @@ class GlmImageTokenizer:
         layout = {
             f"model.{name}": tuple(each.shape) for name, each in networks.state_dict().items()
         }
-        like = torch.empty(0, dtype=resolve_dtype(context.dtype, self._device), device=self._device)
-        progress = context.progress_of("image tokenizer")
-        opened = open_weights(
-            folder,
-            layout,
-            like=like,
-            others=_PRIOR,
-            progress=progress,
-            is_dummy=context.is_dummy,
-        )
-        with opened as weights:
+        part = WeightsPart(directory=folder, layout=layout, others=_PRIOR)
+        how = weights_for(context, "image tokenizer")
+        self._device = how["like"].device
+        with part.open(**how) as weights:
             state = {name.removeprefix("model."): weights[name] for name in weights}
         networks.load_state_dict(state, assign=True)
         networks.requires_grad_(False).eval()

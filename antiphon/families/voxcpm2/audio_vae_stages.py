@@ -21,12 +21,10 @@ from antiphon.families.kit.loading import like_of
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.audio_vae import VAEDecoder, VAEEncoder
 from antiphon.families.voxcpm2.checkpoint import (
-    ENCODER_UNUSED,
     PTH,
     VAE_OTHERS,
-    VAE_STEM,
     has_pth,
-    vae_layout,
+    vae_part,
 )
 from antiphon.families.voxcpm2.config import AudioVAEConfig, load_config
 from antiphon.families.voxcpm2.request import CONTINUED, REFERENCE
@@ -34,7 +32,7 @@ from antiphon.nn import kernels
 from antiphon.nn.layers import Weights
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 from antiphon.nn.safetensors_index import layout_problems
-from antiphon.nn.weights import WeightOptions, open_weights
+from antiphon.nn.weights import WeightOptions
 
 _NORMED = ".weight_v"
 _MAX_RECORDING_S = 60
@@ -51,19 +49,17 @@ def vae_weights(
     Raises:
         ModelLoadError: the files do not match the configuration.
     """
-    layout = vae_layout(config)
+    declared = vae_part(path, config, part)
     if has_pth(path) and not how.get("is_dummy"):
         found = read_pth(path / PTH)
         shapes = {name: tuple(each.shape) for name, each in found.items()}
-        if problems := layout_problems(shapes, layout):
+        if problems := layout_problems(shapes, declared.layout):
             raise ModelLoadError(f"{path / PTH}: tensors {'; '.join(problems)}")
         moved = {
             name: each.to(how["like"]) for name, each in found.items() if name.startswith(part)
         }
         return _multiplied(moved)
-    with open_weights(
-        path, layout, part=part, unused=ENCODER_UNUSED, others=VAE_OTHERS, stem=VAE_STEM, **how
-    ) as weights:
+    with declared.open(**how) as weights:
         return _multiplied(weights)
 
 

@@ -10,6 +10,7 @@ from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint, Inspection
 from antiphon.families.kit.checkpoint import (
     Findings,
+    WeightsPart,
     by_prefix,
     components,
     num_parameters,
@@ -37,12 +38,12 @@ from antiphon.families.voxcpm2.config import (
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import STEM, Shape, TensorHeader
 
-MODEL_OTHERS = r"audio_vae\..*"
+_MODEL_OTHERS = r"audio_vae\..*"
 """Tensors of an embedded AudioVAE, which is read from its own file instead."""
 VAE_STEM = "audiovae"
 VAE_OTHERS = r"decoder\.sr_bin_boundaries"
 """Tensor that repeats the configuration."""
-ENCODER_UNUSED = r"encoder\.fc_logvar\..*"
+_ENCODER_UNUSED = r"encoder\.fc_logvar\..*"
 NUM_UNITS = 3
 """Residual units per block of the AudioVAE, with dilations 1, 3 and 9."""
 PTH = f"{VAE_STEM}.pth"
@@ -67,7 +68,7 @@ def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
     found = Findings.of(path)
     config = found.attempt(lambda: load_config(path))
-    parts = [(STEM, MODEL_OTHERS, model_layout(config) if config else None)]
+    parts = [(STEM, _MODEL_OTHERS, model_layout(config) if config else None)]
     if not has_pth(path):
         parts.append((VAE_STEM, VAE_OTHERS, vae_layout(config.vae) if config else None))
     headers: list[TensorHeader] = []
@@ -108,6 +109,23 @@ def _facts(config: VoxCPM2Config) -> dict[str, str | int]:
         "Vocabulary": config.vocab_size,
         "A position's cache": f"{config.position_size * 2} bytes in 16 bits",
     }
+
+
+def model_part(path: Path, config: VoxCPM2Config) -> WeightsPart:
+    """Return the language models, the flow and the patch encoder in a checkpoint's directory."""
+    return WeightsPart(directory=path, layout=model_layout(config), others=_MODEL_OTHERS)
+
+
+def vae_part(path: Path, config: AudioVAEConfig, prefix: str) -> WeightsPart:
+    """Return the AudioVAE's encoder or decoder, by the prefix of its names."""
+    return WeightsPart(
+        directory=path,
+        layout=vae_layout(config),
+        prefix=prefix,
+        unused=_ENCODER_UNUSED,
+        others=VAE_OTHERS,
+        stem=VAE_STEM,
+    )
 
 
 def model_layout(config: VoxCPM2Config) -> Layout:

@@ -26,8 +26,8 @@ from antiphon.engine.model_runner.ar_model import (
 )
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.slot_model import SlotModel
-from antiphon.families.kit.loading import RunnerOptions, like_of, runner_of
-from antiphon.families.voxcpm2.checkpoint import MODEL_OTHERS, model_layout
+from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
+from antiphon.families.voxcpm2.checkpoint import model_part
 from antiphon.families.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, VoxCPM2Config, load_config
 from antiphon.families.voxcpm2.flow import Flow, FlowInputs
 from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder, Quantizer, StopHead
@@ -36,7 +36,6 @@ from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.backends import backend_of
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import round_up
-from antiphon.nn.weights import open_weights
 
 _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
 VoxCPM2Runner: TypeAlias = ModelRunner[VoxCPM2Request]
@@ -247,16 +246,8 @@ def load_runner(
         ModelLoadError: the checkpoint cannot be served.
     """
     config = load_config(context.checkpoint)
-    like = like_of(context)
     max_positions = max_positions or config.max_positions
-    opened = open_weights(
-        context.checkpoint,
-        model_layout(config),
-        like=like,
-        others=MODEL_OTHERS,
-        progress=context.progress_of("language model"),
-        is_dummy=context.is_dummy,
-    )
+    opened = model_part(context.checkpoint, config).open(**weights_for(context, "language model"))
     with torch.inference_mode(), opened as weights:
         model = VoxCPM2Model(
             NetworkBuilder(weights, context.is_deterministic),

@@ -8,13 +8,12 @@ import torch
 
 from antiphon.families.voxcpm2.audio_vae import VAEDecoder
 from antiphon.families.voxcpm2.audio_vae_stages import vae_weights
-from antiphon.families.voxcpm2.checkpoint import MODEL_OTHERS, footprint, model_layout, vae_layout
+from antiphon.families.voxcpm2.checkpoint import footprint, model_layout, model_part, vae_layout
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.language_model import VoxCPM2Model
 from antiphon.families.voxcpm2.networks import NetworkBuilder
 from antiphon.families.voxcpm2.sizes import make_checkpoint as make_files
 from antiphon.nn.codec_layers.conv import CausalTransposedConv
-from antiphon.nn.weights import open_weights
 
 
 @pytest.fixture
@@ -25,11 +24,11 @@ def path(tmp_path: Path) -> Path:
 
 def test_memory_is_that_of_the_model(checkpoint: Path) -> None:
     config, told = load_config(checkpoint), footprint(checkpoint)
-    layout = model_layout(config)
-    with open_weights(checkpoint, layout, like=torch.empty(0), others=MODEL_OTHERS) as weights:
+    part = model_part(checkpoint, config)
+    with part.open(like=torch.empty(0)) as weights:
         model = VoxCPM2Model(NetworkBuilder(weights), config, num_slots=1, max_positions=64)
     assert told.position_bytes == 2 * sum(shape.position_size for shape in model.kv_shapes)
-    numbers = sum(math.prod(shape) for shape in layout.values())
+    numbers = sum(math.prod(shape) for shape in part.layout.values())
     encoder, decoder = (
         sum(math.prod(shape) for name, shape in vae_layout(config.vae).items() if part in name)
         for part in ("encoder.", "decoder.")
