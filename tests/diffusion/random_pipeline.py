@@ -21,15 +21,9 @@ from transformers.core_model_loading import revert_weight_conversion
 from antiphon.diffusion.model_index import MODEL_INDEX, ModelIndex
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.random_checkpoint import Making
-from antiphon.nn.random_weights import (
-    Dtype,
-    RandomTensor,
-    check_arguments,
-    counted,
-    num_bytes,
-    write_sharded,
-)
+from antiphon.nn.random_weights import Dtype, check_arguments
 from antiphon.nn.safetensors_index import Shape
+from tests.families.random_files import RandomTensor, counted, num_bytes, write_sharded
 
 _BIAS_STD = 0.02
 _UNIT = ("weight", "gamma")

@@ -7,7 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from antiphon.nn.random_weights import Dtype, RandomTensor, write_sharded
+from antiphon.nn.random_weights import Dtype
+from tests.families.random_files import RandomTensor, write_sharded
 from tests.families.weight_edits import write_rows
 
 TENSORS = {

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.nn.layer_configs import TransformerConfig
-from antiphon.nn.random_weights import Dtype, encoded_values
+from antiphon.nn.random_weights import Dtype
 from antiphon.nn.safetensors_index import tensor_files
+from tests.families.random_files import encoded_values
 
 Rows: TypeAlias = Mapping[str, Mapping[int, NDArray[np.float32]]]
 """New values of rows, flat, by tensor and index on the first axis."""

@@ -11,7 +11,7 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import SpeechRequest, Voice
-from antiphon.families.kit.random_checkpoint import RandomPart, write_json, write_parts
+from antiphon.families.kit.random_checkpoint import write_json
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, inspect
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import LanguageModel as Engine
@@ -35,6 +35,7 @@ from antiphon_training.words import num_word_errors, words
 from tests.families.qwen3_tts.lm import GREEDY, hear
 from tests.families.qwen3_tts.random_checkpoint import write_all_but_weights
 from tests.families.qwen3_tts.random_recipe import recipe
+from tests.families.random_files import RandomPart, write_parts
 
 NUM_CODES = 32
 MAX_POSITIONS = 128

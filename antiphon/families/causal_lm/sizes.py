@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from antiphon.families.causal_lm.omni.config import SPEAKERS, load_omni_config
@@ -16,7 +15,7 @@ from antiphon.families.kit.random_checkpoint import (
     write_configs,
 )
 from antiphon.families.kit.token_decoder import byte_letters
-from antiphon.nn.random_weights import RandomTensor, random_values
+from antiphon.nn.random_weights import random_values
 
 CONFIGS = Path(__file__).with_name("sizes.json")
 SIZES = ("tiny", "135m", "0.6b", "1b", "7b")  # SmolLM2, Qwen3, Llama 3.2, and Qwen2.5's 7B
@@ -53,7 +52,10 @@ def make_checkpoint(path: Path, making: Making) -> None:
         shapes = {"cond": (1, flow.enc_emb_dim), "ref_mel": (1, _REF_FRAMES, flow.mel_dim)}
         speakers: dict[str, dict[str, Any]] = {
             name: {"bos_token": token}
-            | {key: _numbers(f"{name}.{key}", shape) for key, shape in shapes.items()}
+            | {
+                key: torch.from_numpy(random_values(f"{name}.{key}", shape, 1.0))
+                for key, shape in shapes.items()
+            }
             for name, token in parts["speakers"].items()
         }
         torch.save(speakers, path / SPEAKERS)
@@ -82,8 +84,3 @@ def config_of(size: str, layout: str) -> Json:
 def _parts(size: str, layout: str) -> dict[str, Json]:
     scale = "tiny" if size == "tiny" else "published"
     return configs_of(CONFIGS, scale, size, layout, f"{layout}, {scale}", f"{layout}, {size}")
-
-
-def _numbers(name: str, shape: tuple[int, ...]) -> torch.Tensor:
-    values = [*random_values(name, RandomTensor(shape, 1.0), seed=0)]
-    return torch.from_numpy(np.concatenate(values)).view(shape)

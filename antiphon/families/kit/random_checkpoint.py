@@ -13,15 +13,7 @@ from typing import Any, TypeAlias, get_args
 
 from antiphon.config import LoadFormat
 from antiphon.errors import ModelLoadError
-from antiphon.nn.random_weights import (
-    Dtype,
-    RandomTensor,
-    check_arguments,
-    counted,
-    num_bytes,
-    write_sharded,
-)
-from antiphon.nn.safetensors_index import STEM
+from antiphon.nn.random_weights import Dtype, check_arguments
 
 _log = logging.getLogger(__name__)
 
@@ -186,35 +178,6 @@ def write_configs(path: Path, configs: Mapping[str, Json]) -> None:
     for name, content in configs.items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         write_json(path / name, content)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RandomPart:
-    """Safetensors files of one directory and stem."""
-
-    directory: Path
-    tensors: Mapping[str, RandomTensor]
-    seed: int
-    dtype: Dtype
-    shards: int = 1
-    stem: str = STEM
-
-
-def write_parts(parts: Sequence[RandomPart], progress: Progress | None) -> None:
-    """Write the files of all parts."""
-    written = counted(progress, sum(num_bytes(part.tensors, part.dtype) for part in parts))
-    for part in parts:
-        write_sharded(
-            *(part.directory, part.tensors, part.seed, part.dtype, part.shards, written),
-            stem=part.stem,
-        )
-
-
-def report_files(path: Path, progress: Progress | None) -> None:
-    """Report all files of a directory as written."""
-    if progress is not None:
-        total = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        progress(total, total)
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:

@@ -3,16 +3,14 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker, configs_of
 from antiphon.families.kokoro.checkpoint import MAX_PHONEMES, STYLE_SIZE
-from antiphon.nn.random_weights import RandomTensor, random_values
+from antiphon.nn.random_weights import random_values
 
 CONFIGS = Path(__file__).with_name("sizes.json")
 VOICES = ("af_heart", "af_sky", "am_adam", "bf_emma", "jf_alpha", "zf_xiaoxiao")
-_STYLES = RandomTensor((MAX_PHONEMES, 1, STYLE_SIZE), 0.2)
 
 
 @checkpoint_maker(sizes=("tiny", "82M"), vocabularies=(), dtypes=("float32",), has_weights=False)
@@ -23,5 +21,5 @@ def make_checkpoint(path: Path, making: Making) -> None:
     content = json.dumps(config, ensure_ascii=False, indent=2)
     (path / "config.json").write_text(content + "\n", encoding="utf-8")
     for voice in VOICES:
-        styles = np.concatenate([*random_values(voice, _STYLES, seed=0)])
-        torch.save(torch.from_numpy(styles).view(_STYLES.shape), path / "voices" / f"{voice}.pt")
+        styles = random_values(voice, (MAX_PHONEMES, 1, STYLE_SIZE), 0.2)
+        torch.save(torch.from_numpy(styles), path / "voices" / f"{voice}.pt")

@@ -8,9 +8,9 @@ from antiphon.families.causal_lm.config import load_config
 from antiphon.families.causal_lm.omni.checkpoint import talker_layout, token2wav_layout
 from antiphon.families.causal_lm.omni.config import OmniConfig, has_voice, load_omni_config
 from antiphon.families.causal_lm.sizes import make_checkpoint as without_weights
-from antiphon.families.kit.random_checkpoint import Making, RandomPart, write_parts
-from antiphon.nn.random_weights import RandomTensor
+from antiphon.families.kit.random_checkpoint import Making
 from antiphon.nn.safetensors_index import Shape
+from tests.families.random_files import RandomPart, RandomTensor, write_parts
 from tests.families.whole_checkpoints import WholeCheckpoints
 
 

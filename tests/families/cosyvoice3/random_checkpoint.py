@@ -22,9 +22,9 @@ from antiphon.families.cosyvoice3.sizes import make_checkpoint as without_weight
 from antiphon.families.cosyvoice3.voice_encoder import SPEAKER_MELS, WHISPER_MELS
 from antiphon.families.cosyvoice3.voices import VOICES_FILE
 from antiphon.families.kit.formats.onnx_graph import FLOAT, OnnxGraph, OnnxNode, tensor, value_info
-from antiphon.families.kit.random_checkpoint import Making, report_files
-from antiphon.nn.random_weights import RandomTensor, random_values
+from antiphon.families.kit.random_checkpoint import Making
 from antiphon.nn.safetensors_index import Shape
+from tests.families.random_files import RandomTensor, report_files
 from tests.families.whole_checkpoints import WholeCheckpoints
 
 TEMPLATE = Path(__file__).with_name("cosyvoice3.yaml")
@@ -76,8 +76,7 @@ def _drawn(layout: Mapping[str, Shape], seed: int) -> dict[str, Tensor]:
 
 
 def _tensor(name: str, wanted: RandomTensor, seed: int) -> Tensor:
-    values = np.concatenate([*random_values(name, wanted, seed)])
-    return torch.from_numpy(values).view(wanted.shape)
+    return torch.from_numpy(wanted.values(name, seed))
 
 
 def _random(name: str, shape: Shape) -> RandomTensor:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,14 +21,8 @@ from antiphon.families.fish_speech.config import Layout, load_config
 from antiphon.families.fish_speech.sizes import CONFIGS
 from antiphon.families.fish_speech.sizes import make_checkpoint as without_weights
 from antiphon.families.kit.random_checkpoint import Making, configs_of
-from antiphon.nn.random_weights import (
-    RandomTensor,
-    counted,
-    num_bytes,
-    random_values,
-    write_sharded,
-)
 from antiphon.nn.safetensors_index import Shape
+from tests.families.random_files import RandomTensor, counted, num_bytes, write_sharded
 from tests.families.whole_checkpoints import WholeCheckpoints
 
 TINY_CODEC = ConfigSection(
@@ -113,8 +106,7 @@ def _fan_in(name: str, shape: Shape) -> int:
 
 
 def _values(name: str, tensor: RandomTensor, seed: int) -> Tensor:
-    parts = [*random_values(name, tensor, seed)]
-    return torch.from_numpy(np.concatenate(parts)).view(tensor.shape)
+    return torch.from_numpy(tensor.values(name, seed))
 
 
 def _codec_parts(tensors: Mapping[str, RandomTensor], seed: int) -> Iterator[tuple[str, Tensor]]:

@@ -5,8 +5,9 @@ from pathlib import Path
 from antiphon.families.glm_image.checkpoint import prior_layout
 from antiphon.families.glm_image.config import PRIOR_DIRECTORY, load_config
 from antiphon.families.glm_image.sizes import make_checkpoint as without_weights
-from antiphon.families.kit.random_checkpoint import Making, RandomPart, write_parts
+from antiphon.families.kit.random_checkpoint import Making
 from tests.diffusion.random_pipeline import random_tensors, seed_of, write_weights
+from tests.families.random_files import RandomPart, write_parts
 from tests.families.whole_checkpoints import WholeCheckpoints
 
 

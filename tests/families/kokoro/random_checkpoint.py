@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from antiphon.families.kit.random_checkpoint import Making, report_files
+from antiphon.families.kit.random_checkpoint import Making
 from antiphon.families.kokoro.checkpoint import MAX_PHONEMES, STYLE_SIZE, load_config
 from antiphon.families.kokoro.model import KokoroModel
 from antiphon.families.kokoro.sizes import VOICES
 from antiphon.families.kokoro.sizes import make_checkpoint as without_weights
+from tests.families.random_files import report_files
 from tests.families.whole_checkpoints import WholeCheckpoints
 
 _SHORT = -3.0  # of a sigmoid: a few frames a phoneme

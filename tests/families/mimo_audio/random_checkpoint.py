@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-from antiphon.families.kit.random_checkpoint import Making, RandomPart, write_parts
+from antiphon.families.kit.random_checkpoint import Making
 from antiphon.families.mimo_audio.checkpoint import layout_of, tokenizer_layout_of
 from antiphon.families.mimo_audio.config import (
     TOKENIZER_NAME,
@@ -12,8 +12,8 @@ from antiphon.families.mimo_audio.config import (
 )
 from antiphon.families.mimo_audio.sizes import SPECIAL_TOKENS
 from antiphon.families.mimo_audio.sizes import make_checkpoint as without_weights
-from antiphon.nn.random_weights import RandomTensor
 from antiphon.nn.safetensors_index import Shape
+from tests.families.random_files import RandomPart, RandomTensor, write_parts
 from tests.families.whole_checkpoints import WholeCheckpoints
 
 

@@ -15,7 +15,6 @@ from antiphon.families.kit.layouts import Layout
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.nn.random_weights import random_values
 from tests.families.qwen3_tts.random_checkpoint import make_full_checkpoint
 from tests.families.qwen3_tts.random_recipe import recipe
 
@@ -79,6 +78,5 @@ def reference_audio() -> Tensor:
 def _weights(layout: Layout, config: Qwen3TTSConfig, seed: int) -> dict[str, Tensor]:
     weights = {}
     for name, tensor in recipe(layout, config).items():
-        values = np.concatenate(list(random_values(name, tensor, seed)))
-        weights[name] = torch.from_numpy(values).view(tensor.shape)
+        weights[name] = torch.from_numpy(tensor.values(name, seed))
     return weights

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.random_checkpoint import Making, RandomPart, write_parts
+from antiphon.families.kit.random_checkpoint import Making
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.sizes import make_checkpoint as without_weights
 from tests.families.qwen3_tts.random_recipe import recipe
+from tests.families.random_files import RandomPart, write_parts
 from tests.families.whole_checkpoints import WholeCheckpoints
 
 Size: TypeAlias = Literal["tiny", "tiny-0.6b", "0.6b", "1.7b"]

@@ -9,8 +9,8 @@ import re
 
 from antiphon.families.kit.layouts import Layout
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
-from antiphon.nn.random_weights import RandomTensor
 from antiphon.nn.safetensors_index import Shape
+from tests.families.random_files import RandomTensor
 
 # The first match applies. A gain is relative to keeping the variance of random inputs.
 _GAINS: tuple[tuple[str, float], ...] = (

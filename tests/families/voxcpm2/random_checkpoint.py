@@ -3,12 +3,12 @@
 import math
 from pathlib import Path
 
-from antiphon.families.kit.random_checkpoint import Making, RandomPart, write_parts
+from antiphon.families.kit.random_checkpoint import Making
 from antiphon.families.voxcpm2.checkpoint import VAE_STEM, model_layout, vae_layout
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.sizes import make_checkpoint as without_weights
-from antiphon.nn.random_weights import RandomTensor
 from antiphon.nn.safetensors_index import Shape
+from tests.families.random_files import RandomPart, RandomTensor, write_parts
 from tests.families.whole_checkpoints import WholeCheckpoints
 
 
