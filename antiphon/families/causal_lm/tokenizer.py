@@ -12,8 +12,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE
 
 from antiphon.contracts.config_file import ConfigSection
+from antiphon.engine.faults import loaded
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.formats.tokenizer_file import read_tokenizer
 from antiphon.families.kit.token_decoder import TokenDecoder, bytes_of_name
 from antiphon.families.kit.token_ids import encoding_of
 
@@ -91,8 +91,8 @@ class ChatTokenizer:
         ids = {*declared, *(() if own is None else (own,))}
         if not ids:
             raise ModelLoadError(
-                f"{self._file.parent}: no file says which token ends an answer ('eos_token_id' in"
-                " generation_config.json, 'eos_token' in tokenizer_config.json)"
+                f"{self._file.parent}: no file specifies the token that ends an answer"
+                " ('eos_token_id' in generation_config.json, 'eos_token' in tokenizer_config.json)"
             )
         return tuple(sorted(ids))
 
@@ -144,7 +144,7 @@ def _read(file: Path) -> Tokenizer:
             return read_vocabulary_files(file.parent)
         return Tokenizer.from_str(file.read_text(encoding="utf-8"))
 
-    tokenizer = read_tokenizer(read, f"{file}: cannot be read")
+    tokenizer = loaded(read, f"{file}: cannot be read")
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

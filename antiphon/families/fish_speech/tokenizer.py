@@ -12,9 +12,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
 from antiphon.contracts.config_file import ConfigSection
+from antiphon.engine.faults import loaded
 from antiphon.errors import ModelLoadError
 from antiphon.families.fish_speech.config import RANKS_FILE, TOKENIZER_FILE
-from antiphon.families.kit.formats.tokenizer_file import read_tokenizer
 from antiphon.families.kit.token_decoder import halves_of, name_of_bytes
 from antiphon.families.kit.token_ids import byte_level_bpe, token_ids
 
@@ -58,7 +58,7 @@ def _without_specials(file: Path) -> Tokenizer:
     added = state.get("added_tokens") or []
     state["added_tokens"] = [each for each in added if _SPEAKER.fullmatch(each.get("content", ""))]
     state["post_processor"] = state["truncation"] = state["padding"] = None
-    return read_tokenizer(lambda: Tokenizer.from_str(json.dumps(state)), f"{file}: cannot be read")
+    return loaded(lambda: Tokenizer.from_str(json.dumps(state)), f"{file}: cannot be read")
 
 
 def _of_ranks(file: Path) -> Tokenizer:

@@ -8,8 +8,8 @@ from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers.models import BPE
 
 from antiphon.contracts.config_file import ConfigSection
+from antiphon.engine.faults import loaded
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.formats.tokenizer_file import read_tokenizer
 from antiphon.families.kit.token_decoder import bytes_of_name
 from antiphon.families.kit.token_ids import qwen_tokenizer, token_ids
 
@@ -103,9 +103,7 @@ def load_text_tokenizer(path: Path, vocab_size: int) -> MiMoTextTokenizer:
     section = ConfigSection.read(file) if file.is_file() else ConfigSection(file, "", {})
     value: Any = section.values.get("eos_token")
     eos = value.get("content") if isinstance(value, dict) else value
-    tokenizer = read_tokenizer(
-        lambda: _read(path, section), f"{path}: the tokenizer cannot be read"
-    )
+    tokenizer = loaded(lambda: _read(path, section), f"{path}: the tokenizer cannot be read")
     tokenizer.no_truncation()
     tokenizer.no_padding()
     try:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from antiphon.engine.faults import loaded
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.formats.tokenizer_file import read_tokenizer
 from antiphon.families.kit.token_ids import token_ids
 
 _WORD_START = "\u2581"
@@ -54,7 +54,7 @@ def load_tokenizer(path: Path, vocab_size: int) -> VoxCPM2Tokenizer:
         ModelLoadError: the file is missing or broken, or has more ids than the model.
     """
     file = path / "tokenizer.json"
-    read = read_tokenizer(
+    read = loaded(
         lambda: Tokenizer.from_str(file.read_text(encoding="utf-8")), f"{file}: cannot be read"
     )
     tokenizer = VoxCPM2Tokenizer(read)
