@@ -162,6 +162,10 @@ def load_omni_config(path: Path) -> OmniConfig:
         flow=_flow(token2wav.section("dit_config", {})),
         vocoder=_vocoder(token2wav.section("bigvgan_config", {})),
     )
+    tokens = config.talker.tokens
+    if max(tokens.text_end, tokens.text_pad) >= thinker.vocab_size:
+        message = f"and 'tts_text_pad_token_id' must be ids of the thinker's {thinker.vocab_size}"
+        raise top.section(_TALKER).error("tts_text_end_token_id", message)
     width = thinker.transformer.hidden_size
     if config.talker.embedding_size != width:
         raise top.section(_TALKER).error("embedding_size", f"must be the thinker's width, {width}")

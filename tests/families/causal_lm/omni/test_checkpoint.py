@@ -36,10 +36,11 @@ def test_what_does_not_fit_is_named(speaking: Path, tmp_path: Path) -> None:
     (path / SPEAKERS).write_bytes(b"no pickle")
     with pytest.raises(ModelLoadError, match="cannot be read"):
         load_voices(path, load_omni_config(path))
-    config["talker_config"]["embedding_size"] = 7
-    (path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelLoadError, match="embedding_size"):
-        load_omni_config(path)
+    for key, value in (("embedding_size", 7), ("tts_text_end_token_id", 10**6)):
+        talker = config["talker_config"] | {key: value}
+        (path / "config.json").write_text(json.dumps(config | {"talker_config": talker}))
+        with pytest.raises(ModelLoadError, match=key):
+            load_omni_config(path)
 
 
 def test_a_voice_is_used_if_it_is_there_and_wanted(speaking: Path, tmp_path: Path) -> None:
