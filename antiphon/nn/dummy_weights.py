@@ -19,8 +19,14 @@ _NEAR = (
     (r".*\.weight_v", 0.0, 1.0),
     (r".*\.bias", 0.0, 0.05),
     (r".*(norm\d*|gain)\.weight|.*scale_embed\.weight", 1.0, 0.1),
-    (r".*embed.*|.*codebook.*", 0.0, 0.5),
 )
+# Tables of embeddings; names of projections of the same words end otherwise, have more axes, or are
+# a vocoder's.
+_TABLE = re.compile(
+    r".*(embed_tokens|_embed|(?<!vocoder\.)embeddings?|codebook)(\.\d+)?\.weight"
+    r"|.*codebook\.embed\w*|.*\.class_embedding"
+)
+_TABLE_STD = 0.5
 _CONV_GAIN, _GAIN = 0.5, 1.0
 """Gain of convolutions, whose activations add power, and of other matrices."""
 _FLOAT_BYTES = 4
@@ -61,6 +67,8 @@ def _distribution(name: str, shape: Shape) -> tuple[float, float]:
     for pattern, mean, std in _NEAR:
         if re.fullmatch(pattern, name):
             return mean, std
+    if len(shape) <= 2 and _TABLE.fullmatch(name):
+        return 0.0, _TABLE_STD
     if len(shape) < 2:
         return 1.0, 0.1
     gain = _GAIN if len(shape) == 2 else _CONV_GAIN
