@@ -71,10 +71,6 @@ class Pronunciations:
         """Return these with more entries, which count where both know a word."""
         return Pronunciations(self._entries, entries) if entries else self
 
-    def applied(self, text: str) -> str:
-        """Return a whole text as it is to be read."""
-        return "".join(WordReplacer(self).push(text, is_last=True))
-
     def found(self, tokens: list[str], place: int) -> "tuple[_Reading | None, bool]":
         """Return the longest word that stands here, and whether no further token changes that.
 
