@@ -87,7 +87,7 @@ class Antiphon(SpeechTasks):
         Args:
             model: a built-in model, a checkpoint's directory, or its ``ORG/NAME`` on the hub.
             progress: called in other threads while the model loads.
-            outputs: what is wanted of it ("audio", "text", "image", "video"); empty: all it makes.
+            outputs: kinds of output to serve ("audio", "text", "image", "video"); empty: all.
             settings: those of the ``[model]`` section (device, dtype ...).
         """
         flags: dict[str, Any] = {f"model.{name}": value for name, value in settings.items()}
@@ -166,10 +166,10 @@ class Antiphon(SpeechTasks):
         `create_voice`.
 
         Args:
-            name: what it will be called.
+            name: name of the new voice.
             recording: a file's path, or its content.
             ref_text: transcript of the recording.
-            consent: what the speaker has agreed to.
+            consent: statement of the consent that the speaker gave.
 
         Raises:
             InvalidRequestError: the recording or the name will not do, or the model clones none.

@@ -25,7 +25,7 @@ _SETTINGS = (
     *("server", "model", "random", "family", "voice", "fields", "frames", "rounds"),
     *("prebuffer_s", "pieces_per_s", "timeout_s", "client_processes", "interrupted"),
 )
-_MISSING = "not told"
+_MISSING = "not stated"
 _Seconds = Annotated[float, Field(ge=0)]
 
 

@@ -93,9 +93,9 @@ class ChatMarkup:
         raise InvalidRequestError(message, param="messages")
 
     def _rendered(self, messages: Sequence[Message], variables: Mapping[str, object]) -> str:
-        told = [{"role": each.role, "content": each.content} for each in messages]
+        conversation = [{"role": each.role, "content": each.content} for each in messages]
         given = {
-            "messages": told,
+            "messages": conversation,
             "add_generation_prompt": True,
             "tools": None,
             "documents": None,

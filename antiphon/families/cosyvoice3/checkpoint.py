@@ -74,7 +74,7 @@ def inspect(path: Path) -> Inspection:
     voices = found.attempt(lambda: _voices(path, config)) or ()
     clones = found.is_drawn or has_voice_encoder(path)
     if not clones and not voices:
-        found.problems.append(f"{path}: has neither voices nor the networks that hear recordings")
+        found.problems.append(f"{path}: has neither voices nor the networks that encode recordings")
     sizes, flow = config.text, config.flow
     facts: Facts = {
         "Model": "CosyVoice3",

@@ -222,10 +222,12 @@ class DiT:
         if is_frame is not None:
             is_frame = is_frame.repeat_interleave(NUM_PASSES, dim=0)[:, None]
         both = torch.stack((conditions, torch.zeros_like(conditions)), dim=1)
-        told = self.of_conditions(both)
+        conditioned = self.of_conditions(both)
         frames = noise
         for step, span in enumerate(self.spans):
-            states = self._placed(step, told + self.of_noise(frames)[:, None], convs, is_frame)
+            states = self._placed(
+                step, conditioned + self.of_noise(frames)[:, None], convs, is_frame
+            )
             velocity = self._velocity(step, states, context[step], where)
             frames = frames + span * velocity
         return frames

@@ -183,9 +183,9 @@ class MelFlow:
         mel = reference.mel[None, : MEL_FRAMES_PER_TOKEN * number]
         num_pinned = len(reference.mel)
         phase = phase_of(num_pinned, ahead, self.config)
-        told = ChunkPass(slot, 0, num_pinned, tokens.shape[1], phase)
+        first = ChunkPass(slot, 0, num_pinned, tokens.shape[1], phase)
         self.introduce(reference, slot, rows)
-        self.go_on(tokens, mel, upload([told.numbers], tokens.device), rows, told)
+        self.go_on(tokens, mel, upload([first.numbers], tokens.device), rows, first)
         index = upload([slot], tokens.device)
         rows.recorded_tokens.put(index, rows.tokens.take(index))
         rows.recorded_convs.put(doubled(index), rows.convs.take(doubled(index)))
@@ -241,10 +241,10 @@ class MelFlow:
         is_there = is_begun & (number < num_tokens)
         embedded = torch.where(is_there[..., None], F.embedding(tokens, self.tokens), 0.0)
         passes = _going_on(rows.tokens.take(index), start > 0)
-        told = self._token_states(embedded, is_begun, passes)
+        states = self._token_states(embedded, is_begun, passes)
         rows.tokens.put(index, passes)
-        speakers = rows.speakers.index_select(0, index)[:, None].expand_as(told)
-        conditions = torch.cat((mel, told, speakers), dim=2)
+        speakers = rows.speakers.index_select(0, index)[:, None].expand_as(states)
+        conditions = torch.cat((mel, states, speakers), dim=2)
         frames = places.frames
         convs = _going_on(
             rows.convs.take(doubled(index)), start.repeat_interleave(NUM_PASSES, dim=0) > 0

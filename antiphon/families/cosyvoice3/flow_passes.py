@@ -134,8 +134,8 @@ class MelFlowPasses:
         function = partial(self.chunk_pass, inputs, size, state, alone)
         # A copy: the next pass overwrites it.
         mel = state.graphs.run(("flow", width, size), function)[: len(dues)].clone()
-        for due, told, frames in zip(dues, passes, mel, strict=True):
-            first, num_taken = max(0, told.num_pinned - told.start), self._num_taken(due)
+        for due, chunk, frames in zip(dues, passes, mel, strict=True):
+            first, num_taken = max(0, chunk.num_pinned - chunk.start), self._num_taken(due)
             due.stream.num_in_chunks += num_taken
             due.mel.append(frames[first : first + MEL_FRAMES_PER_TOKEN * num_taken])
 
@@ -156,20 +156,20 @@ class MelFlowPasses:
         )
 
 
-def _window(due: Due, told: ChunkPass, inputs: PassInputs) -> tuple[Tensor, Tensor]:
+def _window(due: Due, chunk: ChunkPass, inputs: PassInputs) -> tuple[Tensor, Tensor]:
     """Return tokens and mel frames of a pass, zeros in padding."""
-    reference, num_none = due.stream.reference, max(0, -told.start)
-    number = told.start // MEL_FRAMES_PER_TOKEN - len(reference.tokens)  # among those of speech
+    reference, num_none = due.stream.reference, max(0, -chunk.start)
+    number = chunk.start // MEL_FRAMES_PER_TOKEN - len(reference.tokens)  # among those of speech
     if number < 0:
         tokens = torch.cat(
-            (reference.tokens[max(0, told.start) // MEL_FRAMES_PER_TOKEN :], due.tokens)
+            (reference.tokens[max(0, chunk.start) // MEL_FRAMES_PER_TOKEN :], due.tokens)
         )
     else:
         tokens = due.tokens[number - due.first :]
     num_before = num_none // MEL_FRAMES_PER_TOKEN
     width, num_frames = inputs.tokens.shape[1], inputs.mel.shape[1]
     tokens = tokens[: width - num_before]
-    mel = reference.mel[max(0, told.start) :][: num_frames - num_none]
+    mel = reference.mel[max(0, chunk.start) :][: num_frames - num_none]
     return (
         F.pad(tokens, (num_before, width - num_before - len(tokens))),
         F.pad(mel, (0, 0, num_none, num_frames - num_none - len(mel))),

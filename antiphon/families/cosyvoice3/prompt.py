@@ -158,8 +158,8 @@ class CosyVoice3Prompter(CloningPrompter):
             return voice.text_ids, True
         if ref_text is None or not ref_text.strip() or not len(voice.tokens):
             return (*encode(_BEGINNING), end), False
-        own, said = _parted(ref_text)
-        return (*encode(_BEGINNING if own is None else own), end, *encode(said)), True
+        own, transcript = _parted(ref_text)
+        return (*encode(_BEGINNING if own is None else own), end, *encode(transcript)), True
 
     def _ids(self, text: tuple[int, ...], continued: SpokenVoice | None) -> tuple[int, ...]:
         """Return the model's input ids; text follows speech in its embedding."""

@@ -82,17 +82,17 @@ def load_voices(path: Path, config: CosyVoice3Config) -> Mapping[str, SpokenVoic
     if not isinstance(found, dict):
         raise ModelLoadError(f"{file}: is no dictionary of voices")
     voices = {}
-    for name, told in found.items():
-        if not isinstance(name, str) or not name.strip() or not isinstance(told, dict):
+    for name, stored in found.items():
+        if not isinstance(name, str) or not name.strip() or not isinstance(stored, dict):
             raise ModelLoadError(f"{file}: is no dictionary of voices")
-        voices[name] = _stored_voice(file, name, told, config)
+        voices[name] = _stored_voice(file, name, stored, config)
     return voices
 
 
 def _stored_voice(
-    file: Path, name: str, told: dict[str, Any], config: CosyVoice3Config
+    file: Path, name: str, stored: dict[str, Any], config: CosyVoice3Config
 ) -> SpokenVoice:
-    arrays = {key: _array(told.get(key)) for key in (*_SPEAKER, _TOKENS, _MEL, _TEXT)}
+    arrays = {key: _array(stored.get(key)) for key in (*_SPEAKER, _TOKENS, _MEL, _TEXT)}
     speaker = next((arrays[key] for key in _SPEAKER if arrays[key] is not None), None)
     flow = config.flow
     if speaker is None or speaker.size != flow.speaker_size or not np.isfinite(speaker).all():

@@ -65,15 +65,15 @@ class SlowModel:
         transformer = _transformer(
             weights, "", config.slow, max_positions, is_batch_invariant=is_batch_invariant
         )
-        said = _rows_of_codes(outputs, config)
-        padding = outputs.new_zeros(-len(said) % _ROWS_ARE_A_MULTIPLE_OF, said.shape[1])
+        code_rows = _rows_of_codes(outputs, config)
+        padding = outputs.new_zeros(-len(code_rows) % _ROWS_ARE_A_MULTIPLE_OF, code_rows.shape[1])
         return cls(
             transformer=replace(transformer, is_normed_last=False),
             norm=transformer.norm,
             text_table=text_table,
             frame_table=_frame_table(weights, text_table, config),
-            head=Linear(torch.cat((said, padding)), is_batch_invariant=is_batch_invariant),
-            num_codes=len(said),
+            head=Linear(torch.cat((code_rows, padding)), is_batch_invariant=is_batch_invariant),
+            num_codes=len(code_rows),
             norms_fast_input=config.norms_fast_input,
         )
 

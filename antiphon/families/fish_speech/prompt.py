@@ -192,10 +192,10 @@ class PromptLayout:
             system = self._encode(_ASKED)
         else:
             has_speaker = _SPEAKER.search(voice.text) is not None
-            said = voice.text if has_speaker else f"{_FIRST_SPEAKER}{voice.text}"
+            transcript = voice.text if has_speaker else f"{_FIRST_SPEAKER}{voice.text}"
             system = [
                 *self._encode(_IMITATED),
-                *self._encode(said),
+                *self._encode(transcript),
                 *self._encode("\n\nSpeech:\n"),
                 *[FRAME] * len(voice.codes),
             ]
@@ -261,7 +261,7 @@ class FishSpeechPrompter(CloningPrompter):
             _checked_text(options.ref_text)
         elif options.ref_text is not None and options.ref_audio is None:
             raise InvalidRequestError(
-                "'ref_text' says what 'ref_audio' says; it means nothing without it.",
+                "'ref_text' is the transcript of 'ref_audio'; it is allowed only with it.",
                 param="ref_text",
             )
 
@@ -315,7 +315,7 @@ class FishSpeechPrompter(CloningPrompter):
 def _checked_text(text: str | None) -> str:
     if text is None or not text.strip():
         raise InvalidRequestError(
-            "A recording to imitate needs 'ref_text': the words that are said in it.",
+            "A recording to imitate needs 'ref_text': the words that are spoken in it.",
             param="ref_text",
         )
     return text.strip()

@@ -36,7 +36,7 @@ _FRAMES = (40, 80, 120, 160, 200, 240, 320, 400, 480, 640, 960)
 _USUAL_TOKENS, _USUAL_FRAMES = 192, 480
 """Sizes up to these are captured when the network is loaded, others when they are first used."""
 
-_Step: TypeAlias = tuple[Literal["read", "say"], int]
+_Step: TypeAlias = tuple[Literal["read", "samples"], int]
 _Spoken: TypeAlias = tuple[Samples, NDArray[np.float32]]
 _NUM_NUMBERS = 4  # behind the ids: how many there are, the seed's two words, the sentence's number
 
@@ -105,7 +105,7 @@ class _Lane:
         """Capture the usual graphs, the longest first: the shorter ones fit into its memory."""
         if not self._graphs.is_enabled:
             return
-        frames: list[_Step] = [("say", each) for each in _FRAMES if each <= _USUAL_FRAMES]
+        frames: list[_Step] = [("samples", each) for each in _FRAMES if each <= _USUAL_FRAMES]
         tokens: list[_Step] = [("read", each) for each in self._tokens if each <= _USUAL_TOKENS]
         with self._graphs.on_stream():
             self._steps.fill((PAD_ID,) * 2, np.zeros(1, np.float32), (0, 0))
@@ -127,7 +127,7 @@ class _Lane:
             durations = Download(read[0, : len(ids)]).wait().numpy()
             num_frames = int(durations.sum())
             if num_frames <= max(_FRAMES):
-                output = self._run(("say", round_up(num_frames, _FRAMES)))[0]
+                output = self._run(("samples", round_up(num_frames, _FRAMES)))[0]
             else:
                 output = self._maker.submit(self._speak_whole, len(ids)).result()
             samples = Download(output[: num_frames * FRAME_SAMPLES]).wait().numpy()
@@ -143,7 +143,7 @@ class _Lane:
 
     def _function(self, step: _Step) -> "partial[Tensor]":
         kind, size = step
-        return partial(self._steps.read if kind == "read" else self._steps.say, size)
+        return partial(self._steps.read if kind == "read" else self._steps.samples, size)
 
     @torch.inference_mode()
     def _capture(self, step: _Step) -> None:
@@ -207,7 +207,7 @@ class SentenceSteps:
         self._style.copy_(self._host_style, non_blocking=True)
 
     def pretend(self, num_frames: int) -> None:
-        """Let the first phoneme last this long, so that `say` can be captured before it is used."""
+        """Give the first phoneme all frames, so that `samples` can be captured before its use."""
         self._durations.zero_()
         self._durations[:, :1].fill_(num_frames)
 
@@ -222,12 +222,12 @@ class SentenceSteps:
         self._durations[:, :num_tokens] = durations
         return self._durations
 
-    def say(self, num_frames: int) -> Tensor:
+    def samples(self, num_frames: int) -> Tensor:
         """Return ``[1, num_samples]`` of the encoded text, which has at most ``num_frames``."""
         places, rows = frames_of(self._durations, num_frames)
         encoded = self._encoded.gather(1, places.mT.expand(-1, -1, self._encoded.shape[2]))
         text = self._text.gather(2, places.expand(-1, self._text.shape[1], -1))
-        return self._model.say(encoded, text, self._style, self._draw, rows)
+        return self._model.samples(encoded, text, self._style, self._draw, rows)
 
     def speak_whole(self, num_tokens: int) -> Tensor:
         """Return the samples of a sentence of exactly so many ids, ``[num_samples]``, unpadded."""

@@ -42,7 +42,7 @@ class KokoroModel(nn.Module):
         encoded, text, durations = self.read(ids, style)
         durations = durations.flatten()
         encoded = encoded.repeat_interleave(durations, dim=1)
-        samples = self.say(encoded, text.repeat_interleave(durations, dim=2), style, draw)
+        samples = self.samples(encoded, text.repeat_interleave(durations, dim=2), style, draw)
         return samples.flatten(), durations
 
     def read(
@@ -59,7 +59,7 @@ class KokoroModel(nn.Module):
         encoded = self.predictor.text_encoder(hidden, prosody, rows)
         return encoded, self.text_encoder(ids, rows), self.predictor.durations(encoded, rows)
 
-    def say(
+    def samples(
         self,
         encoded: Tensor,
         text: Tensor,

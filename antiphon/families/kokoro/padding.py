@@ -87,7 +87,7 @@ class BothWays(nn.LSTM):
                 padded.get_parameter(name).copy_(weight)
         self.padded = padded.to(next(self.parameters()).device).eval()
 
-    def hear(self, x: Tensor, rows: PaddedRows | None) -> Tensor:
+    def outputs(self, x: Tensor, rows: PaddedRows | None) -> Tensor:
         """Return the outputs of both directions at each position; zeros in the padding."""
         if rows is None:
             outputs: Tensor = self(x)[0]

@@ -125,7 +125,7 @@ class PhonemeEncoder(nn.Module):
         x = self.embedding(ids).mT
         for convolution in self.cnn:
             x = convolution(own(x, rows))
-        return self.lstm.hear(x.mT, rows).mT
+        return self.lstm.outputs(x.mT, rows).mT
 
 
 class DurationEncoder(nn.Module):
@@ -145,7 +145,7 @@ class DurationEncoder(nn.Module):
         x = torch.cat([x, styles], dim=-1)
         for recurrent, norm in zip(self.lstms[::2], self.lstms[1::2], strict=True):
             assert isinstance(recurrent, BothWays)
-            x = torch.cat([norm(recurrent.hear(x, rows), style), styles], dim=-1)
+            x = torch.cat([norm(recurrent.outputs(x, rows), style), styles], dim=-1)
         return x
 
 
@@ -178,7 +178,7 @@ class ProsodyPredictor(nn.Module):
             encoded: output of ``text_encoder``.
             rows: lengths of padded rows of phonemes; ``None``: no padding.
         """
-        features = self.lstm.hear(encoded, rows)
+        features = self.lstm.outputs(encoded, rows)
         likelihoods = torch.sigmoid(self.duration_proj["linear_layer"](features))
         durations = likelihoods.sum(dim=-1).round().clamp(min=1).long()
         return durations if rows is None else durations * rows.is_own[:, 0]
@@ -187,7 +187,7 @@ class ProsodyPredictor(nn.Module):
         self, frames: Tensor, style: Tensor, rows: PaddedRows | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return pitch in Hz and loudness, each ``[B, 1, 2 * num_frames]``."""
-        shared = self.shared.hear(frames, rows).mT
+        shared = self.shared.outputs(frames, rows).mT
         pitch, loudness = (_through(blocks, shared, style, rows) for blocks in (self.F0, self.N))
         return self.F0_proj(pitch), self.N_proj(loudness)
 

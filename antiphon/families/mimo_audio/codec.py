@@ -310,11 +310,11 @@ class AudioDecoder:
         kept[span.slots, span.positions(count) % num_kept] = windows
         positions = span.positions(num_kept) - num_before
         is_valid = (positions >= 0) & (positions < span.end)
-        heard = overlap.added(kept[span.slots, positions % num_kept], is_valid)
+        samples = overlap.added(kept[span.slots, positions % num_kept], is_valid)
         first = span.start * overlap.hop - overlap.padding
         bounds = torch.cat((-first, span.end * overlap.hop - first), dim=1).clamp(min=0)
         bounds = torch.minimum(bounds, num_counted * self.config.samples_per_group)
-        return torch.cat((heard.clamp(-1.0, 1.0), bounds.to(heard.dtype)), dim=1)
+        return torch.cat((samples.clamp(-1.0, 1.0), bounds.to(samples.dtype)), dim=1)
 
 
 def _in_front(codes: Tensor, flags: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -75,12 +75,12 @@ class GroupPasses:
     Attributes:
         slot: slot of the row.
         passes: passes over the row's groups.
-        heard: indices of audible passes among all passes of the launch.
+        audible: indices of audible passes among all passes of the launch.
     """
 
     slot: int
     passes: list["GroupPass"]
-    heard: list[int] = field(default_factory=list)
+    audible: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, slot: int, places: Sequence[int], num_late: int = 0) -> "GroupPasses":
@@ -111,7 +111,7 @@ class GroupPass:
     places: Sequence[int]
     num_groups: int
 
-    def told(self) -> list[int]:
+    def row(self) -> list[int]:
         """Return the contents of each place, then the group indices in the launch."""
         num_late = self.num_groups - len(self.places)
         kinds = [_GROUP] * len(self.places) + [_LATE] * num_late
@@ -143,7 +143,7 @@ class PendingGroups:
         passes = np.zeros((0, 0), np.float32)
         if self.download is not None:
             passes = self.download.wait().numpy()
-        return {each.slot: _heard(passes, each.heard) for each in self.rows}
+        return {each.slot: _audible(passes, each.audible) for each in self.rows}
 
 
 class MiMoAudioCodec:
@@ -281,7 +281,7 @@ class MiMoAudioCodec:
             with exact_float32():
                 made.append(self._pass([(each.slot, one) for each, one in part], frames, state))
             for place, (each, _) in enumerate(part, start=num_made):
-                each.heard.append(place)
+                each.audible.append(place)
             num_made += len(part)
         return made
 
@@ -296,11 +296,11 @@ class MiMoAudioCodec:
     ) -> Tensor:
         """Run one pass over several slots."""
         size = round_up(len(passes), state.sizes)
-        told = np.zeros((size, 1 + 2 * PASS_GROUPS), np.int64)
-        told[:, 0] = state.padding
+        written = np.zeros((size, 1 + 2 * PASS_GROUPS), np.int64)
+        written[:, 0] = state.padding
         for row, (slot, each) in enumerate(passes):
-            told[row] = (slot, *each.told())
-        given = upload(told, self._device)
+            written[row] = (slot, *each.row())
+        given = upload(written, self._device)
         rows, places = torch.split(given, [1 + PASS_GROUPS, PASS_GROUPS], dim=1)
         state.rows[:size].copy_(rows)
         if len(frames):
@@ -347,7 +347,7 @@ def load_codec(
         )
 
 
-def _heard(passes: Samples, places: Sequence[int]) -> Samples:
+def _audible(passes: Samples, places: Sequence[int]) -> Samples:
     """Return the audible samples of a row's passes."""
     parts = [np.zeros(0, np.float32)]
     parts += [passes[each, int(passes[each, -2]) : int(passes[each, -1])] for each in places]

@@ -22,7 +22,7 @@ class MiMoAudioOptions(StrictModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     ref_audio: Reference | None = Field(
-        None, description="A recording of the voice to speak with; what it says is not needed."
+        None, description="A recording of the voice to speak with; its transcript is not needed."
     )
     local_temperature: Annotated[float, TEMPERATURE.computable] | None = Field(
         None, description="Of the audio's codes; 0 takes the likeliest. Default 0.9."

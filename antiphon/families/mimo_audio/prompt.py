@@ -170,9 +170,9 @@ class MiMoAudioPrompter(CloningPrompter):
         codes = self._codes(options.ref_audio)
         before = encode([IM_START, "system\n", _TIMBRE, "<|sosp|>"])
         parts = ["<|eosp|>", *_end(request.input, instructions)]
-        heard = audio_groups(config, codes, self._tokenizer.empty_id)
-        groups = (text_groups(config, before), heard, text_groups(config, encode(parts)))
-        num_common = len(before) + len(heard) + len(encode(_before_text(parts)))
+        spoken = audio_groups(config, codes, self._tokenizer.empty_id)
+        groups = (text_groups(config, before), spoken, text_groups(config, encode(parts)))
+        num_common = len(before) + len(spoken) + len(encode(_before_text(parts)))
         return np.concatenate(groups), num_common
 
     def _codes(self, given: NDArray[np.float32] | PreparedVoice) -> NDArray[np.int64]:
@@ -226,11 +226,11 @@ def _asked(text: str) -> str:
 
 
 def _instructions(request: SpeechRequest) -> str:
-    said = (request.instructions or "").strip()
-    if len(said) > _MAX_INSTRUCTIONS_CHARACTERS:
+    instructions = (request.instructions or "").strip()
+    if len(instructions) > _MAX_INSTRUCTIONS_CHARACTERS:
         raise InvalidRequestError(
             f"Invalid 'instructions': at most {_MAX_INSTRUCTIONS_CHARACTERS} characters are"
             " allowed.",
             param="instructions",
         )
-    return said
+    return instructions

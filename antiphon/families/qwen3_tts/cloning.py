@@ -87,7 +87,7 @@ def _of_voice(config: Qwen3TTSConfig, voice: PreparedVoice, options: Qwen3TTSOpt
 def _check_text(text: str | None) -> str:
     if text is None or not text.strip():
         raise InvalidRequestError(
-            "Base task requires non-empty 'ref_text' (what the reference says) unless"
+            "Base task requires non-empty 'ref_text' (transcript of the reference) unless"
             " 'x_vector_only_mode' is true.",
             param="ref_text",
         )

@@ -158,7 +158,7 @@ def quality_markdown(report: Mapping[str, Any], title: str = "Speech quality") -
             "",
             "Recognised otherwise than written:",
             "",
-            "| written | heard |",
+            "| written | recognised |",
             "| --- | --- |",
         ]
         lines += [f"| {row['text']} | {row['heard']} |" for row in wrong]
@@ -179,7 +179,7 @@ def _understood(recordings: Sequence[SpeechRecording], whisper: str | None) -> l
         )
         found.append(
             {
-                "heard": transcript.heard,
+                "heard": transcript.words,
                 "word_errors": transcript.num_errors,
                 "words": transcript.num_expected,
             }

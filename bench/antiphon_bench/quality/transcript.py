@@ -26,12 +26,12 @@ class Transcript:
     """Recognised text and its errors.
 
     Attributes:
-        heard: recognised words.
+        words: recognised words.
         num_errors: words (characters of Chinese) that are wrong, missing or too many.
         num_expected: words (characters of Chinese) of the text.
     """
 
-    heard: str
+    words: str
     num_errors: int
     num_expected: int
 
@@ -102,10 +102,10 @@ def _whisper(directory: str | None) -> Any:
     return WhisperModel(directory, device="cpu", compute_type="int8", cpu_threads=2)
 
 
-def judged(text: str, heard: str, language: str = "en") -> Transcript:
+def judged(text: str, recognised: str, language: str = "en") -> Transcript:
     """Return how the recognised text differs from ``text``: by words, or characters of Chinese."""
-    expected, found = (units(each, language) for each in (text, heard))
-    return Transcript(heard, num_errors(expected, found), len(expected))
+    expected, found = (units(each, language) for each in (text, recognised))
+    return Transcript(recognised, num_errors(expected, found), len(expected))
 
 
 def units(text: str, language: str = "en") -> list[str]:

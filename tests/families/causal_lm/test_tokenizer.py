@@ -67,7 +67,7 @@ def test_tokens_with_marks_for_spaces_are_read(tmp_path: Path) -> None:
     tokens = [258, 259, 260, *smile, 1]
     assert "".join(pushed(tokenizer, tokens)) == "Hello you🙂" == library.decode(tokens)
     assert tokenizer.token_bytes(258) == b" Hel"
-    with pytest.raises(ModelLoadError, match="which token ends an answer"):
+    with pytest.raises(ModelLoadError, match="the token that ends an answer"):
         tokenizer.eos_ids(())
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "</s>"}}))
     assert load_tokenizer(tmp_path).eos_ids((7,)) == (1, 7)

@@ -100,7 +100,7 @@ def test_steps_ask_the_device_nothing(model: KokoroModel) -> None:
     steps.fill((PAD_ID, *IDS, PAD_ID), STYLE, (1, 0))
     with torch.inference_mode(), _Seen() as seen:
         durations = steps.read(32)
-        steps.say(120)
+        steps.samples(120)
     assert durations.sum() <= 120
     asking = {"_local_scalar_dense", "item", "nonzero", "repeat_interleave.self_Tensor"}
     assert not seen.names & {f"aten::{each}" for each in asking}
@@ -123,7 +123,7 @@ def test_its_kernel_compiles(model: KokoroModel, monkeypatch: pytest.MonkeyPatch
         compiler = compiling(monkeypatch, card)
         with torch.inference_mode():
             steps.read(32)
-            steps.say(120)
+            steps.samples(120)
         assert compiler.names == {"_styled_norm"}
         assert not compiler.too_large()
 

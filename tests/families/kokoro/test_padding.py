@@ -89,9 +89,9 @@ def test_reading(model: KokoroModel, size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_recurrent_layers(model: KokoroModel, size: int) -> None:
-    compare(model.text_encoder.lstm.hear, SIZE, size, dim=1, styles=False)
+    compare(model.text_encoder.lstm.outputs, SIZE, size, dim=1, styles=False)
     batch, rows = padded([random(1, each, SIZE) for each in LENGTHS], size, 1)
-    heard = model.text_encoder.lstm.hear(batch, rows)
+    heard = model.text_encoder.lstm.outputs(batch, rows)
     assert not heard[~rows.is_own[:, 0]].any()
 
 

@@ -168,10 +168,10 @@ class Token2Wav:
             stream.before.copy_(kept)
             stream.block += 1
             num_past, num_frames = len(stream.past), len(codes) * self._repeats
-            heard = torch.cat((stream.past, mel[:num_frames]))
-            stream.past = heard[: num_past + size][-self._num_past :].clone()
+            frames = torch.cat((stream.past, mel[:num_frames]))
+            stream.past = frames[: num_past + size][-self._num_past :].clone()
             with exact_float32():
-                samples = self._vocoder(heard[None])[0].view(len(heard), -1)
+                samples = self._vocoder(frames[None])[0].view(len(frames), -1)
             block = samples[num_past : num_past + size].flatten()
             missing = size * samples.shape[1] - len(block)
             audio.append(F.pad(block, (0, missing)))

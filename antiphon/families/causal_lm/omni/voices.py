@@ -38,20 +38,20 @@ def load_voices(path: Path, config: OmniConfig) -> Mapping[str, OmniVoice]:
     """
     file = path / SPEAKERS
     try:
-        told: Any = torch.load(file, map_location="cpu", weights_only=True)
+        table: Any = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, ValueError, UnpicklingError) as error:
         raise ModelLoadError(f"{file}: cannot be read as a table of speakers.") from error
-    if not isinstance(told, dict) or not told:
+    if not isinstance(table, dict) or not table:
         raise ModelLoadError(f"{file}: is no table of speakers.")
-    return {str(name): _voice(file, str(name), each, config) for name, each in told.items()}
+    return {str(name): _voice(file, str(name), each, config) for name, each in table.items()}
 
 
-def _voice(file: Path, name: str, told: Any, config: OmniConfig) -> OmniVoice:
+def _voice(file: Path, name: str, speaker: Any, config: OmniConfig) -> OmniVoice:
     flow = config.flow
     try:
-        bos_token = int(told["bos_token"])
-        vector = told["cond"].float().reshape(flow.enc_emb_dim)
-        ref_mel = told["ref_mel"].float().reshape(-1, flow.mel_dim)
+        bos_token = int(speaker["bos_token"])
+        vector = speaker["cond"].float().reshape(flow.enc_emb_dim)
+        ref_mel = speaker["ref_mel"].float().reshape(-1, flow.mel_dim)
     except (TypeError, KeyError, ValueError, AttributeError, RuntimeError) as error:
         raise ModelLoadError(
             f"{file}: the speaker '{name}' must have 'bos_token', 'cond' of {flow.enc_emb_dim}"
