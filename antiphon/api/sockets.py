@@ -30,7 +30,7 @@ MESSAGES_PER_S = 1000
 BURST_MESSAGES = 4000
 MESSAGES_A_TURN = 16
 """So many are followed before others have their turn."""
-GOING_AWAY, NORMAL, POLICY = 1001, 1000, 1008
+GOING_AWAY, NORMAL = 1001, 1000
 
 
 class Socket:

@@ -11,7 +11,6 @@ from antiphon.diffusion.model_index import MODEL_INDEX, ModelIndex
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.random_checkpoint import has_drawn_weights
 
-IMAGE_PIPELINE = "WanImageToVideoPipeline"
 SCHEDULERS = {
     "UniPCMultistepScheduler": "flow_shift",
     "FlowMatchEulerDiscreteScheduler": "shift",
