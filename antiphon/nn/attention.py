@@ -102,9 +102,13 @@ class PagedCache:
     def zeros(
         cls, shape: KVShape, num_blocks: int, block_positions: int, table: Tensor, like: Tensor
     ) -> "PagedCache":
-        """Return an empty cache for a table, in the type and on the device of ``like``."""
+        """Return an empty cache for a table, in the type and on the device of ``like``.
+
+        On a CPU, memory of blocks that were never written is not touched: no step reads them.
+        """
         size = (num_blocks + 1, block_positions, shape.num_kv_heads, shape.head_dim)
-        return cls(like.new_zeros(shape.num_layers, 2, *size), table)
+        make = like.new_empty if like.is_cpu else like.new_zeros
+        return cls(make(shape.num_layers, 2, *size), table)
 
     @property
     def block_positions(self) -> int:
@@ -115,14 +119,20 @@ class PagedCache:
         size = self.block_positions
         return self.table[slots, positions // size].long(), positions % size
 
-    def of_slots(self, layer: int, slots: Tensor, num_visible: int) -> tuple[Tensor, Tensor]:
-        """Gather the first keys and values of slots, each ``[rows, positions, heads, head_dim]``.
+    def of_slot(self, layer: int, slot: int, num_visible: int) -> tuple[Tensor, Tensor]:
+        """Return the first keys and values of a slot, each ``[1, num_visible, heads, head_dim]``.
 
-        Returns ``num_visible`` positions, rounded up to the end of a block.
+        They are views where the slot's blocks follow each other, and copies elsewhere.
         """
-        blocks = self.table[slots, : -(-num_visible // self.block_positions)].long()
-        keys, values = self.tensor[layer]
-        return keys[blocks].flatten(1, 2), values[blocks].flatten(1, 2)
+        blocks = self.table[slot, : -(-num_visible // self.block_positions)].long()
+        first, *_ = numbers = blocks.tolist()
+        kept = self.tensor[layer]
+        if numbers == [*range(first, first + len(numbers))]:
+            kept = kept[:, first : first + len(numbers)]
+        else:
+            kept = kept[:, blocks]
+        keys, values = kept.flatten(1, 2)[:, None, :num_visible]
+        return keys, values
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ that stale values of another request do not matter, not even NaN.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -23,88 +23,48 @@ if TYPE_CHECKING:
     from antiphon.nn.kernels.paged_common import Projected  # it needs Triton
 
 
-class AttentionBackend(Protocol):
-    """Writes the new keys and values of a layer and attends."""
-
-    def prefill(
-        self, cache: PagedCache, layer: int, new: "NewPositions", tokens: Tokens
-    ) -> Tensor: ...
-
-    def decode(
-        self,
-        cache: PagedCache,
-        layer: int,
-        new: "NewPositions",
-        places: tuple[Tensor, Tensor],
-        num_visible: int,
-    ) -> Tensor: ...
-
-    def mixed(
-        self,
-        cache: PagedCache,
-        layer: int,
-        new: "NewPositions",
-        tokens: Tokens,
-        places: tuple[Tensor, Tensor],
-        num_visible: int,
-    ) -> Tensor: ...
-
-    def frame(
-        self, cache: FrameCache, layer: int, new: "NewPositions", num_rows: int, start: int
-    ) -> Tensor: ...
-
-    def whole(self, new: "NewPositions") -> Tensor: ...
-
-
 NewPositions = tuple[Tensor, QKVHeads, Rotation]
 """Joined query, key and value product of a layer, its heads, and the rotation."""
+Rows = tuple[tuple[Tensor, Tensor], int]
+"""Slots and positions of rows, int64 ``[num_rows]``, and a bound of the positions, plus one."""
 
 
 class TorchAttention:
-    """PyTorch operations, on any device; prefill reads its tiles on the host."""
+    """PyTorch operations, on any device; slots, positions and tiles are read on the host."""
 
     def prefill(self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens) -> Tensor:
         queries = self._keep(cache, layer, new, tokens)
         attended = torch.zeros_like(queries[0]).flatten(1)
         return self._attend_tiles(cache, layer, queries, tokens, attended)
 
-    def decode(
-        self,
-        cache: PagedCache,
-        layer: int,
-        new: NewPositions,
-        places: tuple[Tensor, Tensor],
-        num_visible: int,
-    ) -> Tensor:
-        joined, heads, rotation = new
-        slots, positions = places
+    def decode(self, cache: PagedCache, layer: int, new: NewPositions, rows: Rows) -> Tensor:
+        (joined, heads, rotation), (slots, positions) = new, rows[0]
         queries, keys, values = heads(joined, rotation)
         blocks, offsets = cache.places(slots, positions)
         cache.tensor[layer, 0, blocks, offsets] = keys[:, 0]
         cache.tensor[layer, 1, blocks, offsets] = values[:, 0]
-        keys, values = cache.of_slots(layer, slots, num_visible)
-        is_visible = torch.arange(keys.shape[1], device=slots.device) <= positions[:, None]
-        is_hidden = ~is_visible[..., None, None]
-        keys, values = keys.masked_fill(is_hidden, 0), values.masked_fill(is_hidden, 0)
-        return _attend_one(queries, keys, values, is_visible[:, None, None])
+        kept = (
+            cache.of_slot(layer, slot, position + 1)
+            for slot, position in zip(slots.tolist(), positions.tolist(), strict=True)
+        )
+        return torch.cat(
+            [
+                _attend_one(row, *each)
+                for row, each in zip(torch.split(queries, 1), kept, strict=True)
+            ]
+        )
 
     def mixed(
-        self,
-        cache: PagedCache,
-        layer: int,
-        new: NewPositions,
-        tokens: Tokens,
-        places: tuple[Tensor, Tensor],
-        num_visible: int,
+        self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens, rows: Rows
     ) -> Tensor:
         """Attend from all rows, then from all prompt tiles, which overwrite them."""
         joined, heads, rotation = new
-        queries, num_rows = self._keep(cache, layer, new, tokens), len(places[0])
+        queries, num_rows = self._keep(cache, layer, new, tokens), len(rows[0][0])
         parts = (rotation.cosines, rotation.sines)
         turned = Rotation(*(part[0, :num_rows, None] for part in parts))
-        rows = (joined[0, :num_rows, None], heads, turned)
+        first = (joined[0, :num_rows, None], heads, turned)
         attended = torch.zeros_like(queries[0]).flatten(1)
-        attended[:num_rows] = self.decode(cache, layer, rows, places, num_visible)[:, 0]
+        attended[:num_rows] = self.decode(cache, layer, first, rows)[:, 0]
         return self._attend_tiles(cache, layer, queries, tokens, attended)
 
     def frame(
@@ -118,7 +78,7 @@ class TorchAttention:
         kept_values[:, start:end] = values
         if start == 0:
             return _causal(queries, keys, values)
-        return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end], None)
+        return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end])
 
     def whole(self, new: NewPositions) -> Tensor:
         joined, heads, rotation = new
@@ -158,12 +118,12 @@ class TorchAttention:
     ) -> Tensor:
         """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
         end = start + queries.shape[1]
-        keys, values = cache.of_slots(layer, torch.tensor([slot], device=queries.device), end)
+        keys, values = cache.of_slot(layer, slot, end)
         positions = torch.arange(end, device=queries.device)
         attended = F.scaled_dot_product_attention(
             queries.transpose(1, 2),
-            keys[:, :end].transpose(1, 2),
-            values[:, :end].transpose(1, 2),
+            keys.transpose(1, 2),
+            values.transpose(1, 2),
             attn_mask=positions <= positions[start:, None],
             enable_gqa=True,
         )
@@ -182,28 +142,15 @@ class TritonAttention:
         attended = paged_prefill.attend_tiles(queries, kept, cache.table, tokens.tiles)
         return attended.view(*new[0].shape[:2], -1)
 
-    def decode(
-        self,
-        cache: PagedCache,
-        layer: int,
-        new: NewPositions,
-        places: tuple[Tensor, Tensor],
-        num_visible: int,
-    ) -> Tensor:
+    def decode(self, cache: PagedCache, layer: int, new: NewPositions, rows: Rows) -> Tensor:
         from antiphon.nn.kernels import paged_attention
 
         projected, kept = _projected(*new), cache.tensor[layer]
-        attended = paged_attention.decode(projected, kept, cache.table, places, num_visible)
+        attended = paged_attention.decode(projected, kept, cache.table, *rows)
         return attended.view(*new[0].shape[:2], -1)
 
     def mixed(
-        self,
-        cache: PagedCache,
-        layer: int,
-        new: NewPositions,
-        tokens: Tokens,
-        places: tuple[Tensor, Tensor],
-        num_visible: int,
+        self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens, rows: Rows
     ) -> Tensor:
         """Attend from all rows, then from all prompt tiles, which overwrite them."""
         from antiphon.nn.kernels import paged_attention, paged_prefill
@@ -211,10 +158,9 @@ class TritonAttention:
         projected, kept, table = _projected(*new), cache.tensor[layer], cache.table
         queries = paged_prefill.keep(projected, kept, table, (tokens.slots, tokens.positions))
         attended = torch.empty_like(queries)
-        num_rows = len(places[0])
-        rows = replace(projected, joined=projected.joined[:num_rows])
-        result = attended[:num_rows].flatten(1)
-        paged_attention.decode(rows, kept, table, places, num_visible, result)
+        num_rows = len(rows[0][0])
+        first = replace(projected, joined=projected.joined[:num_rows])
+        paged_attention.decode(first, kept, table, *rows, attended[:num_rows].flatten(1))
         paged_prefill.attend_tiles(queries, kept, table, tokens.tiles, attended)
         return attended.view(*new[0].shape[:2], -1)
 
@@ -244,7 +190,7 @@ class TritonAttention:
 _TORCH, _TRITON = TorchAttention(), TritonAttention()
 
 
-def attention_backend_of(tensor: Tensor) -> AttentionBackend:
+def attention_backend_of(tensor: Tensor) -> TorchAttention | TritonAttention:
     """Return the attention backend for the device of a tensor."""
     return _TRITON if kernels.run_on(tensor) else _TORCH
 
@@ -276,12 +222,11 @@ class DecodeAttention:
             num_visible: upper bound of the rows' positions, plus one.
         """
         self._cache, self._backend = cache, attention_backend_of(cache.tensor)
-        self._places = (slots, positions)
-        self._num_visible = num_visible
+        self._rows = ((slots, positions), num_visible)
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         new = (joined, heads, rotation)
-        return self._backend.decode(self._cache, layer, new, self._places, self._num_visible)
+        return self._backend.decode(self._cache, layer, new, self._rows)
 
 
 class MixedAttention:
@@ -303,14 +248,11 @@ class MixedAttention:
             num_visible: upper bound of the rows' positions, plus one.
         """
         self._cache, self._backend = cache, attention_backend_of(cache.tensor)
-        self._tokens = tokens
-        self._places = places
-        self._num_visible = num_visible
+        self._tokens, self._rows = tokens, (places, num_visible)
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         new = (joined, heads, rotation)
-        places, num_visible = self._places, self._num_visible
-        return self._backend.mixed(self._cache, layer, new, self._tokens, places, num_visible)
+        return self._backend.mixed(self._cache, layer, new, self._tokens, self._rows)
 
 
 class WholeAttention:
@@ -369,7 +311,7 @@ def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return attended.transpose(1, 2).flatten(2)
 
 
-def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+def _attend_one(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Attend with one query position a row; heads that share a key are its query positions."""
     num_rows, _, num_heads, head_dim = queries.shape
     num_kv_heads = keys.shape[2]
@@ -377,6 +319,5 @@ def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | No
         queries.view(num_rows, num_kv_heads, num_heads // num_kv_heads, head_dim),
         keys.transpose(1, 2),
         values.transpose(1, 2),
-        attn_mask=mask,
     )
     return attended.reshape(num_rows, 1, num_heads * head_dim)

@@ -82,11 +82,14 @@ class LazyWeights(Mapping[str, Tensor]):
         # Moved first and converted there; copied, so that no tensor refers to the open file.
         moved: Tensor = file.get_tensor(name).to(self._like.device)
         tensor = moved.to(self._like.dtype, copy=self._like.device.type == "cpu")
-        if name in self._unread:
-            self._unread.remove(name)
-            self._num_bytes_read += header.num_bytes
-            if self._progress is not None:
-                self._progress(self._num_bytes_read, self._num_bytes)
+        self._note_read(name, header)
+        return tensor
+
+    def stored(self, name: str) -> Tensor:
+        """Return a tensor of the stored type, on a CPU within the file: only what is read loads."""
+        header, file = self._tensors[name]
+        self._note_read(name, header)
+        tensor: Tensor = file.get_tensor(name)
         return tensor
 
     def __contains__(self, name: object) -> bool:
@@ -97,6 +100,13 @@ class LazyWeights(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._tensors)
+
+    def _note_read(self, name: str, header: TensorHeader) -> None:
+        if name in self._unread:
+            self._unread.remove(name)
+            self._num_bytes_read += header.num_bytes
+            if self._progress is not None:
+                self._progress(self._num_bytes_read, self._num_bytes)
 
     def check_all_read(self) -> None:
         """Refuse a model that left tensors unread.

@@ -80,12 +80,11 @@ class CopyingEngine:
         num_positions = self.prompts[name].num_positions
         held = []
         for cache in self.runner._caches.stacks:
-            index = torch.tensor([slot], device=cache.tensor.device)
             layers = [
-                torch.cat(cache.of_slots(layer, index, num_positions))
+                torch.cat(cache.of_slot(layer, slot, num_positions))
                 for layer in range(len(cache.tensor))
             ]
-            held.append(torch.stack(layers)[:, :, :num_positions].clone())
+            held.append(torch.stack(layers))
         return held
 
 

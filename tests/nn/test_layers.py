@@ -240,6 +240,31 @@ def test_what_is_not_a_number_stays_with_its_own_positions() -> None:
     assert decode(model, cache, [0, 1], [3, 8], rows).isfinite().all()
 
 
+def test_blocks_in_order_are_read_in_place_and_others_give_the_same_numbers() -> None:
+    model, cache, ordered = transformer(), new_cache(), new_cache()
+    ordered.table[:-1] = torch.arange(NUM_SLOTS * MAX_BLOCKS).view(NUM_SLOTS, MAX_BLOCKS)
+    results = []
+    for each in (cache, ordered):
+        prefill(model, each, 1, inputs(15, seed=5))
+        results.append(decode(model, each, [1], [15], inputs(1, seed=6)))
+    assert torch.equal(*results)
+    keys, values = ordered.of_slot(1, 1, 16)
+    own = ordered.tensor[1, :, MAX_BLOCKS : MAX_BLOCKS + 4].flatten(1, 2)
+    assert [keys.data_ptr(), values.data_ptr()] == [each.data_ptr() for each in own]
+    assert keys.shape == values.shape == (1, 16, KV_HEADS, HEAD_DIM)
+
+
+def test_a_step_reads_its_own_positions_only() -> None:
+    model, cache = transformer(), new_cache()
+    prefill(model, cache, 1, inputs(6, seed=2))
+    before = decode(model, cache, [1], [6], inputs(1, seed=3))
+    visible = torch.zeros(cache.tensor.shape[2:4], dtype=torch.bool)
+    visible[cache.table[1, 0].long()] = True
+    visible[cache.table[1, 1].long(), :3] = True
+    cache.tensor[:, :, ~visible] = math.nan
+    assert torch.equal(decode(model, cache, [1], [6], inputs(1, seed=3)), before)
+
+
 def test_a_frame_run_is_the_plain_transformer_for_every_row() -> None:
     model = transformer()
     states = torch.stack([inputs(8, seed=seed) for seed in (1, 2, 3)])

@@ -193,9 +193,9 @@ def embedded(
     rows = []
     for text, code in columns:
         row = torch.zeros(engine.width)
-        row = row + (talker.text_table[text] if text >= 0 else 0)
+        row = row + (talker.embed_text(torch.tensor(text)) if text >= 0 else 0)
         rows.append(row + (talker.frame_table.rows[code] if code >= 0 else 0))
-    frames = talker.frame_table.frames(codes) + talker.text_table[beside]
+    frames = talker.frame_table.frames(codes) + talker.embed_text(torch.tensor(beside))
     return torch.cat((torch.stack(rows), frames))
 
 

@@ -181,7 +181,8 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
         columns = np.concatenate([np.stack((each.text, each.codec)) for each in read], axis=1)
         text, codec = upload(columns, self._device)
         table = self.talker.frame_table
-        states = _embed_known(text, self.talker.text_table) + _embed_known(codec, table.rows)
+        states = _known(text, self.talker.embed_text(text.clamp(min=0)))
+        states += _known(codec, F.embedding(codec.clamp(min=0), table.rows))
         frames = np.concatenate([each.frames for each in read])
         if len(frames):
             places = upload(np.flatnonzero(columns[1] == FRAME_COLUMN), self._device)
@@ -201,7 +202,7 @@ class LanguageModel(SlotModel[Qwen3TTSRequest]):
 
     def next_states(self, slots: Tensor) -> Tensor:
         frames = self.slots.frames[slots].clamp(max=self._max_positions - 1)
-        return self.pending[slots] + F.embedding(self._text[slots, frames], self.talker.text_table)
+        return self.pending[slots] + self.talker.embed_text(self._text[slots, frames])
 
     def forward(
         self,
@@ -338,9 +339,8 @@ def _num_speaker_columns(columns: InputIds) -> int:
     return int(np.sum(columns.codec == SPEAKER))
 
 
-def _embed_known(ids: Tensor, table: Tensor) -> Tensor:
-    """Look up ids; negative ones, which stand for no id, give zeros."""
-    rows = F.embedding(ids.clamp(min=0), table)
+def _known(ids: Tensor, rows: Tensor) -> Tensor:
+    """Return the rows of ids; of negative ones, which stand for no id, zeros."""
     return torch.where((ids >= 0)[..., None], rows, 0.0)
 
 

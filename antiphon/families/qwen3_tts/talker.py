@@ -1,7 +1,7 @@
 """Talker: a Qwen3 decoder over a text and a codec track that generates group 0 of each frame.
 
-The text embedding and its projection are folded into one table when the model is loaded, and the 16
-embedding tables of a frame are concatenated, so that one gather embeds a frame.
+The text embedding and its projection are folded into one table, and the 16 embedding tables of a
+frame are concatenated, so that one gather embeds a frame.
 """
 
 from dataclasses import dataclass, replace
@@ -12,8 +12,10 @@ from torch import Tensor
 
 from antiphon.families.qwen3_tts.config import PredictorConfig, TalkerConfig
 from antiphon.nn.code_predictor import CodePredictor, FrameTable
+from antiphon.nn.cpu.lazy_rows import LazyRows
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.transformer import Transformer
+from antiphon.nn.weights import LazyWeights
 
 _FOLD_ROWS = 8192
 
@@ -24,6 +26,7 @@ class Talker:
 
     Attributes:
         text_table: projected embeddings of all text ids, ``[text_vocab_size, hidden_size]``.
+        lazy_text: rows of ``text_table`` computed on first use; ``None``: all are there.
         frame_table: embeddings of codes.
         head: final state to logits of group 0.
         is_forbidden: mask of group-0 ids that are never drawn, bool, ``[vocab_size]``.
@@ -35,6 +38,7 @@ class Talker:
     frame_table: FrameTable
     head: Linear
     is_forbidden: Tensor
+    lazy_text: LazyRows | None = None
 
     @classmethod
     def of(
@@ -51,6 +55,7 @@ class Talker:
         head = replace(
             Linear.of(weights, "talker.codec_head"), is_batch_invariant=is_batch_invariant
         )
+        text = _folded_text_table(weights)
         return cls(
             config=config,
             transformer=Transformer.of(
@@ -60,7 +65,8 @@ class Talker:
                 max_positions,
                 is_batch_invariant=is_batch_invariant,
             ),
-            text_table=_folded_text_table(weights),
+            text_table=text.table if isinstance(text, LazyRows) else text,
+            lazy_text=text if isinstance(text, LazyRows) else None,
             frame_table=FrameTable.of(
                 [
                     weights["talker.model.codec_embedding.weight"],
@@ -70,6 +76,12 @@ class Talker:
             head=head,
             is_forbidden=_forbidden_ids(config).to(head.weight.device),
         )
+
+    def embed_text(self, ids: Tensor) -> Tensor:
+        """Return the projected embeddings of text ids, ``[*ids.shape, hidden_size]``."""
+        if self.lazy_text is not None:
+            self.lazy_text.fill(ids)
+        return F.embedding(ids, self.text_table)
 
     def forbid(self, logits: Tensor, is_too_early: Tensor) -> Tensor:
         """Mask ids that are never drawn, and the end of speech if it is too early.
@@ -115,12 +127,18 @@ def load_predictor(
     return predictor.with_resident()
 
 
-def _folded_text_table(weights: Weights) -> Tensor:
-    """Project the whole text embedding once, so that a lookup replaces two products."""
-    table = weights["talker.model.text_embedding.weight"]
+def _folded_text_table(weights: Weights) -> Tensor | LazyRows:
+    """Project the whole text embedding once; on a CPU, which takes long, each row on first use."""
+    name = "talker.model.text_embedding.weight"
     first = Linear.of(weights, "talker.text_projection.linear_fc1")
     second = Linear.of(weights, "talker.text_projection.linear_fc2")
-    return torch.cat([second(F.silu(first(rows))) for rows in torch.split(table, _FOLD_ROWS)])
+    like = second.weight
+    if like.is_cpu:
+        stored = weights.stored(name) if isinstance(weights, LazyWeights) else weights[name]
+        size = (len(stored), len(like))
+        return LazyRows(*size, lambda row: second(F.silu(first(stored[row].to(like)))), like)
+    rows = torch.split(weights[name], _FOLD_ROWS)
+    return torch.cat([second(F.silu(first(each))) for each in rows])
 
 
 def _forbidden_ids(config: TalkerConfig) -> Tensor:

@@ -64,17 +64,16 @@ def held(runner: Qwen3TTSRunner, num_positions: int) -> list[Tensor]:
     model, (cache,) = runner._model, runner._caches.stacks
     assert isinstance(model, LanguageModel)
     slots = model.slots
-    index = torch.tensor([SLOT], device=slots.frames.device)
-    kept = [cache.of_slots(layer, index, num_positions) for layer in range(len(cache.tensor))]
+    kept = [cache.of_slot(layer, SLOT, num_positions) for layer in range(len(cache.tensor))]
     states = (
         *(model.pending, model.has_occurred),
         *(slots.positions, slots.frames, slots.frame_store),
     )
     copies = [
-        *(each[:, :num_positions].clone() for layer in kept for each in layer),
+        *(each.clone() for layer in kept for each in layer),
         *(state[SLOT].clone() for state in states),
     ]
-    if index.is_cuda:
+    if slots.frames.is_cuda:
         torch.cuda.synchronize()  # copied on a stream of its own: what comes next waits for it
     return copies
 
