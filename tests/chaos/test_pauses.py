@@ -5,6 +5,7 @@ import random
 import re
 from collections.abc import Generator
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ OPERATIONS = [each for each in operations(document()) if each.json_schema is not
 LENGTHS = (90_000, NUM_BYTES)
 """Of texts that are taken, where the settings are the default ones, and of those that are not."""
 MIN_BODIES = 24
+MIN_SHARE = 3
 DEFAULTS = {
     "/v1/chat/completions": {
         "messages": [{"role": "user", "content": "Hi."}],
@@ -40,7 +42,7 @@ DEFAULTS = {
         "max_tokens": 2,
     }
 }
-FORM_ROUTES = ("/v1/audio/speech", "/v1/videos", "/v1/audio/voices", "/v1/images/edits")
+FORM_ROUTES = ["/v1/audio/speech", "/v1/videos", "/v1/audio/voices", "/v1/images/edits"]
 JSON_ROUTES = [each.path for each in OPERATIONS if each.path not in FORM_ROUTES]
 LONG_MEMBERS = ("input", "prompt", "messages", "text", "odd")
 LEAVES_AFTER_S = 1.0
@@ -108,19 +110,22 @@ def test_no_body_stops_the_server(server: Watched, operation: Operation) -> None
     )
 
 
+def largest_of(path: str, name: str) -> list[tuple[LongBody, str]]:
+    """Return the largest bodies that are sent to a route: its share, of all that its group gets."""
+    group = FORM_ROUTES if path in FORM_ROUTES else JSON_ROUTES
+    every = [each for each in largest_bodies(name) if each[1] == JSON or group is FORM_ROUTES]
+    num = max(MIN_SHARE, ceil(len(every) / len(group)), round(SCALE * len(every)))
+    first = num * (group.index(path) + LONG_MEMBERS.index(name))
+    return [every[(first + each) % len(every)] for each in range(num)]
+
+
 @pytest.mark.parametrize("path", [*FORM_ROUTES, *JSON_ROUTES])
 def test_no_largest_body_stops_the_server(server: Watched, path: str) -> None:
-    def attacks() -> Generator[tuple[str, Attack], None, None]:
-        for name in LONG_MEMBERS:
-            every = [
-                each for each in largest_bodies(name) if each[1] == JSON or path in FORM_ROUTES
-            ]
-            num = max(MIN_BODIES // 3, round(SCALE * len(every)))
-            for body, media_type in random.Random(path + name).sample(every, min(num, len(every))):
-                attack = partial(post, server, path, body.content(), media_type)
-                yield f"{name}: {body.name}", attack
-
-    assert not server.long_pauses(attacks())
+    assert not server.long_pauses(
+        (f"{name}: {body.name}", partial(post, server, path, body.content(), media_type))
+        for name in LONG_MEMBERS
+        for body, media_type in largest_of(path, name)
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,3 +188,11 @@ def test_every_websocket_has_a_script() -> None:
 def test_every_kind_of_text_is_sent() -> None:
     sent = {body.name for each in OPERATIONS for body in chosen(each)}
     assert all(any(name.endswith(kind) for name in sent) for kind in TEXTS)
+
+
+@pytest.mark.parametrize("routes", [FORM_ROUTES, JSON_ROUTES])
+@pytest.mark.parametrize("name", LONG_MEMBERS)
+def test_every_largest_body_is_sent(routes: list[str], name: str) -> None:
+    sent = {(body.name, kind) for path in routes for body, kind in largest_of(path, name)}
+    every = {(body.name, kind) for body, kind in largest_bodies(name)}
+    assert sent == {each for each in every if each[1] == JSON or routes is FORM_ROUTES}
