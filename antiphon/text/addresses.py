@@ -14,17 +14,10 @@ from antiphon.text.readings import Reading
 from antiphon.text.tokens import LINE, SPACE, TokenizedText
 
 MAX_CODE_TOKENS = 200
-
-
 VOWELS = frozenset("aeiouyAEIOUY")
-
-
 _TRAILING = ".,;:!?)]}'\"\u201d>*_`"
-
-
+_OPENERS = {")": "(", "]": "[", "}": "{"}
 _BEFORE_ADDRESS = " \n(\"'\u201c<`*"
-
-
 _SCHEMES = ("http", "https", "ftp", "mailto", "file", "ssh")
 
 
@@ -36,13 +29,14 @@ def read_address(tokens: TokenizedText, place: int) -> Reading | None:
     while stop - place < MAX_CODE_TOKENS and tokens.kind(stop) not in ("", SPACE, LINE):
         shape.append(tokens.kind(stop))
         stop += 1
-    while shape and shape[-1] in _TRAILING and not (shape[-1] == ")" and "(" in shape):
+    while shape and shape[-1] in _TRAILING and _OPENERS.get(shape[-1]) not in shape:
         shape.pop()
         stop -= 1
     if not {".", "@", "/", "\\", ":"} & set(shape) or len(shape) < 2:
         return None
     chunk = tokens.joined(place, stop)
-    if not (_is_net_address(chunk, shape) or _is_file(chunk) or _is_identifier(chunk.lower())):
+    is_code = _is_net_address(chunk, shape) or _is_file(chunk) or _is_identifier(chunk.lower())
+    if not is_code and not _is_pattern(f" {chunk} "):
         return None
     return ((stop, say_code([tokens.text(each) for each in range(place, stop)])),)
 
@@ -70,6 +64,14 @@ def _is_identifier(chunk: str) -> bool:
     """Return whether this is a DOI, the number of a preprint, or a hidden file."""
     is_doi = chunk[:3] == "10." and "/" in chunk and any(map(str.isalpha, chunk))
     return is_doi or chunk.startswith(("doi:10.", "arxiv:")) or chunk in HIDDEN_FILES
+
+
+def _is_pattern(chunk: str) -> bool:
+    """Return whether an escape, or a regular expression with one, is between two spaces."""
+    return any(
+        sign == "\\" and letter in "bdnrstwBDSW" and not (before.isalnum() or after.isalnum())
+        for before, sign, letter, after in zip(chunk, chunk[1:], chunk[2:], chunk[3:], strict=False)
+    )
 
 
 def _is_label(label: str) -> bool:

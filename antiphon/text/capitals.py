@@ -1,6 +1,6 @@
 """Roman numerals, letters by their names, states, and words in capitals."""
 
-from antiphon.text.context_table import PLACES_IN_TOWN, SHORT_FORMS
+from antiphon.text.context_table import SHORT_FORMS
 from antiphon.text.contexts import reading_in, words
 from antiphon.text.name_table import (
     CARDINAL_NAMES,
@@ -27,6 +27,7 @@ _INFLECTIONS = ("ED", "ER", "ERS", "GS", "HS", "ING", "LES", "RES", "RS", "SES",
 _ROMAN_LONG = frozenset("IVXLC")
 _ROMAN_ALONE = frozenset("IVX")
 _MAX_OUTLINE_PARTS = 6
+_BEFORE_TOWNS = words("at from in near of outside to")
 _STAGED = words("class grade phase stage type")
 _NUM_AFTER = 3
 
@@ -116,15 +117,8 @@ def _is_regnal(tokens: TokenizedText, place: int, letters: str) -> bool:
     is_behind = tokens.kind(place - 1) == SPACE and tokens.before(place) in REGNAL_NAMES
     if not is_behind or not tokens.text(place - 2)[0].isupper():
         return False
-    return len(letters) > 1 or letters in "VX" or _is_regnal_first(tokens, place)
-
-
-def _is_regnal_first(tokens: TokenizedText, place: int) -> bool:
-    """Return whether "I" after a name is its number: no lower-case verb follows it."""
-    if tokens.text(place) != "I":
-        return True
-    following = tokens.after(place + 1)
-    return not following or following in _AFTER_KING or not following.islower()
+    is_verb = tokens.after(place + 1).islower() and tokens.after(place + 1) not in _AFTER_KING
+    return tokens.text(place) != "I" or not is_verb  # "King I see" is no numeral
 
 
 def read_capital_letter(tokens: TokenizedText, place: int) -> Reading | None:
@@ -172,23 +166,31 @@ def read_state(tokens: TokenizedText, place: int) -> Reading | None:
         and tokens.text(place - 3)[0].isupper()
         and not tokens.text(place - 3).isupper()
     )
+    if tokens.text(place) == "MD" and not (has_zip or _is_in(tokens, place - 3)):
+        return None  # a physician
     is_short = tokens.text(place) in PRESS_STATES and not tokens.ends_text(place + 2)
     return ((place + 1 + is_short, name),) if is_behind_town or has_zip else None
+
+
+def _is_in(tokens: TokenizedText, place: int) -> bool:
+    """Return whether a name of up to three words is behind a preposition or a street."""
+    for name in range(place, place - 5, -2):
+        if tokens.before(name) in _BEFORE_TOWNS or tokens.has(name - 2, ", "):
+            return True
+    return False
 
 
 def read_short_word(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "aka", "btw", "PhD" and shouted words that would be spelled."""
     text, stop = tokens.text(place), place + 1
-    if text in SHORT_WORDS and tokens.is_closed(stop) and tokens.is_open(place):
+    is_closed = tokens.is_closed(stop) or tokens.kind(stop) == "/"
+    if text in SHORT_WORDS and is_closed and tokens.is_open(place):
         return ((stop, SHORT_WORDS[text]),)
     is_closed = len(text) == 4 and not _VOWELS & {text[0], text[-1]}  # "DOGS", not "NCAA"
     is_long = (len(text) > 4 or is_closed) and text.isupper() and bool(_VOWELS & set(text))
     is_inflected = is_long and not is_closed and text.endswith(_INFLECTIONS)
     if is_inflected or ((is_long or text in SHOUTED) and _is_shouted(tokens, place)):
         return ((stop, text.lower()),)
-    rows = PLACES_IN_TOWN.get(text, ())
-    if rows and reading_in(rows, *tokens.around(place, stop)):
-        return ((stop, COMPASS[text]),)
     return None
 
 
@@ -203,7 +205,9 @@ def read_short_form(tokens: TokenizedText, place: int) -> Reading | None:
     if not rows or not tokens.is_open(place) or not is_closed:
         return None
     words = reading_in(rows, *tokens.around(place, stop, num_after=_NUM_AFTER))
-    if words in ("one", "many"):
+    if words == "compass":
+        words = COMPASS[text.rstrip(".")]
+    elif words in ("one", "many"):
         words = UNITS[text.rstrip(".")][words == "many"]
     ends = tokens.ends_text(stop) or tokens.after(stop) in STARTERS
     stop -= text[-1] == "." and ends

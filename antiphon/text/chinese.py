@@ -16,12 +16,7 @@ from antiphon.text.english import EnglishReader
 from antiphon.text.tokens import HAN, SpokenPiece
 from antiphon.text.unspoken import UnspokenFinder
 
-CHINESE_PACKAGES = (
-    ("misaki", "misaki"),
-    ("jieba", "jieba"),
-    ("pypinyin", "pypinyin"),
-    ("cn2an", "cn2an"),
-)
+CHINESE_PACKAGES = tuple((name, name) for name in ("misaki", "jieba", "pypinyin", "cn2an"))
 """Required modules, and their package names."""
 
 _TOKEN = re.compile(

@@ -1,10 +1,10 @@
 """Telephone numbers, versions, IP addresses, keys, formulas and other codes."""
 
 from antiphon.text.addresses import MAX_CODE_TOKENS, VOWELS, camel_parts, say_code_digits
-from antiphon.text.code_table import CODE_SIGNS, NAMED_SIGNS
+from antiphon.text.code_table import CODE_SIGNS, ELEMENTS, NAMED_SIGNS
 from antiphon.text.context_table import NUMBER_STYLES
 from antiphon.text.contexts import reading_in, words
-from antiphon.text.name_table import KEY_NAMES, KEYS, PHONE_WORDS, VERSION_WORDS
+from antiphon.text.name_table import KEY_NAMES, KEYS, PHONE_WORDS
 from antiphon.text.number_words import cardinal, in_pairs, plural, spelled
 from antiphon.text.numerals import (
     PASSED_OVER,
@@ -16,7 +16,7 @@ from antiphon.text.numerals import (
 )
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.word_table import SLANG, TO_BETWEEN
+from antiphon.text.word_table import SHORT_WORDS, SLANG, TO_BETWEEN
 
 _WORDS_TOO = words("AGE AIR BIG BOX CAR DAY GEN ICE MAX PRO RED TOP")
 _BEFORE_CODES = words(": # . is")
@@ -132,10 +132,8 @@ def read_version(tokens: TokenizedText, place: int) -> Reading | None:
     while tokens.has(stop, ".d") and len(parts) < 6:
         parts.append(tokens.text(stop + 1))
         stop += 2
-    before = tokens.around(place, place, "><=")[0]
-    is_program = bool(before) and before[0].lower() in VERSION_WORDS
-    is_program = is_program and before[0] != "go"
-    if len(parts) == 2 and not (has_v or (is_program and parts[1] not in ("0",))):
+    is_program = reading_in(NUMBER_STYLES["version"], *tokens.around(place, stop, "><="))
+    if len(parts) == 2 and not (has_v or (is_program and parts[1] != "0")):
         return None
     is_grouped = len(parts) > 2 and parts[0] != "0" and {len(part) for part in parts[1:]} == {3}
     if (len(parts) < 2 or (is_grouped and len(parts) != 4)) and not has_v:
@@ -185,14 +183,16 @@ def read_keys(tokens: TokenizedText, place: int) -> Reading | None:
         text = tokens.text(key)
         is_key = len(text) < 2 or text.lower() in KEYS or text.lower() in KEY_NAMES
         is_key = is_key and (tokens.text(place)[0].isupper() or first in ("control", "command"))
-        if tokens.kind(stop) == "-" and not is_key and not _is_function_key(tokens, key):
+        is_key = is_key or (text in ("F", "f") and tokens.kind(key + 1) == DIGITS)
+        if tokens.kind(stop) == "-" and not is_key:
             break
         if tokens.kind(key) == WORD and tokens.kind(key + 1) == DIGITS and len(text) == 1:
             words += [text.upper(), say_integer(tokens.text(key + 1))]
             stop = key + 2
         elif tokens.kind(key) in (WORD, DIGITS):
             name = KEYS.get(text.lower()) or KEY_NAMES.get(text.lower())
-            words.append(name or (text.upper() if len(text) == 1 else _digits_or(text)))
+            name = name or (say_integer(text) if text.isdecimal() else text)
+            words.append(name.upper() if len(name) == 1 else name)
             stop = key + 1
         elif tokens.kind(key) in CODE_SIGNS and tokens.kind(stop) == "+":
             words.append(CODE_SIGNS[tokens.kind(key)])
@@ -200,14 +200,6 @@ def read_keys(tokens: TokenizedText, place: int) -> Reading | None:
         else:
             break
     return ((stop, " ".join(words)),) if len(words) > 1 else None
-
-
-def _is_function_key(tokens: TokenizedText, place: int) -> bool:
-    return tokens.text(place) in ("F", "f") and tokens.kind(place + 1) == DIGITS
-
-
-def _digits_or(text: str) -> str:
-    return say_integer(text) if text.isdecimal() else text
 
 
 def read_named_sign(tokens: TokenizedText, place: int) -> Reading | None:
@@ -249,6 +241,8 @@ def read_mixed(tokens: TokenizedText, place: int) -> Reading | None:
         is_hyphen = tokens.kind(stop) in ("-", "\u2013") and tokens.kind(stop + 1) in (WORD, DIGITS)
         text = tokens.text(stop - 1)
         is_name = kinds[-1] == DIGITS or text.isupper() or text in ("cr", "cv")
+        if kinds[-1] == DIGITS and tokens.has(stop, "\u2013d"):
+            words.append("to")
         if is_hyphen and is_name and DIGITS in kinds[-1] + tokens.kind(stop + 1):
             stop += 1
     slang = SLANG.get(tokens.joined(place, stop).lower())
@@ -259,8 +253,14 @@ def read_mixed(tokens: TokenizedText, place: int) -> Reading | None:
     code = reading_in(NUMBER_STYLES["code"], *tokens.around(place, stop, PASSED_OVER))
     if code and max(map(len, words)) > 2:
         parts = [tokens.text(each) for each in range(place, stop) if tokens.text(each).isalnum()]
+        named = [len(part) > 3 and not VOWELS.isdisjoint(part) for part in parts]
         words = [
-            part if len(part) > 3 and VOWELS & set(part) else _say_code_part(part) for part in parts
+            part
+            if is_name
+            else say_integer(part)
+            if named[0] and len(part) < 3 and part.isdecimal()
+            else _say_code_part(part)
+            for part, is_name in zip(parts, named, strict=True)
         ]
     if kinds == "dw" and tokens.has(place, "d-w") and text.islower() and len(text) > 3:
         words[0] = words[0] if text == "grit" else say_integer(tokens.text(place))
@@ -318,6 +318,10 @@ def _say_mixed(tokens: TokenizedText, place: int, *, is_first: bool) -> str:
         return say_integer(text)
     if text in ("s", "'s") and not is_first:
         return text
+    if text.lower() != text != text.upper() and text in SHORT_WORDS:
+        return SHORT_WORDS[text]  # "IPv6"
+    if len(text) == 2 and text in ELEMENTS and not is_first and text[1] != "s":
+        return " ".join(text.upper())  # "2Fe"
     if text.isupper() and len(text) <= 3 and text not in _WORDS_TOO:
         return " ".join(text)
     if len(text) == 1 or (len(text) <= 3 and not VOWELS & set(text)):

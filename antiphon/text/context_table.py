@@ -1,6 +1,7 @@
 """Contexts that decide how numbers and short forms are read; rows as `contexts` describes."""
 
 from antiphon.text.contexts import contexts, words
+from antiphon.text.name_table import VERSION_WORDS
 from antiphon.text.word_table import BOOK_NAMES, DAY_NAMES, MONTH_NAMES
 
 _DAYS = frozenset(day.lower() for pair in DAY_NAMES.items() for day in pair)
@@ -92,11 +93,23 @@ revolver round bullet handgun long | pairs
     5 | d_c n_y n_j n_m n_h n_c s_c n_d s_d r_i | * | digits
     4 | <acronym> | * | acronym
     4 | * | form forms | pairs
-    3 4 | airbus apartment apt area boeing building bus cabin channel cr dl error errors exit fm \
-flight flights flt form highway http hwy interstate model rd rm room route rte sr status ste suite \
+    3 4 | acela amtrak delta emirates eurostar jetblue klm lufthansa qantas ryanair united \
+airbus apartment apt area boeing building bus cabin channel cr dl error errors exit fm flight \
+flights flt form highway http hwy interstate model rd rm room route rte sr status ste suite \
 train ua unit wn ~flight | * | pairs
     model | airbus boeing fig figure model table | * | pairs
+    10-4 10-20 | a the | <end> from on | pairs
+    10-4 10-20 | copy roger that's | * | pairs
+    10-4 10-20 | <end> | <end> good buddy copy over roger | pairs
+    1-2 | * | punch | pairs
+    3-0 4-0 5-0 6-0 7-0 8-0 9-0 | big | * | pairs
+    24-7 | open available running support working work us | * | pairs
     code | {digit} no nos docket | * | digits
+    version | {programs} | * | version
+    version | go | <end> | version
+    version | ~upgrade ~upgraded ~upgrading ~downgrade ~version ~versions ~release ~branch ~lts | \
+<end> <small> | version
+    version | * | release releases branch lts beta rc | version
     3 4 | * | <section> | pairs
     5 5h 6 6h 7 8 9 | airbus apartment boeing flight model room route suite unit <state> | * | \
 digits
@@ -105,6 +118,7 @@ digits
     4 4h | {year} | * | year
     """,
     digit=_DIGIT,
+    programs=VERSION_WORDS - {"go"},
     measured=_MEASURED,
     year=_YEAR,
     not_nouns=words(
@@ -129,10 +143,12 @@ ends expires from join on opens opening returns since started starting starts th
 us week weeks night shipped arrived ordered delivered sent received posted paid updated {days} | * \
 | date
     / | as | * | date
+    / | * | a an per | shillings
     / | * | @ | date
     / | * | on | out of
     : | {books} | * | verse
     : | ratio ratio_of odds odds_of scale scale_of | * | to
+    : | ~dep ~depo ~tr ~transcript | * | verse
     : | * | aspect display mix odds ratio ratios scale screen split video | to
     """,
     books=BOOK_NAMES,
@@ -170,6 +186,7 @@ rows seat seats gates section step suite table terminal track train unit zone | 
     F | to at of oven was is around reached hit about between preheated over and from fever temp \
 temperature - \u2013 | * | scale
     F | * | oven outside today overnight tonight | scale
+    K | temperature at to below above near ~boils ~freezes ~melts ~cooled . | * | scale
     c | * | <small> | cup
     """
 )
@@ -202,23 +219,9 @@ day
     months=_MONTHS,
 )
 """Short names of days that are words too."""
-PLACES_IN_TOWN = contexts(
-    """
-    NE NW SE SW | * | of | compass
-    NE NW SW | onto on at to from and & | <number> | compass
-    N S E W NE NW SE SW | wind winds km mi miles kilometers | of <number> | compass
-    N S E W NE NW SE SW | ave avenue st street blvd rd road ave_. st_. blvd_. rd_. | * | compass
-    N S E W | ~i ~us ~route ~rte ~highway ~hwy ~interstate ~ca ~sr | <end> <small> | compass
-    N S E W NE NW SE SW | <number> at on and & | <name> <number> | compass
-    """
-)
 SHORT_FORMS = contexts(
     """
-    hrs | * | * | hours
     hr | per an one | * | hour
-    yrs | * | * | years
-    mins | * | * | minutes
-    secs | * | * | seconds
     mo mo. | 1 a one | * | one
     mo mo. | <number> | * | many
     mo. wk. yr. qtr. | last this next per a each every | * | one
@@ -239,11 +242,10 @@ SHORT_FORMS = contexts(
     tabs. tab. | <number> | * | tablets
     caps. cap. | <number> | * | capsules
     pkt. pkts. | <number> | * | packets
-    tsp | * | * | teaspoon
-    tbsp Tbsp | * | * | tablespoon
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | per a an one each every | * | one
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | * | * | many
     A | the | train line team list side game | A
+    A | press hold tap hit click pressing button | * | A
     L | turn bear keep go | on at onto <end> | left
     R | turn bear keep go | on at onto <end> | right
     no. No. | * | of | number
@@ -257,40 +259,40 @@ associate consultant counsel partner scientist researcher research technician nu
 citizen citizens prom night dir mgr | Senior
     Eng. | sr_. sr senior software dept | * | Engineer
     AB | type blood : is | * | A B
-    ea ea. | * | * | each
     AA | * | battery batteries batts cell cells size | double A
     AAA | * | battery batteries batts cell cells size batt | triple A
     RT | mi miles km trip . | * | round trip
     pg pg. | * | * | page
     pct pct. | * | pt pts point points | percentage
     pct pct. | * | * | percent
-    PO | mg mcg ml g tab tabs tablet tablets capsule . | * | P O
-    PO | * | box | P O
-    PO | * | bid tid qid daily prn | P O
     BID | mg mcg ml po tablet tablets daily . | * | B I D
-    TID | mg mcg ml po tablet tablets daily . | * | T I D
-    QID | mg mcg ml po tablet tablets daily . | * | Q I D
     x X | . tid bid qid daily day mg ml tablets po | ~days ~wks ~weeks ~months ~d | for
     Asst. | * | <name> | Assistant
     Dir. | asst_. assoc_. exec_. dep_. assistant associate executive | * | Director
     Assoc. | * | prof professor dean director editor justice | Associate
     Pt. pt. | * | is was has had denies presents reports states complains to will seen | patient
-    Esc esc | * | * | escape
     Del Ins | the press hit | key <end> | delete
-    Ctrl ctrl | * | * | control
     r | * | u you ur they we | are
     c | * | u_at u_in u_on u_there u_soon u_later u_tomorrow u_tonight u_@ u_then | see
-    u | * | * | you
     in. | an | or | inch
-    N. | miles mi km blocks . | of on to from | North
-    S. | miles mi km blocks . | of on to from | South
-    E. | miles mi km blocks . | of on to from | East
-    W. | miles mi km blocks . | of on to from | West
+    N. S. E. W. | miles mi km blocks . {roads} | of on to from for at , toward until exit | compass
     def. | <name> | <name> | defeated
     def. | the | * | defendant
     est. est Est. | <number> dollars | * | estimate
     est. est Est. | * | $ ~ € £ <small> | estimated
     Cat. cat. | * | no number | Catalog
+    ch. | <number> | in on of and | channels
+    Ex. | * | a b c d e f g h j k l m | Exhibit
+    Dep. | * | of | Deposition
+    Arr arr | * | <number> : | arrives
+    Dep dep Dpt dpt | * | <number> : | departs
+    Wt wt | * | <number> : | weight
+    Ht ht | * | <number> : | height
+    no. No. | * | : | number
+    WHO | the | * | W H O
+    OR | the | <end> nurse room at for | O R
+    div. Div. | * | yield yields per rate of $ | dividend
+    resp. Resp. | * | <number> rate : | respiration
     Ch. Ch | on watch watching | * | Channel
     Ch. Ch | * | ~news ~weather ~at | Channel
     Rev. rev. | * | grew rose fell was is of up down growth beat missed per for | revenue
@@ -325,19 +327,26 @@ citizen citizens prom night dir mgr | Senior
     col. | ~line ~row <end> , | <number> | column
     Trk. trk. | * | <number> | Track
     Cor. cor. | * | of | Corner
-    appx. App. app. | see in of | <name> <number> | appendix
+    appx. App. app. | see in of | <name> <number> a b c d | appendix
     long. Long. | * | <number> | longitude
     Ret. ret. | , | <end> | Retired
-    prn PRN | * | * | P R N
     Ed. | board_of dept_of department_of of dept._of | * | Education
     ex. Ex. | ~homework ~hw ~ch | <number> | exercise
-    Exs. exs. Exhs. | * | <name> <number> | Exhibits
+    Exs. exs. Exhs. | * | <name> <number> a b c d | Exhibits
     F. F | degrees degree deg | * | Fahrenheit
     C. C | degrees degree deg | * | Celsius
     d | ~x ~for | <end> | days
     x X | <number> | $ € £ | times
+    NE NW SE SW | * | of | compass
+    NE NW SW | onto on at to from and & | <number> | compass
+    N S E W NE NW SE SW | wind winds km mi miles kilometers | of <number> | compass
+    N. S. E. W. N S E W NE NW SE SW | ave avenue st street blvd rd road ave_. st_. blvd_. rd_. \
+| * | compass
+    N S E W | ~ca {roads} | <end> <small> | compass
+    N S E W NE NW SE SW | <number> at on and & | <name> <number> | compass
     x | dial call at phone ext or reach office <number> | <number> | extension
     """,
     foods=_FOODS,
+    roads=words("~i ~us ~route ~rt ~rte ~hwy ~highway ~interstate ~sr"),
 )
 """Short forms without a dot; "one" and "many" are the names of a unit."""

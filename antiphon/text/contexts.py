@@ -103,7 +103,7 @@ def _marks(neighbours: Sequence[str], step: int) -> set[str]:
     kinds = {
         "<number>": first.isdecimal(),
         "<end>": not first[:1].isalnum(),
-        "<name>": first[:1].isupper(),
+        "<name>": first[:1].isupper() and len(first) > 1,
         "<small>": first.islower(),
         "<acronym>": first.isupper() and len(first) in (3, 4),
         "<state>": first.isupper() and len(first) == 2,

@@ -1,5 +1,7 @@
 """Dates, years, decades, days, months and times of day."""
 
+from math import gcd
+
 from antiphon.text.context_table import DAYS, NOT_COUNTED, PAIR_STYLES, SECONDS
 from antiphon.text.contexts import reading_in, words
 from antiphon.text.number_words import cardinal, ordinal
@@ -28,7 +30,7 @@ from antiphon.text.word_table import (
 )
 
 _DASHES = ("-", "\u2013")
-_PASSED_OVER = words(": , . is was of a the")
+_PASSED_OVER = words("( : , . is was of a the")
 _NO_WORDS = ("Jan", "Dec", "Jun")  # names at most, and never before a dot
 
 
@@ -47,7 +49,7 @@ def read_numeric_date(tokens: TokenizedText, place: int) -> Reading | None:
         return _date(tokens, place + 5, _month(second), third, first)
     if len(third) not in (2, 4) or max(len(first), len(second)) > 2:
         return None
-    if len(third) == 2 and sign != "/" and (len(first) < 2 or sign == "."):
+    if len(third) == 2 and sign != "/" and (len(first + second) < 4 or sign == "."):
         return None
     is_day_first = tokens.british or sign == "." or int(first) > 12
     day, month = (first, second) if is_day_first and int(second) <= 12 else (second, first)
@@ -109,6 +111,8 @@ def _joint(tokens: TokenizedText, stop: int, one: int, other: int, style: str | 
         return " divided by "
     if style in ("apart", "over", "out of", "for"):
         return " " if style == "apart" else f" {style} "
+    if style == "shillings" and (one > other or gcd(one, other) > 1):
+        return " and "  # old British money
     if one + other == 100 and min(one, other) > 9:
         return " "
     if (other in (10, 100) and 1 < one <= other) or one == other > 0:
@@ -189,7 +193,8 @@ def read_weekday(tokens: TokenizedText, place: int) -> Reading | None:
     days = SHORT_DAYS.get(text), SHORT_DAYS.get(tokens.text(place + 2))
     if all(days) and tokens.kind(place + 1) in _DASHES and tokens.is_closed(place + 3):
         return ((place + 3, " to ".join(map(str, days))),) if tokens.is_open(place) else None
-    if days[0] and tokens.has(place + 1, " dw") and tokens.text(place + 3) in ("a", "p"):
+    is_half = tokens.has(place + 1, " dw") and tokens.text(place + 3) in ("a", "p")
+    if days[0] and (is_half or (len(text) == 2 and tokens.has(place + 1, " d"))):
         return ((place + 1, days[0]),)
     name = DAY_NAMES.get(text)
     if name is None:
@@ -341,8 +346,10 @@ def read_ratio(tokens: TokenizedText, place: int) -> Reading | None:
     is_long = len(first) > 5 or (len(digits) > 5 and not second.is_grouped)
     if is_long or tokens.kind(second.stop) == ":":
         return None
-    joint = " " if first == digits == "50" else " to "
-    return ((second.stop, f"{cardinal(int(first))}{joint}{say_integer(digits)}"),)
+    joint = " " if first == digits == "50" else " oh " if digits[0] == "0" < digits else " to "
+    return (
+        (second.stop, f"{cardinal(int(first))}{joint}{say_integer(digits.lstrip('0') or '0')}"),
+    )
 
 
 def read_verse(tokens: TokenizedText, place: int) -> Reading | None:

@@ -108,7 +108,7 @@ def _say_subscript(tokens: TokenizedText, place: int) -> str:
 def read_variable(tokens: TokenizedText, place: int) -> Reading | None:
     """Read the letters before a superscript, as in "mc\u00b2", by their names."""
     text, behind = tokens.text(place), tokens.kind(place + 1)
-    if text[0] in SHORT_WORDS and len(text) == 2:
+    if text[0] in SHORT_WORDS and len(text) == 2 and not text.isascii():
         return ((place + 1, f"{SHORT_WORDS[text[0]]} {text[1].upper()}"),)
     if text in ("f", "g", "h") and tokens.has(place + 1, "(w)"):
         return ((place + 4, f"{text.upper()} of {tokens.text(place + 2).upper()}"),)

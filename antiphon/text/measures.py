@@ -9,8 +9,8 @@ from antiphon.text.numerals import parse_numeral, say_integer, say_numeral, say_
 from antiphon.text.quantities import Quantity, describes, parse_quantity
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import PER_SHORT, UNITS
-from antiphon.text.units import parse_unit
+from antiphon.text.unit_table import PER_SHORT, PER_WORDS, SUPERSCRIPTS, UNITS
+from antiphon.text.units import ends_here, parse_unit
 
 _LOADS = ("pound", "kilogram", "repetition")
 _FEET, _INCHES = ("'", "\u2032"), ('"', "\u2033", "\u201d")
@@ -22,20 +22,10 @@ _TIMES_WORDS = words(
     slower smaller since stronger the this today worse yesterday
     """
 )
-_DURATIONS = {
-    "d": "day",
-    "h": "hour",
-    "hr": "hour",
-    "hrs": "hour",
-    "m": "minute",
-    "min": "minute",
-    "mins": "minute",
-    "s": "second",
-    "sec": "second",
-    "secs": "second",
-    "ms": "millisecond",
+_DURATIONS = {"d": "day", "m": "minute"} | {
+    unit: UNITS[unit][0] for unit in words("h hr hrs min mins s sec secs ms")
 }
-_PER = words("second minute hour day week month year person night yr wk mo hr min sec lb kg gal oz")
+_PER = PER_WORDS | words("lb kg gal oz")
 _SIDES = {"W": "wide", "H": "high", "D": "deep", "L": "long"}
 _DIRECTIONS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
@@ -129,6 +119,22 @@ def read_duration(tokens: TokenizedText, place: int) -> Reading | None:
     return ((end, " ".join(words)),)
 
 
+def read_shillings(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read the "10s. 6d." and the "3s." of "£4 10s. 6d." and "£2 3s."."""
+    if not tokens.has(place, "dw") or tokens.text(place + 1) != "s":
+        return None
+    stop = place + 2 + (tokens.kind(place + 2) == ".")
+    pence = stop + (tokens.kind(stop) == SPACE)
+    words = f"{say_integer(tokens.text(place))} shilling{'s' * (tokens.text(place) != '1')}"
+    if tokens.has(pence, "dw") and tokens.text(pence + 1) == "d":
+        is_one, stop = tokens.text(pence) == "1", pence + 2
+        words += f" and {say_integer(tokens.text(pence))} {'penny' if is_one else 'pence'}"
+        stop += tokens.kind(stop) == "." and not ends_here(tokens, stop + 1)
+    elif not tokens.has(place - 3, "\u00a3d "):
+        return None
+    return ((stop, words),) if tokens.is_closed(stop) else None
+
+
 def read_plural(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "two 747s", "49ers" and "100s of": more of a number, unless they are seconds."""
     digits, ending, stop = tokens.text(place), tokens.text(place + 1), place + 2
@@ -172,7 +178,8 @@ def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
         stop = following.stop
     if len(sizes) < 2 or not (tokens.is_closed(stop) or tokens.has(stop, "-w")):
         return None
-    is_product = tokens.kind(stop + (tokens.kind(stop) == SPACE)) == "=" or (
+    after = tokens.kind(stop + (tokens.kind(stop) == SPACE)) or " "
+    is_product = after in ("=", "^", *SUPERSCRIPTS) or (
         is_cross and not sizes[-1].unit and not _is_screen(sizes)
     )
     is_load = sizes[0].unit is not None and sizes[0].unit[0] in _LOADS and not sizes[-1].unit
@@ -249,14 +256,19 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     """Read a slash between words: "per" before a unit of time, else "slash"."""
     if place > 1 and tokens.has(place - 2, "d / d"):
         return ((place + 1, "divided by"),)
-    before, after = tokens.kind(place - 1), tokens.kind(place + 1)
+    has_dot = tokens.has(place - 2, "w.")
+    before, after = tokens.kind(place - 1 - has_dot), tokens.kind(place + 1)
     if before == DIGITS and after == WORD and len(tokens.text(place + 1)) == 1:
         return ((place + 1, "over"),)
     unit = tokens.text(place + 1)
     if tokens.text(place - 1) in ("BR", "BD", "bedroom", "bed"):
         return ((place + 1, ", "),)
     is_rate = unit == "s" and tokens.text(place - 1).endswith("s")
-    if before == after == WORD and (is_rate or unit in PER_SHORT or unit in _PER):
+    if (
+        before in (WORD, DIGITS)
+        and after == WORD
+        and (is_rate or unit in PER_SHORT or unit in _PER)
+    ):
         return ((place + 2, f"per {PER_SHORT.get(unit) or UNITS.get(unit, (unit,))[0]}"),)
     is_loose = before in (WORD, DIGITS, "%", ")") and tokens.has(place + 1, " w")
     return ((place + 1, "slash"),) if is_loose or after in (WORD, DIGITS, SPACE, "$") else None

@@ -44,16 +44,17 @@ PHONE_WORDS = words(
 )
 VERSION_WORDS = words(
     """
-    android bluetooth build chrome cuda debian django firefox go gpt http ios java kernel linux
-    llama macos node php python pytorch release ruby rust ubuntu usb v ver version windows
+    android bluetooth build chrome cuda debian django fedora firefox go gpt http ios java kernel
+    linux llama macos nixos node rails php python pytorch release ruby rust ubuntu usb v ver version
+    windows
     """
 )
 CARDINAL_NAMES = words(
     """
-    act amendment apollo appendix art article book bowl category ch chapter civilization class
-    division episode factor fantasy figure gemini grade group gta level mark no opus p page part pp
-    phase pt rambo rocky round saturn scene schedule section sonata stage step symphony table trek
-    theorem tier title type unit vol volume war wars
+    act amendment apollo appendix art artemis article book bowl category ch chapter civilization
+    class division episode factor fantasy figure gemini grade group gta level mark no opus p page
+    part pp phase pt rambo rocky round saturn scene schedule section sonata stage step symphony
+    table trek theorem tier title type unit vol volume war wars
     """
 )
 """Words after which a Roman numeral is a cardinal."""

@@ -1,5 +1,7 @@
 """English words for numbers: cardinals, ordinals, decimals, years, digits and Roman numerals."""
 
+from antiphon.text.contexts import pairs
+
 _SMALL = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
     *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
@@ -7,15 +9,9 @@ _SMALL = (
 )
 _TENS = ("", "", *("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"))
 _SCALES = ("", " thousand", " million", " billion", " trillion")
-_IRREGULAR_ORDINALS = {
-    "one": "first",
-    "two": "second",
-    "three": "third",
-    "five": "fifth",
-    "eight": "eighth",
-    "nine": "ninth",
-    "twelve": "twelfth",
-}
+_IRREGULAR_ORDINALS = pairs(
+    "one=first, two=second, three=third, five=fifth, eight=eighth, nine=ninth, twelve=twelfth"
+)
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 _ROMAN_PARTS = (
     *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L")),

@@ -221,7 +221,9 @@ def _grouped(tokens: TokenizedText, place: int) -> Numeral | None:
     is_indian = sign == "," and len(sizes) > 1 and sizes[-1] == 3 and set(sizes[:-1]) == {2}
     if not (is_usual or (is_indian and len(first) < 3)):
         return None
-    if sign == SPACE and not (len(sizes) > 1 or groups[-1] == "000" or _is_thin(tokens, place + 1)):
+    if sign == SPACE and not (
+        len(sizes) > 1 or groups[-1] == "000" or tokens.text(place + 1) == "\u00a0"
+    ):
         return None
     if sign == "." and len(sizes) < 2 and not tokens.has(stop, ",d"):
         return None
@@ -229,10 +231,6 @@ def _grouped(tokens: TokenizedText, place: int) -> Numeral | None:
     if sign == "." and tokens.has(stop, ",d") and len(tokens.text(stop + 1)) <= 2:
         return Numeral(stop + 2, whole, tokens.text(stop + 1), is_grouped=True)
     return Numeral(stop, whole, is_grouped=True)
-
-
-def _is_thin(tokens: TokenizedText, place: int) -> bool:
-    return tokens.text(place) in ("\u00a0", "\u202f", "\u2009")
 
 
 def _with_fraction(tokens: TokenizedText, number: Numeral) -> Numeral | None:

@@ -1,6 +1,6 @@
 """Amounts of money, measures, temperatures, percentages, and ranges of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.text.context_table import AMOUNTS, LETTERS, NOT_COUNTED
 from antiphon.text.contexts import reading_in, words
@@ -22,26 +22,16 @@ from antiphon.text.unit_table import (
     DOLLARS,
     FRACTION_SIGNS,
     NOT_AFTER_SPACE,
-    PER_SHORT,
-    PER_WORDS,
     REAL,
     SCALE_WORDS,
     SCALES,
-    UNITS,
+    SIGN_WORDS,
 )
-from antiphon.text.units import Unit, parse_unit
+from antiphon.text.units import Unit, parse_per, parse_unit
 from antiphon.text.word_table import ORDINAL_ENDINGS
 
-_SIGNS = {
-    **dict.fromkeys(("-", "\u2212", "\u2013"), "minus"),
-    "+": "plus",
-    "\u00b1": "plus or minus",
-    "~": "about",
-    "\u2248": "approximately",
-    "<": "less than",
-    ">": "greater than",
-    "\u2264": "less than or equal to",
-    "\u2265": "greater than or equal to",
+_SIGNS = dict.fromkeys("-\u2013", "minus") | {
+    sign: SIGN_WORDS[sign] for sign in "\u2212+\u00b1~\u2248<>\u2264\u2265"
 }
 DASHES = ("-", "\u2013", "\u2014", "\u2212")
 
@@ -89,9 +79,12 @@ def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
     money, place = _currency_before(tokens, place)
     if money is not None and tokens.kind(place) in ("-", "\u2212") and not sign:
         sign, place = "minus", place + 1
-    numeral = _numeral(tokens, start, place, is_money=money is not None)
-    if numeral is None:
+    is_loss = money is not None and tokens.kind(place) == "(" and not sign  # "$(2.3) million"
+    numeral = _numeral(tokens, start, place + is_loss, is_money=money is not None)
+    if numeral is None or (is_loss and tokens.kind(numeral.stop) != ")"):
         return None
+    if is_loss:
+        sign, numeral = "minus", replace(numeral, stop=numeral.stop + 1)
     if sign == "minus" and tokens.has(place, "d/d") and tokens.is_closed(place + 3):
         fraction = int(tokens.text(place)[:6]), int(tokens.text(place + 2)[:6])
         is_part = is_fraction(*fraction) and money is None
@@ -280,8 +273,9 @@ def _unit_behind(tokens: TokenizedText, start: int, place: int) -> tuple[int, Un
     is_compass = text in ("W", "E", "S", "N") and tokens.text(place + 2) in (".", " ")
     is_letter = kind == "-" and len(text) == 1 and not tokens.after(place + 2).islower()
     is_letter |= len(text) == 1 and text.isupper() and tokens.has(place + 2, "-d")
-    scale = LETTERS.get(text, ()) if text == "C" else ()
-    if scale and tokens.kind(start) != "-" and not reading_in(scale, *tokens.around(start, place)):
+    scale = LETTERS.get(text, ()) if text in ("C", "K") else ()
+    around = tokens.around(start + 2 * tokens.has(start, "d.d"), place)
+    if scale and tokens.kind(start) != "-" and not reading_in(scale, *around):
         return None
     is_phrase = kind == "-" and tokens.kind(place + 2) == "-" and text in NOT_AFTER_SPACE
     if is_letter or is_phrase or (is_compass and _begins_name(tokens, place + 2)):
@@ -311,7 +305,8 @@ def say_quantity(tokens: TokenizedText, place: int, quantity: Quantity) -> str:
     elif quantity.unit is not None:
         one, many = quantity.unit
         is_one = numeral.is_one or quantity.is_glued or (numeral.fraction and not numeral.whole)
-        is_one = is_one or describes(tokens, place, quantity.stop, "unit")
+        is_food = one.endswith("spoon")  # "2 tbsp. oil"
+        is_one = is_one or (not is_food and describes(tokens, place, quantity.stop, "unit"))
         words.append(say_numeral(numeral, british=british))
         words += [quantity.scale] if quantity.scale else []
         words.append(one if is_one else many)
@@ -328,8 +323,9 @@ def describes(tokens: TokenizedText, place: int, stop: int, kind: str) -> bool:
     if tokens.has(stop, "-w"):
         return True
     stop += tokens.kind(stop) == ")" and tokens.kind(place - 1) == "("
-    if tokens.kind(stop) != SPACE:
+    if tokens.kind(stop) != SPACE and not tokens.has(stop, ", d-w"):
         return False
+    stop += 4 * (tokens.kind(stop) == ",")  # "a $300, 30-day pass"
     return reading_in(AMOUNTS[kind], *tokens.around(place, stop)) == "one"
 
 
@@ -337,13 +333,10 @@ def _per(tokens: TokenizedText, place: int) -> tuple[str, int]:
     """Return the unit that an amount is for, and its end."""
     if not tokens.has(place, "/w"):
         return "", place
-    word = tokens.text(place + 1)
-    if word in PER_WORDS or word in PER_SHORT:
-        return PER_SHORT.get(word) or (UNITS[word][0] if word in UNITS else word), place + 2
-    unit = parse_unit(tokens, place + 1)
-    if unit is None:
-        return (word, place + 2) if word.islower() and len(word) > 2 else ("", place)
-    return unit[1][0], unit[0]
+    word, (per, stop) = tokens.text(place + 1), parse_per(tokens, place)
+    if not per and word.islower() and len(word) > 2:
+        return word, place + 2
+    return per, stop
 
 
 def read_ordinal(tokens: TokenizedText, place: int) -> Reading | None:
@@ -353,7 +346,8 @@ def read_ordinal(tokens: TokenizedText, place: int) -> Reading | None:
         return None
     suffix = tokens.text(numeral.stop).lower()
     ends = tokens.kind(numeral.stop + 1) in ("-", "/") or tokens.is_closed(numeral.stop + 1)
-    if suffix not in ORDINAL_ENDINGS or not ends:
+    is_series = suffix == "d" and "." in (tokens.kind(place - 1), tokens.kind(place - 2))  # "F.3d"
+    if not (suffix in ORDINAL_ENDINGS or (is_series and numeral.whole[-1] in "23")) or not ends:
         return None
     words = ordinal_of(cardinal(int(numeral.whole), british=tokens.british))
     return ((numeral.stop + 1, words),)

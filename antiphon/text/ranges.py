@@ -4,7 +4,7 @@ from antiphon.text.context_table import NUMBER_STYLES
 from antiphon.text.contexts import reading_in
 from antiphon.text.measures import is_quote
 from antiphon.text.number_words import in_pairs, plural
-from antiphon.text.numerals import parse_numeral, say_integer, say_numeral, say_year
+from antiphon.text.numerals import parse_numeral, say_integer, say_numeral, say_pairs, say_year
 from antiphon.text.quantities import DASHES, Quantity, parse_quantity, say_quantity, with_per
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
@@ -76,6 +76,7 @@ def _range_end(tokens: TokenizedText, first: Quantity) -> tuple[Quantity | None,
     if (
         last is None
         or last.sign
+        or (is_spaced and tokens.kind(behind) in CURRENCIES and first.is_plain)
         or (tokens.kind(last.stop) in DASHES and tokens.kind(last.stop + 1) == DIGITS)
     ):
         return None, ""
@@ -123,8 +124,9 @@ def _plain_range(tokens: TokenizedText, place: int, first: Quantity, last: Quant
         return ((last.stop, " to ".join(years)),)
     is_airliner = digits[:1] == digits[-1:] == "7" and len(digits) == 3 and other[1:] in ("00", "")
     is_airliner = is_airliner and tokens.before(place) in ("a", "the")
-    if is_airliner or reading_in(NUMBER_STYLES["model"], *tokens.around(place, last.stop, ".")):
-        return ((last.stop, f"{in_pairs(int(digits))} {in_pairs(int(other))}"),)
+    rows = NUMBER_STYLES.get(f"{digits}-{other}") or NUMBER_STYLES["model"]
+    if is_airliner or reading_in(rows, *tokens.around(place, last.stop, ".:")):
+        return ((last.stop, f"{in_pairs(int(digits))} {say_pairs(other).replace('zero', 'oh')}"),)
     words = [say_numeral(each.numeral, british=tokens.british) for each in (first, last)]
     is_hours = tokens.before(place) in ("open", "from", "hours", "daily")
     if digits == other and not (first.numeral.decimals or is_hours):

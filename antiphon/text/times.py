@@ -15,6 +15,8 @@ _ZONES = words("BST CDT CET CST EDT EST ET GMT MDT MST PDT PST PT UTC")
 
 def read_time(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "9:05", "9am", "9:30-11 a.m.", "12:30:45" and "6.30pm"."""
+    if (stamp := _stamp(tokens, place)) is not None:
+        return stamp
     if tokens.has(place, "d:d.d") and len(tokens.text(place + 2)) == 2:
         words = _say_clock(int(tokens.text(place)[:3]), tokens.text(place + 2), "")
         return ((place + 5, f"{words} point {spelled(tokens.text(place + 4))}"),)
@@ -34,6 +36,24 @@ def read_time(tokens: TokenizedText, place: int) -> Reading | None:
         if last is not None and tokens.is_closed(last[0]):
             return ((last[0], f"{words} to {last[1]}"),)
     return ((stop, words),) if tokens.is_closed(stop) else None
+
+
+def _stamp(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read "00:01:02,500" and "00:01:02" as a duration, without parts that are zero."""
+    is_exact = tokens.has(place, "d:d:d,d") or tokens.has(place, "d:d:d.d")
+    digits = [tokens.text(place + step) for step in range(0, 8 if is_exact else 5, 2)]
+    is_stamp = (is_exact and len(digits[3]) == 3) or (
+        digits[0] == "00" and tokens.has(place, "d:d:d")
+    )
+    stop = place + 2 * len(digits) - 1
+    if not is_stamp or not tokens.is_closed(stop) or max(map(len, digits)) > 3:
+        return None
+    numbers = [cardinal(int(each)) for each in digits[:3]]
+    decimals = "".join(digits[3:]).rstrip("0")
+    numbers[2] += f" point {spelled(decimals)}" if decimals else ""
+    parts = zip(numbers, ("hour", "minute", "second"), strict=True)
+    words = (f"{one} {unit}{'s' * (one != 'one')}" for one, unit in parts if one != "zero")
+    return ((stop, " ".join(words) or "zero seconds"),)
 
 
 def read_hours_to(tokens: TokenizedText, place: int) -> Reading | None:
@@ -84,7 +104,8 @@ def read_clock(
         half, stop = _half_of_day(tokens, place + 5)
         head = _say_clock(hour, minute, "" if int(minute) else "and")
         return stop, f"{head.removesuffix(' and')}{tail}{f' {half}' if half else ''}"
-    return stop, _say_clock(hour, minute, half or _zone(tokens, stop))
+    zone = tokens.after(stop) if tokens.after(stop) in _ZONES else ""
+    return stop, _say_clock(hour, minute, half or zone)
 
 
 def _say_clock(hour: int, minute: str, half: str) -> str:
@@ -96,10 +117,6 @@ def _say_clock(hour: int, minute: str, half: str) -> str:
         return f"{cardinal(hour)} hundred" if hour else "zero hundred"
     words = f"{cardinal(hour)} {'oh ' if minute[0] == '0' else ''}{cardinal(int(minute))}"
     return f"{words} {half}" if half and half not in _ZONES else words
-
-
-def _zone(tokens: TokenizedText, place: int) -> str:
-    return tokens.after(place) if tokens.after(place) in _ZONES else ""
 
 
 def _half_of_day(tokens: TokenizedText, place: int) -> tuple[str, int]:
@@ -114,8 +131,8 @@ def _half_of_day(tokens: TokenizedText, place: int) -> tuple[str, int]:
     is_dotted = letters in _HALVES and tokens.has(start + 1, ".w")
     if is_dotted and tokens.text(start + 2) in ("m", "M"):
         stop = start + 3
-        if tokens.kind(stop) == "." and not ends_here(tokens, stop + 1):
-            stop += 1
+        is_inside = not ends_here(tokens, stop + 1) or tokens.after(stop + 1) in _ZONES
+        stop += tokens.kind(stop) == "." and is_inside
         return f"{letters.upper()} M", stop
     return "", place
 

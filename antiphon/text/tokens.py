@@ -23,22 +23,11 @@ _SAME_AS = {
     **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),
     **dict.fromkeys("\u2010\u2011", "-"),
     **dict.fromkeys("\u00ab\u201e", "\u201c"),
-    "\u00bb": "\u201d",
-    "\u2012": "\u2013",
-    "\u2015": "\u2014",
-    "\u03bc": "\u00b5",
-    "\u00ba": "\u00b0",
-    "\u2044": "/",
-    "\u2028": "\n",
-    "\u2029": "\n",
-    "\u200b": " ",
-    "\u202f": "\u00a0",
-    "\u2009": "\u00a0",
-    "\u00a0": "\u00a0",
-    "\u223c": "~",
-    "\u2103": "\u00b0C",
-    "\u2109": "\u00b0F",
-    "\u2116": "No.",
+    **dict.fromkeys("\u2028\u2029", "\n"),
+    **dict.fromkeys("\u202f\u2009\u00a0", "\u00a0"),
+    **{"\u00bb": "\u201d", "\u2012": "\u2013", "\u2015": "\u2014", "\u03bc": "\u00b5"},
+    **{"\u00ba": "\u00b0", "\u2044": "/", "\u200b": " ", "\u223c": "~"},
+    **{"\u2103": "\u00b0C", "\u2109": "\u00b0F", "\u2116": "No."},
 }
 _CASED = ("Lu", "Ll", "Lt")
 _KNOWN_SCRIPTS = ("LATIN", "GREEK", "MICRO", "KELVIN")
@@ -85,6 +74,7 @@ class TokenizedText:
 
     def __init__(self, text: str, *, british: bool = False) -> None:
         plain, self._origins = _plain_text(text)
+        plain = plain or " " * bool(text)  # all of it is dropped
         # A comprehension, since a list's own loop does not release the interpreter's lock.
         found = [match for match in _TOKEN.finditer(plain)]
         self.british = british

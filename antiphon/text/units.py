@@ -18,15 +18,25 @@ def parse_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
     stop, (one, many) = found
     if tokens.kind(stop) != "/":
         return found
-    word = tokens.text(stop + 1)
+    per, stop = parse_per(tokens, stop)
+    per = per.replace("square second", "second squared")
+    return (stop, (f"{one} per {per}", f"{many} per {per}")) if per else found
+
+
+def parse_per(tokens: TokenizedText, place: int) -> tuple[str, int]:
+    """Return the unit behind a slash, for which an amount is, and its end; empty: none."""
+    word = tokens.text(place + 1)
     if word in PER_WORDS or word in PER_SHORT:
-        per = PER_SHORT.get(word) or (UNITS[word][0] if word in UNITS else word)
-        return stop + 2, (f"{one} per {per}", f"{many} per {per}")
-    below = _simple_unit(tokens, stop + 1)
-    if below is None:
-        return found
-    per = below[1][0].replace("square second", "second squared")
-    return below[0], (f"{one} per {per}", f"{many} per {per}")
+        name = PER_SHORT.get(word) or (UNITS[word][0] if word in UNITS else word)
+        return name, _behind_dot(tokens, place + 2, word)
+    below = _simple_unit(tokens, place + 1)
+    return ("", place) if below is None else (below[1][0], below[0])
+
+
+def _behind_dot(tokens: TokenizedText, stop: int, unit: str) -> int:
+    """Return the end of a unit with the dot of its short form, unless that ends a sentence."""
+    has_dot = tokens.kind(stop) == "." and unit.split()[-1] in WITH_DOT
+    return stop + (has_dot and not ends_here(tokens, stop + 1))
 
 
 def _simple_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
@@ -37,7 +47,7 @@ def _simple_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
     if kind == "\u00b0":
         return _degrees(tokens, place)
     stop = place + 1
-    for shape in (" w", ". w"):
+    for shape in (" w", ". w", "-w", ".-w"):
         pair = f"{text} {tokens.text(stop + len(shape) - 1)}"
         if tokens.has(stop, shape) and pair in UNITS:
             text, stop = pair, stop + len(shape)
@@ -47,8 +57,7 @@ def _simple_unit(tokens: TokenizedText, place: int) -> tuple[int, Unit] | None:
     power, end = _power(tokens, stop, text)
     if power:
         return end, (f"{power} {one}", f"{power} {many}")
-    has_dot = tokens.kind(stop) == "." and text.split()[-1] in WITH_DOT
-    return stop + (has_dot and not ends_here(tokens, stop + 1)), (one, many)
+    return _behind_dot(tokens, stop, text), (one, many)
 
 
 def _power(tokens: TokenizedText, place: int, unit: str) -> tuple[str, int]:

@@ -77,7 +77,12 @@ ABBREVIATIONS = either_case(
     pkg=package, yr=year, yrs=years, hr=hour, hrs=hours, sec=second, secs=seconds, mins=minutes,
     lb=pound, lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon, tsp=teaspoon, qt=quart,
     par=paragraph, para=paragraph, wt=weight, ht=height, ref'd=referred, exh=exhibit, rgds=regards,
-    univ=university, vol=volume, vols=volumes
+    lvs=leaves, ea=each, univ=university, vol=volume, vols=volumes, util=utilities, cust=customer,
+    exec=executive, elem=elementary, mkt=market, conf=conference, admin=administration,
+    comm=committee, hist=history, poss=possible, stn=station, dbl=double, chg=change,
+    bldgs=buildings, secy=secretary, mfrs=manufacturers, accts=accounts, appts=appointments,
+    certif=certificate, req=required, nbr=number, flt=flight, transp=transportation,
+    w'house=warehouse
     """
 ) | pairs(
     """
@@ -90,7 +95,10 @@ ABBREVIATIONS = either_case(
     Tech=Tech, Ala=Alabama, Ariz=Arizona, Calif=California, Colo=Colorado, Conn=Connecticut,
     Fla=Florida, Ill=Illinois, Mich=Michigan, Minn=Minnesota, Okla=Oklahoma, Penn=Pennsylvania,
     Tenn=Tennessee, Wis=Wisconsin, Va=Virginia, Ph=P H, Amend=Amendment, Cav=Cavalry, Regt=Regiment,
-    Inf=Infantry, Mass=Massachusetts, Kans=Kansas, Nev=Nevada, Hwys=Highways
+    Inf=Infantry, Mass=Massachusetts, Kans=Kansas, Nev=Nevada, Hwys=Highways, Bd=Board,
+    Educ=Education, Comm'n=Commission, Ass'n=Association, Comm'r=Commissioner, Cnty=County,
+    Indus=Industries, Constr=Construction, Elec=Electric, Auth=Authority, Prods=Products,
+    Servs=Services, chk=checking, sav=savings
     """
 )
 """Abbreviations with a dot."""
@@ -118,7 +126,8 @@ BEFORE_NUMBERS = either_case(
     apt=apartment, min=minimum, max=maximum, op=opus, ep=episode, nr=number, lv=level, lvl=level,
     chap=chapter, chaps=chapters, cl=clause, app=appendix, tab=table, bk=book, wk=week, wks=weeks,
     yr=year, gr=grade, cat=category, rt=route, exh=exhibit, iss=issue, prop=proposition, pl=plate,
-    div=division, dist=district, amend=amendment, tit=title, prob=problem, ques=question
+    div=division, dist=district, amend=amendment, tit=title, prob=problem, ques=question,
+    flt=flight, plat=platform, flt=flight, mag=magnitude, trk=track
     """
 ) | pairs(
     """
@@ -127,7 +136,9 @@ BEFORE_NUMBERS = either_case(
     """
 )
 """Abbreviations with a dot before a number; elsewhere they are words."""
-BARE_BEFORE_NUMBERS = words("Apt apt Bldg Rm rm Ste Ext ext Fig fig lvl Nr nr pp Vol vol")
+BARE_BEFORE_NUMBERS = words(
+    "Apt apt Bldg Flt flt Plat Trk trk Rm rm Ste Ext ext Fig fig lvl Nr nr pp Vol vol"
+)
 NUMBERED_WITH_LETTERS = words("App Apt apt Art Ch Ex Exh Fig fig Pt Rm Vol vol Vols vols")
 DOTTED = pairs(
     """
@@ -136,16 +147,26 @@ DOTTED = pairs(
     """
 )
 """Words that never end a sentence."""
+PHRASES = pairs(
+    """
+    Fed. R. Civ. P.=Federal Rule of Civil Procedure, Fed. R. Evid.=Federal Rule of Evidence, Fed. R.
+    Crim. P.=Federal Rule of Criminal Procedure, Fed. R. App. P.=Federal Rule of Appellate
+    Procedure, F. Supp.=F Supp, S. Ct.=Supreme Court, L. Ed.=Lawyers' Edition, Cal. App.=Cal App,
+    Fed. Reg.=Federal Register, So. 2d=Southern second, op. cit.=op cit
+    """
+)
+"""Abbreviations of several words."""
 SLASHED = pairs(
     """
     and/or=and or, f/=F, f/t=full time, p/t=part time, w/in=within, r/t=round trip, w/o=without,
-    w/=with, b/c=because, c/o=care of, n/a=N A, a/c=A C, i/o=I O, m/m=month over month, y/y=year
-    over year, y/o=year old, p/e=P E, tu/th=Tuesday and Thursday, t/th=Tuesday and Thursday,
-    sat/sun=Saturday and Sunday, m/w/f=Monday Wednesday and Friday, m/w=Monday and Wednesday,
-    q/q=quarter over quarter, b/w=between, he/she=he or she, she/he=she or he, his/her=his or her,
-    him/her=him or her, s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P, ac/dc=A C D C,
-    pass/fail=pass fail, 24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven,
-    24/7/365=twenty-four seven three sixty-five, 20/20=twenty twenty
+    w/=with, b/c=because, c/o=care of, n/a=N A, h/o=history of, s/p=status post, r/o=rule out,
+    f/u=follow up, d/t=due to, k/d=K D, a/c=A C, i/o=I O, m/m=month over month, y/y=year over year,
+    y/o=year old, p/e=P E, tu/th=Tuesday and Thursday, t/th=Tuesday and Thursday, sat/sun=Saturday
+    and Sunday, m/w/f=Monday Wednesday and Friday, m/w=Monday and Wednesday, q/q=quarter over
+    quarter, b/w=between, he/she=he or she, she/he=she or he, his/her=his or her, him/her=him or
+    her, s/he=she or he, yes/no=yes or no, tcp/ip=T C P I P, ac/dc=A C D C, pass/fail=pass fail,
+    24/7=twenty-four seven, 50/50=fifty-fifty, 9/11=nine eleven, 24/7/365=twenty-four seven three
+    sixty-five, 20/20=twenty twenty
     """
 )
 TO_BETWEEN = words("A2A B2B B2C B2G C2B C2C D2C E2E F2F G2P M2M P2P V2V V2X")
@@ -159,23 +180,36 @@ SLANG = pairs(
     """
 )
 """Words written with digits in messages."""
-SHORT_WORDS = either_case(
+SHORT_WORDS = {
+    form: " ".join(name.upper())
+    for name in words(
+        """
+        AE AL ASAP AX BI BSc COPD DA DIY ERA FA FAQ GA IPv KS LED MSc NA OB OS PI PO PRN PSI PhD QID
+        RA Rx TI TID TOS WA WWW afaik api asap aws brb cia diy eod eow eta etf faq ftp ftw fyi hoa
+        http https ikr idk irl lmao mRNA ngl nyc omg omw otp pH prn qa roi smh suv tbh ttyl udp url
+        ux vip wfh wtf www
+        """
+    )
+    for form in (name, name[0].upper() + name[1:])
+}
+SHORT_WORDS |= either_case(
     """
     add'l=additional, int'l=international, nat'l=national, dep't=department, gov't=government,
-    aka=also known as, btw=by the way, pls=please, plz=please, thx=thanks, thru=through, idk=I D K,
-    brb=B R B, omw=O M W, tbh=T B H, ngl=N G L, smh=S M H, ttyl=T T Y L, lmk=let me know, nvm=never
-    mind, sry=sorry, ppl=people, tmrw=tomorrow, tmr=tomorrow, rly=really, rn=right now, wyd=what you
-    doing, gonna=gonna
+    aka=also known as, btw=by the way, pls=please, plz=please, thx=thanks, thru=through, lmk=let me
+    know, nvm=never mind, sry=sorry, ppl=people, tmrw=tomorrow, tmr=tomorrow, rly=really, rn=right
+    now, wyd=what you doing, gonna=gonna, hrs=hours, yrs=years, mins=minutes, secs=seconds,
+    tsp=teaspoon, tbsp=tablespoon, pw=password, lvs=leaves, ea=each, esc=escape, ctrl=control,
+    u=you, wkday=weekday, wkdays=weekdays, wknd=weekend, wknds=weekends, imo=in my opinion, imho=in
+    my humble opinion, bbq=barbecue, iirc=if I recall correctly, tysm=thank you so much, yw=you're
+    welcome
     """
 ) | pairs(
     """
-    YoY=year over year, MoM=month over month, Rx=R X, AKA=also known as, ERA=E R A, BTW=by the way,
-    IMO=in my opinion, &c=et cetera, ur=your, TBD=to be determined, ASAP=A S A P, FAQ=F A Q, FAQs=F
-    A Qs, PhD=P H D, PhDs=P H Ds, BSc=B S C, MSc=M S C, DIY=D I Y, WWW=W W W, www=W W W, http=H T T
-    P, https=H T T P S, ftp=F T P, mRNA=M R N A, JSON=json, JPEG=jay peg, jpeg=jay peg, pH=P H,
-    IPv=I P V, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma,
-    Ω=omega, ω=omega, ε=epsilon, φ=phi, χ=chi, ρ=rho, τ=tau, η=eta, κ=kappa, ψ=psi, ξ=xi, ζ=zeta,
-    Φ=phi, Γ=gamma, Σ=sigma, WWII=World War two, WWI=World War one, WW2=World War two
+    YoY=year over year, MoM=month over month, AKA=also known as, BTW=by the way, IMO=in my opinion,
+    &c=et cetera, ur=your, ty=thank you, TBD=to be determined, FAQs=F A Qs, PhDs=P H Ds, JSON=json,
+    JPEG=jay peg, jpeg=jay peg, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta,
+    σ=sigma, Ω=omega, ω=omega, ε=epsilon, φ=phi, χ=chi, ρ=rho, τ=tau, η=eta, κ=kappa, ψ=psi, ξ=xi,
+    ζ=zeta, Φ=phi, Γ=gamma, Σ=sigma, WWII=World War two, WWI=World War one, WW2=World War two
     """
 )
 LETTER_WORDS = words(

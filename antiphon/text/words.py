@@ -7,6 +7,7 @@ from antiphon.text.name_table import (
     STATES,
 )
 from antiphon.text.number_words import roman
+from antiphon.text.numerals import say_integer
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
 from antiphon.text.units import ends_here
@@ -22,12 +23,17 @@ from antiphon.text.word_table import (
     LETTER_WORDS,
     NUMBERED_WITH_LETTERS,
     ORDINAL_ENDINGS,
+    PHRASES,
     PLACES,
     SAINTS,
     SLASHED,
     TITLES,
 )
 
+_PHRASES: dict[str, list[tuple[str, int]]] = {}
+for _phrase in PHRASES:
+    _tokens = TokenizedText(_phrase)
+    _PHRASES.setdefault(_tokens.text(0), []).append((_phrase, len(_tokens)))
 _MAX_DOTTED_PARTS = 8
 _QUARTERS = words("NE NW SE SW")  # after the name of a street
 _PARTICIPLES = {"incl": "included", "excl": "excluded"}
@@ -47,6 +53,18 @@ def read_slashed_word(tokens: TokenizedText, place: int) -> Reading | None:
             if steps == 2 and tokens.kind(place + 2) == DIGITS:
                 name += " "
             return ((place + steps, name),)
+    return None
+
+
+def read_phrase(tokens: TokenizedText, place: int) -> Reading | None:
+    """Read an abbreviation of several words, and a number before one as a count."""
+    start = place + 2 * tokens.has(place, "d w")
+    for phrase, size in _PHRASES.get(tokens.text(start), ()):
+        stop = start + size
+        if tokens.joined(start, stop) == phrase and tokens.is_open(place):
+            if start > place:
+                return ((place + 1, say_integer(tokens.text(place))),)
+            return _with_end(tokens, stop, PHRASES[phrase], has_dot=phrase[-1] == ".")
     return None
 
 
@@ -86,7 +104,8 @@ def read_dotted(tokens: TokenizedText, place: int) -> Reading | None:
         )
         words = DOTTED[text]
         return ((stop, f"{words}," if tokens.kind(stop - 1) == "," else words),)
-    if num_parts < 2 or not tokens.is_open(place):
+    is_series = tokens.has(stop, "dw") and tokens.text(stop + 1) in ("d", "th")
+    if num_parts < 2 - is_series or not tokens.is_open(place):
         return None
     letters = " ".join(text.replace(".", "").upper())
     if tokens.text(stop) == "s" and tokens.kind(stop - 1) == ".":
@@ -234,6 +253,8 @@ def _is_title(tokens: TokenizedText, place: int, stop: int) -> bool:
     text = tokens.text(place)
     if place > 2 and tokens.text(place - 3) in TITLES and tokens.has(place - 3, "w. "):
         return True
+    if text in BARE_TITLES - PLACES.keys() and tokens.has(stop - 1, ".,"):
+        return True  # an address: "Yes, Sgt.,"
     is_person = tokens.before(place) in ("the", "our", "his") and text not in PLACES
     if is_person and tokens.kind(stop - 1) == "." and not ends_here(tokens, stop):
         return True
