@@ -61,9 +61,10 @@ def _is_net_address(chunk: str, shape: list[str]) -> bool:
 
 
 def _is_identifier(chunk: str) -> bool:
-    """Return whether this is a DOI, the number of a preprint, or a hidden file."""
+    """Return whether this is a DOI, the number of a preprint, a hidden file or an ending."""
     is_doi = chunk[:3] == "10." and "/" in chunk and any(map(str.isalpha, chunk))
-    return is_doi or chunk.startswith(("doi:10.", "arxiv:")) or chunk in HIDDEN_FILES
+    is_ending = chunk[0] == "." and chunk[1:] in FILE_ENDINGS
+    return is_doi or is_ending or chunk.startswith(("doi:10.", "arxiv:")) or chunk in HIDDEN_FILES
 
 
 def _is_pattern(chunk: str) -> bool:
@@ -79,7 +80,7 @@ def _is_label(label: str) -> bool:
 
 
 def _is_file(chunk: str) -> bool:
-    if all(len(part) == 1 for part in chunk.split(".")):
+    if all(len(part) == 1 for part in chunk.replace("-", ".").split(".")):
         return False
     if chunk[:2] in ("~/", "./") or chunk[:3] == "../" or chunk[1:3] == ":\\":
         return True

@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -18,6 +18,8 @@ _MARKS = frozenset(';:,.!?—…"“”() ')
 UNSPOKEN_PHONEMES = _MARKS | _STRESS
 """Phoneme symbols without a sound."""
 
+# To free the tokens of a long text at once would hold the interpreter's lock for over 5 ms.
+_MAX_STRETCH_CHARACTERS = 5000
 _CLAUSE_END = re.compile(r"(?<=[,;:—]) +")
 _SPACE = re.compile(r" +")
 
@@ -160,22 +162,32 @@ class PhonemeReader(ABC):
         return " ".join(sentence.phonemes for sentence in self._sentences(text))
 
 
-def judged_text(text: str, pieces: Iterable[SpokenPiece], silent: Container[str] = ()) -> str:
+def judged_text(
+    text: str, pieces_of: Callable[[str], Iterable[SpokenPiece]], silent: Container[str] = ()
+) -> str:
     """Return a text as checked for omissions: what a rule has read counts as spoken.
 
     Args:
-        text: text of the pieces.
-        pieces: pieces of the text.
+        text: text of any length, read in stretches.
+        pieces_of: function that returns the pieces of a stretch.
         silent: texts that are left out although a rule has read them.
     """
-    parts: list[str] = []
-    for piece in pieces:
-        original = text[piece.start : piece.stop]
-        if piece.is_changed:
-            is_spoken = any(map(str.isalnum, piece.words))
-            original = "a" if is_spoken else original if original in silent else " "
-        parts.append(original)
-    return "".join(parts)
+    stretches: list[str] = []
+    start = 0
+    while start < len(text):
+        stop = start + _MAX_STRETCH_CHARACTERS
+        if stop < len(text):
+            stop = max(text.rfind(" ", start, stop), text.rfind("\n", start, stop)) + 1 or stop
+        stretch, start = text[start:stop], stop
+        parts: list[str] = []
+        for piece in pieces_of(stretch):
+            original = stretch[piece.start : piece.stop]
+            if piece.is_changed:
+                is_spoken = any(map(str.isalnum, piece.words))
+                original = "a" if is_spoken else original if original in silent else " "
+            parts.append(original)
+        stretches.append("".join(parts))
+    return "".join(stretches)
 
 
 def split_phonemes(phonemes: str, max_phonemes: int) -> list[str]:

@@ -58,7 +58,7 @@ class ChineseReader(PhonemeReader):
     def check(self, text: str) -> TextCheck:
         """Return the parts of a text that have no reading."""
         text = text.replace("〇", "零")
-        return self._unspoken.check(judged_text(text, chinese_pieces_of(text)))
+        return self._unspoken.check(judged_text(text, chinese_pieces_of))
 
     def _sentences(self, text: str) -> Iterator[ReadSentence]:
         sentence: list[SpokenPiece] = []

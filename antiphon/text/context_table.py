@@ -97,7 +97,7 @@ revolver round bullet handgun long | pairs
 airbus apartment apt area boeing building bus cabin channel cr dl error errors exit fm flight \
 flights flt form highway http hwy interstate model rd rm room route rte sr status ste suite \
 train ua unit wn ~flight | * | pairs
-    model | airbus boeing fig figure model table | * | pairs
+    model | airbus boeing fig figure model table world | * | pairs
     10-4 10-20 | a the | <end> from on | pairs
     10-4 10-20 | copy roger that's | * | pairs
     10-4 10-20 | <end> | <end> good buddy copy over roger | pairs
@@ -115,7 +115,7 @@ train ua unit wn ~flight | * | pairs
 digits
     4 4h | * | {not_nouns} | year
     4 4h | * | people men women children feet percent dollars <plural> | count
-    4 4h | {year} | * | year
+    4 4h | {year} year_was year_is | * | year
     """,
     digit=_DIGIT,
     programs=VERSION_WORDS - {"go"},
@@ -132,7 +132,8 @@ digits
 PAIR_STYLES = contexts(
     """
     / | * | time meter signature | apart
-    / | england india australia pakistan zealand were | at for after in off overnight declared | for
+    / | made posted reached england india australia pakistan zealand were | at for after in \
+off overnight declared | for
     / | * | star stars point points | out of
     / | attempt attempts average chapter day episode gave gets got grade graded level page part \
 pain question quiz rate rated rating review score scored scores scoring step stage test it_a him_a \
@@ -145,6 +146,7 @@ us week weeks night shipped arrived ordered delivered sent received posted paid 
     / | as | * | date
     / | * | a an per | shillings
     / | * | @ | date
+    / | concert's game's show's party's meeting's wedding's exam's test's it's due | at | date
     / | * | on | out of
     : | {books} | * | verse
     : | ratio ratio_of odds odds_of scale scale_of | * | to
@@ -214,6 +216,7 @@ DAYS = contexts(
     Mon Sat Sun Wed | on every next last this by until and & closed open from to thru {days} | * | \
 day
     Mon Sat Sun Wed | * | {days} {months} <number> | day
+    Mon Sat Sun Wed | m_. am pm | * | day
     """,
     days=_DAYS,
     months=_MONTHS,
@@ -289,10 +292,16 @@ citizen citizens prom night dir mgr | Senior
     Wt wt | * | <number> : | weight
     Ht ht | * | <number> : | height
     no. No. | * | : | number
+    no. No. | {digit} | is was | number
+    vol. | <number> | <end> for of in and set per | volumes
     WHO | the | * | W H O
     OR | the | <end> nurse room at for | O R
     div. Div. | * | yield yields per rate of $ | dividend
     resp. Resp. | * | <number> rate : | respiration
+    pgs. pgs | * | * | pages
+    min. | st nd rd th | * | minute
+    Max. | * | <small> | Maximum
+    bus. | * | day days hours hrs | business
     Ch. Ch | on watch watching | * | Channel
     Ch. Ch | * | ~news ~weather ~at | Channel
     Rev. rev. | * | grew rose fell was is of up down growth beat missed per for | revenue
@@ -337,7 +346,7 @@ citizen citizens prom night dir mgr | Senior
     C. C | degrees degree deg | * | Celsius
     d | ~x ~for | <end> | days
     x X | <number> | $ € £ | times
-    NE NW SE SW | * | of | compass
+    NE NW SE SW | * | of at side corner wind winds | compass
     NE NW SW | onto on at to from and & | <number> | compass
     N S E W NE NW SE SW | wind winds km mi miles kilometers | of <number> | compass
     N. S. E. W. N S E W NE NW SE SW | ave avenue st street blvd rd road ave_. st_. blvd_. rd_. \
@@ -346,6 +355,7 @@ citizen citizens prom night dir mgr | Senior
     N S E W NE NW SE SW | <number> at on and & | <name> <number> | compass
     x | dial call at phone ext or reach office <number> | <number> | extension
     """,
+    digit=_DIGIT,
     foods=_FOODS,
     roads=words("~i ~us ~route ~rt ~rte ~hwy ~highway ~interstate ~sr"),
 )

@@ -109,7 +109,7 @@ def _joint(tokens: TokenizedText, stop: int, one: int, other: int, style: str | 
     """Return the spoken form of the slash in a score; ``None`` if it may be a fraction."""
     if tokens.kind(stop + (tokens.kind(stop) == SPACE)) == "=":
         return " divided by "
-    if style in ("apart", "over", "out of", "for"):
+    if style in ("apart", "over", "out of") or (style == "for" and one > other):
         return " " if style == "apart" else f" {style} "
     if style == "shillings" and (one > other or gcd(one, other) > 1):
         return " and "  # old British money

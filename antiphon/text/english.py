@@ -40,12 +40,14 @@ class EnglishReader(PhonemeReader):
         """Return the parts of a text that have no reading."""
         if text.isascii() and text.replace(" ", "").isalnum():
             return TextCheck((), is_spoken=True)
-        pieces = pieces_of(TokenizedText(text, british=self._british))
-        return self._unspoken.check(judged_text(text, pieces, SILENT_SIGNS))
+        return self._unspoken.check(judged_text(text, self._pieces, SILENT_SIGNS))
+
+    def _pieces(self, text: str) -> Iterator[SpokenPiece]:
+        return pieces_of(TokenizedText(text, british=self._british))
 
     def _sentences(self, text: str) -> Iterator[ReadSentence]:
         sentence: list[SpokenPiece] = []
-        for piece in pieces_of(TokenizedText(text, british=self._british)):
+        for piece in self._pieces(text):
             sentence.append(piece)
             if piece.ends_sentence:
                 yield self._sentence(text, sentence)

@@ -60,11 +60,12 @@ CARDINAL_NAMES = words(
 """Words after which a Roman numeral is a cardinal."""
 REGNAL_NAMES = words(
     """
-    albert alexander benedict carlos catherine charles christian clement cleopatra constantine
-    darius david edward elizabeth emmanuel felipe ferdinand francis frederick george gregory gustav
-    haakon harald henry innocent ivan james john joseph julius justinian king leo leopold louis
-    margaret margrethe mary napoleon nicholas olav otto paul peter philip pius pope ptolemy queen
-    ramesses ramses richard robert thomas umberto urban wilhelm william xerxes
+    albert alexander alfonso baldwin benedict carl conrad harold ladislaus mehmed murad pedro rudolf
+    selim sigismund stephen suleiman victor carlos catherine charles christian clement cleopatra
+    constantine darius david edward elizabeth emmanuel felipe ferdinand francis frederick george
+    gregory gustav haakon harald henry innocent ivan james john joseph julius justinian king leo
+    leopold louis margaret margrethe mary napoleon nicholas olav otto paul peter philip pius pope
+    ptolemy queen ramesses ramses richard robert thomas umberto urban wilhelm william xerxes
     """
 )
 CENTURY_WORDS = words("amendment centuries century dynasty olympiad olympics")

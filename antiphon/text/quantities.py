@@ -346,7 +346,10 @@ def read_ordinal(tokens: TokenizedText, place: int) -> Reading | None:
         return None
     suffix = tokens.text(numeral.stop).lower()
     ends = tokens.kind(numeral.stop + 1) in ("-", "/") or tokens.is_closed(numeral.stop + 1)
-    is_series = suffix == "d" and "." in (tokens.kind(place - 1), tokens.kind(place - 2))  # "F.3d"
+    is_series = suffix == "d" and (  # "F.3d", "2d Cir."
+        "." in (tokens.kind(place - 1), tokens.kind(place - 2))
+        or tokens.after(numeral.stop + 1) in ("Cir", "Dep't", "Dist")
+    )
     if not (suffix in ORDINAL_ENDINGS or (is_series and numeral.whole[-1] in "23")) or not ends:
         return None
     words = ordinal_of(cardinal(int(numeral.whole), british=tokens.british))

@@ -6,11 +6,13 @@ from antiphon.text.number_words import cardinal, spelled
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
 from antiphon.text.units import ends_here
+from antiphon.text.word_table import DAY_NAMES, DAYS
 
 _DASHES = ("-", "\u2013")
 _HALVES = words("a p A P")
 _BEFORE_HOURS = words("at by from til till to until")
 _ZONES = words("BST CDT CET CST EDT EST ET GMT MDT MST PDT PST PT UTC")
+_NOT_ENDS = _ZONES.union(DAYS, DAY_NAMES)
 
 
 def read_time(tokens: TokenizedText, place: int) -> Reading | None:
@@ -102,8 +104,8 @@ def read_clock(
     if len(seconds) == 2 and int(seconds) < 60:
         tail = f" and {cardinal(int(seconds))} second{'' if int(seconds) == 1 else 's'}"
         half, stop = _half_of_day(tokens, place + 5)
-        head = _say_clock(hour, minute, "" if int(minute) else "and")
-        return stop, f"{head.removesuffix(' and')}{tail}{f' {half}' if half else ''}"
+        head = _say_clock(hour, minute, "") if int(minute) else f"{cardinal(hour)} hours"
+        return stop, f"{head}{tail}{f' {half}' if half else ''}"
     zone = tokens.after(stop) if tokens.after(stop) in _ZONES else ""
     return stop, _say_clock(hour, minute, half or zone)
 
@@ -131,7 +133,7 @@ def _half_of_day(tokens: TokenizedText, place: int) -> tuple[str, int]:
     is_dotted = letters in _HALVES and tokens.has(start + 1, ".w")
     if is_dotted and tokens.text(start + 2) in ("m", "M"):
         stop = start + 3
-        is_inside = not ends_here(tokens, stop + 1) or tokens.after(stop + 1) in _ZONES
+        is_inside = not ends_here(tokens, stop + 1) or tokens.after(stop + 1) in _NOT_ENDS
         stop += tokens.kind(stop) == "." and is_inside
         return f"{letters.upper()} M", stop
     return "", place

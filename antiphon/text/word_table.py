@@ -198,10 +198,10 @@ SHORT_WORDS |= either_case(
     aka=also known as, btw=by the way, pls=please, plz=please, thx=thanks, thru=through, lmk=let me
     know, nvm=never mind, sry=sorry, ppl=people, tmrw=tomorrow, tmr=tomorrow, rly=really, rn=right
     now, wyd=what you doing, gonna=gonna, hrs=hours, yrs=years, mins=minutes, secs=seconds,
-    tsp=teaspoon, tbsp=tablespoon, pw=password, lvs=leaves, ea=each, esc=escape, ctrl=control,
-    u=you, wkday=weekday, wkdays=weekdays, wknd=weekend, wknds=weekends, imo=in my opinion, imho=in
-    my humble opinion, bbq=barbecue, iirc=if I recall correctly, tysm=thank you so much, yw=you're
-    welcome
+    tsp=teaspoon, tbsp=tablespoon, pw=password, txt=text, txts=texts, msg=message, msgs=messages,
+    lvs=leaves, ea=each, esc=escape, ctrl=control, u=you, wkday=weekday, wkdays=weekdays,
+    wknd=weekend, wknds=weekends, imo=in my opinion, imho=in my humble opinion, bbq=barbecue,
+    iirc=if I recall correctly, tysm=thank you so much, yw=you're welcome
     """
 ) | pairs(
     """

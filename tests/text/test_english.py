@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.families.hibari.prompt import reader
-from antiphon.text.base import split_phonemes
+from antiphon.text.base import judged_text, split_phonemes
+from antiphon.text.tokens import SpokenPiece, TokenizedText
 from antiphon.text.unspoken import UnspokenFinder
+from antiphon.text.written_out import pieces_of
 
 MAX_PHONEMES = 400
 MAX_RUN_CHARACTERS = 64
@@ -184,3 +187,19 @@ def test_letters_in_another_form_are_these_letters(text: str) -> None:
 
 def test_words_in_a_script_that_is_left_out_make_no_noise() -> None:
     assert read("Hello Здравствуйте there") == read("Hello there")
+
+
+@pytest.mark.parametrize("unit", ["word ", "1/", "\U0001f600", "a\n"])
+def test_a_long_text_is_judged_in_stretches(unit: str) -> None:
+    """What one list holds is freed in one call, which keeps the interpreter's lock."""
+    text, given = unit * (40_000 // len(unit)), list[str]()
+
+    def pieces(stretch: str) -> Iterator[SpokenPiece]:
+        given.append(stretch)
+        return pieces_of(TokenizedText(stretch))
+
+    assert len(judged_text(text, pieces)) == len(text) or unit == "1/"
+    assert "".join(given) == text
+    assert max(map(len, given)) <= 5000
+    if unit[-1].isspace():
+        assert all(stretch.endswith(unit) for stretch in given)
