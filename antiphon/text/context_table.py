@@ -68,6 +68,7 @@ NUMBER_STYLES = contexts(
     """
     0 4 4h 5 5h 6 6h 7 7h 8 8h 9 9h | {digit} ending_in last_four text_to | * | digits
     707 717 727 737 747 757 767 777 787 | the a an | max freighter jet jets dreamliner | pairs
+    401 403 457 529 | * | plan plans account accounts | pairs
     404 | * | people {measured} pages items miles days | count
     404 | * | * | pairs
     401 402 403 405 408 409 410 413 415 418 422 429 451 501 502 503 504 | http got returned \
@@ -81,7 +82,7 @@ revolver round bullet handgun long | pairs
     3 3h | chmod | * | digits
     3 3h 4 4h | ext x | * | digits
     3 3h | call code cvv dial extension otp passcode pin text ending_in | * | digits
-    5 6 | ~text ~texts ~texting ~reply ~sms | * | digits
+    5 6 | '_to "_to ”_to ~text ~texts ~texting ~reply ~sms | * | digits
     5 | live_in lives_in living_in moved_to | <end> | digits
     5 | , | <name> | digits
     3 4 4h | * | <street> | pairs
@@ -139,10 +140,10 @@ off overnight declared | for
 pain question quiz rate rated rating review score scored scores scoring step stage test it_a him_a \
 her_a week_day | * | out of
     / | bp pressure pressures mmhg temps | * | over
-    / | after before beginning begins between born by closes date dated deadline due effect ending \
-ends expires from join on opens opening returns since started starting starts through till until \
-us week weeks night shipped arrived ordered delivered sent received posted paid updated {days} | * \
-| date
+    / | after before beginning begins between born by closes date dated deadline due effect \
+ending ends expires from join on opens opening returns since started starting starts through \
+thru till until us week weeks night shipped arrived ordered delivered sent received posted \
+paid updated {days} | * | date
     / | as | * | date
     / | * | a an per | shillings
     / | * | @ | date
@@ -229,6 +230,7 @@ SHORT_FORMS = contexts(
     mo mo. | <number> | * | many
     mo. wk. yr. qtr. | last this next per a each every | * | one
     pts pts. | <number> | had were showed received who enrolled aged on underwent | patients
+    pts pts. | of | with w | patients
     pts pts. | * | * | points
     pt pt. | 1 ½ | {foods} | pint
     pt pt. | <number> | {foods} | pints
@@ -269,6 +271,7 @@ citizen citizens prom night dir mgr | Senior
     pct pct. | * | pt pts point points | percentage
     pct pct. | * | * | percent
     BID | mg mcg ml po tablet tablets daily . | * | B I D
+    x X | <small> | ~days ~weeks ~wks ~wk ~months ~mos ~hours ~hrs | for
     x X | . tid bid qid daily day mg ml tablets po | ~days ~wks ~weeks ~months ~d | for
     Asst. | * | <name> | Assistant
     Dir. | asst_. assoc_. exec_. dep_. assistant associate executive | * | Director
@@ -278,7 +281,8 @@ citizen citizens prom night dir mgr | Senior
     r | * | u you ur they we | are
     c | * | u_at u_in u_on u_there u_soon u_later u_tomorrow u_tonight u_@ u_then | see
     in. | an | or | inch
-    N. S. E. W. | miles mi km blocks . {roads} | of on to from for at , toward until exit | compass
+    N. S. E. W. | miles mi km blocks go head drive turn walk . {roads} | of on to from for at \
+, toward until exit | compass
     def. | <name> | <name> | defeated
     def. | the | * | defendant
     est. est Est. | <number> dollars | * | estimate
@@ -299,6 +303,8 @@ citizen citizens prom night dir mgr | Senior
     div. Div. | * | yield yields per rate of $ | dividend
     resp. Resp. | * | <number> rate : | respiration
     pgs. pgs | * | * | pages
+    wk. wk | * | of | one
+    blks blks. | * | * | blocks
     min. | st nd rd th | * | minute
     Max. | * | <small> | Maximum
     bus. | * | day days hours hrs | business
@@ -329,7 +335,7 @@ citizen citizens prom night dir mgr | Senior
     blk. wht. | * | <end> leather cotton finish | black
     reb rebs reb. | <number> | * | rebounds
     ast asts ast. | <number> | * | assists
-    stl blks | <number> | * | steals
+    stl | <number> | * | steals
     HRs | <number> two three | * | home runs
     bal. Bal. | * | is was of : due | balance
     addr addr. | my your the ur | * | address

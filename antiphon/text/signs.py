@@ -152,8 +152,9 @@ def read_backslash(tokens: TokenizedText, place: int) -> Reading | None:
 
 def read_line_start(tokens: TokenizedText, place: int) -> Reading | None:
     """Drop the mark of a heading, an item or a quotation at the start of a line."""
-    if tokens.has(place, ">> w") and tokens.text(place + 3)[0].isupper():
-        return ((place + 2, ""),)
+    is_shift = tokens.kind(place - 2) in _NUMBER_OR_WORD and tokens.text(place + 3).islower()
+    if tokens.has(place, ">> w") and not is_shift:
+        return ((place + 2, ""),)  # a change of speakers
     if not _begins_line(tokens, place):
         return None
     sign, stop = tokens.kind(place), place

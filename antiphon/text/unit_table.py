@@ -62,9 +62,9 @@ UNITS = counted(
     ct=carat, kt=knot, kts=knot, kn=knot, rad=radian, cc=C C, sq mi=square mile, sq m=square meter,
     sq km=square kilometer, fl oz=fluid ounce, nmi=nautical mile, bbl=barrel, bbls=barrel,
     Hz=hertz/hertz, kHz=kilohertz/kilohertz, MHz=megahertz/megahertz, GHz=gigahertz/gigahertz,
-    THz=terahertz/terahertz, K=kelvin/kelvin, lx=lux/lux, ppm=parts per million/parts per million,
-    doz=dozen/dozen, ppb=parts per billion/parts per billion, psi=P S I/P S I, dpi=D P I/D P I,
-    ppi=P P I/P P I, rpm=R P M/R P M, RPM=R P M/R P M, bpm=beats per minute/beats per minute,
+    THz=terahertz/terahertz, K=kelvin/kelvin, pt=point, lx=lux/lux, ppm=parts per million/parts per
+    million, doz=dozen/dozen, ppb=parts per billion/parts per billion, psi=P S I/P S I, dpi=D P I/D
+    P I, ppi=P P I/P P I, rpm=R P M/R P M, RPM=R P M/R P M, bpm=beats per minute/beats per minute,
     BPM=beats per minute/beats per minute, bar=bar/bar, hp=horsepower/horsepower,
     HP=horsepower/horsepower, bps=basis point, fps=frames per second/frames per second,
     in=inch/inches, ft=foot/feet, F=degree Fahrenheit/degrees Fahrenheit, C=degree Celsius/degrees
@@ -77,12 +77,12 @@ UNITS = counted(
     """
 )
 """Singular and plural by symbol."""
-NOT_AFTER_SPACE = words("A ac bar ct in mo MP N t us")
+NOT_AFTER_SPACE = words("A ac bar ct in mo MP N pt t us")
 """Units that are words or names after a space."""
 WITH_DOT = words(
     """
-    c doz fl ft gal hr hrs in lb lbs mi min mins mo mos nt nts oz qt sec secs sq tbsp tsp wk yd yds
-    yr yrs
+    c doz fl ft gal hr hrs in lb lbs mi min mins mo mos nt nts oz pt qt sec secs sq tbsp tsp wk yd
+    yds yr yrs
     """
 )
 """Units that are written with a dot too."""

@@ -58,31 +58,31 @@ SAINTS = words(
 )
 ABBREVIATIONS = either_case(
     """
-    agcy=agency, amts=amounts, attys=attorneys, avail=available, btwn=between, coord=coordinator,
-    deg=degrees, depts=departments, diam=diameter, equip=equipment, est'd=established,
-    rec'd=received, req'd=required, cont'd=continued, freq=frequency, flr=floor, hrly=hourly,
-    hwys=highways, illus=illustrated, ins=insurance, inst=institute, jct=junction, lic=license,
-    maint=maintenance, med=medium, mfr=manufacturer, mktg=marketing, mtg=meeting, mtn=mountain,
-    pkgs=packages, pop=population, pref=preferred, prelim=preliminary, prev=previous, recd=received,
-    ref=reference, rev=revised, sched=schedule, subj=subject, supp=supplement, treas=treasurer,
-    usu=usually, wkly=weekly, gtd=guaranteed, incl=including, lg=large, sm=small, elev=elevation,
-    addr=address, intro=introduction, cont=continued, dep=departs, arr=arrives, blt=built,
-    apts=apartments, mfg=manufacturing, std=standard, resp=respectively, approx=approximately,
-    vs=versus, etc=et cetera, viz=namely, dept=department, asst=assistant, govt=government,
-    intl=international, natl=national, bldg=building, apt=apartment, rm=room, cf=compare,
-    incl=including, excl=excluding, misc=miscellaneous, avg=average, temp=temperature,
-    tel=telephone, attn=attention, qty=quantity, amt=amount, dist=distance, eds=editors,
-    hwy=highway, blvd=boulevard, ave=avenue, mgr=manager, mgmt=management, prob=probably,
-    esp=especially, orig=originally, ca=circa, min=minimum, acct=account, appt=appointment,
-    pkg=package, yr=year, yrs=years, hr=hour, hrs=hours, sec=second, secs=seconds, mins=minutes,
-    lb=pound, lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon, tsp=teaspoon, qt=quart,
-    par=paragraph, para=paragraph, wt=weight, ht=height, ref'd=referred, exh=exhibit, rgds=regards,
-    lvs=leaves, ea=each, univ=university, vol=volume, vols=volumes, util=utilities, cust=customer,
-    exec=executive, elem=elementary, mkt=market, conf=conference, admin=administration,
-    comm=committee, hist=history, poss=possible, stn=station, dbl=double, chg=change,
-    bldgs=buildings, secy=secretary, mfrs=manufacturers, accts=accounts, appts=appointments,
-    certif=certificate, req=required, nbr=number, flt=flight, transp=transportation,
-    w'house=warehouse
+    agcy=agency, amts=amounts, atty=attorney, attys=attorneys, avail=available, btwn=between,
+    coord=coordinator, deg=degrees, depts=departments, diam=diameter, equip=equipment,
+    est'd=established, rec'd=received, req'd=required, cont'd=continued, freq=frequency, flr=floor,
+    hrly=hourly, hwys=highways, illus=illustrated, ins=insurance, inst=institute, jct=junction,
+    lic=license, maint=maintenance, med=medium, mfr=manufacturer, mktg=marketing, mtg=meeting,
+    mtgs=meetings, mtn=mountain, pkgs=packages, pop=population, pref=preferred, prelim=preliminary,
+    prev=previous, recd=received, ref=reference, rev=revised, sched=schedule, subj=subject,
+    supp=supplement, treas=treasurer, usu=usually, wkly=weekly, gtd=guaranteed, incl=including,
+    lg=large, sm=small, elev=elevation, addr=address, intro=introduction, cont=continued,
+    dep=departs, arr=arrives, blt=built, apts=apartments, mfg=manufacturing, std=standard,
+    resp=respectively, approx=approximately, vs=versus, etc=et cetera, viz=namely, dept=department,
+    asst=assistant, govt=government, intl=international, natl=national, bldg=building,
+    apt=apartment, rm=room, cf=compare, incl=including, excl=excluding, misc=miscellaneous,
+    avg=average, temp=temperature, tel=telephone, attn=attention, qty=quantity, amt=amount,
+    dist=distance, eds=editors, hwy=highway, blvd=boulevard, ave=avenue, mgr=manager,
+    mgmt=management, prob=probably, esp=especially, orig=originally, ca=circa, min=minimum,
+    acct=account, appt=appointment, pkg=package, yr=year, yrs=years, hr=hour, hrs=hours, sec=second,
+    secs=seconds, mins=minutes, lb=pound, lbs=pounds, oz=ounces, ft=feet, tbsp=tablespoon,
+    tsp=teaspoon, qt=quart, par=paragraph, para=paragraph, wt=weight, ht=height, ref'd=referred,
+    exh=exhibit, rgds=regards, lvs=leaves, ea=each, univ=university, vol=volume, vols=volumes,
+    util=utilities, cust=customer, exec=executive, elem=elementary, mkt=market, conf=conference,
+    admin=administration, comm=committee, hist=history, poss=possible, stn=station, dbl=double,
+    chg=change, bldgs=buildings, secy=secretary, mfrs=manufacturers, accts=accounts,
+    appts=appointments, certif=certificate, req=required, nbr=number, flt=flight,
+    transp=transportation, w'house=warehouse
     """
 ) | pairs(
     """
@@ -104,9 +104,9 @@ ABBREVIATIONS = either_case(
 """Abbreviations with a dot."""
 BARE_ABBREVIATIONS = words(
     """
-    Wm Chas Robt Benj Rgds rgds btwn Btwn mtg Mtg mktg Mktg sched avail Avail rec'd Rec'd req'd
-    Req'd cont'd mfr recd apts Apts acct approx appt Apt Assn Attn Bldg bldg Dept dept etc Govt govt
-    Intl Ltd Mfg mgmt Mgr mgr Qty qty VS Vs vs
+    Wm Chas Robt Benj Rgds rgds btwn Btwn mtg Mtg mtgs Mtgs mktg Mktg sched avail Avail rec'd Rec'd
+    req'd Req'd cont'd mfr recd apts Apts acct approx appt Apt Assn Attn Bldg bldg Dept dept etc
+    Govt govt Intl Ltd Mfg mgmt Mgr mgr Qty qty VS Vs vs
     """
 )
 """Abbreviations with the same meaning without a dot."""
@@ -184,10 +184,10 @@ SHORT_WORDS = {
     form: " ".join(name.upper())
     for name in words(
         """
-        AE AL ASAP AX BI BSc COPD DA DIY ERA FA FAQ GA IPv KS LED MSc NA OB OS PI PO PRN PSI PhD QID
-        RA Rx TI TID TOS WA WWW afaik api asap aws brb cia diy eod eow eta etf faq ftp ftw fyi hoa
-        http https ikr idk irl lmao mRNA ngl nyc omg omw otp pH prn qa roi smh suv tbh ttyl udp url
-        ux vip wfh wtf www
+        AE AL ASAP AX BI BSc COPD Cu DA Hg Pb Zn DIY ERA FA FAQ GA IPv KS LED MSc NA OB OS PI PO PRN
+        PSI PhD QID RA Rx TI TID TOS WA WWW afaik api asap aws brb cia diy eod eow eta etf faq ftp
+        ftw fyi hoa http https ikr idk irl lmao mRNA ngl nyc omg omw otp pH prn qa roi smh suv tbh
+        ttyl udp url ux vip wfh wtf www
         """
     )
     for form in (name, name[0].upper() + name[1:])
@@ -205,11 +205,12 @@ SHORT_WORDS |= either_case(
     """
 ) | pairs(
     """
-    YoY=year over year, MoM=month over month, AKA=also known as, BTW=by the way, IMO=in my opinion,
-    &c=et cetera, ur=your, ty=thank you, TBD=to be determined, FAQs=F A Qs, PhDs=P H Ds, JSON=json,
-    JPEG=jay peg, jpeg=jay peg, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda, Δ=delta, δ=delta, θ=theta,
-    σ=sigma, Ω=omega, ω=omega, ε=epsilon, φ=phi, χ=chi, ρ=rho, τ=tau, η=eta, κ=kappa, ψ=psi, ξ=xi,
-    ζ=zeta, Φ=phi, Γ=gamma, Σ=sigma, WWII=World War two, WWI=World War one, WW2=World War two
+    OK'd=okayed, OKs=okays, YoY=year over year, MoM=month over month, AKA=also known as, BTW=by the
+    way, IMO=in my opinion, &c=et cetera, ur=your, ty=thank you, TBD=to be determined, FAQs=F A Qs,
+    PhDs=P H Ds, JSON=json, JPEG=jay peg, jpeg=jay peg, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda,
+    Δ=delta, δ=delta, θ=theta, σ=sigma, Ω=omega, ω=omega, ε=epsilon, φ=phi, χ=chi, ρ=rho, τ=tau,
+    η=eta, κ=kappa, ψ=psi, ξ=xi, ζ=zeta, Φ=phi, Γ=gamma, Σ=sigma, WWII=World War two, WWI=World War
+    one, WW2=World War two
     """
 )
 LETTER_WORDS = words(

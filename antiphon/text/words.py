@@ -263,7 +263,8 @@ def _is_title(tokens: TokenizedText, place: int, stop: int) -> bool:
         is_sure = text in ("Mr", "Mrs", "Ms", "Dr", "Prof") and (
             tokens.has(stop, " w") or tokens.has(stop, " &")
         )
-        return (is_sure and not follows_name(tokens, place)) or (is_class and text not in PLACES)
+        is_place = text in PLACES and (is_class or follows_name(tokens, place))
+        return (is_sure or is_class) and not is_place
     if text == "Sr":
         return not follows_name(tokens, place)
     if text in PLACES and follows_name(tokens, place):
