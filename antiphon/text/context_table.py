@@ -227,37 +227,24 @@ SHORT_FORMS = contexts(
     """
     hr | per an one | * | hour
     mo mo. | 1 a one | * | one
-    mo mo. | <number> | * | many
     mo. wk. yr. qtr. | last this next per a each every | * | one
     pts pts. | <number> | had were showed received who enrolled aged on underwent | patients
     pts pts. | of | with w | patients
-    pts pts. | * | * | points
     pt pt. | 1 ½ | {foods} | pint
-    pt pt. | <number> | {foods} | pints
     pt pt. | <number> | font type lead favorite drop gain swing underdog | point
     pt. | - highest lowest high low main key turning starting | * | point
     pt pt. | <number> | * | points
-    T T. | 1 ½ ¼ ¾ ~/ | {foods} | tablespoon
-    T T. | <number> | {foods} | tablespoons
-    t t. | 1 ½ ¼ ¾ ~/ | {foods} | teaspoon
-    t t. | <number> | {foods} | teaspoons
+    T=tablespoon T.=tablespoon t=teaspoon t.=teaspoon | 1 ½ ¼ ¾ ~/ | {foods} |
     c | 1 ½ ¼ ¾ ⅓ ⅔ ~/ | {foods} | cup
-    c | <number> | {foods} | cups
+    pt=pints pt.=pints T=tablespoons T.=tablespoons t=teaspoons t.=teaspoons c=cups | <number> | \
+{foods} |
     tab. cap. | 1 | * | tablet
-    tabs. tab. | <number> | * | tablets
-    caps. cap. | <number> | * | capsules
-    pkt. pkts. | <number> | * | packets
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | per a an one each every | * | one
-    km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | * | * | many
     A | the | train line team list side game | A
     A | press hold tap hit click pressing button | * | A
-    L | turn bear keep go | on at onto <end> | left
-    R | turn bear keep go | on at onto <end> | right
-    no. No. | * | of | number
+    L=left R=right | turn bear keep go | on at onto <end> |
     Rd. Rd | county co_. ranch farm ~county | * | Road
-    Rd. Rd | * | <number> | Round
     Co. | * | rd road route hwy | County
-    Ps. Ps Pss. | * | <number> | Psalm
     Sr. Sr | * | engineer manager director developer analyst vice producer editor vp eng exec \
 account software product project program data marketing sales staff designer dev advisor attorney \
 associate consultant counsel partner scientist researcher research technician nurse class living \
@@ -267,13 +254,10 @@ citizen citizens prom night dir mgr | Senior
     AA | * | battery batteries batts cell cells size | double A
     AAA | * | battery batteries batts cell cells size batt | triple A
     RT | mi miles km trip . | * | round trip
-    pg pg. | * | * | page
     pct pct. | * | pt pts point points | percentage
-    pct pct. | * | * | percent
     BID | mg mcg ml po tablet tablets daily . | * | B I D
     x X | <small> | ~days ~weeks ~wks ~wk ~months ~mos ~hours ~hrs | for
     x X | . tid bid qid daily day mg ml tablets po | ~days ~wks ~weeks ~months ~d | for
-    Asst. | * | <name> | Assistant
     Dir. | asst_. assoc_. exec_. dep_. assistant associate executive | * | Director
     Assoc. | * | prof professor dean director editor justice | Associate
     Pt. pt. | * | is was has had denies presents reports states complains to will seen | patient
@@ -281,30 +265,23 @@ citizen citizens prom night dir mgr | Senior
     r | * | u you ur they we | are
     c | * | u_at u_in u_on u_there u_soon u_later u_tomorrow u_tonight u_@ u_then | see
     in. | an | or | inch
-    N. S. E. W. | miles mi km blocks go head drive turn walk . {roads} | of on to from for at \
-, toward until exit | compass
+    N. S. E. W. | miles mi km blocks go head drive turn walk . {roads} | of on to from for at , \
+toward until exit | compass
     def. | <name> | <name> | defeated
-    def. | the | * | defendant
     est. est Est. | <number> dollars | * | estimate
     est. est Est. | * | $ ~ € £ <small> | estimated
     Cat. cat. | * | no number | Catalog
     ch. | <number> | in on of and | channels
     Ex. | * | a b c d e f g h j k l m | Exhibit
-    Dep. | * | of | Deposition
-    Arr arr | * | <number> : | arrives
-    Dep dep Dpt dpt | * | <number> : | departs
-    Wt wt | * | <number> : | weight
-    Ht ht | * | <number> : | height
+    Arr=arrives arr=arrives Dep=departs dep=departs Dpt=departs dpt=departs Wt=weight wt=weight \
+Ht=height ht=height | * | <number> : |
     no. No. | * | : | number
     no. No. | {digit} | is was | number
     vol. | <number> | <end> for of in and set per | volumes
-    WHO | the | * | W H O
+    def.=defendant WHO=W_H_O | the | * |
     OR | the | <end> nurse room at for | O R
     div. Div. | * | yield yields per rate of $ | dividend
     resp. Resp. | * | <number> rate : | respiration
-    pgs. pgs | * | * | pages
-    wk. wk | * | of | one
-    blks blks. | * | * | blocks
     min. | st nd rd th | * | minute
     Max. | * | <small> | Maximum
     bus. | * | day days hours hrs | business
@@ -312,54 +289,52 @@ citizen citizens prom night dir mgr | Senior
     Ch. Ch | * | ~news ~weather ~at | Channel
     Rev. rev. | * | grew rose fell was is of up down growth beat missed per for | revenue
     op. Op. | * | margin margins income profit profits cash expenses ex | operating
-    sh. shs. | <number> | * | shares
-    req reqs req. reqs. | <number> | * | requests
     req. | * | <number> a an at the | requires
-    adv. | <number> | * | advance
-    Lv. lv. | * | <name> | leave
-    Ar. | * | <name> | arrive
+    Asst.=Assistant Lv.=leave lv.=leave Ar.=arrive | * | <name> |
     Sz. sz. Sz sz | * | <number> <name> <small> | size
     Ofc Ofc. | * | : hrs hours | Office
     Reg. reg. | * | no no. number | Registration
     Reg. reg. | * | price hours $ season hrs | regular
     cts. | <number> | of | counts
-    cts. cts | <number> | * | cents
     ct ct. | count - <number> | diamond diamonds ring gold tw white yellow ruby sapphire | carat
     ct. ct | <number> - | * | count
     Rm rm Rm. | * | w with for | room
     qn Qn | <number> two w | bed beds | queen
-    Proc. | * | of | Proceedings
     Acct. | * | mgr manager exec executive rep no | Account
     batt. batts. | aaa aa <number> | * | batteries
     blk. | a one 1 per | * | block
     blk. wht. | * | <end> leather cotton finish | black
-    reb rebs reb. | <number> | * | rebounds
-    ast asts ast. | <number> | * | assists
-    stl | <number> | * | steals
+    mo=many mo.=many tabs.=tablets tab.=tablets caps.=capsules cap.=capsules pkt.=packets \
+pkts.=packets sh.=shares shs.=shares req=requests reqs=requests req.=requests reqs.=requests \
+adv.=advance cts.=cents cts=cents reb=rebounds rebs=rebounds reb.=rebounds ast=assists \
+asts=assists ast.=assists stl=steals | <number> | * |
     HRs | <number> two three | * | home runs
     bal. Bal. | * | is was of : due | balance
     addr addr. | my your the ur | * | address
     col. | ~line ~row <end> , | <number> | column
-    Trk. trk. | * | <number> | Track
-    Cor. cor. | * | of | Corner
+    no.=number No.=number Dep.=Deposition wk.=one wk=one Proc.=Proceedings Cor.=Corner cor.=Corner \
+| * | of |
     appx. App. app. | see in of | <name> <number> a b c d | appendix
-    long. Long. | * | <number> | longitude
+    Rd.=Round Rd=Round Ps.=Psalm Ps=Psalm Pss.=Psalm Trk.=Track trk.=Track long.=longitude \
+Long.=longitude | * | <number> |
     Ret. ret. | , | <end> | Retired
     Ed. | board_of dept_of department_of of dept._of | * | Education
     ex. Ex. | ~homework ~hw ~ch | <number> | exercise
     Exs. exs. Exhs. | * | <name> <number> a b c d | Exhibits
-    F. F | degrees degree deg | * | Fahrenheit
-    C. C | degrees degree deg | * | Celsius
+    F.=Fahrenheit F=Fahrenheit C.=Celsius C=Celsius | degrees degree deg | * |
     d | ~x ~for | <end> | days
     x X | <number> | $ € £ | times
     NE NW SE SW | * | of at side corner wind winds | compass
     NE NW SW | onto on at to from and & | <number> | compass
     N S E W NE NW SE SW | wind winds km mi miles kilometers | of <number> | compass
-    N. S. E. W. N S E W NE NW SE SW | ave avenue st street blvd rd road ave_. st_. blvd_. rd_. \
-| * | compass
+    N. S. E. W. N S E W NE NW SE SW | ave avenue st street blvd rd road ave_. st_. blvd_. rd_. | * \
+| compass
     N S E W | ~ca {roads} | <end> <small> | compass
     N S E W NE NW SE SW | <number> at on and & | <name> <number> | compass
     x | dial call at phone ext or reach office <number> | <number> | extension
+    pts=points pts.=points km=many cm=many mm=many kg=many mg=many ml=many mL=many lbs=many \
+lb=many oz=many kWh=many kHz=many MHz=many GHz=many kph=many mph=many mpg=many pg=page pg.=page \
+pct=percent pct.=percent pgs.=pages pgs=pages blks=blocks blks.=blocks | * | * |
     """,
     digit=_DIGIT,
     foods=_FOODS,

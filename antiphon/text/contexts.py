@@ -61,6 +61,7 @@ def contexts(text: str, **groups: frozenset[str]) -> Contexts:
     Before and after are words next to the word: ``a_b`` two of them, ``~a`` one of four,
     ``<number>``, ``<name>`` (a capital), ``<small>``, ``<acronym>`` (three or four capitals),
     ``<state>`` (two), ``<plural>``, ``<end>`` (no word) a kind of word, and ``*`` anything.
+    A word may have a reading of its own: "tabs=tablets".
 
     Args:
         text: rows of the table.
@@ -72,9 +73,10 @@ def contexts(text: str, **groups: frozenset[str]) -> Contexts:
     ):
         keys, _, rest = line.partition(" | ")
         before, _, rest = rest.partition(" | ")
-        after, _, reading = rest.partition(" | ")
-        for key in keys.split():
-            row = Context(words(before), words(after), reading.strip())
+        after, _, reading = rest.partition(" |")
+        for entry in keys.split():
+            key, _, own = entry.partition("=")
+            row = Context(words(before), words(after), own.replace("_", " ") or reading.strip())
             table[key] = (*table.get(key, ()), row)
     return table
 
