@@ -38,6 +38,9 @@ class ServerFlags:
     load_format: Annotated[
         str | None, flag("auto, or dummy: random weights.", SETTING), "model.load_format"
     ] = None
+    quantize: Annotated[str | None, flag("int8: weights on a CPU.", "dtype"), "model.quantize"] = (
+        None
+    )
     max_slots: Annotated[
         int | None, flag("Requests that are worked on at once.", SETTING), "model.max_slots"
     ] = None

@@ -45,6 +45,9 @@ class ModelSettings(SettingsSection):
     load_format: LoadFormat = Field(
         "auto", description="auto reads the checkpoint's weights, dummy draws random ones."
     )
+    quantize: Literal["int8"] | None = Field(
+        None, description="Type of the weights of products, on a CPU; default: dtype."
+    )
     max_slots: int = Field(
         64, ge=1, description="Requests that a stage works on, or listeners it speaks to, at once."
     )

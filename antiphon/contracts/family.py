@@ -69,6 +69,7 @@ class LoadContext:
         diffusion: Settings of models that denoise.
         load_format: ``"auto"``: weights are read from the checkpoint's files; ``"dummy"``: they are
             random, and its files of weights are not read.
+        quantize: type of the weights of products, ``"int8"``; ``None``: ``dtype``.
         trusts_remote_code: whether Python code that a checkpoint brings may be run.
         tasks: names of those that are served; none: all that the checkpoint has what they need for.
         progress: called with the progress of loading; ``None``: not reported.
@@ -86,6 +87,7 @@ class LoadContext:
     playback: "PlaybackPolicy | None" = None
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
     load_format: LoadFormat = "auto"
+    quantize: str | None = None
     trusts_remote_code: bool = False
     tasks: tuple[str, ...] = ()
     progress: LoadProgress | None = None
@@ -372,6 +374,7 @@ class Family:
             ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``, which is called with
             the bytes written so far and the bytes in all.
         draws_weights: Support of random weights in place of files.
+        quantizes: Support of quantised weights.
         accelerations: Supported settings of models that denoise.
         measuring: Requirements of speed measurements, with its ``checkpoint_maker``;
             ``None`` for other families.
@@ -390,5 +393,6 @@ class Family:
     footprint: Ref | None = None
     checkpoint_maker: Ref | None = None
     draws_weights: bool = False
+    quantizes: bool = False
     accelerations: frozenset[Acceleration] = frozenset()
     measuring: "Measuring | None" = None

@@ -214,13 +214,11 @@ class Rope:
 
         If positions have axes, they are the last dimension.
         """
+        places: tuple[Tensor, ...] = (positions,)
         if self.axes is not None:
-            places = (
-                positions[..., self.axes],
-                torch.arange(len(self.axes), device=positions.device),
-            )
-            return Rotation(self.cosines[places].unsqueeze(-2), self.sines[places].unsqueeze(-2))
-        return Rotation(self.cosines[positions].unsqueeze(-2), self.sines[positions].unsqueeze(-2))
+            index = torch.arange(len(self.axes), device=positions.device)
+            places = (positions[..., self.axes], index)
+        return Rotation(self.cosines[places].unsqueeze(-2), self.sines[places].unsqueeze(-2))
 
     def between(self, start: int, end: int) -> Rotation:
         """Return the rotation of positions ``start`` to ``end - 1``."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from antiphon.nn.attention import Attend, HeadShape, KVShape, QKVHeads
+from antiphon.nn.cpu.int8_linear import packed, packed_gate
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights, rotary_order
 
@@ -58,10 +59,10 @@ class DecoderLayer:
         return cls(
             heads=QKVHeads(heads, head_norm("q_norm"), head_norm("k_norm")),
             attention_norm=norm("input_layernorm"),
-            query_key_value=heads.reordered(joined, order),
-            output=Linear.of(weights, f"{attention}.o_proj"),
+            query_key_value=packed(heads.reordered(joined, order), weights),
+            output=packed(Linear.of(weights, f"{attention}.o_proj"), weights),
             feed_forward_norm=norm("post_attention_layernorm"),
-            feed_forward=SwiGLU.of(weights, f"{name}.mlp"),
+            feed_forward=packed_gate(SwiGLU.of(weights, f"{name}.mlp"), weights),
             attention_output_norm=output_norm("post_self_attn_layernorm"),
             feed_forward_output_norm=output_norm("post_mlp_layernorm"),
         )
@@ -218,10 +219,8 @@ class Transformer:
         """Return the states after all layers, scaled by the final norm; one row per position."""
         from antiphon.nn.kernels import fused_linear
 
-        product, num_positions = (
-            fused_linear.FusedLinear(self.is_batch_invariant),
-            _num_positions(states),
-        )
+        product = fused_linear.FusedLinear(self.is_batch_invariant)
+        num_positions = _num_positions(states)
         if isinstance(states, Tensor):
             states = fused_linear.scale(states.flatten(0, 1), self.first_norm)
         norms = (*(layer.attention_norm for layer in self.layers[1:]), self.norm)

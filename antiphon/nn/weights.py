@@ -39,11 +39,13 @@ class WeightOptions(TypedDict, total=False):
         like: tensor of the wanted type, on the wanted device.
         progress: callback after every tensor.
         is_dummy: whether tensors are drawn at random, and no file is needed.
+        quantize: type of the weights of products, such as ``"int8"``; ``None``: that of ``like``.
     """
 
     like: Required[Tensor]
     progress: Progress | None
     is_dummy: bool
+    quantize: str | None
 
 
 _log = logging.getLogger(__name__)
@@ -57,23 +59,20 @@ class LazyWeights(Mapping[str, Tensor]):
         self,
         directory: Path,
         tensors: Mapping[str, tuple[TensorHeader, Any]],
-        *,
-        like: Tensor,
-        progress: Progress | None = None,
+        how: WeightOptions,
     ) -> None:
         """Store the headers without reading tensors.
 
         Args:
             directory: folder named in messages.
             tensors: header and open file of each tensor, by name.
-            like: tensor of the wanted type, on the wanted device.
-            progress: callback after every tensor.
         """
+        self.quantize = how.get("quantize")
         self._directory = directory
         self._tensors = tensors
         self._unread = set(tensors)
-        self._like = like
-        self._progress = progress
+        self._like = how["like"]
+        self._progress = how.get("progress")
         self._num_bytes = sum(header.num_bytes for header, _ in tensors.values())
         self._num_bytes_read = 0
 
@@ -158,7 +157,7 @@ def open_weights(
             for name, each in found.items()
             if name.startswith(part) and not skip.fullmatch(name)
         }
-        weights = LazyWeights(directory, tensors, like=how["like"], progress=how.get("progress"))
+        weights = LazyWeights(directory, tensors, how)
         yield weights
         weights.check_all_read()
 

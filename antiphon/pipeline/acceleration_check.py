@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 
-from antiphon.config import LoadFormat
+from antiphon.config import ModelSettings
 from antiphon.config.diffusion import Acceleration, DiffusionSettings, devices_of_ranks
 from antiphon.contracts.family import Family, LoadContext, StageKind, Task
 from antiphon.errors import SettingsError, how_to_install
@@ -133,13 +133,18 @@ def _check_together(settings: DiffusionSettings) -> None:
         )
 
 
-def check_load_format(family: Family, load_format: LoadFormat) -> None:
-    """Refuse random weights for a family that reads weights in ways of its own.
+def check_weights(family: Family, settings: ModelSettings) -> None:
+    """Refuse random or quantised weights for a family that reads weights in ways of its own.
 
     Raises:
-        SettingsError: the family does not draw weights.
+        SettingsError: the family does not draw weights, or does not quantise them.
     """
-    if load_format == "dummy" and not family.draws_weights:
+    if settings.quantize and not family.quantizes:
+        raise SettingsError(
+            f"Invalid 'model.quantize': '{settings.quantize}'. Models of '{family.name}' have no"
+            " quantised weights: it must be unset."
+        )
+    if settings.load_format == "dummy" and not family.draws_weights:
         raise SettingsError(
             f"Invalid 'model.load_format': 'dummy'. Models of '{family.name}' are loaded from files"
             " only: must be 'auto'."

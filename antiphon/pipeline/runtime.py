@@ -25,7 +25,7 @@ from antiphon.families.registry import further_names, plain_name, resolve, serve
 from antiphon.pipeline.acceleration_check import (
     check_accelerations,
     check_gpus,
-    check_load_format,
+    check_weights,
     denoises,
 )
 from antiphon.placement.model_placement import ModelPlacement, playback_policy
@@ -274,7 +274,7 @@ async def load_tasks(
         SettingsError: placement, ``diffusion`` or load format do not fit the stages.
     """
     family, path = await asyncio.to_thread(resolve, settings.source)
-    check_load_format(family, settings.load_format)
+    check_weights(family, settings)
     classes = await asyncio.to_thread(_offered, family, path, classes)
     model = settings.name or served_name(settings.source)
     diffusion = diffusion or DiffusionSettings()
@@ -385,6 +385,7 @@ def _context(
         cache_bytes=None if settings.cache_gib is None else int(settings.cache_gib * 2**30),
         is_deterministic=settings.deterministic,
         load_format=load_format_of(path, settings.load_format),
+        quantize=settings.quantize,
         trusts_remote_code=settings.trust_remote_code,
         memory_utilization=settings.gpu_memory_utilization,
         admission=AdmissionLimits(

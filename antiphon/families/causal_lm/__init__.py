@@ -21,6 +21,7 @@ FAMILY = Family(
     files=("*.jinja", "spk_dict.pt"),
     needs_checkpoint=True,
     draws_weights=True,
+    quantizes=True,
     extra=Extra.of("torch", "torch", "safetensors", "tokenizers", "jinja2"),
     inspector=_HERE("checkpoint:inspect"),
     checkpoint_maker=_HERE("sizes:make_checkpoint"),

@@ -21,6 +21,7 @@ FAMILY = Family(
     layout=("cosyvoice3.yaml",),
     needs_checkpoint=True,
     draws_weights=True,
+    quantizes=True,
     extra=Extra.of("torch", "torch", "tokenizers"),
     inspector=_HERE("checkpoint:inspect"),
     checkpoint_maker=_HERE("sizes:make_checkpoint"),

@@ -9,6 +9,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.engine.model_runner.ar_model import ARModel
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
+from antiphon.nn.cpu.int8_linear import check_quantize
 from antiphon.nn.device import resolve_device, resolve_dtype
 from antiphon.nn.weights import WeightOptions
 
@@ -44,8 +45,10 @@ def weights_for(
         part: label of the progress; ``None``: it is not reported.
         dtype: name of the type; ``None``: that of the context.
     """
+    like, quantize = like_of(context, dtype), context.quantize
+    check_quantize(quantize, like)
     progress = None if part is None else context.progress_of(part)
-    return WeightOptions(like=like_of(context, dtype), progress=progress, is_dummy=context.is_dummy)
+    return WeightOptions(like=like, progress=progress, is_dummy=context.is_dummy, quantize=quantize)
 
 
 def runner_of(

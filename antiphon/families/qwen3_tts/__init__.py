@@ -14,6 +14,7 @@ FAMILY = Family(
     architectures=("Qwen3TTSForConditionalGeneration",),
     needs_checkpoint=True,
     draws_weights=True,
+    quantizes=True,
     extra=Extra.of("torch", "torch", "safetensors", "tokenizers"),
     inspector=_HERE("checkpoint:inspect"),
     footprint=_HERE("footprint:footprint"),

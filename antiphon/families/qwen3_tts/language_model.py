@@ -297,10 +297,8 @@ class FusedLanguageModel(LanguageModel):
     def embed(self, slots: Tensor) -> Inputs:
         from antiphon.nn.kernels import frame
 
-        counts, text = (
-            (self.slots.positions, self.slots.frames),
-            (self._text, self.talker.text_table),
-        )
+        counts = (self.slots.positions, self.slots.frames)
+        text = (self._text, self.talker.text_table)
         norm = self.talker.transformer.first_norm
         return Inputs(slots, *frame.embed(slots, self.pending, text, counts, norm))
 

@@ -52,9 +52,8 @@ class Talker:
         """Read the talker from a checkpoint's tensors, all of one type and on one device."""
         groups = range(config.num_groups - 1)
         name = "talker.code_predictor.model.codec_embedding"
-        head = replace(
-            Linear.of(weights, "talker.codec_head"), is_batch_invariant=is_batch_invariant
-        )
+        head = Linear.of(weights, "talker.codec_head")
+        codes = [weights[f"{name}.{group}.weight"] for group in groups]
         text = _folded_text_table(weights)
         return cls(
             config=config,
@@ -67,13 +66,8 @@ class Talker:
             ),
             text_table=text.table if isinstance(text, LazyRows) else text,
             lazy_text=text if isinstance(text, LazyRows) else None,
-            frame_table=FrameTable.of(
-                [
-                    weights["talker.model.codec_embedding.weight"],
-                    *(weights[f"{name}.{group}.weight"] for group in groups),
-                ]
-            ),
-            head=head,
+            frame_table=FrameTable.of([weights["talker.model.codec_embedding.weight"], *codes]),
+            head=replace(head, is_batch_invariant=is_batch_invariant),
             is_forbidden=_forbidden_ids(config).to(head.weight.device),
         )
 

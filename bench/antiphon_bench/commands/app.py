@@ -11,7 +11,14 @@ from antiphon.cli.flags import add_command, flag
 from antiphon_bench.commands.chat import ChatBenchFlags, bench_chat
 from antiphon_bench.commands.compare import CompareFlags, bench_compare
 from antiphon_bench.commands.fabric import FabricBenchFlags, bench_fabric
-from antiphon_bench.commands.flags import Device, Dtype, JsonFile, RandomDir, RandomFamily
+from antiphon_bench.commands.flags import (
+    Device,
+    Dtype,
+    JsonFile,
+    Quantize,
+    RandomDir,
+    RandomFamily,
+)
 from antiphon_bench.commands.model import model_to_measure, random_source
 from antiphon_bench.commands.outputs import interruptible, refuse_unwritable, write
 from antiphon_bench.commands.quality import QualityFlags, bench_quality
@@ -66,6 +73,7 @@ class EngineBenchFlags:
     frames: Annotated[int, flag("Frames that each stream makes.", True, min=1)] = 200
     device: Device = "auto"
     dtype: Dtype = "auto"
+    quantize: Quantize = None
     json_file: JsonFile = None
 
 
@@ -91,6 +99,7 @@ def bench_engine(flags: EngineBenchFlags) -> None:
             "model.source": source,
             "model.device": flags.device,
             "model.dtype": flags.dtype,
+            "model.quantize": flags.quantize,
             "model.max_slots": max(load.concurrency for load in loads),
         }
         report = asyncio.run(run(load_settings(given).model, loads, _tell))

@@ -16,6 +16,7 @@ RandomDir: TypeAlias = Annotated[
 ]
 Device: TypeAlias = Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)]
 Dtype: TypeAlias = Annotated[str, flag("auto, bfloat16 or float32.", True)]
+Quantize: TypeAlias = Annotated[str | None, flag("int8: weights on a CPU.", "dtype")]
 ApiKey: TypeAlias = Annotated[
     str | None, flag("Of the server; no report has it.", envvar="ANTIPHON_API_KEY")
 ]

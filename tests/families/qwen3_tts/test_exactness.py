@@ -32,6 +32,7 @@ def path(checkpoint: Callable[..., Path]) -> Path:
     scope="module",
     params=[
         "cpu",
+        "cpu int8",
         pytest.param(
             "cuda",
             marks=[
@@ -44,7 +45,10 @@ def path(checkpoint: Callable[..., Path]) -> Path:
 def runner(request: pytest.FixtureRequest, path: Path) -> Iterator[Qwen3TTSRunner]:
     is_gpu = request.param == "cuda"
     dtype = "bfloat16" if is_gpu else "float32"
-    context = LoadContext(path, request.param, dtype, 4, is_deterministic=is_gpu)
+    device, _, quantize = request.param.partition(" ")
+    context = LoadContext(
+        path, device, dtype, 4, is_deterministic=is_gpu, quantize=quantize or None
+    )
     runner = load_runner(context, max_positions=256)
     yield runner
     runner.close()

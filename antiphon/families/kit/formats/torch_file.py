@@ -160,6 +160,6 @@ def open_tensors(
     shapes = {name: header.shape for name, (header, _) in tensors.items()}
     if problems := layout_problems(shapes, layout):
         raise ModelLoadError(f"{file}: tensors {'; '.join(problems)}")
-    weights = LazyWeights(file, tensors, like=how["like"], progress=how.get("progress"))
+    weights = LazyWeights(file, tensors, how)
     yield weights
     weights.check_all_read()

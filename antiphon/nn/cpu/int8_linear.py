@@ -1,0 +1,92 @@
+"""Products of decoder layers with int8 weights, by FBGEMM on an x86 CPU.
+
+Weights have one scale per output, activations one per row, which is found when they are computed.
+Sums are of integers, so that a row's result depends neither on other rows nor on threads. Heads,
+embeddings and norms keep their type.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import ModelLoadError
+from antiphon.nn.layers import Linear, SwiGLU, Weights
+from antiphon.nn.weights import LazyWeights
+
+_ENGINE = "fbgemm"
+_MAX_WEIGHT = 127
+# Seven bits: without VNNI, FBGEMM adds two products in 16 bits, which eight bits would saturate.
+_MAX_STATE, _ZERO_POINT = 63, 64
+_TINY = 1e-30  # scale of a row of zeros
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Linear(Linear):
+    """A `Linear` of int8 weights; ``weight`` has their shape and no memory.
+
+    Attributes:
+        packed: weights and their scales, in the layout of the kernel.
+    """
+
+    packed: Any = None
+
+    @classmethod
+    def pack(cls, linear: Linear) -> "Int8Linear":
+        """Quantise a layer of float32 weights by the largest weight of each output."""
+        weight = linear.weight
+        scales = (weight.abs().amax(1) / _MAX_WEIGHT).clamp_min_(_TINY)
+        zeros = torch.zeros(len(weight), dtype=torch.int64)
+        engine = torch.backends.quantized.engine
+        with warnings.catch_warnings():
+            # PyTorch announces the end of its quantised tensors, of which only packing needs one.
+            warnings.filterwarnings("ignore", message=".*quantize_per_channel")
+            whole = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+        torch.backends.quantized.engine = _ENGINE
+        try:
+            packed = torch.ops.quantized.linear_prepack(whole, None)
+        finally:
+            torch.backends.quantized.engine = engine
+        return cls(torch.empty_like(weight, device="meta"), linear.bias, packed=packed)
+
+    def __call__(self, states: Tensor) -> Tensor:
+        scales = torch.linalg.vector_norm(states, torch.inf, -1, keepdim=True).clamp_min_(_TINY)
+        product: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            states / scales, 1 / _MAX_STATE, _ZERO_POINT, self.packed
+        )
+        product = product.mul_(scales)
+        return product if self.bias is None else product.add_(self.bias)
+
+
+def packed(linear: Linear, weights: Weights) -> Linear:
+    """Return a layer of ``weights``, quantised if they are opened for that."""
+    is_quantized = isinstance(weights, LazyWeights) and weights.quantize is not None
+    return Int8Linear.pack(linear) if is_quantized else linear
+
+
+def packed_gate(inner: SwiGLU, weights: Weights) -> SwiGLU:
+    """Return both products of ``weights`` as `packed` does."""
+    return SwiGLU(packed(inner.gate_up, weights), packed(inner.down, weights))
+
+
+def check_quantize(quantize: str | None, like: Tensor) -> None:
+    """Refuse quantised weights where no kernel computes them.
+
+    Args:
+        quantize: ``"int8"``, or ``None``, which is always possible.
+        like: tensor of the type and on the device of the other weights.
+
+    Raises:
+        ModelLoadError: the device, its kind of CPU or the type has no kernel.
+    """
+    if quantize is None:
+        return
+    invalid = f"Invalid 'model.quantize': '{quantize}'."
+    if not like.is_cpu:
+        raise ModelLoadError(f"{invalid} On '{like.device}' it must be unset; use 'cpu' for it.")
+    if like.dtype is not torch.float32:
+        raise ModelLoadError(f"{invalid} It needs 'model.dtype' = 'auto' or 'float32'.")
+    if _ENGINE not in torch.backends.quantized.supported_engines:
+        raise ModelLoadError(f"{invalid} This PyTorch has no FBGEMM: it must be unset.")

@@ -1,0 +1,69 @@
+"""Quantised weights of whole models: `quantize` is "int8"."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from antiphon.contracts.chat_types import ChatRequest, Message
+from antiphon.contracts.types import Sampling, SpeechRequest
+from antiphon.errors import SettingsError
+from antiphon.families.registry import families
+from antiphon.nn.cpu.int8_linear import Int8Linear
+from antiphon.nn.layers import Linear
+from antiphon.offline import Antiphon
+from tests.pipeline.test_load_format import without_weights
+
+SPOKEN = {"qwen3_tts": "custom_voice", "cosyvoice3": "custom_voice"}
+
+
+@pytest.fixture
+def packed(monkeypatch: pytest.MonkeyPatch) -> list[Linear]:
+    """Return the layers that are quantised from now on."""
+    layers: list[Linear] = []
+    pack = Int8Linear.pack
+
+    def noted(linear: Linear) -> Int8Linear:
+        layers.append(linear)
+        return pack(linear)
+
+    monkeypatch.setattr(Int8Linear, "pack", noted)
+    return layers
+
+
+def loaded(path: Path) -> Antiphon:
+    return Antiphon.load(str(path), device="cpu", max_slots=3, load_format="dummy", quantize="int8")
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+def test_streamed_speech_is_that_of_a_whole_file_alone_or_beside_others(
+    name: str, packed: list[Linear], tmp_path: Path
+) -> None:
+    path = without_weights(tmp_path, name, SPOKEN[name])
+    requests = [
+        SpeechRequest(f"Number {seed}.", seed=seed, sampling=Sampling(max_frames=12))
+        for seed in range(3)
+    ]
+    with loaded(path) as model:
+        together = [each.samples for each in model.speeches(requests)]
+        for request, samples in zip(requests, together, strict=True):
+            np.testing.assert_array_equal(model.speech(request).samples, samples)
+        chunks = [chunk.samples for chunk in model.stream(requests[0])]
+        np.testing.assert_array_equal(np.concatenate(chunks), together[0])
+    assert packed
+
+
+def test_a_language_model_answers_quantised(packed: list[Linear], tmp_path: Path) -> None:
+    path = without_weights(tmp_path, "causal_lm", "qwen3")
+    request = ChatRequest((Message(role="user", content="Hello."),), seed=1, max_tokens=5)
+    with loaded(path) as model:
+        assert packed
+        assert model.chat(request) == model.chat(request)
+
+
+def test_other_families_refuse_it() -> None:
+    assert {each.name for each in families() if each.quantizes} == {*SPOKEN, "causal_lm"}
+    with pytest.raises(SettingsError, match=r"Invalid 'model\.quantize': 'int8'\..*'toy'"):
+        Antiphon.load("toy", quantize="int8")
+    with pytest.raises(SettingsError, match=r"quantize.*'int8'"):
+        Antiphon.load("toy", quantize="int3")
