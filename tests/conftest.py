@@ -54,6 +54,7 @@ LONGEST_FIRST = (
     "tests/families/",
     "tests/fabric/",
     "tests/cli/",
+    "tests/chaos/",
     "tests/quality/",
     "tests/test_wheel",
     "tests/pipeline/",
