@@ -41,6 +41,11 @@ class ServerFlags:
     quantize: Annotated[str | None, flag("int8: weights on a CPU.", "dtype"), "model.quantize"] = (
         None
     )
+    cpu_threads: Annotated[
+        int | None,
+        flag("Threads on a CPU, the codec's beside them.", "all cores but one"),
+        "model.cpu_threads",
+    ] = None
     max_slots: Annotated[
         int | None, flag("Requests that are worked on at once.", SETTING), "model.max_slots"
     ] = None

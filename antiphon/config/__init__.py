@@ -48,6 +48,9 @@ class ModelSettings(SettingsSection):
     quantize: Literal["int8"] | None = Field(
         None, description="Type of the weights of products, on a CPU; default: dtype."
     )
+    cpu_threads: int | None = Field(
+        None, ge=1, description="Threads of PyTorch on a CPU; default: all cores but one."
+    )
     max_slots: int = Field(
         64, ge=1, description="Requests that a stage works on, or listeners it speaks to, at once."
     )

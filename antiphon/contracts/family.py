@@ -70,6 +70,7 @@ class LoadContext:
         load_format: ``"auto"``: weights are read from the checkpoint's files; ``"dummy"``: they are
             random, and its files of weights are not read.
         quantize: type of the weights of products, ``"int8"``; ``None``: ``dtype``.
+        cpu_threads: threads of PyTorch's products on a CPU; ``None``: all cores but one.
         trusts_remote_code: whether Python code that a checkpoint brings may be run.
         tasks: names of those that are served; none: all that the checkpoint has what they need for.
         progress: called with the progress of loading; ``None``: not reported.
@@ -88,6 +89,7 @@ class LoadContext:
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
     load_format: LoadFormat = "auto"
     quantize: str | None = None
+    cpu_threads: int | None = None
     trusts_remote_code: bool = False
     tasks: tuple[str, ...] = ()
     progress: LoadProgress | None = None

@@ -53,7 +53,7 @@ class ComponentLoader:
         assert context.path is not None, "the family needs a checkpoint"
         self.context = context
         self.index = ModelIndex.read(context.path)
-        self.device = resolve_device(context.device, context.memory_fraction)
+        self.device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
         self.dtype = resolve_dtype(context.dtype, self.device)
         self.accelerator = NetworkAccelerator(context.diffusion, self.device)
 

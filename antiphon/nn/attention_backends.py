@@ -204,8 +204,7 @@ class PrefillAttention:
         self._tokens = tokens
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        new = (joined, heads, rotation)
-        return self._backend.prefill(self._cache, layer, new, self._tokens)
+        return self._backend.prefill(self._cache, layer, (joined, heads, rotation), self._tokens)
 
 
 class DecodeAttention:
@@ -225,8 +224,7 @@ class DecodeAttention:
         self._rows = ((slots, positions), num_visible)
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        new = (joined, heads, rotation)
-        return self._backend.decode(self._cache, layer, new, self._rows)
+        return self._backend.decode(self._cache, layer, (joined, heads, rotation), self._rows)
 
 
 class MixedAttention:
@@ -288,15 +286,9 @@ def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projecte
     norms: tuple[Tensor | None, Tensor | None, float] = (None, None, 0.0)
     if query_norm is not None and key_norm is not None:
         norms = (query_norm.weight, key_norm.weight, query_norm.epsilon)
-    return Projected(
-        joined.flatten(0, 1).contiguous(),
-        shape,
-        norms,
-        (
-            rotation.cosines.reshape(-1, shape.head_dim),
-            rotation.sines.reshape(-1, shape.head_dim),
-        ),
-    )
+    dim = shape.head_dim
+    turned = (rotation.cosines.reshape(-1, dim), rotation.sines.reshape(-1, dim))
+    return Projected(joined.flatten(0, 1).contiguous(), shape, norms, turned)
 
 
 def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

@@ -3,12 +3,15 @@
 import torch
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn.cpu.threads import model_threads
 
 _MIN_CAPABILITY = (8, 0)
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
-def resolve_device(name: str, memory_fraction: float | None = None) -> torch.device:
+def resolve_device(
+    name: str, memory_fraction: float | None = None, cpu_threads: int | None = None
+) -> torch.device:
     """Return the device of this name, and make it the current device of this thread.
 
     PyTorch's own operations run where their tensors are; Triton kernels run on the current device,
@@ -17,11 +20,14 @@ def resolve_device(name: str, memory_fraction: float | None = None) -> torch.dev
 
     Args:
         memory_fraction: share of a GPU's memory that PyTorch may use in this process.
+        cpu_threads: threads of products on a CPU; see `model_threads`.
 
     Raises:
         ModelLoadError: the device does not exist, or is too old.
     """
     device = find_device(name)
+    if device.type == "cpu":
+        torch.set_num_threads(model_threads(cpu_threads))
     if device.type == "cuda":
         torch.cuda.set_device(device.index or 0)
         if memory_fraction is not None:

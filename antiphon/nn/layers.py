@@ -111,14 +111,16 @@ class Linear:
         If only some have a bias, it is zero for the others.
         """
         parts = [cls.of(weights, name) for name in names]
-        bias = None
+        weight, bias = torch.cat([each.weight for each in parts]), None
         if any(each.bias is not None for each in parts):
-            biases = (
-                each.weight.new_zeros(len(each.weight)) if each.bias is None else each.bias
-                for each in parts
+            zeros = (weight.new_zeros(len(each.weight)) for each in parts)
+            bias = torch.cat(
+                [
+                    zero if each.bias is None else each.bias
+                    for zero, each in zip(zeros, parts, strict=True)
+                ]
             )
-            bias = torch.cat([*biases])
-        return cls(torch.cat([each.weight for each in parts]), bias)
+        return cls(weight, bias)
 
     def __call__(self, states: Tensor) -> Tensor:
         if self.is_batch_invariant:

@@ -250,7 +250,7 @@ def gumbel_noise(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: i
     Returns:
         f32, shape ``[num_rows, num_codebooks, vocab_size]``.
     """
-    uniform = _uniform(seeds, frames, codebooks, vocab_size)
+    uniform = uniform_noise(seeds, frames, codebooks, vocab_size)
     return uniform.log_().neg_().log_().neg_()
 
 
@@ -268,7 +268,7 @@ def gaussian_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) ->
     Returns:
         f32, shape ``[num_rows, num_indices, size]``.
     """
-    return gaussian_of(_uniform(seeds, frames, indices, size + size % 2))[..., :size]
+    return gaussian_of(uniform_noise(seeds, frames, indices, size + size % 2))[..., :size]
 
 
 def gaussian_of(uniform: Tensor) -> Tensor:
@@ -284,19 +284,14 @@ def gaussian_of(uniform: Tensor) -> Tensor:
 
 
 def uniform_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) -> Tensor:
-    """Return numbers between 0 and 1; arguments and shape as for `gaussian_noise`."""
-    return _uniform(seeds, frames, indices, size)
-
-
-def _uniform(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:
-    """Return multiples of 2**-24 strictly between 0 and 1, exact in f32."""
+    """Return multiples of 2**-24 strictly between 0 and 1, exact in f32; see `gaussian_noise`."""
     low = _mixed(seeds[:, 0] ^ _START)
     high = _mixed(seeds[:, 1] ^ low)
     low = _mixed(low ^ frames)
     high = _mixed(high ^ low)
-    low = _mixed(low[:, None] ^ codebooks)
+    low = _mixed(low[:, None] ^ indices)
     high = _mixed(high[:, None] ^ low)
-    tokens = torch.arange(vocab_size, device=seeds.device)
+    tokens = torch.arange(size, device=seeds.device)
     bits = _mixed(low[..., None] ^ tokens)
     bits = _mixed((bits + high[..., None]) & _WORD)
     return ((bits >> 9).float() + 0.5) * 2.0**-23

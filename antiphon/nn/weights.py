@@ -77,18 +77,19 @@ class LazyWeights(Mapping[str, Tensor]):
         self._num_bytes_read = 0
 
     def __getitem__(self, name: str) -> Tensor:
-        header, file = self._tensors[name]
         # Moved first and converted there; copied, so that no tensor refers to the open file.
-        moved: Tensor = file.get_tensor(name).to(self._like.device)
-        tensor = moved.to(self._like.dtype, copy=self._like.device.type == "cpu")
-        self._note_read(name, header)
-        return tensor
+        moved = self.stored(name).to(self._like.device)
+        return moved.to(self._like.dtype, copy=self._like.device.type == "cpu")
 
     def stored(self, name: str) -> Tensor:
         """Return a tensor of the stored type, on a CPU within the file: only what is read loads."""
         header, file = self._tensors[name]
-        self._note_read(name, header)
         tensor: Tensor = file.get_tensor(name)
+        if name in self._unread:
+            self._unread.remove(name)
+            self._num_bytes_read += header.num_bytes
+            if self._progress is not None:
+                self._progress(self._num_bytes_read, self._num_bytes)
         return tensor
 
     def __contains__(self, name: object) -> bool:
@@ -99,13 +100,6 @@ class LazyWeights(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._tensors)
-
-    def _note_read(self, name: str, header: TensorHeader) -> None:
-        if name in self._unread:
-            self._unread.remove(name)
-            self._num_bytes_read += header.num_bytes
-            if self._progress is not None:
-                self._progress(self._num_bytes_read, self._num_bytes)
 
     def check_all_read(self) -> None:
         """Refuse a model that left tensors unread.

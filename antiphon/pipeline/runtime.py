@@ -286,10 +286,8 @@ async def load_tasks(
         name: await asyncio.to_thread(family.tasks[name].prompter.resolve(), context)
         for name in classes
     }
-    chains = {
-        name: _engine_chain(family.tasks[name], prompter, placement)
-        for name, prompter in prompters.items()
-    }
+    tasks = family.tasks
+    chains = {name: _engine_chain(tasks[name], each, placement) for name, each in prompters.items()}
     chains = shared_engines(chains)
     groups = tuple(dict.fromkeys(group for chain in chains.values() for group in chain))
     stages = _placed(groups, context, placement)
@@ -386,6 +384,7 @@ def _context(
         is_deterministic=settings.deterministic,
         load_format=load_format_of(path, settings.load_format),
         quantize=settings.quantize,
+        cpu_threads=settings.cpu_threads,
         trusts_remote_code=settings.trust_remote_code,
         memory_utilization=settings.gpu_memory_utilization,
         admission=AdmissionLimits(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.codec.lockstep_decoder import LockstepDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
@@ -36,9 +37,10 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
         sizes, tensors = codec_part(context, config, *DECODER_PARTS, like=like)
         decoder = load_decoder(tensors, sizes)
     if like.device.type == "cpu":
-        return GroupedDecoder(
+        host = GroupedDecoder(
             decoder, sample_rate_hz=SAMPLE_RATE_HZ, samples_per_frame=SAMPLES_PER_FRAME
         )
+        return ThreadedDecoder(host)
     if not kernels.run_on(like) or context.dtype == "float32":
         return LockstepDecoder(
             FrameByFrame(decoder),

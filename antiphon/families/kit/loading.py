@@ -31,7 +31,7 @@ def like_of(context: LoadContext, dtype: str | None = None) -> Tensor:
         context: device, number type and limits.
         dtype: name of the type; ``None``: that of the context.
     """
-    device = resolve_device(context.device, context.memory_fraction)
+    device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
     return torch.empty(0, dtype=resolve_dtype(dtype or context.dtype, device), device=device)
 
 

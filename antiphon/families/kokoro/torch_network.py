@@ -71,7 +71,7 @@ def load_torch_network(
     Raises:
         ModelLoadError: they are not complete, or there is no such device.
     """
-    device = resolve_device(context.device, context.memory_fraction)
+    device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
     file = None if context.is_dummy else checkpoint.weights
     model = build_model(checkpoint.path, file).eval()
     if device.type != "cuda":

@@ -34,7 +34,7 @@ class MossGenerator:
             ModelLoadError: files are missing, or running their code is not permitted.
         """
         self._checkpoint = read_checkpoint(check_trust(context))
-        self._device = resolve_device(context.device, context.memory_fraction)
+        self._device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
         self._dtype = resolve_dtype(context.dtype, self._device)
         self._turn = threading.Lock()
         self._model: Any = None

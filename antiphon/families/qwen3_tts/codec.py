@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.families.kit.loading import weights_for
@@ -197,7 +198,8 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     with torch.inference_mode(), opened.open(**how) as weights:
         decoder = CodecDecoder.of(weights, config.codec.decoder)
         if not kernels.run_on(how["like"]):
-            return GroupedDecoder(decoder, sample_rate_hz=rate_hz, samples_per_frame=num_samples)
+            host = GroupedDecoder(decoder, sample_rate_hz=rate_hz, samples_per_frame=num_samples)
+            return ThreadedDecoder(host)
         from antiphon.codec.graph_decoder import GraphDecoder
 
         on_gpu = fused(decoder)

@@ -12,6 +12,7 @@ from antiphon_bench.commands.chat import ChatBenchFlags, bench_chat
 from antiphon_bench.commands.compare import CompareFlags, bench_compare
 from antiphon_bench.commands.fabric import FabricBenchFlags, bench_fabric
 from antiphon_bench.commands.flags import (
+    CpuThreads,
     Device,
     Dtype,
     JsonFile,
@@ -74,6 +75,7 @@ class EngineBenchFlags:
     device: Device = "auto"
     dtype: Dtype = "auto"
     quantize: Quantize = None
+    cpu_threads: CpuThreads = None
     json_file: JsonFile = None
 
 
@@ -100,6 +102,7 @@ def bench_engine(flags: EngineBenchFlags) -> None:
             "model.device": flags.device,
             "model.dtype": flags.dtype,
             "model.quantize": flags.quantize,
+            "model.cpu_threads": flags.cpu_threads,
             "model.max_slots": max(load.concurrency for load in loads),
         }
         report = asyncio.run(run(load_settings(given).model, loads, _tell))

@@ -17,6 +17,9 @@ RandomDir: TypeAlias = Annotated[
 Device: TypeAlias = Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)]
 Dtype: TypeAlias = Annotated[str, flag("auto, bfloat16 or float32.", True)]
 Quantize: TypeAlias = Annotated[str | None, flag("int8: weights on a CPU.", "dtype")]
+CpuThreads: TypeAlias = Annotated[
+    int | None, flag("Threads on a CPU, the codec's beside them.", "all cores but one", min=1)
+]
 ApiKey: TypeAlias = Annotated[
     str | None, flag("Of the server; no report has it.", envvar="ANTIPHON_API_KEY")
 ]

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.codec.lockstep_decoder import LockstepDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
@@ -33,8 +34,9 @@ def decoder(made: Callable[[str], Path]) -> WindowedDecoder:
 @pytest.fixture(scope="module")
 def stage(made: Callable[[str], Path]) -> GroupedDecoder:
     loaded = load_codec(LoadContext(path=made("s2"), device="cpu"))
-    assert isinstance(loaded, GroupedDecoder)
-    return loaded
+    assert isinstance(loaded, ThreadedDecoder)
+    assert isinstance(loaded.decoder, GroupedDecoder)
+    return loaded.decoder
 
 
 def frames_of(seed: int, count: int = NUM_FRAMES) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import RowDecoder
+from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples, SpeechRequest, Voice
@@ -82,12 +82,12 @@ def spoken_codes(case: Case, path: Path, reference: PreparedVoice | None) -> Cod
 def streamed_audio(path: Path, codes: Codes, reference: Codes | None) -> Samples:
     """Decode piece by piece, as a stream does, after what leads to the first frame."""
     codec = load_codec(LoadContext(path, "cpu"))
-    assert isinstance(codec, RowDecoder)
+    assert isinstance(codec, ThreadedDecoder)
     state = codec.open(1)
     if reference is not None:
-        codec.decode_row(reference, state, 0)
+        codec.decoder.decode_row(reference, state, 0)
     pieces = [
-        codec.decode_row(codes[start : start + CHUNK_FRAMES], state, 0)
+        codec.decoder.decode_row(codes[start : start + CHUNK_FRAMES], state, 0)
         for start in range(0, len(codes), CHUNK_FRAMES)
     ]
     return np.concatenate(pieces)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import RowDecoder
+from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.config import ModelSettings, Settings
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import AudioChunk, Samples, Sampling, SpeechRequest
@@ -46,8 +46,8 @@ def recorded(case: Case) -> NDArray[np.int64]:
 
 def decoded(path: Path, codes: NDArray[np.int64]) -> Samples:
     codec = load_codec(LoadContext(path, "cpu"))
-    assert isinstance(codec, RowDecoder)
-    return codec.decode_row(codes, codec.open(1), 0)
+    assert isinstance(codec, ThreadedDecoder)
+    return codec.decoder.decode_row(codes, codec.open(1), 0)
 
 
 def check(case: Case, path: Path, audio: Samples, max_error: float) -> None:

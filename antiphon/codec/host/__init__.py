@@ -1,0 +1,1 @@
+"""Decoders on the host, beside the model that makes their frames."""
