@@ -3,11 +3,21 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.contracts.prompt import Piece
-from antiphon.engine.model_runner.ar_model import FAULT, FRAME, STOP, Frames, Inputs, SlotState
+from antiphon.engine.model_runner.ar_model import (
+    FAULT,
+    FRAME,
+    STOP,
+    Codes,
+    Frames,
+    Inputs,
+    SlotState,
+)
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.nn import kernels
 from antiphon.nn.device_writes import PackedUpload
@@ -18,7 +28,8 @@ SlotRequestT = TypeVar("SlotRequestT")
 class SlotModel(Generic[SlotRequestT]):
     """The common part of every `ARModel` whose input is one row of numbers.
 
-    Its prompts are complete; a model whose text arrives later overrides `append`.
+    Its prompts are complete; a model whose text arrives later overrides `append`. One with limits
+    of its own overrides `observe`.
 
     Attributes:
         slots: state of every slot, and of one more for padding.
@@ -36,6 +47,12 @@ class SlotModel(Generic[SlotRequestT]):
         self._device = like.device
         self._max_positions = max_positions
         self.slots = SlotState.zeros(num_slots + 1, frame_size, like.device)
+
+    def observe(
+        self, requests: Sequence[SlotRequestT], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return that no frame is a last one: the scheduler enforces the limits."""
+        return np.zeros(len(requests), np.bool_)
 
     def close(self, request: SlotRequestT) -> None:
         """Do nothing: no other state is kept of a request."""

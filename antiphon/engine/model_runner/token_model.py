@@ -19,7 +19,7 @@ from antiphon.engine.model_runner.ar_model import (
     SlotStart,
 )
 from antiphon.engine.model_runner.slot_model import SlotModel
-from antiphon.nn.attention import KVShape
+from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.transformer import Transformer
 
@@ -77,6 +77,11 @@ class TokenModel(SlotModel[TokenRequestT]):
 
     def next_states(self, slots: Tensor) -> Tensor:
         return F.embedding(self._next_ids[slots], self.like)
+
+    def forward(
+        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
+    ) -> Tensor:
+        return self._transformer(states, self._transformer.rope.at(positions), attends[0])
 
     def begin_slots(
         self, starts: Sequence[SlotStart[TokenRequestT]], uploads: PackedUpload

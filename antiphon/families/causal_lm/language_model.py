@@ -101,11 +101,6 @@ class CausalLM(TokenModel[CausalLMRequest]):
         assert isinstance(data, CausalLMPrompt)
         return CausalLMRequest.of(data, frames[:, 0].tolist())
 
-    def observe(
-        self, requests: Sequence[CausalLMRequest], frames: Codes, numbers: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        return np.zeros(len(requests), np.bool_)  # the scheduler enforces the limits
-
     def start(self, starts: Sequence[SlotStart[CausalLMRequest]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
         self._sampler.write({each.slot: _token_start(each) for each in starts}, uploads)
@@ -116,7 +111,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
     def forward(
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:
-        hidden = self._transformer(states, self._transformer.rope.at(positions), attends[0])
+        hidden = super().forward(states, slots, positions, attends)
         if self._pass_states is not None and len(hidden) == 1:  # prefill has one row of positions
             self._pass_states[: hidden.shape[1]] = hidden[0] + states[0]
         return hidden

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias, Unpack
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
-from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
@@ -29,7 +27,6 @@ from antiphon.families.cosyvoice3.flow_context import slots_that_fit
 from antiphon.families.cosyvoice3.options import MAX_POSITIONS
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompt, CosyVoice3Request
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
-from antiphon.nn.attention import Attend
 from antiphon.nn.backends import backend_of
 from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.layers import Linear, Weights
@@ -84,22 +81,12 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
         assert isinstance(data, CosyVoice3Prompt)
         return CosyVoice3Request.of(data, frames[:, 0].tolist())
 
-    def observe(
-        self, requests: Sequence[CosyVoice3Request], frames: Codes, numbers: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        return np.zeros(len(requests), np.bool_)  # the scheduler enforces the limits
-
     def start(self, starts: Sequence[SlotStart[CosyVoice3Request]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
         self._table.write({each.slot: each.prompt.sampling for each in starts}, uploads)
 
     def sampling_shape(self, slots: Sequence[int]) -> SamplingReach:
         return self._table.reach(slots)
-
-    def forward(
-        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
-    ) -> Tensor:
-        return self._transformer(states, self._transformer.rope.at(positions), attends[0])
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits of all tokens, ``[num_rows, vocab_size]``."""

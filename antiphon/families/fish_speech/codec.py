@@ -80,7 +80,7 @@ def transformer_of(
         for index in range(config.num_layers)
     )
     norm = norm_of(builder, f"{name}.norm", config)
-    radians = Frequencies.of(config, norm.weight.device).radians
+    radians = Frequencies.of(config.head_dim, config.rope_theta, norm.weight.device).radians
     return CodecTransformer(None, layers, norm, None, RoundedFrequencies(radians))
 
 

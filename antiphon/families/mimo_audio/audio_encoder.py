@@ -12,7 +12,7 @@ from antiphon.families.kit.cloned_voices import CODES, RecordingLimits
 from antiphon.families.kit.loading import weights_for
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.mimo_audio.checkpoint import encoder_part
-from antiphon.families.mimo_audio.codec_layers import NetLayer, frequencies, layer_norm
+from antiphon.families.mimo_audio.codec_layers import NetLayer, layer_norm
 from antiphon.families.mimo_audio.config import (
     AudioTokenizerConfig,
     load_config,
@@ -58,7 +58,7 @@ class AudioEncoder:
             filters=mel_filters(config).to(device),
             convolutions=convolutions,
             layers=tuple(NetLayer.of(weights, name, config.encoder) for name in names),
-            frequencies=frequencies(config.encoder, device),
+            frequencies=Frequencies.of(config.encoder.head_dim, config.encoder.rope_theta, device),
             norm=layer_norm(weights, "encoder.layer_norm"),
             pooling=weights["encoder.down_sample_layer.0.weight"] if is_pooled else None,
             pooled_norm=layer_norm(weights, "encoder.down_sample_norm") if is_pooled else None,

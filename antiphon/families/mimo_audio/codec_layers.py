@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.families.mimo_audio.config import NetConfig
-from antiphon.nn.codec_layers.transformer import Frequencies, LayerNorm
+from antiphon.nn.codec_layers.transformer import LayerNorm
 from antiphon.nn.layers import Linear, Rotation, Weights
 
 _EPSILON = 1e-5  # PyTorch's default for LayerNorm and GroupNorm
@@ -22,12 +22,6 @@ _EPSILON = 1e-5  # PyTorch's default for LayerNorm and GroupNorm
 def layer_norm(weights: Weights, name: str) -> LayerNorm:
     """Load the norm ``name``."""
     return LayerNorm(weights[f"{name}.weight"], weights[f"{name}.bias"], _EPSILON)
-
-
-def frequencies(config: NetConfig, device: torch.device) -> Frequencies:
-    """Return the rotary frequencies of a stack of layers."""
-    exponents = torch.arange(0, config.head_dim, 2, device=device).float() / config.head_dim
-    return Frequencies((1.0 / config.rope_theta**exponents).repeat(2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from antiphon.families.mimo_audio.codec_layers import NetLayer, frequencies
+from antiphon.families.mimo_audio.codec_layers import NetLayer
 from antiphon.families.mimo_audio.config import NetConfig
 from antiphon.nn import kernels
 from antiphon.nn.codec_layers.transformer import Frequencies
@@ -91,7 +91,7 @@ class StreamingStack:
             for index in range(config.num_layers)
         )
         like = weights[f"{name}.layers.0.fc1.weight"]
-        turned, fused = frequencies(config, like.device), None
+        turned, fused = Frequencies.of(config.head_dim, config.rope_theta, like.device), None
         if kernels.run_on(like) and not is_exact:
             from antiphon.families.mimo_audio.codec_fused import FusedStack
 

@@ -13,7 +13,6 @@ from typing import TypeAlias, Unpack, cast
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
-from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.contracts.chat import MAX_BIASES
@@ -138,11 +137,6 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         data = prompt.data
         assert isinstance(data, MiMoAudioPrompt)
         return MiMoAudioRequest.of(data, frames)
-
-    def observe(
-        self, requests: Sequence[MiMoAudioRequest], frames: Codes, numbers: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        return np.zeros(len(requests), np.bool_)  # the scheduler enforces the limits
 
     def start(self, starts: Sequence[SlotStart[MiMoAudioRequest]], uploads: PackedUpload) -> None:
         slots = np.array([each.slot for each in starts], np.int64)

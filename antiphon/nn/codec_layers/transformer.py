@@ -48,9 +48,9 @@ class Frequencies:
     radians: Tensor
 
     @classmethod
-    def of(cls, config: TransformerConfig, device: torch.device) -> "Frequencies":
-        exponents = torch.arange(0, config.head_dim, 2, device=device).float() / config.head_dim
-        return cls((1.0 / config.rope_theta**exponents).repeat(2))
+    def of(cls, head_dim: int, theta: float, device: torch.device) -> "Frequencies":
+        exponents = torch.arange(0, head_dim, 2, device=device).float() / head_dim
+        return cls((1.0 / theta**exponents).repeat(2))
 
     @property
     def halves(self) -> Tensor:
@@ -168,12 +168,13 @@ class CodecTransformer:
             for index in range(config.num_layers)
         )
         has_norm = f"{name}.norm.weight" in builder.weights
+        device = layers[0].attention.output.weight.device
         return cls(
             input=builder.optional_linear(f"{name}.input_proj"),
             layers=layers,
             norm=norm_of(builder, f"{name}.norm", config) if has_norm else None,
             output=builder.optional_linear(f"{name}.output_proj"),
-            frequencies=Frequencies.of(config, layers[0].attention.output.weight.device),
+            frequencies=Frequencies.of(config.head_dim, config.rope_theta, device),
         )
 
     def __call__(self, x: Tensor, history: History) -> Tensor:

@@ -37,7 +37,6 @@ from antiphon.families.causal_lm.omni.prompt import (
 from antiphon.families.causal_lm.omni.voices import OmniVoice, load_voices
 from antiphon.families.causal_lm.prompt import MAX_TOLD_POSITIONS
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
-from antiphon.nn.attention import Attend
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
@@ -166,11 +165,6 @@ class OmniTalker(TokenModel[TalkerRequest]):
         return Inputs(
             slots, states + self._replies[slots, numbers][:, None], inputs.positions, inputs.frames
         )
-
-    def forward(
-        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
-    ) -> Tensor:
-        return self._transformer(states, self._transformer.rope.at(positions), attends[0])
 
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
         frames = Frames.empty(len(inputs.slots), self.slots)
