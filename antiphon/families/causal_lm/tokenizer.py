@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
@@ -15,16 +15,12 @@ from antiphon.contracts.config_file import ConfigSection
 from antiphon.engine.faults import loaded
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.token_decoder import TokenDecoder, bytes_of_name
-from antiphon.families.kit.token_ids import encoding_of
+from antiphon.families.kit.token_ids import QWEN_WORDS, encoding_of
 
 _GUARD = "\ufdd0"  # a noncharacter, which no text needs
 _SPACE = "\u2581"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _VOCABULARY, _MERGES = "vocab.json", "merges.txt"
-_QWEN2_SPLIT: Final = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 _NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
@@ -182,7 +178,7 @@ def read_vocabulary_files(folder: Path) -> Tokenizer:
     prefix_space = config.boolean("add_prefix_space", False)
     if kind == "Qwen2Tokenizer":
         tokenizer.normalizer = normalizers.NFC()
-        split = pre_tokenizers.Split(Regex(_QWEN2_SPLIT), behavior="isolated", invert=False)
+        split = pre_tokenizers.Split(Regex(QWEN_WORDS), behavior="isolated", invert=False)
         level = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=False)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, level])
     elif kind == "GPT2Tokenizer":

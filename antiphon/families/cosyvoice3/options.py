@@ -13,7 +13,6 @@ MAX_REFERENCE_TOKENS = 250
 MIN_TOKENS_A_TEXT_TOKEN, MAX_TOKENS_A_TEXT_TOKEN = 2, 20
 MIN_ROOM_FRAMES = 250
 """Minimum space for speech that a prompt must leave: ten seconds of speech tokens."""
-MAX_INSTRUCTIONS_CHARACTERS = 2000
 
 
 class CosyVoice3Options(StrictModel):

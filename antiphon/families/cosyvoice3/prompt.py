@@ -22,7 +22,6 @@ from antiphon.families.cosyvoice3.config import (
 )
 from antiphon.families.cosyvoice3.options import (
     FAMILY_NAME,
-    MAX_INSTRUCTIONS_CHARACTERS,
     MAX_POSITIONS,
     MAX_REFERENCE_TOKENS,
     MAX_TOKENS_A_TEXT_TOKEN,
@@ -33,7 +32,7 @@ from antiphon.families.cosyvoice3.options import (
 from antiphon.families.cosyvoice3.tokenizer import END_OF_PROMPT, load_tokenizer
 from antiphon.families.cosyvoice3.voices import SpokenVoice, load_voices, reference_arrays, voice_of
 from antiphon.families.kit.cloned_voices import CODES, FEATURES, SPEAKER, CloningPrompter
-from antiphon.families.kit.speech_budget import check_prompt_length
+from antiphon.families.kit.speech_budget import check_instructions, check_prompt_length
 
 _BEGINNING = "You are a helpful assistant."
 """Beginning of every prompt in the published examples; instructions follow it."""
@@ -72,7 +71,7 @@ class CosyVoice3Prompter(CloningPrompter):
             InvalidRequestError: the checkpoint does not support the request.
         """
         options = read_options(CosyVoice3Options, request.options)
-        _check_instructions(request.instructions)
+        check_instructions(request.instructions or "")
         has_recording = options.ref_audio is not None or "ref_audio" in recordings
         if options.ref_text is not None and not has_recording:
             raise InvalidRequestError("'ref_text' needs 'ref_audio'.", param="ref_text")
@@ -87,7 +86,7 @@ class CosyVoice3Prompter(CloningPrompter):
         spoken = self._voice(options, voice)
         beginning, text = _parted(request.input)
         if request.instructions and request.instructions.strip():
-            _check_instructions(request.instructions)
+            check_instructions(request.instructions or "")
             beginning = f"{_BEGINNING} {request.instructions.strip()}"
         text_ids = self._tokenizer.encode(text)
         if not text_ids:
@@ -174,15 +173,6 @@ def _parted(text: str) -> tuple[str | None, str]:
     """Return the part before ``<|endofprompt|>``, ``None`` if the mark is missing, and the rest."""
     before, mark, after = text.partition(END_OF_PROMPT)
     return (before, after) if mark else (None, text)
-
-
-def _check_instructions(instructions: str | None) -> None:
-    if instructions and len(instructions) > MAX_INSTRUCTIONS_CHARACTERS:
-        raise InvalidRequestError(
-            f"Invalid 'instructions': {len(instructions)} characters; at most"
-            f" {MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
-            param="instructions",
-        )
 
 
 def _check_length(ids: tuple[int, ...], voice: SpokenVoice) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tokenizers import AddedToken
 from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.formats.bpe_files import byte_level_model, read_merges
 from antiphon.families.kit.token_ids import qwen_tokenizer, token_ids
 
 END_OF_PROMPT = "<|endofprompt|>"
@@ -80,26 +80,8 @@ def load_tokenizer(folder: Path) -> CosyVoice3Tokenizer:
     # Some files also list the added tokens.
     names = [name for name in section.values if name not in (*_STRUCTURE, *MARKS)]
     vocab = {name: section.integer(name) for name in names}
-    if missing := set(ByteLevel.alphabet()) - vocab.keys():
-        raise ModelLoadError(f"{section.file}: {len(missing)} bytes have no token")
+    model = byte_level_model(section.file, vocab, read_merges(folder / "merges.txt"))
     if max(vocab.values()) >= len(vocab):
         raise ModelLoadError(f"{section.file}: its numbers leave some out")
-    merges = _merges(folder / "merges.txt", vocab)
     first_added_id = section.integer(_STRUCTURE[0], FIRST_ADDED_ID)
-    return CosyVoice3Tokenizer(BPE(vocab, merges), first_added_id)
-
-
-def _merges(file: Path, vocab: dict[str, int]) -> list[tuple[str, str]]:
-    try:
-        lines = file.read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:
-        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
-    merges = []
-    for line in lines:
-        if not line or line.startswith("#version"):
-            continue
-        left, _, right = line.partition(" ")
-        if not {left, right, left + right} <= vocab.keys():
-            raise ModelLoadError(f"{file}: a merge of '{left}' and '{right}' has no token")
-        merges.append((left, right))
-    return merges
+    return CosyVoice3Tokenizer(model, first_added_id)

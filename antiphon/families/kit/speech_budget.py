@@ -14,6 +14,7 @@ _MIN_BUDGET_FRAMES = 56
 """4.5 s, for any text."""
 _MIN_MORE_FRAMES, _MAX_MORE_FRAMES = 24, 192
 """Silence around and within speech: half of the slow duration, 2 to 15 s."""
+_MAX_INSTRUCTIONS_CHARACTERS = 2000
 _INSTRUCTED_FACTOR = 2
 """Instructions may ask for very slow speech."""
 
@@ -68,6 +69,21 @@ def _frames_of(character: str) -> int:
             return _FRAMES_OF_HANGUL
     of_others = _FRAMES_OF_KIND.get(category[0], _FRAMES_OF_OTHERS)
     return _FRAMES_OF_KIND.get(category, of_others)
+
+
+def check_instructions(instructions: str) -> str:
+    """Return the instructions of a request.
+
+    Raises:
+        InvalidRequestError: they are too long.
+    """
+    if len(instructions) > _MAX_INSTRUCTIONS_CHARACTERS:
+        raise InvalidRequestError(
+            f"Invalid 'instructions': {len(instructions)} characters; at most"
+            f" {_MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
+            param="instructions",
+        )
+    return instructions
 
 
 def check_prompt_length(num_positions: int, limit: int, param: str = "input") -> None:

@@ -20,7 +20,7 @@ from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
 from antiphon.contracts.well_formed import read_options
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
-from antiphon.families.kit.speech_budget import check_prompt_length
+from antiphon.families.kit.speech_budget import check_instructions, check_prompt_length
 from antiphon.families.mimo_audio.config import (
     MAX_POSITIONS,
     MiMoAudioConfig,
@@ -96,7 +96,6 @@ def position_keys(groups: NDArray[np.int64], empty_id: int) -> list[int]:
 
 
 _MAX_SEGMENT_CHARACTERS = 300
-_MAX_INSTRUCTIONS_CHARACTERS = 2000
 _MIN_ROOM = 64  # groups that a prompt must leave for speech
 _USER = "user\n"
 _ASK = {
@@ -163,7 +162,7 @@ class MiMoAudioPrompter(CloningPrompter):
     ) -> tuple[NDArray[np.int64], int]:
         """Return the input groups, voice first, and the number of groups before the text."""
         config, encode = self._config, self._tokenizer.encode
-        instructions = _instructions(request)
+        instructions = check_instructions((request.instructions or "").strip())
         if options.ref_audio is None:
             parts = _parts(request.input, instructions)
             return text_groups(config, encode(parts)), len(encode(_before_text(parts)))
@@ -223,14 +222,3 @@ def _asked(text: str) -> str:
         text = text.capitalize()
     language = "zh" if any("\u4e00" <= letter <= "\u9fff" for letter in text) else "en"
     return f"{_USER}{_ASK[language]}: {text}"
-
-
-def _instructions(request: SpeechRequest) -> str:
-    instructions = (request.instructions or "").strip()
-    if len(instructions) > _MAX_INSTRUCTIONS_CHARACTERS:
-        raise InvalidRequestError(
-            f"Invalid 'instructions': at most {_MAX_INSTRUCTIONS_CHARACTERS} characters are"
-            " allowed.",
-            param="instructions",
-        )
-    return instructions

@@ -35,8 +35,8 @@ from antiphon.families.qwen3_tts.tokenizer import (
 )
 from antiphon.families.qwen3_tts.voices import (
     capabilities_of,
-    check_instructions,
     check_task,
+    instructions_of,
     language_name,
     speaker_of,
 )
@@ -127,7 +127,7 @@ class Qwen3TTSPrompter(CloningPrompter):
     def _prompt(self, request: SpeechRequest, voice: Voice, seed: int, text: _Text) -> Prompt:
         config, options = self._config, read_options(Qwen3TTSOptions, request.options)
         check_task(config, options)
-        instructions = check_instructions(config, request.instructions)
+        instructions = instructions_of(config, request.instructions)
         clone = self._clone(options)
         spoken = Spoken(
             role=text.role,
@@ -176,7 +176,7 @@ class Qwen3TTSPrompter(CloningPrompter):
         """Return the function from the slow frames of a text to its most frames."""
         budget = partial(
             frame_budget,
-            is_instructed=bool(check_instructions(self._config, request.instructions)),
+            is_instructed=bool(instructions_of(self._config, request.instructions)),
             is_limited=request.sampling.max_frames is not None,
         )
         least = request.sampling.least_frames

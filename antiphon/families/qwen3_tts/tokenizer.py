@@ -7,14 +7,14 @@ checkpoint: some loaders replace it, and the model was trained with `QWEN_WORDS`
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.contracts.prompt import Piece
 from antiphon.errors import InvalidRequestError, ModelLoadError
+from antiphon.families.kit.formats.bpe_files import byte_level_model, merge_of, read_merges
 from antiphon.families.kit.speech_budget import slow_frames
 from antiphon.families.kit.token_ids import qwen_tokenizer, token_ids
 from antiphon.families.qwen3_tts.config import TextTokens
@@ -40,40 +40,16 @@ def load_tokenizer(path: Path) -> TextTokenizer:
     """
     vocab_file, merges_file = path / "vocab.json", path / "merges.txt"
     if vocab_file.is_file():
-        merges = [_pair(merges_file, line) for line in _merge_lines(merges_file)]
-        return TextTokenizer(_model(ConfigSection.read(vocab_file), merges))
-    file = path / "tokenizer.json"
-    if not file.is_file():
-        raise ModelLoadError(f"{path}: there is neither vocab.json nor tokenizer.json")
-    model = ConfigSection.read(file).section("model")
-    merges = [_pair(file, merge) for merge in model.values.get("merges", ())]
-    return TextTokenizer(_model(model.section("vocab"), merges))
-
-
-def _merge_lines(file: Path) -> list[str]:
-    try:
-        lines = file.read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:
-        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
-    return [line for line in lines if line and not line.startswith("#version")]
-
-
-def _pair(file: Path, merge: Any) -> tuple[str, str]:
-    """Return the two halves of a merge, which newer files write as a list."""
-    parts = merge.split(" ") if isinstance(merge, str) else merge
-    if not isinstance(parts, list) or len(parts) != 2:
-        raise ModelLoadError(f"{file}: {merge!r} is not a merge of two tokens")
-    return parts[0], parts[1]
-
-
-def _model(section: ConfigSection, merges: list[tuple[str, str]]) -> BPE:
+        section, merges = ConfigSection.read(vocab_file), read_merges(merges_file)
+    else:
+        file = path / "tokenizer.json"
+        if not file.is_file():
+            raise ModelLoadError(f"{path}: there is neither vocab.json nor tokenizer.json")
+        model = ConfigSection.read(file).section("model")
+        section = model.section("vocab")
+        merges = [merge_of(file, merge) for merge in model.values.get("merges", ())]
     vocab = {token: section.integer(token) for token in section.values}
-    if missing := set(ByteLevel.alphabet()) - vocab.keys():
-        raise ModelLoadError(f"{section.file}: {len(missing)} bytes have no token")
-    for left, right in merges:
-        if not {left, right, left + right} <= vocab.keys():
-            raise ModelLoadError(f"{section.file}: a merge of '{left}' and '{right}' has no token")
-    return BPE(vocab, merges)
+    return TextTokenizer(byte_level_model(section.file, vocab, merges))
 
 
 Encode: TypeAlias = Callable[[str], Ids]

@@ -7,6 +7,7 @@ from antiphon.contracts.languages import AUTO, resolve_language
 from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.families.kit.speech_budget import check_instructions
 from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.options import BASE_ONLY, Qwen3TTSOptions
 from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS
@@ -103,7 +104,6 @@ def _title(name: str) -> str:
     return name.replace("_", " ").title()
 
 
-MAX_INSTRUCTIONS_CHARACTERS = 2000
 TASK_NAMES = {
     CheckpointTask.CUSTOM_VOICE: "CustomVoice",
     CheckpointTask.VOICE_DESIGN: "VoiceDesign",
@@ -142,7 +142,7 @@ def check_task(
         )
 
 
-def check_instructions(config: Qwen3TTSConfig, instructions: str | None) -> str:
+def instructions_of(config: Qwen3TTSConfig, instructions: str | None) -> str:
     """Return the instructions at the beginning of the prompt, ``""`` for none.
 
     They are ignored by checkpoints that take none, as in the official code.
@@ -152,13 +152,7 @@ def check_instructions(config: Qwen3TTSConfig, instructions: str | None) -> str:
     """
     if not config.takes_instructions:
         return ""
-    text = instructions if instructions and instructions.strip() else ""
-    if len(text) > MAX_INSTRUCTIONS_CHARACTERS:
-        raise InvalidRequestError(
-            f"Invalid 'instructions': {len(text)} characters; at most"
-            f" {MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
-            param="instructions",
-        )
+    text = check_instructions(instructions if instructions and instructions.strip() else "")
     if not text and config.task is CheckpointTask.VOICE_DESIGN:
         raise InvalidRequestError(
             "VoiceDesign task requires 'instructions' to describe the voice.",

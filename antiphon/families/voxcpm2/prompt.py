@@ -10,9 +10,8 @@ from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, SpeechRequest, Voice
 from antiphon.contracts.well_formed import read_options
-from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CloningPrompter, known_text
-from antiphon.families.kit.speech_budget import check_prompt_length
+from antiphon.families.kit.speech_budget import check_instructions, check_prompt_length
 from antiphon.families.voxcpm2.config import MIN_FRAMES, load_config
 from antiphon.families.voxcpm2.options import (
     FAMILY_NAME,
@@ -31,7 +30,6 @@ from antiphon.families.voxcpm2.tokenizer import load_tokenizer
 
 _MAX_SEGMENT_CHARACTERS = 1000
 """About a minute. Without reference audio, the voice may change between segments."""
-_MAX_INSTRUCTIONS_CHARACTERS = 2000
 _MAX_FRAMES_A_TOKEN, _MORE_FRAMES = 6, 10
 """Limit of frames as in the official program, beyond which the model has lost its way."""
 _MIN_FRAMES_LEFT = 64
@@ -150,11 +148,4 @@ def _instructions(request: SpeechRequest) -> str:
     Raises:
         InvalidRequestError: the instructions are too long.
     """
-    instructions = re.sub(r"\s+", " ", request.instructions or "").strip()
-    if len(instructions) > _MAX_INSTRUCTIONS_CHARACTERS:
-        raise InvalidRequestError(
-            f"Invalid 'instructions': {len(instructions)} characters; at most"
-            f" {_MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
-            param="instructions",
-        )
-    return instructions
+    return check_instructions(re.sub(r"\s+", " ", request.instructions or "").strip())
