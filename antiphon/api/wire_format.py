@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from antiphon.audio.companding import alaw, mulaw
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.family import SpeechCapabilities
-from antiphon.contracts.types import Ended
 
 TELEPHONE_HZ = 8000
 
@@ -54,10 +53,6 @@ class WireFormat:
             sample_rate_hz=self.sample_rate_hz or capabilities.sample_rate_hz,
             channels=1 if self.coded_as is AudioFormat.PCM else capabilities.channels,
         )
-
-    def written(self, item: bytes | Ended) -> bytes:
-        """Return what the client gets of an item of an encoded stream."""
-        return b"" if isinstance(item, Ended) else self.finished(item)
 
     def finished(self, piece: bytes) -> bytes:
         """Return what the client gets of an encoded piece."""

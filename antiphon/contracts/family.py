@@ -276,11 +276,6 @@ class Task:
         """Whether a checkpoint has what the task needs; may raise ModelLoadError."""
         return self.condition is None or bool(self.condition.resolve()(path))
 
-    @property
-    def produces(self) -> ItemKind:
-        """What the last stage produces."""
-        return self.pipeline[-1].produces
-
 
 _TITLES = {"torch": "PyTorch", "jinja2": "Jinja2", "PIL": "Pillow"}
 

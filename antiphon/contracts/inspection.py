@@ -46,7 +46,6 @@ class Footprint:
         stream_flop: additions and multiplications of the model for one stream's frame.
         decoder_flop: The same of the decoder.
         position_bytes: Bytes of keys and values of a position, of a prompt or a frame.
-        slot_bytes: Bytes of decoder state per stream.
         num_launches: kernels that a step of few streams launches, one after the other.
         num_resident: Number of these that one resident program replaces, where there is one.
         resident_streams: Largest number of streams of that program.
@@ -60,7 +59,6 @@ class Footprint:
     stream_flop: int
     decoder_flop: int
     position_bytes: int
-    slot_bytes: int
     num_launches: int
     frames_per_s: float
     prompt_positions: int

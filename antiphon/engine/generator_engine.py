@@ -77,11 +77,6 @@ class GeneratorEngine:
     def num_open(self) -> int:
         return self._thread.num_open
 
-    @property
-    def stalled_s(self) -> float:
-        """Seconds that the longest item in flight has taken so far; 0: none is in flight."""
-        return self._thread.status.status.stalled_s()
-
     async def generate(
         self,
         request_id: str,

@@ -68,12 +68,10 @@ class KeptMedia:
     """A file that is kept.
 
     Attributes:
-        key: Key of the file.
         num_bytes: its length.
         media_type: Media type.
     """
 
-    key: str
     num_bytes: int
     media_type: str
 
@@ -164,7 +162,7 @@ class MediaStore:
             num_bytes = self._blobs.num_bytes(key)
         if num_bytes is None:
             raise UnknownMediaError(key)
-        return KeptMedia(key, num_bytes, MEDIA_TYPES[named["suffix"]])
+        return KeptMedia(num_bytes, MEDIA_TYPES[named["suffix"]])
 
     def read(self, key: str, start: int, stop: int) -> Iterator[bytes]:
         """Yield a file's bytes from ``start`` to before ``stop``; raises OSError."""

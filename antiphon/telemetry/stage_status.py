@@ -201,11 +201,6 @@ class StageStatus:
         """Open requests as a share of the capacity."""
         return self.num_open / max(self.capacity, 1)
 
-    @property
-    def slack(self) -> int:
-        """Requests more that fit into the capacity; negative if requests wait."""
-        return self.capacity - self.num_open
-
     def stalled_s(self, now_s: float | None = None) -> float:
         """Return the seconds that the longest step under way has taken so far, 0 between steps."""
         if self.step_began_s is None:

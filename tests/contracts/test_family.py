@@ -29,7 +29,7 @@ def test_a_chain_of_any_length_is_legal_if_what_flows_fits() -> None:
         stage("vocoder", ItemKind.LATENTS, ItemKind.AUDIO, StageKind.DECODER),
     )
     for length in range(1, len(chain) + 1):
-        assert task(*chain[:length]).produces is chain[length - 1].produces
+        assert task(*chain[:length]).pipeline == chain[:length]
 
 
 def test_a_stage_that_consumes_something_else_is_refused() -> None:

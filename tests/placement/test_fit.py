@@ -18,7 +18,6 @@ MODEL = Footprint(
     stream_flop=5_500_000_000,
     decoder_flop=5_000_000_000,
     position_bytes=114_688,
-    slot_bytes=3_000_000,
     num_launches=590,
     frames_per_s=12.5,
     prompt_positions=40,

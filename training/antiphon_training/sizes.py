@@ -1,6 +1,6 @@
 """Sizes of a codec, and its config.json in the official format."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 SAMPLE_RATE_HZ = 24_000
@@ -127,9 +127,6 @@ class CodecSizes:
             num_encoder_heads=encoder["num_attention_heads"],
             encoder_head_dim=encoder["head_dim"],
         )
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
 
 
 PRESETS = {

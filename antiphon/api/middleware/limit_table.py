@@ -66,11 +66,6 @@ class LocalLimitTable:
         """Return how many counts are not 0."""
         return len(self._counts)
 
-    @property
-    def num_buckets(self) -> int:
-        """Token buckets that are remembered."""
-        return len(self._buckets)
-
     def locked(self) -> AbstractContextManager[None]:
         return nullcontext()
 

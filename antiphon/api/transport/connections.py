@@ -56,10 +56,6 @@ class Connections:
     def __len__(self) -> int:
         return self._num_open
 
-    @property
-    def num_idle(self) -> int:
-        return len(self._idle)
-
     def add(self, host: str, cut: Cut) -> Membership:
         """Add an idle connection; ``cut`` is called to make room for others, then `remove`."""
         member = Membership(address_key(host), cut)

@@ -77,11 +77,6 @@ class WireConnection(asyncio.BufferedProtocol):
         return self._transport is not None and not self._reason
 
     @property
-    def num_waiting_bytes(self) -> int:
-        """Bytes that were written and that the other side has not read."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    @property
     def is_proved(self) -> bool:
         """Whether the other side has proved itself."""
         return self._handshake is None

@@ -12,8 +12,6 @@ from pathlib import Path
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint, Inspection, files_table
 from antiphon.families.fish_speech.codec_schema import (
-    DILATIONS,
-    FRAME_WINDOW,
     CodecSizes,
     codec_layout,
     layer_layout,
@@ -184,7 +182,6 @@ def footprint(path: Path) -> Footprint:
         stream_flop=stream_flop(products),
         decoder_flop=decoder_flop(codec),
         position_bytes=HALF_BYTES * config.slow.position_size,
-        slot_bytes=FLOAT_BYTES * slot_numbers(codec),
         num_launches=_LAUNCHES_A_LAYER * num_layers
         + _LAUNCHES_A_DRAW * config.num_codebooks
         + _ENDS_LAUNCHES,
@@ -215,16 +212,6 @@ def frame_products(path: Path) -> list[Product]:
 def decoder_flop(sizes: CodecSizes) -> int:
     """Return the additions and multiplications of the codec's decoder per frame."""
     return columns_flop(codec_layout(sizes), lambda name: _num_columns(name, sizes))
-
-
-def slot_numbers(sizes: CodecSizes) -> int:
-    """Return the size of the codec's state per stream: keys, values and columns."""
-    kept = FRAME_WINDOW * sizes.frames.position_size
-    width = sizes.decoder_width
-    for _ in sizes.rates:
-        kept += width + sum(6 * dilation for dilation in DILATIONS) * width // 2
-        width //= 2
-    return kept
 
 
 def _num_columns(name: str, sizes: CodecSizes) -> int:

@@ -30,8 +30,6 @@ class PriorConfig:
         num_codes: size of the codebook; ids are 0 to ``num_codes - 1``.
         has_biases: whether queries, keys and values have.
         image_id: stands for a code of an image to be edited.
-        image_start_id: comes before the codes of an image.
-        image_end_id: id that follows the codes of an image.
         sampling: the checkpoint's defaults, complete but for the number of codes.
     """
 
@@ -41,8 +39,6 @@ class PriorConfig:
     num_codes: int
     has_biases: bool
     image_id: int
-    image_start_id: int
-    image_end_id: int
     sampling: Sampling
 
 
@@ -67,8 +63,6 @@ def load_config(path: Path) -> PriorConfig:
         num_codes=num_codes,
         has_biases=text.boolean("attention_bias", True),
         image_id=top.integer("image_token_id"),
-        image_start_id=top.integer("image_start_token_id", 16384),
-        image_end_id=top.integer("image_end_token_id", 16385),
         sampling=_sampling(path / PRIOR_DIRECTORY / "generation_config.json"),
     )
 

@@ -20,7 +20,6 @@ from antiphon.nn.cuda.resident_limits import MAX_ROWS
 
 _PROMPT_POSITIONS = 40  # of a sentence and a built-in voice
 _ENDS_LAUNCHES = 30  # per frame, beside products, attention and draws
-_PASS_FRAMES = 25  # room of the codec's ring of keys beyond its window
 
 # From docs/performance.md: engine alone, streams of 100 frames, random weights.
 _MEASURED_MS = {
@@ -45,7 +44,6 @@ def footprint(path: Path) -> Footprint:
             codec_layout(config), lambda name: _num_columns(name, codec.decoder)
         ),
         position_bytes=HALF_BYTES * config.talker.transformer.position_size,
-        slot_bytes=slot_bytes(codec.decoder),
         num_launches=_num_launches(config, products),
         frames_per_s=codec.sample_rate_hz / codec.samples_per_frame,
         prompt_positions=_PROMPT_POSITIONS,
@@ -106,12 +104,6 @@ def _num_inner_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
     """Return the number of kernels of a frame's inner codes without the resident program."""
     inner = [each for each in products if each.weight.startswith(("predictor.", "head."))]
     return _num_kernels(inner) + config.predictor.num_groups - 1
-
-
-def slot_bytes(config: CodecDecoderConfig) -> int:
-    """Return about the codec's state per stream, nearly all of it keys and values."""
-    window = config.transformer.window or 0
-    return (window + _PASS_FRAMES) * HALF_BYTES * config.transformer.position_size
 
 
 def _num_columns(name: str, config: CodecDecoderConfig) -> int:

@@ -60,7 +60,6 @@ _PARTS = {
 _PROMPT_POSITIONS = 40  # per sentence
 _LAUNCHES_A_LAYER = 5  # four products, and attention with rotary embedding
 _ENDS_LAUNCHES = 140  # per frame outside of layers; a third of them in the AudioVAE
-_DILATIONS = (1, 3, 9)
 _MEASURED_MS = {2048: {"H200": {1: 5.30, 8: 7.50, 64: 17.28}}}
 
 
@@ -274,7 +273,6 @@ def footprint(path: Path) -> Footprint:
         stream_flop=stream_flop(products),
         decoder_flop=_decoder_flop(config, vae),
         position_bytes=HALF_BYTES * config.position_size,
-        slot_bytes=_slot_bytes(config),
         num_launches=_num_launches(config),
         frames_per_s=config.vae.out_sample_rate / config.samples_per_frame,
         prompt_positions=_PROMPT_POSITIONS,
@@ -330,13 +328,3 @@ def _decoder_flop(config: VoxCPM2Config, vae: Mapping[str, Shape]) -> int:
         if found in blocks and found != block:  # a block starts with its upsampling
             block, num_columns = found, num_columns * blocks[found]
     return flop
-
-
-def _slot_bytes(config: VoxCPM2Config) -> int:
-    """Return the AudioVAE's memory per stream: columns before each convolution."""
-    vae = config.vae
-    _, last_channels = last_layer(vae)
-    kept = 6 * (vae.latent_dim + last_channels)
-    for _, _, channels in decoder_blocks(vae):
-        kept += channels + 6 * sum(_DILATIONS) * (channels // 2)
-    return FLOAT_BYTES * kept  # two copies in float16

@@ -29,7 +29,6 @@ class WanTransformerConfig:
     """Sizes of a denoising transformer; ``image_dim`` is 0 without embeddings of an image."""
 
     in_channels: int
-    out_channels: int
     num_layers: int
     num_attention_heads: int
     attention_head_dim: int

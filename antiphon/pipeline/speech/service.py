@@ -93,11 +93,6 @@ class Speech:
         view.uploaded = uploaded
         return view
 
-    @property
-    def workers(self) -> Workers:
-        """The threads for what prompts and transforms take."""
-        return self._workers
-
     def model(self, name: str | None) -> SpeechModel:
         """Return the served model of this name or alias.
 

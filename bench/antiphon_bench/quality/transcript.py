@@ -35,10 +35,6 @@ class Transcript:
     num_errors: int
     num_expected: int
 
-    @property
-    def error_rate(self) -> float:
-        return self.num_errors / max(1, self.num_expected)
-
 
 class Recogniser:
     """Whisper, in CTranslate2's layout, in 8 bits on the CPU."""

@@ -193,7 +193,7 @@ def test_only_so_many_callers_are_remembered() -> None:
                 pass
         with pytest.raises(RateLimitError), counted.used("busy"):
             pass
-    assert (len(table), table.num_buckets) == (0, 3)
+    assert (len(table), len(table._buckets)) == (0, 3)
 
 
 def test_addresses_of_one_household_are_one_caller() -> None:

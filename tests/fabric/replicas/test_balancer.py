@@ -34,8 +34,8 @@ def test_the_fullest_of_several_replicas_is_never_chosen(
 ) -> None:
     chosen = Balancer(random=Random(seed)).choose(statuses)
     assert chosen is not None
-    others = [each.slack for id, each in statuses.items() if id != chosen]
-    assert not others or statuses[chosen].slack >= min(others)
+    others = [each.capacity - each.num_open for id, each in statuses.items() if id != chosen]
+    assert not others or statuses[chosen].capacity - statuses[chosen].num_open >= min(others)
 
 
 @given(st.integers(2, 6), st.integers(1, 60))

@@ -11,7 +11,6 @@ from antiphon.families.fish_speech.checkpoint import (
     decoder_flop,
     footprint,
     frame_products,
-    slot_numbers,
 )
 from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.codec_schema import CodecSizes
@@ -48,7 +47,6 @@ def test_the_decoder_is_counted_as_it_is(made: Callable[[str], Path]) -> None:
     path = made("s2")
     sizes, tensors = read_codec(path, load_config(path))
     decoder = load_decoder(part_of(tensors, *DECODER_PARTS, like=torch.empty(0)), sizes)
-    assert slot_numbers(sizes) == pytest.approx(decoder.row_size, rel=0.35)
     count = FlopCounterMode(display=False)
     with count:
         decoder.decode_whole(torch.zeros(1, 10, 32, dtype=torch.int64))

@@ -56,7 +56,6 @@ def test_the_decoder_keeps_and_computes_what_its_layers_say(checkpoint: Path) ->
     config, told = load_config(checkpoint), footprint(checkpoint)
     weights = vae_weights(checkpoint, config.vae, "decoder.", like=torch.empty(0))
     decoder = VAEDecoder.of(weights, config)
-    assert told.slot_bytes == pytest.approx(4 * decoder.row_size, rel=0.25)  # fields are aligned
     num_columns, flop = config.patch_size, 0
     for conv in decoder.first:
         flop += conv.weight.numel() * num_columns

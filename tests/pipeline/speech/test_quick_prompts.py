@@ -127,7 +127,7 @@ def test_words_that_arrive_are_read_at_once(
             raise AssertionError("a thread was asked")
 
         with monkeypatch.context() as patched:
-            patched.setattr(speech.workers, "run", never)
+            patched.setattr(speech._workers, "run", never)
             await said(speech, ["One word ", "after another ", "is read."])
 
     custom.run(body)
