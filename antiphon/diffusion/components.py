@@ -50,7 +50,6 @@ class ComponentLoader:
         Raises:
             ModelLoadError: there is none, or no such device.
         """
-        assert context.path is not None, "the family needs a checkpoint"
         self.context = context
         self.index = ModelIndex.read(context.path)
         self.device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)

@@ -155,14 +155,13 @@ class FishSpeechConfig:
         return self.slow.hidden_size != self.fast.hidden_size
 
 
-def load_config(path: Path | None) -> FishSpeechConfig:
+def load_config(path: Path) -> FishSpeechConfig:
     """Read config.json and the special ids of the tokenizer from a checkpoint's directory.
 
     Raises:
         ModelLoadError: a file or key is missing, has the wrong type, or requires something that
             is not implemented; the message names file and key.
     """
-    assert path is not None, "the family needs a checkpoint"
     top = ConfigSection.read(path / "config.json")
     top.expect("model_type", *(each.value for each in Layout))
     is_s2 = top.text("model_type") == Layout.S2

@@ -46,13 +46,12 @@ class KokoroCheckpoint:
     voices: Mapping[str, Path]
 
 
-def read_checkpoint(path: Path | None, *, is_dummy: bool = False) -> KokoroCheckpoint:
+def read_checkpoint(path: Path, *, is_dummy: bool = False) -> KokoroCheckpoint:
     """Look at a directory; no weights are read, and with ``is_dummy`` none are needed.
 
     Raises:
         ModelLoadError: The checkpoint is of another family, or incomplete.
     """
-    assert path is not None, "the family needs a checkpoint"
     found = KokoroCheckpoint(
         path,
         _vocabulary(path),

@@ -56,7 +56,7 @@ class KokoroGenerator:
         Raises:
             ModelLoadError: the checkpoint is not complete, or does not run on this device.
         """
-        checkpoint = read_checkpoint(context.path, is_dummy=context.is_dummy)
+        checkpoint = read_checkpoint(context.checkpoint, is_dummy=context.is_dummy)
         self._styles = VoiceStyles(checkpoint)
         self._network: KokoroNetwork | None = _load(checkpoint, context)
         voice = in_order(checkpoint.voices)[0]

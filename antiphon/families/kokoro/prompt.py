@@ -21,7 +21,7 @@ class KokoroPrompter:
         Raises:
             ModelLoadError: The checkpoint is incomplete, or none of its voices can be used here.
         """
-        checkpoint = read_checkpoint(context.path, is_dummy=context.is_dummy)
+        checkpoint = read_checkpoint(context.checkpoint, is_dummy=context.is_dummy)
         self._readers = KokoroReaders(checkpoint.vocabulary)
         self._voices = in_order(checkpoint.voices)
         readable = [describe(name) for name in self._voices if letter_of(name) in self._readers]

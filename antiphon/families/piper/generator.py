@@ -30,9 +30,7 @@ class PiperGenerator:
         Raises:
             ModelLoadError: a file is missing, or is not what is expected.
         """
-        if context.path is None:
-            raise ModelLoadError("Piper's voices need a directory that holds them.")
-        models = read_models(context.path)
+        models = read_models(context.checkpoint)
         self._rates = {model.name: model.sample_rate_hz for model in models}
         self._networks: dict[str, PiperNetwork] = {}
         for model in models:

@@ -7,7 +7,7 @@ from antiphon.contracts.languages import resolve_language
 from antiphon.contracts.prompt import Prompt, TextCheck
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.contracts.well_formed import read_options
-from antiphon.errors import ModelLoadError, UnknownVoiceError
+from antiphon.errors import UnknownVoiceError
 from antiphon.families.piper.options import PiperOptions
 from antiphon.families.piper.phonemes import Phonemizer, SymbolSequence, phonemizer_of
 from antiphon.families.piper.voice_files import InferenceScales, PiperModel, read_models
@@ -47,9 +47,7 @@ class PiperPrompter:
         Raises:
             ModelLoadError: there is none, or one has a language that cannot be read here.
         """
-        if context.path is None:
-            raise ModelLoadError("Piper's voices need a directory that holds them.")
-        models = read_models(context.path)
+        models = read_models(context.checkpoint)
         self._models = {voice.lower(): model for model in models for voice in model.voices}
         self._phonemizers: dict[str, Phonemizer] = {
             model.name: phonemizer_of(model) for model in models
