@@ -47,7 +47,6 @@ class CheckpointMaker:
         tasks: names of tasks, the default first; empty: a task has no effect.
         vocabularies: names of vocabularies; "byte" reads any text.
         dtypes: number types of the weights.
-        is_sharded: whether weights can be spread over several files.
         has_weights: whether weights are written; without, they are drawn by names when loaded, and
             seed and shards have no effect, and are refused.
     """
@@ -57,7 +56,6 @@ class CheckpointMaker:
     tasks: Sequence[str]
     vocabularies: Sequence[str]
     dtypes: Sequence[str]
-    is_sharded: bool
     has_weights: bool
 
     def __call__(
@@ -93,7 +91,6 @@ class CheckpointMaker:
             "task": (str(task), self.tasks),
             "vocabulary": (vocabulary, self.vocabularies),
             "dtype": (dtype, self.dtypes),
-            "shards": (str(shards), () if self.is_sharded else ("1",)),
         }
         check_arguments(**{name: each for name, each in allowed.items() if each[1]})
         if not self.has_weights and (seed, shards) != (0, 1):
@@ -122,7 +119,6 @@ def checkpoint_maker(
     tasks: Sequence[str] = (),
     vocabularies: Sequence[str] = ("byte",),
     dtypes: Sequence[str] = get_args(Dtype),
-    is_sharded: bool = True,
     has_weights: bool = True,
 ) -> Callable[[Callable[[Path, Making], None]], CheckpointMaker]:
     """Turn a function into a `CheckpointMaker`; arguments as its attributes, empty: any value."""
@@ -132,7 +128,6 @@ def checkpoint_maker(
         tasks=tasks,
         vocabularies=vocabularies,
         dtypes=dtypes,
-        is_sharded=is_sharded,
         has_weights=has_weights,
     )
 

@@ -42,7 +42,7 @@ _CODEC = {
 }
 
 
-@checkpoint_maker(sizes=SIZES, tasks=TASKS, dtypes=("float32",), is_sharded=False)
+@checkpoint_maker(sizes=SIZES, tasks=TASKS, dtypes=("float32",))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write the directories of a model and its codec."""
     num_bytes = write_repositories(path, seed=making.seed)

@@ -24,7 +24,7 @@ _NUM_SYMBOLS, _WIDTH, _FRAMES = 256, 4, 3.0
 _SYMBOLS = "_^$ !'(),-.:;?abcdefhijklmnopqrstuvwxyzæçðøħŋœɐɑɒɓɔəɚɛɜɟɡɪɫɬɭɲɹɾʁʃʊʋʌʎʒʔˈˌːθᵻ\"̩"
 
 
-@checkpoint_maker(sizes=SIZES, tasks=TASKS, vocabularies=(), dtypes=("float32",), is_sharded=False)
+@checkpoint_maker(sizes=SIZES, tasks=TASKS, vocabularies=(), dtypes=("float32",))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write a directory with one English voice."""
     num_bytes = write_voice(path, "en_US-random-tiny", seed=making.seed)
