@@ -51,7 +51,7 @@ class ComponentLoader:
             ModelLoadError: there is none, or no such device.
         """
         self.context = context
-        self.index = ModelIndex.read(context.path)
+        self.index = ModelIndex.read(context.checkpoint)
         self.device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
         self.dtype = resolve_dtype(context.dtype, self.device)
         self.accelerator = NetworkAccelerator(context.diffusion, self.device)
