@@ -1,6 +1,6 @@
 """Speaks words as they are typed, or written by a language model: a client of the WebSocket.
 
-`scripts/serve`, then `echo "The tide comes in. Nobody calls it." | python examples/stream_text.py`.
+`scripts/serve`, then `echo "The tide comes in. It goes out." | python examples/stream_text.py`.
 """
 
 import json
@@ -25,8 +25,8 @@ def main(url: str = "ws://127.0.0.1:8000/v1/audio/speech/stream") -> None:
             if isinstance(message, bytes):
                 file.writeframes(message)
                 sys.stdout.write(f"{file.tell() / RATE_HZ:.2f} s\n")
-            elif (told := json.loads(message))["type"] == "error":
-                sys.exit(told["message"])
+            elif (event := json.loads(message))["type"] == "error":
+                sys.exit(event["message"])
 
 
 def send_words(socket: ClientConnection) -> None:

@@ -1,4 +1,4 @@
-"""Writes a WAV file while it is spoken, and says how much has come: a client in plain HTTP.
+"""Writes a WAV file while it is spoken, and prints how much has arrived: a client in plain HTTP.
 
 `scripts/serve`, then `python examples/stream_to_wav.py`.
 """
@@ -13,7 +13,7 @@ BYTES_PER_SAMPLE = 2
 
 def main(base_url: str = "http://127.0.0.1:8000/v1") -> None:
     body = {
-        "input": "The tide comes in twice a day. Nobody has to remind it.",
+        "input": "The tide comes in twice a day. It needs no reminder.",
         "response_format": "pcm",
     }
     with (

@@ -9,7 +9,7 @@ Schema = Mapping[str, Any]
 _INTRODUCTION = """# API reference
 
 Every endpoint, made of the description that a server gives at `/openapi.json`. What the fields
-mean in full, with examples, is told in [the API](api.md). Every answer that is no success has the
+mean in full, with examples, is in [the API](api.md). Every answer that is no success has the
 [shape of an error](api.md#errors). Models add [fields of their own](qwen3-tts.md#fields).
 """
 _MAX_DESCRIPTION = 400
@@ -76,7 +76,7 @@ def _resolved(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
 
 
 def _type(schema: Schema) -> str:
-    """Say a field's type in a few words; ``null`` goes without saying."""
+    """Return a field's type in a few words, without ``null``."""
     return ", ".join(dict.fromkeys(_types(schema)))
 
 

@@ -12,7 +12,13 @@ import antiphon
 
 ROOT = Path(antiphon.__file__).parent
 BENCH = ROOT.parent / "bench" / "antiphon_bench"
-DOCS = [*sorted((ROOT.parent / "docs").glob("*.md")), ROOT.parent / "README.md"]
+DOCS = [
+    *sorted((ROOT.parent / "docs").glob("*.md")),
+    *sorted(ROOT.parent.glob("*.md")),
+    *sorted((ROOT.parent / "training").rglob("*.md")),
+    *sorted((ROOT.parent / "examples").glob("*.py")),
+    *sorted((ROOT.parent / "scripts").glob("*.py")),
+]
 ENTRY = re.compile(r"^ {4,}\w+: +(.*)$", re.MULTILINE)
 NOT_A_NOUN = re.compile(
     r"(of|that|which|who|whose|what|see|by|in|on|where|when|at|for|from|to|with|without|as|if"
@@ -28,7 +34,7 @@ RETIRED = re.compile(
 # Words of interfaces: the command ``antiphon say``, values of settings, members of reports, methods
 # of Python's files, and prompts of users.
 USED_BY_PROTOCOLS = re.compile(
-    r"antiphon say|``say``|`say`|\bsay\.py\b|say -|cli\.say\b|SayFlags, say|def say\(flags"
+    r"antiphon say|``say``|`say`|\bsay\.py\b|say -|-k say|cli\.say\b|SayFlags, say|def say\(flags"
     r"|[\"'](say|tell|heard)[\"']|`tell`|; say: by|\btell\(|\bYou said\b|b\"said\""
     r"|Say hello|Tell me about"
 )

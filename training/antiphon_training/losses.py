@@ -27,7 +27,7 @@ def mel_distance(samples: Tensor, target: Tensor) -> Tensor:
 def linear_distance(samples: Tensor, target: Tensor) -> Tensor:
     """Return the distance of magnitudes relative to the target's: what is loud counts most.
 
-    Logarithms alone say little at the beginning of a training, when everything is equally far.
+    Logarithms alone distinguish little when a training begins, and everything is equally far.
     """
     both = torch.cat((samples, target))
     total = samples.new_zeros(())

