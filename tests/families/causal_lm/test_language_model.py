@@ -11,6 +11,7 @@ import torch
 
 from antiphon.contracts.chat_types import ChatSampling
 from antiphon.contracts.family import LoadContext
+from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.token_frame import TokenFrame
 from antiphon.families.causal_lm.language_model import CausalLMRunner, load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
@@ -19,6 +20,7 @@ from tests.families.causal_lm.answers import GREEDY, answers, ask, frames_of, gr
 from tests.families.causal_lm.official import official_thinker
 
 MAX_TOKENS = 24
+ENDS = [258, 256]
 QUESTIONS = [f"Question {number}: " + "why? " * (number % 7) for number in range(50)]
 
 
@@ -39,38 +41,62 @@ def official_answer(official: Any, ids: tuple[int, ...]) -> list[int]:
         max_new_tokens=MAX_TOKENS,
         do_sample=False,
         repetition_penalty=1.0,
-        eos_token_id=[258, 256],
+        eos_token_id=ENDS,
         pad_token_id=256,
     )
     answer: list[int] = made[0, len(ids) :].tolist()
-    return answer[:-1] if answer[-1] in (258, 256) else answer
+    return answer[:-1] if answer[-1] in ENDS else answer
 
 
-def assert_official(path: Path, layout: str, questions: list[str]) -> None:
+def likeliest(official: Any, ids: tuple[int, ...], answer: list[int]) -> list[int]:
+    """Return what transformers finds likeliest after the prompt and each token of an answer.
+
+    A greedy answer that equals these tokens is the one that it generates, from one pass.
+    """
+    with torch.inference_mode():
+        logits = official(input_ids=torch.tensor([[*ids, *answer]])).logits[0, len(ids) - 1 :]
+    tokens: list[int] = logits.argmax(dim=-1).tolist()
+    return tokens
+
+
+def made_by_all(path: Path, questions: list[str]) -> tuple[dict[int, Prompt], list[list[int]]]:
+    """Return prompts and their greedy answers, which are those of each way to compute them."""
     context = LoadContext(path=path, device="cpu", dtype="float32", max_slots=len(questions))
-    prompter, official = CausalLMPrompter(context), official_of(path, layout)
+    prompter = CausalLMPrompter(context)
     prompts = dict(enumerate(greedy(prompter, each, max_tokens=MAX_TOKENS) for each in questions))
-    wanted = [official_answer(official, ids_of(each)) for each in prompts.values()]
-    assert len({token for each in wanted for token in each}) > 20, "there is not much to compare"
+    found = []
     for is_batched in (False, True):
         runner = load_runner(context, is_batched=is_batched)
-        assert [*answers(runner, prompts).values()] == wanted
-        assert answers(runner, {1: prompts[0]})[1] == wanted[0], "alone"
+        found.append([*answers(runner, prompts).values()])
+        assert answers(runner, {1: prompts[0]})[1] == found[-1][0], "alone"
+    made, batched = found
+    assert made == batched
+    assert len({token for each in made for token in each}) > 20, "there is not much to compare"
+    return prompts, made
 
 
 @pytest.mark.parametrize("layout", TASKS)
 def test_greedy_answers_are_those_that_transformers_generates(
     checkpoint_of: Callable[[str], Path], layout: str
 ) -> None:
-    assert_official(checkpoint_of(layout), layout, QUESTIONS[:4])
+    path = checkpoint_of(layout)
+    official = official_of(path, layout)
+    prompts, made = made_by_all(path, QUESTIONS[:4])
+    assert made == [official_answer(official, ids_of(each)) for each in prompts.values()]
 
 
-@pytest.mark.slow  # transformers generates 250 answers, one by one
+@pytest.mark.slow  # fifty answers of each runner
 @pytest.mark.parametrize("layout", TASKS)
 def test_greedy_answers_to_fifty_questions(
     checkpoint_of: Callable[[str], Path], layout: str
 ) -> None:
-    assert_official(checkpoint_of(layout), layout, QUESTIONS)
+    path = checkpoint_of(layout)
+    official = official_of(path, layout)
+    prompts, made = made_by_all(path, QUESTIONS)
+    for prompt, answer in zip(prompts.values(), made, strict=True):
+        *tokens, following = likeliest(official, ids_of(prompt), answer)
+        assert tokens == answer
+        assert len(answer) == MAX_TOKENS or following in ENDS
 
 
 DRAWN = ChatSampling(
