@@ -136,6 +136,14 @@ def _processes_find_the_benchmarks() -> Generator[None, None, None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _pip_compiles_nothing() -> Generator[None, None, None]:
+    """Leave to imports what is compiled: environments for tests hold ten times as much."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("PIP_COMPILE", "0")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _sizes_of_tests_are_no_settings() -> Generator[None, None, None]:
     """Keep from servers what sizes tests (``ANTIPHON_TEST_*``), which they would refuse to know."""
     with pytest.MonkeyPatch.context() as monkeypatch:
