@@ -126,7 +126,8 @@ class Capabilities:
 
     Attributes:
         sample_request: one that it can serve with nothing added, to warm up and to measure.
-        needs_encoder: whether the task's encoder is needed; the prompter is an `EncoderClient`.
+        needs_encoder: whether the task's encoder is needed: ``use_encoder`` of the prompter is
+            called with an `Encode` once, before any prompt is built.
     """
 
     sample_request: Any

@@ -200,13 +200,6 @@ Raises `InvalidRequestError` for data that will not do, and `OverloadedError` if
 """
 
 
-class EncoderClient(Protocol):
-    """Optional: a prompter whose `Capabilities.needs_encoder` is set."""
-
-    def use_encoder(self, encode: Encode) -> None:
-        """Take the encoder; called once, before any prompt is built."""
-
-
 @runtime_checkable
 class SupportsEncoderWarmUp(Protocol):
     """Optional: a prompter that can warm its encoder."""

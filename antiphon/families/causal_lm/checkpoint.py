@@ -17,14 +17,7 @@ from antiphon.families.kit.checkpoint import (
     num_parameters,
     without,
 )
-from antiphon.families.kit.layouts import (
-    Layout,
-    attention,
-    gated_mlp,
-    head_norms,
-    layer_norms,
-    repeated,
-)
+from antiphon.families.kit.layouts import Layout, gated_mlp, head_norms, transformer
 from antiphon.nn.safetensors_index import TensorHeader, read_directory, tied_problems
 
 
@@ -123,17 +116,13 @@ def layout_of(config: CausalLMConfig) -> Layout:
     """Return the layout of the checkpoint's files, without tensors that are not read."""
     sizes, prefix = config.transformer, config.prefix
     width = sizes.hidden_size
-    layout: Layout = {
-        f"{prefix}model.embed_tokens.weight": (config.vocab_size, width),
-        f"{prefix}model.norm.weight": (width,),
-    }
+    layout: Layout = {f"{prefix}model.embed_tokens.weight": (config.vocab_size, width)}
     if not config.is_tied:
         layout[f"{prefix}lm_head.weight"] = (config.vocab_size, width)
-    layer = layer_norms(sizes) | attention(sizes, "".join(config.biased))
-    layer |= gated_mlp(sizes, has_bias=config.has_mlp_bias)
+    more = [gated_mlp(sizes, has_bias=config.has_mlp_bias)]
     if config.has_head_norms:
-        layer |= head_norms(sizes)
-    return layout | repeated(f"{prefix}model.layers", sizes.num_layers, layer)
+        more.append(head_norms(sizes))
+    return layout | transformer(f"{prefix}model", sizes, "".join(config.biased), *more)
 
 
 def frame_products(path: Path) -> list[Product]:

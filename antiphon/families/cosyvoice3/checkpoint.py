@@ -21,11 +21,9 @@ from antiphon.families.kit.layouts import (
     FLOAT_BYTES,
     Layout,
     affine,
-    attention,
-    gated_mlp,
-    layer_norms,
     num_values,
     repeated,
+    transformer,
 )
 
 TEXT_PREFIX = "llm.model.model"
@@ -115,12 +113,10 @@ def language_layout(config: CosyVoice3Config) -> Layout:
     width, num_ids = sizes.hidden_size, config.num_speech_ids
     layout: Layout = {
         f"{TEXT_PREFIX}.embed_tokens.weight": (config.text_vocab_size, width),
-        f"{TEXT_PREFIX}.norm.weight": (width,),
         "speech_embedding.weight": (num_ids, width),
         "llm_decoder.weight": (num_ids, width),
     }
-    layer = layer_norms(sizes) | attention(sizes, "qkv") | gated_mlp(sizes)
-    return layout | repeated(f"{TEXT_PREFIX}.layers", sizes.num_layers, layer)
+    return layout | transformer(TEXT_PREFIX, sizes, "qkv")
 
 
 def flow_layout(config: MelFlowConfig) -> Layout:

@@ -80,6 +80,15 @@ def head_norms(sizes: TransformerConfig) -> Layout:
     return {f"self_attn.{part}_norm.weight": (sizes.head_dim,) for part in "qk"}
 
 
+def transformer(prefix: str, sizes: TransformerConfig, biased: str = "", *more: Layout) -> Layout:
+    """Return layers with gated feed-forward networks, each with ``more``, and the last norm."""
+    layer = layer_norms(sizes) | attention(sizes, biased) | gated_mlp(sizes)
+    for part in more:
+        layer |= part
+    norm: Layout = {"norm.weight": (sizes.hidden_size,)}
+    return under(prefix, norm | repeated("layers", sizes.num_layers, layer))
+
+
 def _projections(
     name: str, outputs: Mapping[str, Shape], biased: str | Mapping[str, Shape] | tuple[()]
 ) -> Layout:

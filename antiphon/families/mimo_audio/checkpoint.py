@@ -14,11 +14,8 @@ from antiphon.families.kit.checkpoint import (
 from antiphon.families.kit.layouts import (
     Layout,
     affine,
-    attention,
-    gated_mlp,
-    layer_norms,
     repeated,
-    under,
+    transformer,
 )
 from antiphon.families.mimo_audio.config import (
     AudioTokenizerConfig,
@@ -28,7 +25,6 @@ from antiphon.families.mimo_audio.config import (
     load_tokenizer_config,
     tokenizer_path,
 )
-from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import TensorHeader
 
 _OF_TRAINING = r"encoder\.quantizer\..*\.(inited|cluster_size|embed_avg)"
@@ -143,9 +139,9 @@ def layout_of(config: MiMoAudioConfig) -> Layout:
     for channel, size in enumerate(config.code_sizes):
         layout[f"speech_embeddings.{channel}.weight"] = (size, read)
         layout[f"local_transformer_lm_heads.{channel}.weight"] = (size, local)
-    layout |= _transformer("model", config.transformer)
-    layout |= _transformer("local_transformer", config.decoder)
-    layout |= _transformer("input_local_transformer", config.encoder)
+    layout |= transformer("model", config.transformer, "qkv")
+    layout |= transformer("local_transformer", config.decoder, "qkv")
+    layout |= transformer("input_local_transformer", config.encoder, "qkv")
     return layout
 
 
@@ -179,12 +175,6 @@ def tokenizer_layout_of(config: AudioTokenizerConfig) -> Layout:
     ):
         layout |= _net(name, net)
     return layout
-
-
-def _transformer(name: str, sizes: TransformerConfig) -> Layout:
-    layer = layer_norms(sizes) | attention(sizes, "qkv") | gated_mlp(sizes)
-    layout: Layout = {"norm.weight": (sizes.hidden_size,)}
-    return under(name, layout | repeated("layers", sizes.num_layers, layer))
 
 
 def _net(name: str, config: NetConfig) -> Layout:

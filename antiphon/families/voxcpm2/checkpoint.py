@@ -20,14 +20,10 @@ from antiphon.families.kit.layouts import (
     HALF_BYTES,
     Layout,
     affine,
-    attention,
-    gated_mlp,
-    layer_norms,
     num_values,
     read_bytes,
-    repeated,
     stream_flop,
-    under,
+    transformer,
 )
 from antiphon.families.voxcpm2.config import (
     DEFAULT_STEPS,
@@ -35,7 +31,6 @@ from antiphon.families.voxcpm2.config import (
     VoxCPM2Config,
     load_config,
 )
-from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import STEM, Shape, TensorHeader
 
 _MODEL_OTHERS = r"audio_vae\..*"
@@ -134,9 +129,9 @@ def model_layout(config: VoxCPM2Config) -> Layout:
     narrow = config.bottleneck_size
     estimator = "feat_decoder.estimator"
     layout: Layout = {"base_lm.embed_tokens.weight": (config.vocab_size, width)}
-    layout |= _transformer("base_lm", config.base) | _transformer("residual_lm", config.residual)
-    layout |= _transformer("feat_encoder.encoder", config.encoder)
-    layout |= _transformer(f"{estimator}.decoder", config.flow)
+    layout |= transformer("base_lm", config.base) | transformer("residual_lm", config.residual)
+    layout |= transformer("feat_encoder.encoder", config.encoder)
+    layout |= transformer(f"{estimator}.decoder", config.flow)
     layout["feat_encoder.special_token"] = (1, 1, 1, encoder)
     linears = {
         "feat_encoder.in_proj": (encoder, latent),
@@ -197,12 +192,6 @@ def encoder_blocks(config: AudioVAEConfig) -> list[tuple[int, int, int]]:
         (1 + number, rate, config.encoder_dim * 2**number)
         for number, rate in enumerate(config.encoder_rates)
     ]
-
-
-def _transformer(name: str, sizes: TransformerConfig) -> Layout:
-    layer = attention(sizes) | gated_mlp(sizes) | layer_norms(sizes)
-    layout: Layout = {"norm.weight": (sizes.hidden_size,)}
-    return under(name, layout | repeated("layers", sizes.num_layers, layer))
 
 
 def _encoder_layers(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:

@@ -17,12 +17,10 @@ from antiphon.families.kit.checkpoint import Facts, Findings, WeightsPart
 from antiphon.families.kit.layouts import (
     Layout,
     affine,
-    attention,
     ecapa,
-    gated_mlp,
-    layer_norms,
     repeated,
     snake,
+    transformer,
     under,
 )
 from antiphon.nn.safetensors_index import TensorHeader
@@ -83,12 +81,10 @@ def talker_layout(config: OmniConfig) -> Layout:
     layout: Layout = {
         f"{config.thinker}model.embed_tokens.weight": (config.thinker_vocab, width),
         "talker.model.embed_tokens.weight": (talker.vocab_size, width),
-        "talker.model.norm.weight": (hidden,),
         "talker.codec_head.weight": (talker.vocab_size, hidden),
         **affine("talker.thinker_to_talker_proj", hidden, width),
     }
-    layer = layer_norms(sizes) | attention(sizes, "qkv") | gated_mlp(sizes)
-    return layout | repeated("talker.model.layers", sizes.num_layers, layer)
+    return layout | transformer("talker.model", sizes, "qkv")
 
 
 def token2wav_layout(config: OmniConfig) -> Layout:
