@@ -1,7 +1,7 @@
 """Heads of attention, and caches of keys and values: paged, or for the length of one frame."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -39,13 +39,6 @@ class HeadShape:
         """Query heads that share a key."""
         return self.num_heads // self.num_kv_heads
 
-    def split(self, joined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Split ``[..., (num_heads + 2 * num_kv_heads) * head_dim]`` into queries, keys, values."""
-        heads = joined.view(*joined.shape[:-1], -1, self.head_dim)
-        sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
-        queries, keys, values = torch.split(heads, sizes, dim=-2)
-        return queries, keys, values
-
 
 @dataclass(frozen=True, slots=True)
 class QKVHeads:
@@ -54,13 +47,26 @@ class QKVHeads:
     shape: HeadShape
     query_norm: RMSNorm | None = None
     key_norm: RMSNorm | None = None
+    joined_norm: RMSNorm | None = field(init=False, repr=False, compare=False)
+    """Both norms, with weights of each head."""
+
+    def __post_init__(self) -> None:
+        norm, shape = None, self.shape
+        if self.query_norm is not None and self.key_norm is not None:
+            parts = ((self.query_norm, shape.num_heads), (self.key_norm, shape.num_kv_heads))
+            weight = torch.cat([each.weight.expand(count, -1) for each, count in parts])
+            norm = RMSNorm(weight, self.query_norm.epsilon)
+        object.__setattr__(self, "joined_norm", norm)
 
     def __call__(self, joined: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries and keys, normed and rotated, and values, as `HeadShape.split` does."""
-        queries, keys, values = self.shape.split(joined)
-        if self.query_norm is not None and self.key_norm is not None:
-            queries, keys = self.query_norm(queries), self.key_norm(keys)
-        return rotation(queries), rotation(keys), values
+        """Return queries and keys, normed and rotated, and values, ``[..., heads, head_dim]``."""
+        sizes = [self.shape.num_heads, self.shape.num_kv_heads]
+        heads = joined.view(*joined.shape[:-1], -1, self.shape.head_dim)
+        turned, values = torch.split(heads, [sum(sizes), sizes[1]], dim=-2)
+        if self.joined_norm is not None:
+            turned = self.joined_norm(turned)
+        queries, keys = torch.split(rotation(turned), sizes, dim=-2)
+        return queries, keys, values
 
 
 Attend: TypeAlias = Callable[[int, Tensor, QKVHeads, Rotation], Tensor]
@@ -119,20 +125,21 @@ class PagedCache:
         size = self.block_positions
         return self.table[slots, positions // size].long(), positions % size
 
-    def of_slot(self, layer: int, slot: int, num_visible: int) -> tuple[Tensor, Tensor]:
-        """Return the first keys and values of a slot, each ``[1, num_visible, heads, head_dim]``.
-
-        They are views where the slot's blocks follow each other, and copies elsewhere.
-        """
+    def span(self, slot: int, num_visible: int) -> "Span":
+        """Return where a slot's first positions are: a slice if its blocks follow each other."""
         blocks = self.table[slot, : -(-num_visible // self.block_positions)].long()
         first, *_ = numbers = blocks.tolist()
-        kept = self.tensor[layer]
-        if numbers == [*range(first, first + len(numbers))]:
-            kept = kept[:, first : first + len(numbers)]
-        else:
-            kept = kept[:, blocks]
-        keys, values = kept.flatten(1, 2)[:, None, :num_visible]
+        is_range = numbers == [*range(first, first + len(numbers))]
+        return slice(first, first + len(numbers)) if is_range else blocks, num_visible
+
+    def read(self, layer: int, span: "Span") -> tuple[Tensor, Tensor]:
+        """Return keys and values, each ``[1, num_visible, heads, head_dim]``: views of a slice."""
+        keys, values = self.tensor[layer][:, span[0]].flatten(1, 2)[:, None, : span[1]]
         return keys, values
+
+
+Span = tuple[slice | Tensor, int]
+"""Blocks of a slot, and the number of its visible positions."""
 
 
 @dataclass(frozen=True, slots=True)

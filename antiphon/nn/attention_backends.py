@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn import kernels
-from antiphon.nn.attention import FrameCache, PagedCache, QKVHeads, Tokens
+from antiphon.nn.attention import FrameCache, PagedCache, QKVHeads, Span, Tokens
 from antiphon.nn.layers import Rotation
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ Rows = tuple[tuple[Tensor, Tensor], int]
 
 
 class TorchAttention:
-    """PyTorch operations, on any device; slots, positions and tiles are read on the host."""
+    """PyTorch operations of one pass; slots, positions and tiles are read on the host."""
+
+    def __init__(self) -> None:
+        self._step: tuple[tuple[Tensor, Tensor], list[Span]] | None = None  # of all layers
 
     def prefill(self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens) -> Tensor:
         queries = self._keep(cache, layer, new, tokens)
@@ -40,19 +43,14 @@ class TorchAttention:
     def decode(self, cache: PagedCache, layer: int, new: NewPositions, rows: Rows) -> Tensor:
         (joined, heads, rotation), (slots, positions) = new, rows[0]
         queries, keys, values = heads(joined, rotation)
-        blocks, offsets = cache.places(slots, positions)
+        if self._step is None:
+            ends = zip(slots.tolist(), (positions + 1).tolist(), strict=True)
+            self._step = cache.places(slots, positions), [cache.span(*each) for each in ends]
+        (blocks, offsets), spans = self._step
         cache.tensor[layer, 0, blocks, offsets] = keys[:, 0]
         cache.tensor[layer, 1, blocks, offsets] = values[:, 0]
-        kept = (
-            cache.of_slot(layer, slot, position + 1)
-            for slot, position in zip(slots.tolist(), positions.tolist(), strict=True)
-        )
-        return torch.cat(
-            [
-                _attend_one(row, *each)
-                for row, each in zip(torch.split(queries, 1), kept, strict=True)
-            ]
-        )
+        kept = zip(torch.split(queries, 1), spans, strict=True)
+        return torch.cat([_attend_one(row, *cache.read(layer, span)) for row, span in kept])
 
     def mixed(
         self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens, rows: Rows
@@ -77,16 +75,12 @@ class TorchAttention:
         kept_keys[:, start:end] = keys
         kept_values[:, start:end] = values
         if start == 0:
-            return _causal(queries, keys, values)
+            return _attend_new(queries, keys, values, is_causal=True)
         return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end])
 
     def whole(self, new: NewPositions) -> Tensor:
         joined, heads, rotation = new
-        queries, keys, values = heads(joined, rotation)
-        attended = F.scaled_dot_product_attention(
-            queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), enable_gqa=True
-        )
-        return attended.transpose(1, 2).flatten(2)
+        return _attend_new(*heads(joined, rotation), is_causal=False)
 
     def _keep(self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens) -> Tensor:
         """Write keys and values into their blocks; return queries, ``[1, tokens, heads, size]``."""
@@ -118,7 +112,7 @@ class TorchAttention:
     ) -> Tensor:
         """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
         end = start + queries.shape[1]
-        keys, values = cache.of_slot(layer, slot, end)
+        keys, values = cache.read(layer, cache.span(slot, end))
         positions = torch.arange(end, device=queries.device)
         attended = F.scaled_dot_product_attention(
             queries.transpose(1, 2),
@@ -182,17 +176,17 @@ class TritonAttention:
         num_positions = new[0].shape[1]
         is_small = new[1].shape.head_dim < whole_attention.MIN_HEAD_DIM
         if is_small or num_positions > whole_attention.MAX_POSITIONS:
-            return _TORCH.whole(new)
+            return TorchAttention().whole(new)
         attended = whole_attention.attend_whole(_projected(*new), num_positions)
         return attended.view(*new[0].shape[:2], -1)
 
 
-_TORCH, _TRITON = TorchAttention(), TritonAttention()
+_TRITON = TritonAttention()
 
 
 def attention_backend_of(tensor: Tensor) -> TorchAttention | TritonAttention:
-    """Return the attention backend for the device of a tensor."""
-    return _TRITON if kernels.run_on(tensor) else _TORCH
+    """Return the attention backend of one pass for the device of a tensor."""
+    return _TRITON if kernels.run_on(tensor) else TorchAttention()
 
 
 class PrefillAttention:
@@ -291,13 +285,13 @@ def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projecte
     return Projected(joined.flatten(0, 1).contiguous(), shape, norms, turned)
 
 
-def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Attend causally among positions that are all new."""
+def _attend_new(queries: Tensor, keys: Tensor, values: Tensor, *, is_causal: bool) -> Tensor:
+    """Attend among positions that are all new."""
     attended = F.scaled_dot_product_attention(
         queries.transpose(1, 2),
         keys.transpose(1, 2),
         values.transpose(1, 2),
-        is_causal=True,
+        is_causal=is_causal,
         enable_gqa=True,
     )
     return attended.transpose(1, 2).flatten(2)

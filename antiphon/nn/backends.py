@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
@@ -27,9 +26,7 @@ class TorchBackend:
         return F.linear(states, weight, bias)
 
     def rms_norm(self, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        wide = states.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)
-        return weight * wide.to(states.dtype)
+        return weight * F.rms_norm(states.float(), states.shape[-1:], eps=epsilon).to(states.dtype)
 
     def add_rms_norm(
         self, states: Tensor, branch: Tensor, weight: Tensor, epsilon: float

@@ -81,7 +81,7 @@ class CopyingEngine:
         held = []
         for cache in self.runner._caches.stacks:
             layers = [
-                torch.cat(cache.of_slot(layer, slot, num_positions))
+                torch.cat(cache.read(layer, cache.span(slot, num_positions)))
                 for layer in range(len(cache.tensor))
             ]
             held.append(torch.stack(layers))

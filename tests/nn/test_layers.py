@@ -248,7 +248,7 @@ def test_blocks_in_order_are_read_in_place_and_others_give_the_same_numbers() ->
         prefill(model, each, 1, inputs(15, seed=5))
         results.append(decode(model, each, [1], [15], inputs(1, seed=6)))
     assert torch.equal(*results)
-    keys, values = ordered.of_slot(1, 1, 16)
+    keys, values = ordered.read(1, ordered.span(1, 16))
     own = ordered.tensor[1, :, MAX_BLOCKS : MAX_BLOCKS + 4].flatten(1, 2)
     assert [keys.data_ptr(), values.data_ptr()] == [each.data_ptr() for each in own]
     assert keys.shape == values.shape == (1, 16, KV_HEADS, HEAD_DIM)

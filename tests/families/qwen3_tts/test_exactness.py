@@ -68,7 +68,9 @@ def held(runner: Qwen3TTSRunner, num_positions: int) -> list[Tensor]:
     model, (cache,) = runner._model, runner._caches.stacks
     assert isinstance(model, LanguageModel)
     slots = model.slots
-    kept = [cache.of_slot(layer, SLOT, num_positions) for layer in range(len(cache.tensor))]
+    kept = [
+        cache.read(layer, cache.span(SLOT, num_positions)) for layer in range(len(cache.tensor))
+    ]
     states = (
         *(model.pending, model.has_occurred),
         *(slots.positions, slots.frames, slots.frame_store),

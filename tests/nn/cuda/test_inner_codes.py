@@ -80,7 +80,10 @@ def logits_of(predictor: CodePredictor, states: Tensor, codes: Tensor) -> Tensor
     rotation = predictor.transformer.rope.between(0, NUM_GROUPS + 1)
     for layer in predictor.transformer.layers:
         joined = norm(x, layer.attention_norm) @ layer.query_key_value.weight.float().T
-        queries, keys, values = layer.heads.shape.split(joined)
+        shape = layer.heads.shape
+        sizes = [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads]
+        parts = torch.split(joined.view(*joined.shape[:-1], -1, shape.head_dim), sizes, dim=-2)
+        queries, keys, values = parts
         assert layer.heads.query_norm is not None
         assert layer.heads.key_norm is not None
         queries = rotation(norm(queries, layer.heads.query_norm))
