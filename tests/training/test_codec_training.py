@@ -1,15 +1,20 @@
 """Training of a codec: a resumed run equals an uninterrupted one, and nothing breaks it."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from antiphon_training.codec_training import CHECKPOINT, CodecTrainer, Limits, load_codec, train
-from antiphon_training.optimizing import adamw, step_safely
+from antiphon_training.codec_run import CHECKPOINT, CODES_CHECKPOINT, Limits, load_codec, train
+from antiphon_training.codec_training import CodecTrainer
+from antiphon_training.optimizing import Learner, derive
 from antiphon_training.quantizer import ResidualQuantizer
-from tests.training.conftest import TINY_RECIPE
+from tests.training import replica
+from tests.training.conftest import TINY_RECIPE, write_tones
 
 _CPU = torch.device("cpu")
 _LIMITS = Limits(seconds=100, log_every_steps=2)
@@ -45,6 +50,35 @@ def test_training_moves_codec_judges_and_average(recordings: Path, tmp_path: Pat
     assert not torch.equal(average, state["codec"]["decoder.pre_conv.conv.weight"])
 
 
+def test_codes_stay_what_they_are_while_the_decoder_goes_on(
+    recordings: Path, tmp_path: Path
+) -> None:
+    recipe = replace(TINY_RECIPE, coding_steps=5, settling_steps=2)
+    trainer = CodecTrainer(recipe, recordings, _CPU)
+    train(trainer, tmp_path, replace(_LIMITS, max_step=10))
+    early, late = (load_codec(tmp_path / each, _CPU) for each in (CODES_CHECKPOINT, CHECKPOINT))
+    samples = torch.randn(2, 4 * 1920) / 4
+    codes = early.encode(samples)
+    assert len(set(codes.flatten().tolist())) > 8
+    assert torch.equal(codes, late.encode(samples))
+    assert not torch.equal(early.decode(codes), late.decode(codes))
+
+
+def test_replicas_train_one_codec_on_different_recordings(recordings: Path, tmp_path: Path) -> None:
+    for index in range(2, 6):
+        write_tones(recordings / f"audio-{index:05d}-tone.npz", seed=index)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [*command, "2", replica.__file__, recordings, tmp_path], env=environment, check=True
+    )
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    assert first["heard"] != second["heard"]
+    for kind in ("codec", "average", "judges"):
+        for name, value in first[kind].items():
+            assert torch.equal(value, second[kind][name]), name
+
+
 def test_shards_are_added_while_they_are_written(recordings: Path) -> None:
     trainer = CodecTrainer(TINY_RECIPE, recordings, _CPU)
     moved = recordings / "audio-00001-tone.npz"
@@ -61,11 +95,13 @@ def test_shards_are_added_while_they_are_written(recordings: Path) -> None:
 
 def test_a_step_with_a_broken_gradient_changes_nothing() -> None:
     model = nn.Linear(2, 2)
-    optimizer = adamw(model, 0.1)
+    learner = Learner(model.parameters(), 0.1)
     before = model.weight.detach().clone()
-    step_safely(optimizer, model, model(torch.tensor([[torch.inf, 1.0]])).sum())
+    derive(model(torch.tensor([[torch.inf, 1.0]])).sum(), [learner])
+    learner.step()
     assert torch.equal(model.weight, before)
-    step_safely(optimizer, model, model(torch.ones(1, 2)).sum())
+    derive(model(torch.ones(1, 2)).sum(), [learner])
+    learner.step()
     assert not torch.equal(model.weight, before)
 
 
@@ -82,5 +118,6 @@ def test_codebooks_follow_the_vectors_and_dead_codes_return() -> None:
     moved = vectors + 10
     for _ in range(300):
         quantizer(moved)
+        quantizer.move()
     quantizer.eval()
     assert set(quantizer(moved).codes[:, 0].flatten().tolist()) == set(range(8))

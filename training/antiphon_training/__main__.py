@@ -5,12 +5,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from antiphon_training.language_model import commands as lm
-
-if TYPE_CHECKING:
-    import torch
 
 Arguments = argparse.Namespace
 
@@ -67,27 +63,31 @@ def _declare_codec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", type=Path, help="checkpoint of an earlier run")
     parser.add_argument("--size", default="small", help="small or tiny")
     parser.add_argument("--steps", type=int, help="length of the whole training, all runs together")
-    parser.add_argument("--batch", type=int, help="crops of a step")
+    parser.add_argument("--batch", type=int, help="crops of a step in each replica")
     parser.add_argument("--rate", type=float, help="largest learning rate")
     parser.add_argument("--adversarial-weight", type=float, help="weight of the discriminators")
     parser.add_argument("--feature-weight", type=float, help="weight of their activations")
     parser.add_argument("--plain-steps", type=int, help="steps before codes are used")
     parser.add_argument("--spectral-steps", type=int, help="steps before discriminators join in")
+    parser.add_argument("--coding-steps", type=int, help="steps before codes are fixed")
     parser.add_argument("--min-hours", type=float, default=0.0, help="audio to wait for")
     parser.add_argument("--device", default=None)
     parser.add_argument("--seed", type=int, default=0)
 
 
 def _codec(args: Arguments) -> None:
-    from antiphon_training.codec_training import CodecRecipe, CodecTrainer, Limits, train
+    from antiphon_training.codec_run import Limits, train
+    from antiphon_training.codec_training import CodecRecipe, CodecTrainer
+    from antiphon_training.replicas import Replicas, device_of
     from antiphon_training.sizes import PRESETS
 
     recipe = CodecRecipe(sizes=PRESETS[args.size], seed=args.seed)
     names = ("steps", "rate", "adversarial_weight", "feature_weight", "plain_steps")
-    given = {name: getattr(args, name) for name in (*names, "spectral_steps")}
+    given = {name: getattr(args, name) for name in (*names, "spectral_steps", "coding_steps")}
     given["batch_crops"] = args.batch
     recipe = replace(recipe, **{name: value for name, value in given.items() if value is not None})
-    trainer = CodecTrainer(recipe, args.data, _device(args.device))
+    device = device_of(args.device)
+    trainer = CodecTrainer(recipe, args.data, device, Replicas.joined(device))
     train(trainer, args.out, Limits(args.seconds, min_hours=args.min_hours), args.resume)
 
 
@@ -106,10 +106,11 @@ def _declare_encode(parser: argparse.ArgumentParser) -> None:
 
 
 def _encode(args: Arguments) -> None:
-    from antiphon_training.codec_training import load_codec
+    from antiphon_training.codec_run import load_codec
     from antiphon_training.encode import encode_folder
+    from antiphon_training.replicas import device_of
 
-    codec = load_codec(args.checkpoint, _device(args.device))
+    codec = load_codec(args.checkpoint, device_of(args.device))
     encode_folder(codec, args.data, args.out, args.seconds)
 
 
@@ -122,7 +123,7 @@ def _declare_export(parser: argparse.ArgumentParser) -> None:
 def _export(args: Arguments) -> None:
     import torch
 
-    from antiphon_training.codec_training import load_codec
+    from antiphon_training.codec_run import load_codec
     from antiphon_training.export import export_codec
 
     codec = load_codec(args.checkpoint, torch.device("cpu"))
@@ -137,18 +138,13 @@ def _declare_judge(parser: argparse.ArgumentParser) -> None:
 
 
 def _judge(args: Arguments) -> None:
-    from antiphon_training.codec_training import load_codec
+    from antiphon_training.codec_run import load_codec
     from antiphon_training.judge import judge
+    from antiphon_training.replicas import device_of
     from antiphon_training.shards import Shard
 
-    codec = load_codec(args.checkpoint, _device(args.device))
+    codec = load_codec(args.checkpoint, device_of(args.device))
     judge(codec, Shard.read(args.held_out, "audio"), args.out, args.texts)
-
-
-def _device(name: str | None) -> "torch.device":
-    import torch
-
-    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 COMMANDS = {

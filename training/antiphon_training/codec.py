@@ -27,6 +27,9 @@ from antiphon_training.sizes import (
     CodecSizes,
 )
 
+CODE_PARAMETERS = ("encoder.", "first.input_proj.", "rest.input_proj.")
+"""Names of parameters of a `Codec` that decide about its codes; the others only decode them."""
+
 
 class Encoder(nn.Module):
     """Samples ``[B, 1, t]`` to vectors of frames ``[B, encoder_hidden_size, ceil(t / 1920)]``."""
@@ -134,7 +137,12 @@ class Codec(nn.Module):
         self.rest = ResidualQuantizer(sizes.num_codebooks - 1, *shape, *ends)
 
     def forward(
-        self, samples: Tensor, num_used: Tensor | None = None, *, quantizes: bool = True
+        self,
+        samples: Tensor,
+        num_used: Tensor | None = None,
+        *,
+        quantizes: bool = True,
+        learns_codes: bool = True,
     ) -> tuple[Tensor, Tensor]:
         """Encode and decode.
 
@@ -142,11 +150,13 @@ class Codec(nn.Module):
             samples: ``[B, 1, t]``, ``t`` a multiple of 1920.
             num_used: codes in use per row, int64 ``[B]``; ``None``: all.
             quantizes: whether vectors are quantized.
+            learns_codes: whether gradients reach the encoder.
 
         Returns:
             Samples of the same shape, float32 and not clamped, and the commitment loss.
         """
-        encoded = self.encoder(samples)
+        with torch.set_grad_enabled(learns_codes and torch.is_grad_enabled()):
+            encoded = self.encoder(samples)
         if not quantizes:
             vectors = self.first.unquantized(encoded) + self.rest.unquantized(encoded)
             return self.decoder(vectors).float(), encoded.new_zeros((), dtype=torch.float32)
@@ -154,11 +164,15 @@ class Codec(nn.Module):
         samples = self.decoder(first.vectors + rest.vectors).float()
         return samples, first.commitment + rest.commitment
 
+    @property
+    def quantizers(self) -> tuple[ResidualQuantizer, ResidualQuantizer]:
+        return self.first, self.rest
+
     @torch.no_grad()
     def fit_codebooks(self, batches: Iterator[Tensor]) -> None:
         """Set the codebooks to clusters of what the encoder makes of samples ``[B, 1, t]``."""
         encoded = torch.cat([self.encoder(samples).float() for samples in batches])
-        for quantizer in (self.first, self.rest):
+        for quantizer in self.quantizers:
             quantizer.fit(encoded)
 
     @torch.no_grad()

@@ -1,5 +1,6 @@
 """Steps of an optimizer that a broken gradient cannot harm, and averages of weights."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -9,9 +10,8 @@ _MAX_NORM = 10.0
 _AVERAGE_DECAY = 0.999
 
 
-def adamw(model: nn.Module, rate: float) -> torch.optim.AdamW:
+def adamw(parameters: Sequence[nn.Parameter], rate: float) -> torch.optim.AdamW:
     """Return an optimizer that decays weights only, not biases and factors."""
-    parameters = list(model.parameters())
     groups: list[dict[str, Any]] = [
         {"params": [each for each in parameters if each.ndim >= 2], "weight_decay": 0.01},
         {"params": [each for each in parameters if each.ndim < 2], "weight_decay": 0.0},
@@ -32,25 +32,45 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"].fill_(rate)
 
 
-def step_safely(
-    optimizer: torch.optim.Optimizer,
-    model: nn.Module,
-    loss: Tensor,
-    max_norm: float = _MAX_NORM,
-) -> Tensor:
-    """Take a step with clipped gradients, or none if a gradient is not finite.
+class Learner:
+    """Parameters with an optimizer of their own.
 
-    The host waits for nothing: fused optimizers read scale and flag on the device, as with a
-    gradient scaler. Returns the gradient's norm before clipping.
+    Attributes:
+        gradients: gradients of all parameters as one tensor, which replicas add up in one call.
     """
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    gradients = [each.grad for each in model.parameters() if each.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    optimizer.grad_scale = (norm / max_norm).clamp(min=1.0).nan_to_num(1.0)  # type: ignore[attr-defined]
-    optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
-    optimizer.step()
-    return norm
+
+    def __init__(self, parameters: Iterable[nn.Parameter], rate: float) -> None:
+        self.parameters = list(parameters)
+        self.optimizer = adamw(self.parameters, rate)
+        sizes = [each.numel() for each in self.parameters]
+        self.gradients = torch.zeros(sum(sizes), device=self.parameters[0].device)
+        for each, part in zip(self.parameters, self.gradients.split(sizes), strict=True):
+            each.grad = part.view_as(each)
+
+    def step(self, num_replicas: int = 1, max_norm: float = _MAX_NORM) -> Tensor:
+        """Take a step with clipped gradients, or none if a gradient is not finite.
+
+        The host waits for nothing: fused optimizers read scale and flag on the device, as with a
+        gradient scaler. Returns the gradient's norm before clipping.
+
+        Args:
+            num_replicas: replicas whose gradients were added up.
+            max_norm: largest norm of the gradients' mean.
+        """
+        norm = torch.linalg.vector_norm(self.gradients) / num_replicas
+        scale = (norm / max_norm).clamp(min=1.0).nan_to_num(1.0) * num_replicas
+        self.optimizer.grad_scale = scale  # type: ignore[attr-defined]
+        self.optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
+        self.optimizer.step()
+        return norm
+
+
+def derive(loss: Tensor, learners: Sequence[Learner], *, keeps_graph: bool = False) -> None:
+    """Set the gradients of some learners to those of a loss; other parameters get none."""
+    for each in learners:
+        each.gradients.zero_()
+    parameters = [parameter for each in learners for parameter in each.parameters]
+    torch.autograd.backward(loss, inputs=parameters, retain_graph=keeps_graph)
 
 
 class WeightAverage:
@@ -76,7 +96,8 @@ class WeightAverage:
 
     @staticmethod
     @torch.no_grad()
-    def apply(model: nn.Module, state: dict[str, Tensor]) -> None:
-        """Overwrite a model's parameters with an average."""
+    def apply(model: nn.Module, state: dict[str, Tensor], *prefixes: str) -> None:
+        """Overwrite a model's parameters, or those with a prefix, with an average."""
         for name, parameter in model.named_parameters():
-            parameter.copy_(state[name])
+            if name.startswith(prefixes or ""):
+                parameter.copy_(state[name])

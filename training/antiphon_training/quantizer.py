@@ -36,6 +36,9 @@ class ResidualQuantizer(nn.Module):
 
     usage: Tensor
     sums: Tensor
+    tally: Tensor
+    """What the codes of a step stand for: their number, the sum of their vectors, and a vector that
+    could replace a dead code; float32 ``[num_codebooks, size, 1 + 2 * dim]``."""
 
     def __init__(self, num_codebooks: int, size: int, dim: int, num_in: int, num_out: int) -> None:
         super().__init__()
@@ -43,13 +46,15 @@ class ResidualQuantizer(nn.Module):
         self.output_proj = nn.Conv1d(dim, num_out, 1, bias=False)
         self.register_buffer("usage", torch.ones(num_codebooks, size))
         self.register_buffer("sums", torch.randn(num_codebooks, size, dim))
+        tally = torch.zeros(num_codebooks, size, 1 + 2 * dim)
+        self.register_buffer("tally", tally, persistent=False)
 
     def table(self, index: int) -> Tensor:
         """Return a codebook, ``[size, dim]``."""
         return self.sums[index] / self.usage[index].clamp(min=_MIN_USAGE)[:, None]
 
     def forward(self, x: Tensor, num_used: Tensor | None = None) -> Quantized:
-        """Quantize ``[B, num_in, n]``; while training, move the codebooks too.
+        """Quantize ``[B, num_in, n]``; while training, count for `move` too.
 
         Args:
             x: vectors of frames.
@@ -65,7 +70,7 @@ class ResidualQuantizer(nn.Module):
                 nearest = _nearest(rest.flatten(0, 1), table)
                 chosen = F.embedding(nearest, table).view_as(rest)
                 if self.training:
-                    self._move(index, rest.flatten(0, 1), nearest)
+                    self._count(index, rest.flatten(0, 1), nearest)
                 if num_used is not None:
                     chosen = chosen * (index < num_used)[:, None, None]
                 distances.append((projected - total - chosen).square().mean())
@@ -100,16 +105,26 @@ class ResidualQuantizer(nn.Module):
             rest = rest - table[_nearest(rest, table)]
 
     @torch.no_grad()
-    def _move(self, index: int, vectors: Tensor, nearest: Tensor) -> None:
-        usage, sums = self.usage[index], self.sums[index]
-        counts, totals = _clusters(vectors, nearest, len(usage))
-        usage.lerp_(counts, 1 - _DECAY)
-        sums.lerp_(totals, 1 - _DECAY)
-        mean_usage = len(vectors) / len(usage)
-        is_dead = usage < _DEAD_SHARE * mean_usage
-        rows = torch.arange(len(usage), device=usage.device) % len(vectors)
-        sums.copy_(torch.where(is_dead[:, None], vectors[rows] * mean_usage, sums))
-        usage.masked_fill_(is_dead, mean_usage)
+    def move(self) -> None:
+        """Move the codebooks towards what was counted; dead codes become vectors of the batch."""
+        dim = self.sums.shape[2]
+        counts, totals, spares = self.tally.split((1, dim, dim), 2)
+        self.usage.lerp_(counts[:, :, 0], 1 - _DECAY)
+        self.sums.lerp_(totals, 1 - _DECAY)
+        mean_usage = counts.mean(1)
+        is_dead = self.usage < _DEAD_SHARE * mean_usage
+        self.sums.copy_(torch.where(is_dead[:, :, None], spares * mean_usage[:, None], self.sums))
+        self.usage.copy_(torch.where(is_dead, mean_usage, self.usage))
+
+    @torch.no_grad()
+    def _count(self, index: int, vectors: Tensor, nearest: Tensor) -> None:
+        counts, totals = _clusters(vectors, nearest, self.usage.shape[1])
+        rows = torch.arange(len(counts), device=vectors.device) % len(vectors)
+        self.tally[index] = torch.cat((counts[:, None], totals, vectors[rows]), 1)
+
+    def clear_spares(self) -> None:
+        """Forget replacements of dead codes: of several replicas, the first one's are used."""
+        self.tally[:, :, 1 + self.sums.shape[2] :] = 0
 
 
 def _nearest(vectors: Tensor, table: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class CodecSizes:
     codebook_size: int = 2048
     vector_dim: int = 64
     latent_dim: int = 256
-    decoder_dim: int = 256
+    decoder_dim: int = 384
     hidden_size: int = 256
     intermediate_size: int = 384
     num_layers: int = 4

@@ -47,7 +47,10 @@ class StepGraphs:
             captured.inputs = {name: each.clone() for name, each in inputs.items()}
             captured.graph = torch.cuda.CUDAGraph()
             torch.cuda.synchronize()
-            with torch.cuda.graph(captured.graph, pool=self._pool):
+            # Other threads, such as those that watch replicas, may use the device meanwhile.
+            with torch.cuda.graph(
+                captured.graph, pool=self._pool, capture_error_mode="thread_local"
+            ):
                 captured.losses = step(captured.inputs)
         assert captured.inputs is not None
         assert captured.losses is not None
