@@ -27,6 +27,7 @@ from antiphon_training.language_model.checkpoint import SpecialIds, read_weights
 from antiphon_training.language_model.corpus import Corpus, random_corpus
 from antiphon_training.language_model.export import CODEC_DIRECTORY, export
 from antiphon_training.language_model.generate import Drawing, generate
+from antiphon_training.language_model.losses import losses_of
 from antiphon_training.language_model.model import Inputs
 from antiphon_training.language_model.model import LanguageModel as TrainedModel
 from antiphon_training.language_model.tokenizer import Vocabulary
@@ -233,13 +234,36 @@ def test_batches_hold_every_utterance_once(taught: Corpus) -> None:
     vocabulary = Vocabulary.learn(corpus.texts, 300)
     batcher = Batcher(corpus, vocabulary, SpecialIds.of(vocabulary, ["random"]))
     batches = [*batcher.epoch(np.random.default_rng(0), num_positions=512, whole_share=0.5)]
-    frames = np.concatenate([batch.frames for batch in batches])
-    assert sorted(frames.tolist()) == list(range(len(corpus.codes)))
-    assert len(batches) > 3
+    frames = np.concatenate([batch.frames[: batch.num_frames] for batch in batches])
+    assert set(frames.tolist()) == set(range(len(corpus.codes)))
+    assert len(frames) < 3 * len(corpus.codes), "few utterances fill batches up"
+    shapes = {batch.rows.text.shape for batch in batches}
+    assert len({width for _, width in shapes}) == len(shapes) > 3
     for batch in batches:
-        assert len(batch.frames) == len(batch.rows.frame_places)
-        assert (batch.rows.text.flat[batch.rows.frame_places] >= 0).all()
-        assert (batch.rows.codec.flat[batch.rows.frame_places] == NOTHING).all()
+        assert batch.rows.text.size == len(batch.frames) == len(batch.rows.frame_places)
+        places = batch.rows.frame_places[: batch.num_frames]
+        padding = batch.rows.frame_places[batch.num_frames :]
+        assert (batch.rows.text.flat[places] >= 0).all()
+        assert (batch.rows.codec.flat[places] == NOTHING).all()
+        assert (batch.rows.text.flat[padding] == NOTHING).all()
+        assert not set(padding.tolist()) & {*places.tolist(), *batch.rows.last_places.tolist()}
+
+
+def test_padding_changes_no_loss(training: Training) -> None:
+    flags = np.array([True, False, True, False]), np.array([True, True, False, False])
+    narrow, wide = (
+        training.batcher.batch(np.arange(4), is_whole=flags[0], is_tagged=flags[1], width=width)
+        for width in (0, 96)
+    )
+    first, second = (
+        losses_of(
+            training.averaged, batch.on(training.device), training.codes, training.ids.codec_eos
+        )
+        for batch in (narrow, wide)
+    )
+    assert wide.rows.text.size > narrow.rows.text.size
+    torch.testing.assert_close(first.first, second.first)
+    torch.testing.assert_close(first.first_accuracy, second.first_accuracy)
 
 
 def test_passages_are_recordings_in_order() -> None:

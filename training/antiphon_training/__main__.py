@@ -102,16 +102,16 @@ def _declare_use(parser: argparse.ArgumentParser) -> None:
 def _declare_encode(parser: argparse.ArgumentParser) -> None:
     _declare_use(parser)
     parser.add_argument("--data", type=Path, required=True, help="folder with audio-*.npz")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, default=1e9)
 
 
 def _encode(args: Arguments) -> None:
-    from antiphon_training.codec_run import load_codec
-    from antiphon_training.encode import encode_folder
+    from antiphon_training.encode import encode_in_processes
     from antiphon_training.replicas import device_of
 
-    codec = load_codec(args.checkpoint, device_of(args.device))
-    encode_folder(codec, args.data, args.out, args.seconds)
+    where = (args.checkpoint, device_of(args.device), args.data, args.out)
+    encode_in_processes(args.workers, *where, args.seconds)
 
 
 def _declare_export(parser: argparse.ArgumentParser) -> None:

@@ -49,8 +49,8 @@ class CodecRecipe:
     sizes: CodecSizes
     steps: int = 40000
     warm_up_steps: int = 100
-    plain_steps: int = 1000
-    spectral_steps: int = 2000
+    plain_steps: int = 60
+    spectral_steps: int = 1200
     coding_steps: int = 16000
     settling_steps: int = 500
     batch_crops: int = 20
@@ -174,13 +174,15 @@ class CodecTrainer:
         if phase.has_judges:
             inputs["judged"] = self._judged_places(target.shape[2])
         losses = self.graphs.run(phase.name, partial(self._derive, phase), inputs)
+        # The next graph shares its memory.
+        losses = {name: each.detach().clone() for name, each in losses.items()}
         self.replicas.sum(*(each.gradients for each in self._learners_of(phase)))
         if phase.moves_codebooks:
             self.replicas.sum(*(each.tally for each in self.codec.quantizers))
         norms = self.graphs.run(f"{phase.name} end", partial(self._move, phase), {})
         self.average.update(self.codec, self.step)
         self.step += 1
-        return {name: each.detach() for name, each in (losses | norms).items()}
+        return losses | norms
 
     def _learners_of(self, phase: Phase) -> list[Learner]:
         coders = [self.coder] * phase.learns_codes

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor, nn
 
-_DECAY = 0.99
+_DECAY = 0.98
 _MIN_USAGE = 1e-5
 _DEAD_SHARE = 0.05
 """Share of the mean usage below which a code is replaced by a vector of the batch."""

@@ -29,7 +29,7 @@ class StepGraphs:
         self._pool = torch.cuda.graph_pool_handle() if self._is_gpu else None
 
     def run(self, kind: str, step: Step, inputs: dict[str, Tensor]) -> Losses:
-        """Run a step; its losses are valid until the next step of its kind.
+        """Run a step; its losses are valid until the next step of any kind.
 
         Args:
             kind: name of the step.

@@ -1,7 +1,7 @@
 """Batches of utterances of similar lengths, laid out for the model."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,7 +13,9 @@ from antiphon_training.language_model.layout import Rows, Utterances, lay_out
 from antiphon_training.language_model.tokenizer import Vocabulary
 
 _TEXT_DROPOUT = 0.1
-_WIDTH_IS_A_MULTIPLE_OF = 16
+_WIDTHS = (32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384, 448, 512)
+"""Positions of rows: few different ones, since each shape of a batch is a CUDA graph of its own."""
+_MORE_WIDTHS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +25,24 @@ class Batch:
     Attributes:
         rows: ids.
         frames: frame of the corpus at each of ``rows.frame_places``.
+        num_frames: number of frames; those after them are padding.
     """
 
     rows: Rows
     frames: Ints
+    num_frames: int
 
     def on(self, device: torch.device) -> "DeviceBatch":
         """Copy it to a device without waiting for the device."""
-        arrays = (self.rows.text, self.rows.codec, self.rows.frame_places, self.rows.last_places)
-        text, codec, frame_places, last_places, frames = (
-            _upload(array, device) for array in (*arrays, self.frames)
-        )
-        return DeviceBatch(text, codec, frame_places, last_places, frames)
+        arrays = {
+            "text": self.rows.text,
+            "codec": self.rows.codec,
+            "frame_places": self.rows.frame_places,
+            "last_places": self.rows.last_places,
+            "frames": self.frames,
+            "num_frames": np.array(self.num_frames),
+        }
+        return DeviceBatch(**{name: _upload(array, device) for name, array in arrays.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,7 @@ class DeviceBatch:
     frame_places: Tensor
     last_places: Tensor
     frames: Tensor
+    num_frames: Tensor
 
 
 class Batcher:
@@ -76,7 +85,9 @@ class Batcher:
         whole_share: float,
         most: int | None = None,
     ) -> Iterator[Batch]:
-        """Yield all utterances in batches, in a random order.
+        """Yield all utterances in batches of few shapes, in a random order.
+
+        Batches that would not be full are filled up with utterances of other batches.
 
         Args:
             rng: source of order, layouts and readings.
@@ -85,16 +96,26 @@ class Batcher:
             whole_share: share of utterances whose text comes before the frames.
         """
         num_frames = self.num_frames[:most]
-        lengths = num_frames * rng.uniform(0.95, 1.05, len(num_frames))
-        order = np.argsort(lengths)
-        groups = _groups(self.num_frames[order], num_positions, whole_share)
-        for start, end in rng.permutation(groups):
-            numbers = order[start:end]
+        count = len(num_frames)
+        is_whole, is_tagged = rng.random(count) < whole_share, rng.random(count) < 0.5
+        texts = np.maximum(*(np.diff(offsets) for _, offsets in self._readings))[:count]
+        lengths = num_frames + np.where(is_whole, texts, 0) + _POSITIONS_BESIDE
+        batches: list[tuple[int, Ints]] = []
+        widths = _width_of(lengths)
+        for width in np.unique(widths).tolist():
+            members = rng.permutation(np.flatnonzero(widths == width))
+            num_rows = max(1, num_positions // width)
+            missing = -len(members) % num_rows
+            members = np.concatenate((members, rng.choice(members, missing)))
+            batches += [(width, numbers) for numbers in members.reshape(-1, num_rows)]
+        for index in rng.permutation(len(batches)):
+            width, numbers = batches[index]
             yield self.batch(
                 numbers,
-                is_whole=rng.random(len(numbers)) < whole_share,
-                is_tagged=rng.random(len(numbers)) < 0.5,
+                is_whole=is_whole[numbers],
+                is_tagged=is_tagged[numbers],
                 reading=int(rng.random() < 0.3),
+                width=width,
             )
 
     def utterances(
@@ -108,29 +129,37 @@ class Batcher:
         text_offsets = np.concatenate(([0], np.cumsum(lengths)))
         return Utterances(joined_text, text_offsets, self._speakers[numbers], is_tagged, is_whole)
 
-    def batch(self, numbers: Ints, *, is_whole: Flags, is_tagged: Flags, reading: int = 0) -> Batch:
-        """Return a batch of utterances, complete with their frames."""
+    def batch(
+        self, numbers: Ints, *, is_whole: Flags, is_tagged: Flags, reading: int = 0, width: int = 0
+    ) -> Batch:
+        """Return a batch of utterances, complete with their frames.
+
+        Args:
+            numbers: numbers of the utterances.
+            is_whole: as in `Utterances`.
+            is_tagged: as in `Utterances`.
+            reading: number of the texts' reading.
+            width: positions of each row; 0: as many as it takes. Otherwise frames are padded too:
+                to one per position, at the last positions of rows, which nothing else uses.
+        """
         batch = self.utterances(numbers, is_whole=is_whole, is_tagged=is_tagged, reading=reading)
-        num_frames = self.num_frames[numbers]
-        width = int((batch.starts + num_frames).max()) + 1
-        width = -(-width // _WIDTH_IS_A_MULTIPLE_OF) * _WIDTH_IS_A_MULTIPLE_OF
-        rows = lay_out(self._ids, batch, num_frames, width)
-        return Batch(rows, self.corpus.frames_of(numbers))
+        rows = lay_out(self._ids, batch, self.num_frames[numbers], width)
+        frames = self.corpus.frames_of(numbers)
+        num_padding = len(numbers) * width - len(frames) if width else 0
+        ends = (np.arange(num_padding) % len(numbers) + 1) * width - 1
+        padded = replace(rows, frame_places=np.concatenate((rows.frame_places, ends)))
+        return Batch(padded, np.pad(frames, (0, num_padding)), len(frames))
 
 
-def _groups(num_frames: Ints, num_positions: int, whole_share: float) -> list[tuple[int, int]]:
-    """Return the first and last of each batch, of utterances in the order of their lengths."""
-    groups: list[tuple[int, int]] = []
-    start, most = 0, 0
-    for end, frames in enumerate(num_frames.tolist()):
-        most = max(most, frames)
-        # Text has about half as many tokens as speech has frames.
-        longest = int(most * (1 + 0.5 * whole_share)) + 16
-        if end > start and (end + 1 - start) * longest > num_positions:
-            groups.append((start, end))
-            start, most = end, frames
-    groups.append((start, len(num_frames)))
-    return groups
+_POSITIONS_BESIDE = 3 + 6 + 1 + 1 + 1 + 1
+"""Role, tag, end of text, begin of speech, the place of padding, and one to spare."""
+
+
+def _width_of(lengths: Ints) -> Ints:
+    """Return the fewest positions, of `_WIDTHS` or more, that hold rows of some lengths."""
+    longer = np.arange(_WIDTHS[-1], int(lengths.max()) + _MORE_WIDTHS + 1, _MORE_WIDTHS)
+    widths = np.array((*_WIDTHS[:-1], *longer))
+    return widths[np.searchsorted(widths, lengths)]
 
 
 def _upload(array: Ints, device: torch.device) -> Tensor:

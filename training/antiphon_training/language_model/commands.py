@@ -24,7 +24,6 @@ def declare_training(parser: ArgumentParser) -> None:
     parser.add_argument("--noise", type=float, help="largest share of wrong codes in the input")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--device")
-    parser.add_argument("--compile", action="store_true", help="compile the layers")
     parser.add_argument("--measure-seconds", type=float, help="time between measures")
     parser.add_argument("--max-file-mib", type=float, help="largest file of weights")
     parser.add_argument("--most-steps", type=int)

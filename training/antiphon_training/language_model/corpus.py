@@ -101,11 +101,10 @@ class Corpus:
             max_frames: longest passage.
         """
         lengths = self.num_frames
-        by_speaker: dict[str, list[int]] = {}
-        for number, speaker in enumerate(self.speakers):
-            by_speaker.setdefault(speaker, []).append(number)
+        names = np.array(self.speakers)
+        by_speaker = {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
         passages: list[Ints] = []
-        for speaker in rng.choice(np.array(self.speakers), int(share * len(self.texts))):
+        for speaker in rng.choice(names, int(share * len(self.texts))):
             drawn = rng.choice(by_speaker[str(speaker)], int(rng.integers(2, 6)))
             fitting = drawn[: int(np.sum(np.cumsum(lengths[drawn]) <= max_frames))]
             if len(fitting) > 1:

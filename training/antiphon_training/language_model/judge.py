@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from antiphon import Antiphon, Audio, SpeechRequest
 from antiphon.text.normalizer import normalized
+from antiphon_training.judge import opinion_score
 from antiphon_training.words import num_word_errors, words
 
 Samples = NDArray[np.float32]
@@ -75,7 +76,7 @@ def _figures(
             f"p{share}": round(float(np.percentile(paces, share)), 3) for share in (1, 50, 99)
         },
         **_word_errors(texts, audio),
-        **_opinions(audio),
+        **_opinions(spoken),
     }
 
 
@@ -104,17 +105,11 @@ def _word_errors(texts: Sequence[str], audio: Sequence[Samples]) -> dict[str, An
     }
 
 
-def _opinions(audio: Sequence[Samples]) -> dict[str, float]:
+def _opinions(spoken: Sequence[Audio]) -> dict[str, float]:
     """Return the mean opinion score that DistillMOS predicts; nothing without it."""
     if find_spec("distillmos") is None:
         return {}
-    import torch
-    from distillmos import ConvTransformerSQAModel
-
-    model = ConvTransformerSQAModel().eval()
-    with torch.inference_mode():
-        scores = [float(model(torch.from_numpy(samples)[None])) for samples in audio]
-    return {"distillmos": round(float(np.mean(scores)), 3)}
+    return {"distillmos": round(opinion_score([audio.samples for audio in spoken]), 3)}
 
 
 def _streams_whole(engine: Antiphon, request: SpeechRequest) -> bool:

@@ -9,6 +9,8 @@ from torch import Tensor
 from antiphon_training.language_model.batches import DeviceBatch
 from antiphon_training.language_model.model import Inputs, LanguageModel
 
+_IGNORED = -100
+
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -67,9 +69,11 @@ def losses_of(
         end_id: id of the end of speech.
         noise: replacement of codes; ``None``: none.
         max_later_frames: frames that the code predictor is taught on, drawn at random; ``None``:
-            all.
+            all, in a batch without padding.
     """
     frames = codes[batch.frames].long()
+    num_frames = batch.num_frames
+    is_frame = torch.arange(len(frames), device=frames.device) < num_frames
     shown = frames
     if noise is not None:
         share = torch.rand(len(frames), 1, device=frames.device) * noise.most
@@ -80,10 +84,11 @@ def losses_of(
         torch.cat((before, hidden.index_select(0, batch.last_places)))
     )
     ends = torch.full_like(batch.last_places, end_id)
-    first_targets = torch.cat((frames[:, 0], ends))
+    first_targets = torch.cat((torch.where(is_frame, frames[:, 0], _IGNORED), ends))
     is_first = first_logits.detach().argmax(-1) == first_targets
     if max_later_frames is not None:
-        chosen = torch.randint(len(frames), (max_later_frames,), device=frames.device)
+        random = torch.rand(max_later_frames, device=frames.device)
+        chosen = (random * num_frames).long().clamp(max=num_frames - 1)
         before, frames = before.index_select(0, chosen), frames[chosen]
     read = frames[:, :-1]
     if noise is not None:
@@ -91,13 +96,13 @@ def losses_of(
     logits = model.talker.code_predictor.logits(model.later_states(before, read))
     targets = frames[:, 1:].transpose(0, 1)
     is_right = logits.detach().argmax(-1) == targets
-    num_frames = len(batch.frame_places)
+    num_ends = len(ends)
     return Losses(
-        first=F.cross_entropy(first_logits.float(), first_targets),
+        first=F.cross_entropy(first_logits.float(), first_targets, ignore_index=_IGNORED),
         later=F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()),
-        first_accuracy=is_first[:num_frames].float().mean(),
+        first_accuracy=is_first[:-num_ends].sum() / num_frames,
         later_accuracy=is_right.float().mean(1),
-        end_accuracy=is_first[num_frames:].float().mean(),
+        end_accuracy=is_first[-num_ends:].float().mean(),
     )
 
 

@@ -37,18 +37,26 @@ class Optimization:
             {"params": decayed, "weight_decay": _DECAY},
             {"params": [each for each in weights if id(each) not in kept], "weight_decay": 0.0},
         ]
-        is_fused = weights[0].device.type == "cuda"
-        optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), fused=is_fused)
+        device = weights[0].device
+        optimizer = torch.optim.AdamW(
+            groups,
+            torch.tensor(rate, device=device),
+            betas=(0.9, 0.98),
+            fused=True,
+            capturable=device.type == "cuda",
+        )
         averages: list[Tensor] = list(averaged.parameters())
         return cls(optimizer, weights, averages)
 
-    def step(self, rate: float, num_steps: int) -> None:
-        """Apply the gradients and clear them."""
-        torch.nn.utils.clip_grad_norm_(self.weights, _MAX_NORM, foreach=True)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
+    def learn(self, loss: Tensor) -> None:
+        """Take a step down a loss; what depends on the number of steps is left to `follow`."""
         self.optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(self.weights, _MAX_NORM, foreach=True)
+        self.optimizer.step()
+
+    def follow(self, num_steps: int) -> None:
+        """Move the averages."""
         decay = min(_AVERAGE_DECAY, (1 + num_steps) / (10 + num_steps))
         with torch.no_grad():
             torch._foreach_lerp_(self.averages, self.weights, 1 - decay)

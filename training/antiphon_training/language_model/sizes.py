@@ -65,17 +65,17 @@ SIZES: Mapping[str, ModelSizes] = {
         text_hidden_size=64,
         codebook_size=32,
     ),
-    "small": ModelSizes(  # 21 million parameters
+    "small": ModelSizes(  # 14 million parameters
         talker=LayerSizes(
-            hidden_size=256,
+            hidden_size=160,
             intermediate_size=768,
-            num_layers=8,
+            num_layers=10,
             num_heads=4,
             num_kv_heads=2,
         ),
         predictor=LayerSizes(
-            hidden_size=128,
-            intermediate_size=512,
+            hidden_size=96,
+            intermediate_size=384,
             num_layers=3,
             num_heads=2,
             num_kv_heads=1,

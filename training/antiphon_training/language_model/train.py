@@ -9,7 +9,7 @@ seconds; `state.pt` holds all that a run needs to go on where another ended.
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon_training.language_model.batches import Batch, Batcher
+from antiphon_training.language_model.batches import Batch, Batcher, DeviceBatch
 from antiphon_training.language_model.checkpoint import (
     SpecialIds,
     read_weights,
@@ -32,6 +32,8 @@ from antiphon_training.language_model.optimizer import Optimization, learning_ra
 from antiphon_training.language_model.prefetch import Prefetch
 from antiphon_training.language_model.sizes import SIZES
 from antiphon_training.language_model.tokenizer import Vocabulary
+from antiphon_training.optimizing import set_rate
+from antiphon_training.step_graphs import StepGraphs
 
 _STATE = "state.pt"
 _NUM_TEXTS_OF_VOCABULARY = 50_000
@@ -78,7 +80,6 @@ class Options:
     noise: float = 0.15
     seed: int = 0
     device: str = "cuda" if torch.cuda.is_available() else "cpu"
-    compile: bool = False
     log_seconds: float = 5.0
     measure_seconds: float = 120.0
     save_seconds: float = 120.0
@@ -118,6 +119,7 @@ class Training:
         self.model = LanguageModel(self.sizes).to(self.device)
         self.averaged = LanguageModel(self.sizes).to(self.device).requires_grad_(False)
         self.optimization = Optimization.of(self.model, self.averaged, options.learning_rate)
+        self.graphs = StepGraphs(self.device)
         self.elapsed_s, self.num_steps, self.num_frames = 0.0, 0, 0
         self.progress = 0.0
         if options.resume:
@@ -172,9 +174,6 @@ class Training:
         total_s = (options.total_seconds or before_s + options.seconds) * (1 - _LAST_SHARE)
         self.elapsed_s = before_s + time.monotonic() - self._began
         self.progress = self.elapsed_s / total_s
-        if options.compile:
-            for decoder in (self.model.talker.model, self.model.talker.code_predictor.model):
-                decoder.compile(dynamic=True)
         self.log({"event": "start", **self._description()})
         logged, saved = _Every(options.log_seconds), _Every(options.save_seconds)
         measured = _Every(options.measure_seconds)
@@ -216,22 +215,29 @@ class Training:
                 whole_share=self.options.whole_share,
             )
 
-    def _step(self, batch: Batch, rate: float) -> Losses:
-        on_device = batch.on(self.device)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+    def _step(self, batch: Batch, rate: float) -> dict[str, Tensor]:
+        set_rate(self.optimization.optimizer, rate)
+        losses = self.graphs.run("step", self._learn, fields_of(batch.on(self.device)))
+        self.optimization.follow(self.num_steps)
+        self.num_steps += 1
+        self.num_frames += batch.num_frames
+        return losses
+
+    def _learn(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        is_gpu = self.device.type == "cuda"
+        options = self.options
+        # Without the cache: a graph may not keep weights that an earlier one cast.
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=is_gpu, cache_enabled=False):
             losses = losses_of(
                 self.model,
-                on_device,
+                DeviceBatch(**inputs),
                 self.codes,
                 self.ids.codec_eos,
-                noise=Noise(self.options.noise, self.options.noise / 3),
-                max_later_frames=self.options.later_frames,
+                noise=Noise(options.noise, options.noise / 3),
+                max_later_frames=options.later_frames,
             )
-        torch.autograd.backward(losses.total)
-        self.optimization.step(rate, self.num_steps)
-        self.num_steps += 1
-        self.num_frames += len(batch.frames)
-        return losses
+        self.optimization.learn(losses.total)
+        return {name: each.detach() for name, each in fields_of(losses).items()}
 
     def measures(self) -> dict[str, Any]:
         """Return the measures of the averaged model on utterances that it was not taught on."""
@@ -273,16 +279,13 @@ class _Every:
         return True
 
 
-def _numbers(losses: Losses) -> dict[str, float]:
+def _numbers(losses: dict[str, Tensor]) -> dict[str, float]:
     """Return losses as numbers; it waits for the device."""
-    later: Tensor = losses.later_accuracy
-    return {
-        "first": round(losses.first.item(), 4),
-        "later": round(losses.later.item(), 4),
-        "first_accuracy": round(losses.first_accuracy.item(), 4),
-        "later_accuracy": round(later.mean().item(), 4),
-        "end_accuracy": round(losses.end_accuracy.item(), 4),
-    }
+    return {name: round(each.mean().item(), 4) for name, each in losses.items()}
+
+
+def fields_of(batch: DeviceBatch | Losses) -> dict[str, Tensor]:
+    return {field.name: getattr(batch, field.name) for field in fields(batch)}
 
 
 def _device_name(device: torch.device) -> str:
