@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.multiprocessing.spawn import spawn
 
 from antiphon_training.codec import Codec
 from antiphon_training.codec_run import load_codec
@@ -31,7 +32,7 @@ def encode_in_processes(
 ) -> None:
     """Do as `encode_folder` in several processes on one device: reading files takes longest."""
     arguments = (num_processes, checkpoint, device, data, folder, seconds)
-    torch.multiprocessing.spawn(_encode_part, arguments, nprocs=num_processes)  # type: ignore[no-untyped-call]
+    spawn(_encode_part, arguments, nprocs=num_processes)  # type: ignore[no-untyped-call]
 
 
 def _encode_part(

@@ -1,5 +1,6 @@
 """Steps of an optimizer that a broken gradient cannot harm, and averages of weights."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -44,8 +45,9 @@ class Learner:
         self.optimizer = adamw(self.parameters, rate)
         sizes = [each.numel() for each in self.parameters]
         self.gradients = torch.zeros(sum(sizes), device=self.parameters[0].device)
-        for each, part in zip(self.parameters, self.gradients.split(sizes), strict=True):
-            each.grad = part.view_as(each)
+        ends = itertools.accumulate(sizes)
+        for each, size, end in zip(self.parameters, sizes, ends, strict=True):
+            each.grad = self.gradients[end - size : end].view_as(each)
 
     def step(self, num_replicas: int = 1, max_norm: float = _MAX_NORM) -> Tensor:
         """Take a step with clipped gradients, or none if a gradient is not finite.
@@ -57,7 +59,7 @@ class Learner:
             num_replicas: replicas whose gradients were added up.
             max_norm: largest norm of the gradients' mean.
         """
-        norm = torch.linalg.vector_norm(self.gradients) / num_replicas
+        norm: Tensor = torch.linalg.vector_norm(self.gradients) / num_replicas
         scale = (norm / max_norm).clamp(min=1.0).nan_to_num(1.0) * num_replicas
         self.optimizer.grad_scale = scale  # type: ignore[attr-defined]
         self.optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]

@@ -108,7 +108,7 @@ class ResidualQuantizer(nn.Module):
     def move(self) -> None:
         """Move the codebooks towards what was counted; dead codes become vectors of the batch."""
         dim = self.sums.shape[2]
-        counts, totals, spares = self.tally.split((1, dim, dim), 2)
+        counts, totals, spares = torch.tensor_split(self.tally, (1, 1 + dim), 2)
         self.usage.lerp_(counts[:, :, 0], 1 - _DECAY)
         self.sums.lerp_(totals, 1 - _DECAY)
         mean_usage = counts.mean(1)
