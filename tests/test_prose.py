@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -46,11 +47,17 @@ def files() -> Iterator[Path]:
     yield from (*sorted(ROOT.rglob("*.py")), *sorted(BENCH.rglob("*.py")))
 
 
-def docstrings(path: Path) -> Iterator[tuple[ast.AST, str]]:
+@lru_cache(maxsize=1)
+def docstrings(path: Path) -> tuple[tuple[ast.AST, str], ...]:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    found = []
+    while waiting:  # expressions hold no docstrings
+        node = waiting.pop()
         if isinstance(node, documented) and (text := ast.get_docstring(node)):
-            yield node, text
+            found.append((node, text))
+        waiting += (each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr))
+    return tuple(found)
 
 
 def entries_without_noun(path: Path) -> Iterator[str]:

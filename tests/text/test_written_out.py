@@ -139,7 +139,7 @@ def test_work_grows_with_the_text_alone(
 
 
 @pytest.mark.parametrize("unit", ["x", "1/", "a.b.", "(", "[a](", "你", "😀", "&#", "9", "a b "])
-@pytest.mark.parametrize("size", [3, 250])
+@pytest.mark.parametrize("size", [8, 250])
 def test_no_push_takes_longer_for_what_came_before(unit: str, size: int) -> None:
     normalizer, text = Normalizer(), unit * ((1800 + 5 * size) // len(unit))
     pushes = [text[start : start + size] for start in range(0, len(text), size)]
