@@ -133,6 +133,7 @@ digits
 PAIR_STYLES = contexts(
     """
     / | * | time meter signature | apart
+    / | {programs} | * | apart
     / | made posted reached england india australia pakistan zealand were | at for after in \
 off overnight declared | for
     / | * | star stars point points | out of
@@ -156,6 +157,7 @@ paid updated {days} | * | date
     """,
     books=BOOK_NAMES,
     days=_DAYS,
+    programs=VERSION_WORDS - {"v", "http"},
 )
 AMOUNTS = contexts(
     """
@@ -296,6 +298,8 @@ Ht=height ht=height | * | <number> : |
     Reg. reg. | * | no no. number | Registration
     Reg. reg. | * | price hours $ season hrs | regular
     cts. | <number> | of | counts
+    cts. | ~guilty ~convicted ~charged ~indicted ~on | * | counts
+    t t. | <number> | <end> | tons
     ct ct. | count - <number> | diamond diamonds ring gold tw white yellow ruby sapphire | carat
     ct. ct | <number> - | * | count
     Rm rm Rm. | * | w with for | room

@@ -21,7 +21,7 @@ _MAX_CARDINAL_DIGITS = 15
 _MAX_FRACTION_PARTS = (*range(2, 13), 15, 16, 20, 24, 25, 32, 50, 60, 64, 100, 128, 1000)
 _MAX_GROUPS = 6
 _MAX_STREET_WORDS = 5
-PASSED_OVER = words(": # . number no is")
+PASSED_OVER = words("( : # . number no is")
 _NOT_ACRONYMS = words("after and before from late mid since till year")
 _GROUP_SIGNS = (",", " ", "'", "_", ".")
 

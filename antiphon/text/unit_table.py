@@ -47,7 +47,8 @@ UNITS = counted(
     nm=nanometer, mi=mile, yd=yard, c=cup, yds=yard, kg=kilogram, g=gram, mg=milligram,
     µg=microgram, mcg=microgram, ng=nanogram, lb=pound, lbs=pound, oz=ounce, t=ton, l=liter,
     L=liter, dl=deciliter, dL=deciliter, cl=centiliter, cL=centiliter, ml=milliliter, mL=milliliter,
-    µl=microliter, µL=microliter, gal=gallon, qt=quart, nt=night, nts=night, qtr=quarter,
+    µl=microliter, µL=microliter, gal=gallon, qt=quart, qts=quart, gals=gallon, kgs=kilogram,
+    kms=kilometer, tsps=teaspoon, tbsps=tablespoon, nt=night, nts=night, qtr=quarter,
     tbsp=tablespoon, Tbsp=tablespoon, tsp=teaspoon, ha=hectare, ac=acre, kb=kilobit, Kb=kilobit,
     Mb=megabit, Gb=gigabit, kB=kilobyte, KB=kilobyte, MB=megabyte, GB=gigabyte, TB=terabyte,
     PB=petabyte, KiB=kibibyte, MiB=mebibyte, GiB=gibibyte, TiB=tebibyte, px=pixel, W=watt,
@@ -81,8 +82,8 @@ NOT_AFTER_SPACE = words("A ac bar ct in mo MP N pt t us")
 """Units that are words or names after a space."""
 WITH_DOT = words(
     """
-    c doz fl ft gal hr hrs in lb lbs mi min mins mo mos nt nts oz pt qt sec secs sq tbsp tsp wk yd
-    yds yr yrs
+    c doz fl ft gal hr hrs in lb lbs mi min mins mo mos nt nts oz pt qt qts gals tsps tbsps sec secs
+    sq tbsp tsp wk yd yds yr yrs
     """
 )
 """Units that are written with a dot too."""
@@ -117,8 +118,8 @@ SIGN_WORDS = pairs(
 """Signs on their own."""
 SIGN_PAIRS = pairs(
     """
-    ->=to, §§=sections, =>=implies, >==greater than or equal to, <==less than or equal to, !==not
-    equal to, ===equals, &&=and, <-=from
+    ->=to, §§=sections, ¶¶=paragraphs, =>=implies, >==greater than or equal to, <==less than or
+    equal to, !==not equal to, ===equals, &&=and, <-=from
     """
 )
 SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"

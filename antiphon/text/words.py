@@ -7,7 +7,7 @@ from antiphon.text.name_table import (
     STATES,
 )
 from antiphon.text.number_words import roman
-from antiphon.text.numerals import say_integer
+from antiphon.text.numerals import is_year, say_integer
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
 from antiphon.text.units import ends_here
@@ -244,6 +244,8 @@ def _before_number(
         return None
     if text in ("c", "b", "d", "l", "v", "V", "est", "Est", "ca") and not has_dot:
         return None
+    if name.lower() == "established" and not is_year(tokens.text(number)):
+        name = "estimated"
     is_glued = number == stop
     return ((stop, f"{name} " if is_glued else name),)
 

@@ -95,3 +95,26 @@ def test_any_text_has_as_many_lists_of_words_as_sentences(
         places = [place for word in words for place in (word.start, word.stop)]
         assert places == sorted(places)
         assert all(0 <= place <= len(ids) for place in places)
+
+
+EVERYDAY = (
+    ("Oh no.", "no.", ""),
+    ("It fell by -$5.", "-$5.", "minus five dollars."),
+    ("about .25 percent", ".25", "point two five"),
+    ("It is $10.5 now", "$10.5", "ten point five dollars"),
+    ("PIN 0042", "0042", "zero zero four two"),
+    ("the U.S. Army", "U.S.", "U S"),
+    ("May 5, 2024", "5,", "fifth,"),
+    ("20€", "20€", "twenty euros"),
+)
+
+
+@pytest.mark.parametrize(("text", "word", "read"), EVERYDAY)
+def test_everyday_texts_are_timed_with_the_words_spoken_for_them(
+    prompter: HibariPrompter, generator: HibariGenerator, text: str, word: str, read: str
+) -> None:
+    _, words = spoken(generator, prompt_of(prompter, text))
+    (found,) = [each for each in words if each.word == word]
+    assert text[found.offset :].startswith(word)
+    assert (found.read or word) == (read or word)
+    assert all(b.start_s - a.end_s <= MAX_GAP_S for a, b in pairwise(words))
