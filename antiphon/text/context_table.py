@@ -69,6 +69,7 @@ NUMBER_STYLES = contexts(
     0 4 4h 5 5h 6 6h 7 7h 8 8h 9 9h | {digit} ending_in last_four text_to | * | digits
     707 717 727 737 747 757 767 777 787 | the a an | max freighter jet jets dreamliner | pairs
     401 403 457 529 | * | plan plans account accounts | pairs
+    8080 8081 8443 | * | * | pairs
     404 | * | people {measured} pages items miles days | count
     404 | * | * | pairs
     401 402 403 405 408 409 410 413 415 418 422 429 451 501 502 503 504 | http got returned \
@@ -94,7 +95,7 @@ revolver round bullet handgun long | pairs
     5 | d_c n_y n_j n_m n_h n_c s_c n_d s_d r_i | * | digits
     4 | <acronym> | * | acronym
     4 | * | form forms | pairs
-    3 4 | acela amtrak delta emirates eurostar jetblue klm lufthansa qantas ryanair united \
+    3 4 | acela amtrak cessna delta emirates eurostar jetblue klm lufthansa qantas ryanair united \
 airbus apartment apt area boeing building bus cabin channel cr dl error errors exit fm flight \
 flights flt form highway http hwy interstate model rd rm room route rte sr status ste suite \
 train ua unit wn ~flight | * | pairs
@@ -124,8 +125,9 @@ digits
     year=_YEAR,
     not_nouns=words(
         """
-    across always as besides brings does has his is its perhaps plus sees this thus towards us
-    versus was whereas yes
+    across always as besides brings elections finals grads levels olympics playoffs prices results
+    standards taxes vibes does has his is its perhaps plus sees this thus towards us versus was
+    whereas yes
     """
     ),
 )
@@ -143,7 +145,7 @@ her_a week_day | * | out of
     / | bp pressure pressures mmhg temps | * | over
     / | after before beginning begins between born by closes date dated deadline due effect \
 ending ends expires from join on opens opening returns since started starting starts through \
-thru till until us week weeks night shipped arrived ordered delivered sent received posted \
+thru till until us week weeks night shipped arrived payable ordered delivered sent received posted \
 paid updated {days} | * | date
     / | as | * | date
     / | * | a an per | shillings
@@ -279,10 +281,11 @@ toward until exit | compass
 Ht=height ht=height | * | <number> : |
     no. No. | * | : | number
     no. No. | {digit} | is was | number
+    pp. | <number> | and due long of plus total | pages
     vol. | <number> | <end> for of in and set per | volumes
     def.=defendant WHO=W_H_O | the | * |
     OR | the | <end> nurse room at for | O R
-    div. Div. | * | yield yields per rate of $ | dividend
+    div. Div. | * | yield yields per rate of $ : | dividend
     resp. Resp. | * | <number> rate : | respiration
     min. | st nd rd th | * | minute
     Max. | * | <small> | Maximum

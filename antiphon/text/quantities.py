@@ -236,7 +236,9 @@ def _scale(tokens: TokenizedText, place: int, *, is_money: bool) -> tuple[str, i
     after = tokens.text(place + 2)
     if text == "m" and is_counting and after.endswith("s") and after not in _AFTER_METERS:
         return SCALES[text], place + 1
-    if text in ("M", "B") and is_counting and tokens.text(place + 2).islower():
+    is_exact = tokens.has(place - 3, "d.d") and not tokens.after(place + 1)[:1].isupper()
+    is_named = reading_in(LETTERS["capital"], *tokens.around(place - 1, place + 1))
+    if text in ("M", "B") and (is_exact or (is_counting and after.islower() and not is_named)):
         return SCALES[text], place + 1
     if text == "K" and len(before) > 1 and before != "10":
         return SCALES[text], place + 1

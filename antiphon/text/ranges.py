@@ -7,7 +7,7 @@ from antiphon.text.number_words import in_pairs, plural
 from antiphon.text.numerals import parse_numeral, say_integer, say_numeral, say_pairs, say_year
 from antiphon.text.quantities import DASHES, Quantity, parse_quantity, say_quantity, with_per
 from antiphon.text.readings import Reading
-from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
+from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
 from antiphon.text.unit_table import CURRENCIES, CURRENCY_CODES, DOLLARS, FRACTION_SIGNS
 
 _MAX_CHAIN_TOKENS = 32
@@ -25,7 +25,7 @@ def read_quantity(tokens: TokenizedText, place: int) -> Reading | None:
         return ((first.stop + 1, f"{many}{tail}"),)
     last, joint = _range_end(tokens, first)
     if last is None:
-        adjoins = tokens.kind(first.stop) in (WORD, DIGITS, ".") or first.numeral.is_integer
+        adjoins = tokens.kind(first.stop) in (DIGITS, ".") or first.numeral.is_integer
         is_joined = first.numeral.is_grouped and tokens.has(first.stop, "-w")
         if first.is_plain and adjoins and not (tokens.is_closed(first.stop) or is_joined):
             return None

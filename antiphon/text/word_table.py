@@ -126,8 +126,8 @@ BEFORE_NUMBERS = either_case(
     apt=apartment, min=minimum, max=maximum, op=opus, ep=episode, nr=number, lv=level, lvl=level,
     chap=chapter, chaps=chapters, cl=clause, app=appendix, tab=table, bk=book, wk=week, wks=weeks,
     yr=year, gr=grade, cat=category, rt=route, exh=exhibit, iss=issue, prop=proposition, pl=plate,
-    div=division, dist=district, amend=amendment, tit=title, prob=problem, ques=question,
-    flt=flight, plat=platform, flt=flight, mag=magnitude, trk=track
+    div=division, dist=district, amend=amendment, tit=title, prob=problem, res=resolution,
+    ques=question, flt=flight, plat=platform, flt=flight, mag=magnitude, trk=track
     """
 ) | pairs(
     """
