@@ -202,7 +202,8 @@ def read_short_form(tokens: TokenizedText, place: int) -> Reading | None:
     rows = SHORT_FORMS.get(text, ())
     is_extension = text == "x" and tokens.kind(stop) == DIGITS
     is_closed = tokens.is_closed(stop) or is_extension or tokens.kind(stop) == "/"
-    if not rows or not tokens.is_open(place) or not is_closed:
+    is_power = bool(tokens.kind(stop)) and tokens.kind(stop) in "\u00b2\u00b3"
+    if not rows or not tokens.is_open(place) or not is_closed or is_power:
         return None
     words = reading_in(rows, *tokens.around(place, stop, num_after=_NUM_AFTER))
     if words == "compass":

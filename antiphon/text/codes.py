@@ -144,11 +144,18 @@ def read_version(tokens: TokenizedText, place: int) -> Reading | None:
         words, stop = _with_port(tokens, words, stop)
     else:
         words = " point ".join(map(_say_version_part, parts))
-    if tokens.has(stop, "-w") and tokens.text(stop + 1) in ("alpha", "beta", "rc"):
-        return ((stop + 2, f"{'version ' if has_v else ''}{words} {tokens.text(stop + 1)}"),)
-    if not tokens.is_closed(stop):
+    tail, end = _version_tail(tokens, stop)
+    if not (tail.islower() or tokens.is_closed(end)):
         return None
-    return ((stop, f"version {words}" if has_v else words),)
+    return ((end, f"{'version ' if has_v else ''}{words} {tail}".rstrip()),)
+
+
+def _version_tail(tokens: TokenizedText, stop: int) -> tuple[str, int]:
+    """Return the "rc" of "1.8-rc2" or the "B" of "1.8.2b", and its end."""
+    if tokens.has(stop, "-w") and tokens.text(stop + 1) in ("alpha", "beta", "rc"):
+        return tokens.text(stop + 1), stop + 2
+    is_letter = tokens.kind(stop) == WORD and len(tokens.text(stop)) == 1
+    return (tokens.text(stop).upper(), stop + 1) if is_letter else ("", stop)
 
 
 def _with_port(tokens: TokenizedText, address: str, stop: int) -> tuple[str, int]:
@@ -342,7 +349,7 @@ def read_hash(tokens: TokenizedText, place: int) -> Reading | None:
     is_code = tokens.kind(place + 2) in ("-", DIGITS) and len(tokens.text(place + 1)) < 4
     if tokens.kind(place) == "#" and is_code and tokens.text(place + 1).isupper():
         return ((place + 1, "number "),)
-    is_alone = tokens.has(place - 2, "w # ") or tokens.has(place - 2, "w #:")
+    is_alone = tokens.has(place - 2, "w # ") or tokens.has(place, "#:")
     if is_alone and place > 1:
         is_key = tokens.before(place) in ("press", "hit", "dial", "the")
         return ((place + 1, "pound" if is_key else "number"),)

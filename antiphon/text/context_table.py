@@ -8,10 +8,10 @@ _DAYS = frozenset(day.lower() for pair in DAY_NAMES.items() for day in pair)
 _MONTHS = frozenset(name.lower() for name in MONTH_NAMES)
 _DIGIT = words(
     """
-    account agent badge booking call card case claim code combination confirmation cvv dial ein ext
-    extension id invoice isbn key licence license number order otp passcode password permit phone
-    pin plate policy postcode ref reference reg registration routing sku serial ssn text ticket
-    tracking upc vat vin zip zipcode
+    account acct agent badge booking call card case claim code combination confirmation cvv dial ein
+    ext extension id invoice isbn key licence license number order otp passcode password permit
+    phone pin plate policy postcode ref reference reg registration routing sku serial ssn text
+    ticket tracking upc vat vin zip zipcode
     """
 )
 _YEAR = words(
@@ -89,6 +89,8 @@ revolver round bullet handgun long | pairs
     3 4 4h | * | <street> | pairs
     4 4h | box build port | * | pairs
     3 | build h port b_. r_. <hyphen> | * | pairs
+    911 | * | call calls caller callers dispatcher dispatchers operator operators tape tapes | \
+digits
     911 | porsche the a | * | pairs
     911 | * | people {measured} items miles days | count
     911 | * | * | digits
@@ -147,7 +149,7 @@ her_a week_day | * | out of
 ending ends expires from join on opens opening returns since started starting starts through \
 thru till until us week weeks night shipped arrived payable ordered delivered sent received posted \
 paid updated {days} | * | date
-    / | as | * | date
+    / | as set_for scheduled_for slated_for planned_for booked_for moved_to pushed_to | * | date
     / | * | a an per | shillings
     / | * | @ | date
     / | concert's game's show's party's meeting's wedding's exam's test's it's due | at | date
@@ -242,7 +244,10 @@ SHORT_FORMS = contexts(
     c | 1 ½ ¼ ¾ ⅓ ⅔ ~/ | {foods} | cup
     pt=pints pt.=pints T=tablespoons T.=tablespoons t=teaspoons t.=teaspoons c=cups | <number> | \
 {foods} |
-    tab. cap. | 1 | * | tablet
+    tab.=tablet cap.=capsule | 1 | * |
+    st=street ave=avenue fl=floor | st nd rd th | * |
+    agg. | * | <number> : score | aggregate
+    Stat. | * | § | Statutes
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | per a an one each every | * | one
     A | the | train line team list side game | A
     A | press hold tap hit click pressing button | * | A

@@ -60,9 +60,9 @@ UNITS = counted(
     us=microsecond, yr=year, yrs=year, mo=month, mos=month, wk=week, wks=week, kWh=kilowatt hour,
     Wh=watt hour, MWh=megawatt hour, GWh=gigawatt hour, TWh=terawatt hour, Ah=amp hour, mAh=milliamp
     hour, lm=lumen, mol=mole, mmol=millimole, ly=light year, Ω=ohm, Ω=ohm, kΩ=kilohm, MP=megapixel,
-    ct=carat, kt=knot, kts=knot, kn=knot, IU=I U/I U, mIU=M I U/M I U,
-    rad=radian, cc=C C, sq mi=square mile, sq m=square meter, sq km=square kilometer, fl oz=fluid
-    ounce, nmi=nautical mile, bbl=barrel, bbls=barrel, Hz=hertz/hertz, kHz=kilohertz/kilohertz,
+    ct=carat, kt=knot, kts=knot, kn=knot, IU=I U/I U, mIU=M I U/M I U, rad=radian, cc=C C, sq
+    mi=square mile, sq m=square meter, sq km=square kilometer, fl oz=fluid ounce, nmi=nautical mile,
+    nautical mi=nautical mile, bbl=barrel, bbls=barrel, Hz=hertz/hertz, kHz=kilohertz/kilohertz,
     MHz=megahertz/megahertz, GHz=gigahertz/gigahertz, THz=terahertz/terahertz, K=kelvin/kelvin,
     pt=point, lx=lux/lux, ppm=parts per million/parts per million, doz=dozen/dozen, ppb=parts per
     billion/parts per billion, psi=P S I/P S I, dpi=D P I/D P I, ppi=P P I/P P I, rpm=R P M/R P M,

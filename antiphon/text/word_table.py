@@ -96,9 +96,9 @@ ABBREVIATIONS = either_case(
     Fla=Florida, Ill=Illinois, Mich=Michigan, Minn=Minnesota, Okla=Oklahoma, Penn=Pennsylvania,
     Tenn=Tennessee, Wis=Wisconsin, Va=Virginia, Ph=P H, Amend=Amendment, Cav=Cavalry, Regt=Regiment,
     Inf=Infantry, Mass=Massachusetts, Kans=Kansas, Nev=Nevada, Hwys=Highways, Bd=Board,
-    Compl=Complaint, Educ=Education, Comm'n=Commission, Ass'n=Association, Comm'r=Commissioner,
-    Cnty=County, Indus=Industries, Constr=Construction, Elec=Electric, Auth=Authority,
-    Prods=Products, Servs=Services, chk=checking, sav=savings
+    sel=selection, Compl=Complaint, Educ=Education, Comm'n=Commission, Ass'n=Association,
+    Comm'r=Commissioner, Cnty=County, Indus=Industries, Constr=Construction, Elec=Electric,
+    Auth=Authority, Prods=Products, Servs=Services, chk=checking, sav=savings
     """
 )
 """Abbreviations with a dot."""
@@ -207,10 +207,10 @@ SHORT_WORDS |= either_case(
     """
     OK'd=okayed, OKs=okays, YoY=year over year, MoM=month over month, AKA=also known as, BTW=by the
     way, IMO=in my opinion, &c=et cetera, ur=your, ty=thank you, TBD=to be determined, FAQs=F A Qs,
-    PhDs=P H Ds, JSON=json, JPEG=jay peg, jpeg=jay peg, π=pi, α=alpha, β=beta, γ=gamma, λ=lambda,
-    Δ=delta, δ=delta, θ=theta, σ=sigma, Ω=omega, ω=omega, ε=epsilon, φ=phi, χ=chi, ρ=rho, τ=tau,
-    η=eta, κ=kappa, ψ=psi, ξ=xi, ζ=zeta, Φ=phi, Γ=gamma, Σ=sigma, WWII=World War two, WWI=World War
-    one, WW2=World War two
+    cc's=C C's, PhDs=P H Ds, JSON=json, JPEG=jay peg, jpeg=jay peg, π=pi, α=alpha, β=beta, γ=gamma,
+    λ=lambda, Δ=delta, δ=delta, θ=theta, σ=sigma, Ω=omega, ω=omega, ε=epsilon, φ=phi, χ=chi, ρ=rho,
+    τ=tau, η=eta, κ=kappa, ψ=psi, ξ=xi, ζ=zeta, Φ=phi, Γ=gamma, Σ=sigma, WWII=World War two,
+    WWI=World War one, WW2=World War two
     """
 )
 LETTER_WORDS = words(
