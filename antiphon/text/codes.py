@@ -129,16 +129,17 @@ def read_version(tokens: TokenizedText, place: int) -> Reading | None:
             return None
         start += 1
     parts, stop = [tokens.text(start)], start + 1
-    while tokens.has(stop, ".d") and len(parts) < 6:
+    while (tokens.has(stop, ".d") or tokens.joined(stop, stop + 2) == ".x") and len(parts) < 6:
         parts.append(tokens.text(stop + 1))
         stop += 2
     is_program = reading_in(NUMBER_STYLES["version"], *tokens.around(place, stop, "><="))
-    if len(parts) == 2 and not (has_v or (is_program and parts[1] != "0")):
+    is_program = has_v or parts[-1] == "x" or (is_program and parts[1:] != ["0"])
+    if len(parts) == 2 and not is_program:
         return None
     is_grouped = len(parts) > 2 and parts[0] != "0" and {len(part) for part in parts[1:]} == {3}
     if (len(parts) < 2 or (is_grouped and len(parts) != 4)) and not has_v:
         return None
-    if len(parts) == 4 and all(int(part[:4]) < 256 for part in parts):
+    if len(parts) == 4 and all(part[:4].isdecimal() and int(part[:4]) < 256 for part in parts):
         joint = " dot "
         words = joint.join(_say_octet(part) for part in parts)
         words, stop = _with_port(tokens, words, stop)
@@ -173,6 +174,8 @@ def _say_octet(part: str) -> str:
 def _say_version_part(part: str) -> str:
     if len(part) == 2 and part[0] == "0" and part != "00":
         return f"oh {cardinal(int(part))}"
+    if part == "x":
+        return "X"
     return say_integer(part) if len(part) < 4 else spelled(part)
 
 

@@ -136,6 +136,7 @@ digits
 # Two numbers with a slash (/) or a colon (:) between.
 PAIR_STYLES = contexts(
     """
+    / | last_day first_day ~date ~deadline ~birthday ~anniversary | * | date
     / | * | time meter signature | apart
     / | {programs} | * | apart
     / | made posted reached england india australia pakistan zealand were | at for after in \
@@ -247,6 +248,9 @@ SHORT_FORMS = contexts(
     tab.=tablet cap.=capsule | 1 | * |
     st=street ave=avenue fl=floor | st nd rd th | * |
     agg. | * | <number> : score | aggregate
+    ext. Ext. | * | is was : | extension
+    min=minutes hr=hours sec=seconds | more few | * |
+    Sq. sq. | * | footage feet foot yards miles meters inches | square
     Stat. | * | § | Statutes
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | per a an one each every | * | one
     A | the | train line team list side game | A

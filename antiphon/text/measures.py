@@ -276,10 +276,15 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
 
 def read_unit_word(tokens: TokenizedText, place: int) -> Reading | None:
     """Read a unit without a number where only a unit can occur: "km/h", "m²"."""
-    if tokens.kind(place + 1) not in ("/", "\u00b2", "\u00b3"):
+    is_degree = tokens.kind(place) == "\u00b0"
+    if tokens.kind(place + 1) not in ("/", "\u00b2", "\u00b3") and not is_degree:
         return None
     found = parse_unit(tokens, place)
     if found is None or found[0] < place + 2 or not tokens.is_closed(found[0]):
         return None
-    is_sure = tokens.joined(place, found[0]) == "m/s" or tokens.kind(found[0] - 1) in _SQUARES
+    is_sure = (
+        is_degree
+        or tokens.joined(place, found[0]) == "m/s"
+        or tokens.kind(found[0] - 1) in _SQUARES
+    )
     return ((found[0], found[1][1]),) if len(tokens.text(place)) > 1 or is_sure else None

@@ -51,9 +51,10 @@ CERTAIN_PLACES = words("Ave Blvd Expy Fwy Hwy Pkwy Rd Rte Tpke")
 """Abbreviations of places that have no other meaning."""
 SAINTS = words(
     """
-    Albans Andrew Andrews Ann Anne Anthony Augustine Bernard Charles Clair Cloud Francis George
-    Helens Ives James John Joseph Kitts Louis Lucia Lucie Luke Mark Martin Mary Matthew Michael
-    Moritz Nicholas Pancras Patrick Paul Peter Petersburg Thomas Tropez
+    Barnabas Croix Denis Elmo Germain Ignatius Jude Lawrence Simon Stephen Vincent Albans Andrew
+    Andrews Ann Anne Anthony Augustine Bernard Charles Clair Cloud Francis George Helens Ives James
+    John Joseph Kitts Louis Lucia Lucie Luke Mark Martin Mary Matthew Michael Moritz Nicholas
+    Pancras Patrick Paul Peter Petersburg Thomas Tropez
     """
 )
 ABBREVIATIONS = either_case(

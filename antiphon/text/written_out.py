@@ -76,6 +76,7 @@ _SIGN_RULES: Mapping[str, tuple[Rule, ...]] = {
     "*": (signs.read_line_start, signs.read_star),
     "_": (signs.read_mark,),
     "`": (signs.read_mark,),
+    "\u00b0": (measures.read_unit_word, signs.read_sign),
     "\\": (addresses.read_address, signs.read_backslash),
     "^": (addresses.read_address, measures.read_exponent),
     "⌘": (codes.read_keys, signs.read_sign),
