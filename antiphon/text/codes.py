@@ -61,7 +61,9 @@ def read_phone(tokens: TokenizedText, place: int) -> Reading | None:
     is_phone = is_phone or (len(groups) == 3 and groups[-1].isalpha())
     is_code = len(groups) > 1 and sum(map(len, groups)) > 4 and set(separators) <= {" ", "-"}
     if is_code and not is_phone and tokens.is_closed(end):
-        code = reading_in(NUMBER_STYLES["code"], *tokens.around(place, end, _BEFORE_CODES))
+        code = tokens.kind(place - 1) == "#" or reading_in(
+            NUMBER_STYLES["code"], *tokens.around(place, end, _BEFORE_CODES)
+        )
         return ((end, ", ".join(map(_say_group, groups))),) if code else None
     if not is_phone or not tokens.is_closed(end):
         return None

@@ -225,6 +225,7 @@ DAYS = contexts(
 day
     Mon Sat Sun Wed | * | {days} {months} <number> | day
     Mon Sat Sun Wed | m_. am pm | * | day
+    Mon Sat Wed | <small> | <end> <small> | day
     """,
     days=_DAYS,
     months=_MONTHS,
@@ -280,7 +281,7 @@ citizen citizens prom night dir mgr | Senior
     in. | an | or | inch
     N. S. E. W. | miles mi km blocks go head drive turn walk . {roads} | of on to from for at , \
 toward until exit | compass
-    def. | <name> | <name> | defeated
+    def. d. | <name> | <name> | defeated
     est. est Est. | <number> dollars | * | estimate
     est. est Est. | * | $ ~ € £ <small> | estimated
     Cat. cat. | * | no number | Catalog
@@ -296,7 +297,7 @@ Ht=height ht=height | * | <number> : |
     OR | the | <end> nurse room at for | O R
     div. Div. | * | yield yields per rate of $ : | dividend
     resp. Resp. | * | <number> rate : | respiration
-    min. | st nd rd th | * | minute
+    min.=minute sec.=second hr.=hour | st nd rd th | * |
     Max. | * | <small> | Maximum
     bus. | * | day days hours hrs | business
     Ch. Ch | on watch watching | * | Channel
@@ -338,7 +339,7 @@ Long.=longitude | * | <number> |
     ex. Ex. | ~homework ~hw ~ch | <number> | exercise
     Exs. exs. Exhs. | * | <name> <number> a b c d | Exhibits
     F.=Fahrenheit F=Fahrenheit C.=Celsius C=Celsius | degrees degree deg | * |
-    d | ~x ~for | <end> | days
+    d d. | <number> | <end> | days
     x X | <number> | $ € £ | times
     NE NW SE SW | * | of at side corner wind winds | compass
     NE NW SW | onto on at to from and & | <number> | compass

@@ -1,7 +1,7 @@
 """Amounts and measures, and ranges of them."""
 
 from antiphon.text.context_table import NUMBER_STYLES
-from antiphon.text.contexts import reading_in
+from antiphon.text.contexts import reading_in, words
 from antiphon.text.measures import is_quote
 from antiphon.text.number_words import in_pairs, plural
 from antiphon.text.numerals import parse_numeral, say_integer, say_numeral, say_pairs, say_year
@@ -11,6 +11,9 @@ from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
 from antiphon.text.unit_table import CURRENCIES, CURRENCY_CODES, DOLLARS, FRACTION_SIGNS
 
 _MAX_CHAIN_TOKENS = 32
+_BEFORE_HOURS = words(
+    "open from hours daily f fri friday s sa sat saturday su sun sunday weekdays weekends"
+)
 
 
 def read_quantity(tokens: TokenizedText, place: int) -> Reading | None:
@@ -128,7 +131,7 @@ def _plain_range(tokens: TokenizedText, place: int, first: Quantity, last: Quant
     if is_airliner or reading_in(rows, *tokens.around(place, last.stop, ".:")):
         return ((last.stop, f"{in_pairs(int(digits))} {say_pairs(other).replace('zero', 'oh')}"),)
     words = [say_numeral(each.numeral, british=tokens.british) for each in (first, last)]
-    is_hours = tokens.before(place) in ("open", "from", "hours", "daily")
+    is_hours = tokens.before(place) in _BEFORE_HOURS
     if digits == other and not (first.numeral.decimals or is_hours):
         return ((last.stop, " ".join(words)),)
     return ((last.stop, " to ".join(words)),)
