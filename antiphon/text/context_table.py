@@ -43,12 +43,13 @@ _MEASURED = words(
 )
 _FOODS = words(
     """
-    almond apple baking basil black brown butter buttermilk canola chili chives chopped cider
-    cinnamon coarse cocoa coconut cold corn cornmeal cornstarch cream cumin curry dijon dried each
-    extra fine finely fish flour fresh garlic ginger grated ground heavy hoisin honey hot ice jam
-    juice ketchup kosher lemon light lime maple mayo mayonnaise melted milk mince minced miso mirin
-    molasses mustard nutmeg of oil olive onion orange oregano paprika parsley peanut pepper powdered
-    red rice salt sea sesame sherry smoked sour soy sugar syrup tahini thyme tomato unsalted vanilla
+    berries blueberries cherries cherry grape mushrooms raspberries strawberries tomatoes almond
+    apple baking basil black brown butter buttermilk canola chili chives chopped cider cinnamon
+    coarse cocoa coconut cold corn cornmeal cornstarch cream cumin curry dijon dried each extra fine
+    finely fish flour fresh garlic ginger grated ground heavy hoisin honey hot ice jam juice ketchup
+    kosher lemon light lime maple mayo mayonnaise melted milk mince minced miso mirin molasses
+    mustard nutmeg of oil olive onion orange oregano paprika parsley peanut pepper powdered red rice
+    salt sea sesame sherry smoked sour soy sugar syrup tahini thyme tomato unsalted vanilla
     vegetable vinegar water white wine worcestershire yeast yogurt
     """
 )
@@ -150,6 +151,7 @@ her_a week_day | * | out of
 ending ends expires from join on opens opening returns since started starting starts through \
 thru till until us week weeks night shipped arrived payable ordered delivered sent received posted \
 paid updated {days} | * | date
+    / | i'm_out be_out am_out off away closed vacation | * | date
     / | as set_for scheduled_for slated_for planned_for booked_for moved_to pushed_to | * | date
     / | * | a an per | shillings
     / | * | @ | date
@@ -250,6 +252,7 @@ SHORT_FORMS = contexts(
     st=street ave=avenue fl=floor | st nd rd th | * |
     agg. | * | <number> : score | aggregate
     ext. Ext. | * | is was : | extension
+    req. | * | for | request
     min=minutes hr=hours sec=seconds | more few | * |
     Sq. sq. | * | footage feet foot yards miles meters inches | square
     Stat. | * | § | Statutes

@@ -101,7 +101,8 @@ def _is_span(tokens: TokenizedText, place: int) -> bool:
             if not tokens.has(first + 4, "d/d"):
                 return False
             month, day, other, last = (int(tokens.text(first + step)[:6]) for step in (0, 2, 4, 6))
-            return not (is_fraction(month, day) and is_fraction(other, last))
+            style = reading_in(PAIR_STYLES["/"], *tokens.around(first, first + 3, _PASSED_OVER))
+            return style == "date" or not (is_fraction(month, day) and is_fraction(other, last))
     return False
 
 

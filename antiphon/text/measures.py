@@ -258,7 +258,8 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
         return ((place + 1, "divided by"),)
     has_dot = tokens.has(place - 2, "w.")
     before, after = tokens.kind(place - 1 - has_dot), tokens.kind(place + 1)
-    if before == DIGITS and after == WORD and len(tokens.text(place + 1)) == 1:
+    is_letter = after == WORD and len(tokens.text(place + 1)) == 1
+    if before == DIGITS and (after == DIGITS or is_letter):
         return ((place + 1, "over"),)
     unit = tokens.text(place + 1)
     if tokens.text(place - 1) in ("BR", "BD", "bedroom", "bed"):

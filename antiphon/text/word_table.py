@@ -83,7 +83,7 @@ ABBREVIATIONS = either_case(
     admin=administration, comm=committee, hist=history, poss=possible, stn=station, dbl=double,
     chg=change, bldgs=buildings, secy=secretary, mfrs=manufacturers, accts=accounts,
     appts=appointments, certif=certificate, req=required, nbr=number, flt=flight,
-    transp=transportation, w'house=warehouse
+    transp=transportation, w'house=warehouse, dkt=docket
     """
 ) | pairs(
     """
@@ -187,8 +187,8 @@ SHORT_WORDS = {
         """
         AE AL ASAP AX BI BSc COPD Cu DA Hg Pb Zn DIY ERA FA FAQ GA IPv KS LED MSc NA OB OS PI PO PRN
         PSI PhD QID RA Rx TI TID TOS WA WWW afaik api asap aws brb cia diy eod eow eta etf faq ftp
-        ftw fyi hoa http https ikr idk irl lmao mRNA ngl nyc omg omw otp pH prn qa roi smh suv tbh
-        ttyl udp url ux vip wfh wtf www
+        ftw fyi hoa http https ikr idc idk irl lmao mRNA ngl nyc omg omw otp pH prn qa roi smh suv
+        tbh ttyl udp url ux vip wfh wtf www
         """
     )
     for form in (name, name[0].upper() + name[1:])
