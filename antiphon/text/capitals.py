@@ -147,7 +147,9 @@ def _is_joined(tokens: TokenizedText, place: int) -> bool:
     """Return whether a letter stands beside a sign: "Q&A", "A-Z" and "A + B"."""
     before, after = place - 1, place + 1
     is_spaced = tokens.kind(before) == SPACE and tokens.kind(before - 1) in _OPERATORS
-    is_spaced = is_spaced or (tokens.kind(after) == SPACE and tokens.kind(after + 1) in _OPERATORS)
+    is_sign = tokens.kind(after + 2) == DIGITS  # "a +2 charge"
+    is_before = tokens.kind(after) == SPACE and tokens.kind(after + 1) in _OPERATORS
+    is_spaced = is_spaced or (is_before and not is_sign)
     is_minus = tokens.has(after, " - w") and len(tokens.text(after + 3)) == 1
     is_pair = tokens.kind(before) == "&" or tokens.kind(after) in ("&", "-", "\u2013")
     return is_spaced or is_minus or (is_pair and tokens.text(place) == "A")

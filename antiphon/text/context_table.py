@@ -152,6 +152,8 @@ ending ends expires from join on opens opening returns since started starting st
 thru till until us week weeks night shipped arrived payable ordered delivered sent received posted \
 paid updated {days} | * | date
     / | i'm_out be_out am_out off away closed vacation | * | date
+    / | ~moved ~rescheduled ~postponed | * | date
+    / | * | mtg meeting game call party memo appt appointment release | date
     / | as set_for scheduled_for slated_for planned_for booked_for moved_to pushed_to | * | date
     / | * | a an per | shillings
     / | * | @ | date
@@ -237,9 +239,9 @@ SHORT_FORMS = contexts(
     """
     hr | per an one | * | hour
     mo mo. | 1 a one | * | one
-    mo. wk. yr. qtr. | last this next per a each every | * | one
-    pts pts. | <number> | had were showed received who enrolled aged on underwent | patients
-    pts pts. | of | with w | patients
+    mo. wk. yr. qtr. gal. qt. | last this next per a each every | * | one
+    pts pts. | <number> | had were showed received who enrolled aged underwent | patients
+    pts pts. | of saw treated admitted ~saw ~treated | with w on in today | patients
     pt pt. | 1 ½ | {foods} | pint
     pt pt. | <number> | font type lead favorite drop gain swing underdog | point
     pt. | - highest lowest high low main key turning starting | * | point
@@ -351,6 +353,7 @@ Long.=longitude | * | <number> |
 | compass
     N S E W | ~ca {roads} | <end> <small> | compass
     N S E W NE NW SE SW | <number> at on and & | <name> <number> | compass
+    x | , | <number> | extension
     x | dial call at phone ext or reach office <number> | <number> | extension
     pts=points pts.=points km=many cm=many mm=many kg=many mg=many ml=many mL=many lbs=many \
 lb=many oz=many kWh=many kHz=many MHz=many GHz=many kph=many mph=many mpg=many pg=page pg.=page \

@@ -104,9 +104,12 @@ def parse_quantity(tokens: TokenizedText, place: int) -> Quantity | None:
 
 
 def with_per(tokens: TokenizedText, number: Quantity, money: tuple[str, ...]) -> Quantity:
-    """Return a number as an amount of money, with what it is for."""
-    per, stop = _per(tokens, number.stop)
-    return Quantity(stop, number.numeral, "", number.scale, money, per=per)
+    """Return a number as an amount of money, with its scale and what it is for."""
+    scale, stop = number.scale, number.stop
+    if not scale:
+        scale, stop = _scale(tokens, stop, is_money=True)
+    per, stop = _per(tokens, stop)
+    return Quantity(stop, number.numeral, "", scale, money, per=per)
 
 
 def _numeral(tokens: TokenizedText, start: int, place: int, *, is_money: bool) -> Numeral | None:

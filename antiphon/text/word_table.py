@@ -97,9 +97,9 @@ ABBREVIATIONS = either_case(
     Fla=Florida, Ill=Illinois, Mich=Michigan, Minn=Minnesota, Okla=Oklahoma, Penn=Pennsylvania,
     Tenn=Tennessee, Wis=Wisconsin, Va=Virginia, Ph=P H, Amend=Amendment, Cav=Cavalry, Regt=Regiment,
     Inf=Infantry, Mass=Massachusetts, Kans=Kansas, Nev=Nevada, Hwys=Highways, Bd=Board,
-    sel=selection, Compl=Complaint, Educ=Education, Comm'n=Commission, Ass'n=Association,
-    Comm'r=Commissioner, Cnty=County, Indus=Industries, Constr=Construction, Elec=Electric,
-    Auth=Authority, Prods=Products, Servs=Services, chk=checking, sav=savings
+    Const=Constitution, sel=selection, Compl=Complaint, Educ=Education, Comm'n=Commission,
+    Ass'n=Association, Comm'r=Commissioner, Cnty=County, Indus=Industries, Constr=Construction,
+    Elec=Electric, Auth=Authority, Prods=Products, Servs=Services, chk=checking, sav=savings
     """
 )
 """Abbreviations with a dot."""
@@ -199,10 +199,11 @@ SHORT_WORDS |= either_case(
     aka=also known as, btw=by the way, pls=please, plz=please, thx=thanks, thru=through, lmk=let me
     know, nvm=never mind, sry=sorry, ppl=people, tmrw=tomorrow, tmr=tomorrow, rly=really, rn=right
     now, wyd=what you doing, gonna=gonna, hrs=hours, yrs=years, mins=minutes, secs=seconds,
-    tsp=teaspoon, tbsp=tablespoon, pw=password, wk=week, txt=text, txts=texts, msg=message,
-    msgs=messages, lvs=leaves, ea=each, esc=escape, ctrl=control, u=you, wkday=weekday,
-    wkdays=weekdays, wknd=weekend, wknds=weekends, imo=in my opinion, imho=in my humble opinion,
-    bbq=barbecue, iirc=if I recall correctly, tysm=thank you so much, yw=you're welcome
+    tsp=teaspoon, tbsp=tablespoon, abt=about, bday=birthday, bc=because, tho=though, fav=favorite,
+    obv=obviously, pw=password, wk=week, txt=text, txts=texts, msg=message, msgs=messages,
+    lvs=leaves, ea=each, esc=escape, ctrl=control, u=you, wkday=weekday, wkdays=weekdays,
+    wknd=weekend, wknds=weekends, imo=in my opinion, imho=in my humble opinion, bbq=barbecue,
+    iirc=if I recall correctly, tysm=thank you so much, yw=you're welcome
     """
 ) | pairs(
     """
