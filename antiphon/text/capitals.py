@@ -37,13 +37,9 @@ def read_roman(tokens: TokenizedText, place: int) -> Reading | None:
     text, stop = tokens.text(place), place + 1
     letters = text.removesuffix("'s").removesuffix("s")
     value = roman(letters.upper() if letters.islower() and len(letters) > 1 else letters)
-    if (
-        value is None
-        and tokens.before(place) in _STAGED
-        and roman(letters[:-1])
-        and len(letters) > 2
-    ):
-        return ((stop, f"{cardinal(roman(letters[:-1]) or 0)} {letters[-1]}"),)
+    stage = roman(letters[:-1]) if len(letters) > 2 and tokens.before(place) in _STAGED else None
+    if value is None and stage:
+        return ((stop, f"{cardinal(stage)} {letters[-1]}"),)
     last = roman(tokens.text(stop + 1)) if tokens.kind(stop) in DASHES else None
     is_closed = tokens.is_closed(stop) or (last is not None and tokens.is_closed(stop + 2))
     if value is None or not tokens.is_open(place) or not is_closed:
@@ -162,12 +158,8 @@ def read_state(tokens: TokenizedText, place: int) -> Reading | None:
     if not name or not tokens.is_closed(place + 1):
         return None
     has_zip = tokens.has(place + 1, " d") and len(tokens.text(place + 2)) == 5
-    is_behind_town = (
-        tokens.has(place - 3, "w, ")
-        and place >= 3
-        and tokens.text(place - 3)[0].isupper()
-        and not tokens.text(place - 3).isupper()
-    )
+    town = tokens.text(place - 3)
+    is_behind_town = tokens.has(place - 3, "w, ") and town[0].isupper() and not town.isupper()
     if tokens.text(place) == "MD" and not (has_zip or _is_in(tokens, place - 3)):
         return None  # a physician
     is_short = tokens.text(place) in PRESS_STATES and not tokens.ends_text(place + 2)
@@ -228,8 +220,5 @@ def _is_shouted(tokens: TokenizedText, place: int) -> bool:
             other += step
         if tokens.kind(other) == WORD:
             around.append(tokens.text(other))
-    return (
-        bool(around)
-        and all(len(word) > 1 or word in ("I", "A") for word in around)
-        and all(word.isupper() for word in around)
-    )
+    are_words = all(word.isupper() and (len(word) > 1 or word in "IA") for word in around)
+    return are_words and bool(around)

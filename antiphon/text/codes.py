@@ -236,9 +236,8 @@ def read_to_between(tokens: TokenizedText, place: int) -> Reading | None:
         return None
     first, last = tokens.text(place), tokens.text(place + 2)
     is_known = tokens.joined(place, place + 3) in TO_BETWEEN or min(len(first), len(last)) > 2
-    return (
-        ((place + 3, f"{first} to {last}"),) if is_known and tokens.is_closed(place + 3) else None
-    )
+    is_known = is_known and tokens.is_closed(place + 3)
+    return ((place + 3, f"{first} to {last}"),) if is_known else None
 
 
 def read_mixed(tokens: TokenizedText, place: int) -> Reading | None:
@@ -345,11 +344,8 @@ def read_hash(tokens: TokenizedText, place: int) -> Reading | None:
     """Read "#1", "#MeToo" and "@name"."""
     if not tokens.is_open(place):
         return None
-    if (
-        tokens.kind(place) == "#"
-        and tokens.kind(place + 1) == DIGITS
-        and (tokens.kind(place + 2) not in (WORD, "_") or len(tokens.text(place + 2)) == 1)
-    ):
+    is_name = tokens.kind(place + 2) in (WORD, "_") and len(tokens.text(place + 2)) > 1
+    if tokens.has(place, "#d") and not is_name:
         return ((place + 1, "number "),)
     is_code = tokens.kind(place + 2) in ("-", DIGITS) and len(tokens.text(place + 1)) < 4
     if tokens.kind(place) == "#" and is_code and tokens.text(place + 1).isupper():

@@ -147,16 +147,13 @@ off overnight declared | for
 pain question quiz rate rated rating review score scored scores scoring step stage test it_a him_a \
 her_a week_day | * | out of
     / | bp pressure pressures mmhg temps | * | over
-    / | after before beginning begins between born by closes date dated deadline due effect \
-ending ends expires from join on opens opening returns since started starting starts through \
-thru till until us week weeks night shipped arrived payable ordered delivered sent received posted \
-paid updated {days} | * | date
-    / | i'm_out be_out am_out off away closed vacation | * | date
-    / | ~moved ~rescheduled ~postponed | * | date
-    / | * | mtg meeting game call party memo appt appointment release | date
-    / | as set_for scheduled_for slated_for planned_for booked_for moved_to pushed_to | * | date
+    / | after before beginning begins between born by closes date dated deadline due effect ending \
+ends expires from join on opens opening returns since started starting starts through thru till \
+until us week weeks night shipped arrived payable ordered delivered sent received posted paid \
+updated {days} i'm_out be_out am_out off away closed vacation ~moved ~rescheduled ~postponed as \
+set_for scheduled_for slated_for planned_for booked_for moved_to pushed_to | * | date
+    / | * | @ mtg meeting game call party memo appt appointment release | date
     / | * | a an per | shillings
-    / | * | @ | date
     / | concert's game's show's party's meeting's wedding's exam's test's it's due | at | date
     / | * | on | out of
     : | {books} | * | verse
@@ -251,7 +248,7 @@ SHORT_FORMS = contexts(
     pt=pints pt.=pints T=tablespoons T.=tablespoons t=teaspoons t.=teaspoons c=cups | <number> | \
 {foods} |
     tab.=tablet cap.=capsule | 1 | * |
-    st=street ave=avenue fl=floor | st nd rd th | * |
+    st=street ave=avenue fl=floor fl.=floor c.=century | st nd rd th | * |
     agg. | * | <number> : score | aggregate
     ext. Ext. | * | is was : | extension
     req. | * | for | request

@@ -348,9 +348,8 @@ def read_ratio(tokens: TokenizedText, place: int) -> Reading | None:
     if is_long or tokens.kind(second.stop) == ":":
         return None
     joint = " " if first == digits == "50" else " oh " if digits[0] == "0" < digits else " to "
-    return (
-        (second.stop, f"{cardinal(int(first))}{joint}{say_integer(digits.lstrip('0') or '0')}"),
-    )
+    number = say_integer(digits.lstrip("0") or "0")
+    return ((second.stop, f"{cardinal(int(first))}{joint}{number}"),)
 
 
 def read_verse(tokens: TokenizedText, place: int) -> Reading | None:

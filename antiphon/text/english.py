@@ -120,17 +120,12 @@ def _in_runs(spoken: str, numbers: list[int]) -> tuple[str, list[int]]:
     owners: list[int] = []
     length = 0
     for character, number in zip(spoken, numbers, strict=True):
-        is_break = length >= _MAX_RUN_CHARACTERS or (
-            length >= _MAX_RUN_CHARACTERS // 2 and not written[-1].isalnum()
-        )
-        if character.isspace():
-            length = 0
-        elif is_break:
+        is_mark = length >= _MAX_RUN_CHARACTERS // 2 and not written[-1].isalnum()
+        if not character.isspace() and (is_mark or length >= _MAX_RUN_CHARACTERS):
             written.append(" ")
             owners.append(number)
-            length = 1
-        else:
-            length += 1
+            length = 0
+        length = 0 if character.isspace() else length + 1
         written.append(character)
         owners.append(number)
     return "".join(written), owners

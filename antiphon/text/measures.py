@@ -212,14 +212,9 @@ def _is_screen(sizes: list[Quantity]) -> bool:
 
 def _say_size(tokens: TokenizedText, size: Quantity, sizes: list[Quantity]) -> str:
     numeral = size.numeral
-    is_paired = (
-        numeral.is_integer
-        and not numeral.is_grouped
-        and len(numeral.whole) in (3, 4)
-        and numeral.whole[-2:] != "00"
-        and _is_screen(sizes)
-        and max(len(each.numeral.whole) for each in sizes) == 4
-    )
+    is_paired = len(numeral.whole) in (3, 4) and numeral.whole[-2:] != "00"
+    is_paired = is_paired and numeral.is_integer and not numeral.is_grouped
+    is_paired = is_paired and max(len(each.numeral.whole) for each in sizes) == 4
     words = say_pairs(numeral.whole) if is_paired else say_numeral(numeral, british=tokens.british)
     if size.unit is not None:
         words += f" {size.unit[0] if numeral.is_one else size.unit[1]}"
@@ -265,11 +260,8 @@ def read_slash(tokens: TokenizedText, place: int) -> Reading | None:
     if tokens.text(place - 1) in ("BR", "BD", "bedroom", "bed"):
         return ((place + 1, ", "),)
     is_rate = unit == "s" and tokens.text(place - 1).endswith("s")
-    if (
-        before in (WORD, DIGITS)
-        and after == WORD
-        and (is_rate or unit in PER_SHORT or unit in _PER)
-    ):
+    is_rate = is_rate or unit in PER_SHORT or unit in _PER
+    if is_rate and before in (WORD, DIGITS) and after == WORD:
         return ((place + 2, f"per {PER_SHORT.get(unit) or UNITS.get(unit, (unit,))[0]}"),)
     is_loose = before in (WORD, DIGITS, "%", ")") and tokens.has(place + 1, " w")
     return ((place + 1, "slash"),) if is_loose or after in (WORD, DIGITS, SPACE, "$") else None

@@ -106,13 +106,9 @@ class Normalizer:
         if any(map(str.isalpha, sent_text)):
             self._is_foreign = _is_foreign(sent_text)
         is_other = self._language is not None and self._language.is_foreign
-        is_kept = (
-            self._is_foreign
-            or is_other
-            or any(
-                not piece.is_changed and any(map(str.isdecimal, piece.words)) for piece, _ in group
-            )
-        )
+        kept_words = (piece.words for piece, _ in group if not piece.is_changed)
+        has_digits = any(any(map(str.isdecimal, each)) for each in kept_words)
+        is_kept = self._is_foreign or is_other or has_digits
         for piece, sent in group:
             is_entity = not piece.is_changed and set(sent) >= _ENTITY_SIGNS
             is_written = piece.is_changed and any(map(str.isalnum, piece.words)) and not is_kept

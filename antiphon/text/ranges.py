@@ -113,16 +113,9 @@ def _say_range(
 
 def _plain_range(tokens: TokenizedText, place: int, first: Quantity, last: Quantity) -> Reading:
     digits, other = first.numeral.whole, last.numeral.whole
-    is_years = (
-        first.numeral.is_integer
-        and last.numeral.is_integer
-        and not first.numeral.is_grouped
-        and len(digits) == 4
-        and "1000" <= digits < "2100"
-        and len(other) in (2, 4)
-        and (len(other) == 2 or digits <= other < "2100")
-    )
-    if is_years:
+    is_plain = first.numeral.is_integer and last.numeral.is_integer and not first.numeral.is_grouped
+    is_later = len(other) == 2 or (len(other) == 4 and digits <= other < "2100")
+    if is_plain and len(digits) == 4 and "1000" <= digits < "2100" and is_later:
         years = say_year(digits), say_year(other)
         return ((last.stop, " to ".join(years)),)
     is_airliner = digits[:1] == digits[-1:] == "7" and len(digits) == 3 and other[1:] in ("00", "")

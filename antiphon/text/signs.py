@@ -104,11 +104,7 @@ def _end_of_range(tokens: TokenizedText, place: int) -> str:
 def _is_term(tokens: TokenizedText, place: int) -> bool:
     kind = tokens.kind(place)
     is_variable = kind == WORD and len(tokens.text(place)) == 1 and tokens.text(place) != "I"
-    return (
-        is_variable
-        or kind == DIGITS
-        or (kind in (*SUPERSCRIPTS, *SUBSCRIPTS, "(", ")") and bool(kind))
-    )
+    return is_variable or kind in (DIGITS, *SUPERSCRIPTS, *SUBSCRIPTS, "(", ")")
 
 
 def read_star(tokens: TokenizedText, place: int) -> Reading | None:
@@ -128,25 +124,16 @@ def read_star(tokens: TokenizedText, place: int) -> Reading | None:
 def read_mark(tokens: TokenizedText, place: int) -> Reading | None:
     """Drop marks of emphasis, of code and of strikethrough."""
     if tokens.kind(place) == "_":
-        is_inside = tokens.kind(place - 1) in (WORD, DIGITS) and tokens.kind(place + 1) in (
-            WORD,
-            DIGITS,
-        )
+        is_inside = {tokens.kind(place - 1), tokens.kind(place + 1)} <= {WORD, DIGITS}
         return ((place + 1, " underscore " if is_inside else ""),)
-    if (
-        tokens.kind(place) == "~"
-        and tokens.kind(place + 1) != "~"
-        and tokens.kind(place - 1) != "~"
-    ):
+    if tokens.kind(place) == "~" not in (tokens.kind(place - 1), tokens.kind(place + 1)):
         return ((place + 1, "about"),) if tokens.kind(place + 1) in (WORD, SPACE) else None
     return ((place + 1, ""),)
 
 
 def read_backslash(tokens: TokenizedText, place: int) -> Reading | None:
     """Read a backslash by its name between letters; drop an escape."""
-    is_path = (
-        tokens.kind(place - 1) in _NUMBER_OR_WORD and tokens.kind(place + 1) in _NUMBER_OR_WORD
-    )
+    is_path = {tokens.kind(place - 1), tokens.kind(place + 1)} <= {*_NUMBER_OR_WORD}
     return ((place + 1, "backslash" if is_path else ""),)
 
 

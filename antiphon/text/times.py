@@ -92,9 +92,8 @@ def read_clock(
     if not (has_minutes or is_dotted):
         if half:
             return stop, f"{cardinal(hour)} {half}"
-        return (
-            (stop, cardinal(hour)) if is_range and tokens.is_closed(stop) and hour <= 12 else None
-        )
+        is_hour = is_range and tokens.is_closed(stop) and hour <= 12
+        return (stop, cardinal(hour)) if is_hour else None
     minute = tokens.text(place + 2)
     if int(minute) > 59:
         return None

@@ -38,7 +38,6 @@ _MAX_DOTTED_PARTS = 8
 _QUARTERS = words("NE NW SE SW")  # after the name of a street
 _PARTICIPLES = {"incl": "included", "excl": "excluded"}
 _SCHOOLS = frozenset(STATES.values()) | words("Ball Boise Fresno Kent Penn Wichita")
-_AFTER_ORDINALS = {"c": "century", "fl": "floor"}
 
 
 def read_slashed_word(tokens: TokenizedText, place: int) -> Reading | None:
@@ -90,18 +89,12 @@ def read_dotted(tokens: TokenizedText, place: int) -> Reading | None:
         if num_parts > _MAX_DOTTED_PARTS:
             return None
     has_last_dot = True
-    if (
-        num_parts
-        and tokens.kind(stop) == WORD
-        and len(tokens.text(stop)) <= 2
-        and tokens.is_closed(stop + 1)
-    ):
+    is_last = tokens.kind(stop) == WORD and len(tokens.text(stop)) <= 2
+    if num_parts and is_last and tokens.is_closed(stop + 1):
         stop, num_parts, has_last_dot = stop + 1, num_parts + 1, False
     text = tokens.joined(place, stop).replace(" ", "")
     if text in DOTTED:
-        stop += (
-            tokens.kind(stop) == "," and tokens.kind(stop + 1) == SPACE and text in ("e.g.", "i.e.")
-        )
+        stop += tokens.has(stop, ", ") and text in ("e.g.", "i.e.")
         words = DOTTED[text]
         return ((stop, f"{words}," if tokens.kind(stop - 1) == "," else words),)
     is_series = tokens.has(stop, "dw") and tokens.text(stop + 1) in ("d", "th")
@@ -153,11 +146,6 @@ def read_abbreviation(tokens: TokenizedText, place: int) -> Reading | None:
     numbered = _before_number(tokens, place, stop, has_dot=has_dot)
     if numbered is not None:
         return numbered
-    is_behind_ordinal = tokens.kind(place - 1) == SPACE and has_dot
-    if is_behind_ordinal and tokens.text(place - 2).lower() in ORDINAL_ENDINGS:
-        name = _AFTER_ORDINALS.get(text)
-        if name is not None:
-            return _with_end(tokens, stop, name, has_dot=True)
     title = TITLES.get(text)
     if title is not None and (has_dot or text in BARE_TITLES) and _is_title(tokens, place, stop):
         return ((stop, title),)
@@ -305,8 +293,5 @@ def _is_saint(tokens: TokenizedText, place: int, stop: int) -> bool:
 
 def _ends_street(tokens: TokenizedText, place: int) -> bool:
     """Return whether this is a street's short form without a dot: "123 Main St"."""
-    return (
-        follows_name(tokens, place)
-        and _is_numbered(tokens, place)
-        and (tokens.kind(place + 1) in (",", "", LINE) or tokens.kind(place + 1) == SPACE)
-    )
+    is_end = tokens.kind(place + 1) in (",", "", LINE, SPACE)
+    return is_end and follows_name(tokens, place) and _is_numbered(tokens, place)
