@@ -101,6 +101,7 @@ def _roman_alone(
         return None
     is_word = letters in ("IV", "XX", "XXX", "VI") and tokens.before(place) in ("an", "")
     is_drip = tokens.after(stop).lower() in ("drip", "fluids", "fluid", "bag", "line")
+    is_drip = is_drip or tokens.text(place - 2).islower()  # "5 mg of morphine IV"
     if is_word or (letters == "IV" and is_drip):
         return None
     has_initial = tokens.kind(place - 4) == "."

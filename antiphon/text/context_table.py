@@ -79,6 +79,7 @@ returns return throws threw status else gave | * | pairs
 forbidden timeout timeouts gateway response responses status unauthorized | pairs
     .3 | batting bat hit hits hitting ops slugging obp average of at | <end> with against and in \
 on since batting | pairs
+    .3 | ~games ~record | <end> | pairs
     .2 .3 | a his her the my caliber | <end> in and from caliber cal special magnum rifle pistol \
 revolver round bullet handgun long | pairs
     3 3h | chmod | * | digits
@@ -204,10 +205,10 @@ temperature - \u2013 | * | scale
 """Letters behind a number that are names, or short forms of units."""
 SECONDS = contexts(
     """
-    s | in after within every for about around under over below only just another than from to by \
-at last next first took take takes taking taken lasts lasted wait waits waited hold rest sleep \
-sleeps pause pauses ran runs add plus minus between is was approximately nearly almost exactly a \
-min mins minute minutes hour hours timeout delay per each = : < > ~ | * | seconds
+    s | in then after within every for about around under over below only just another than from \
+to by at last next first took take takes taking taken lasts lasted wait waits waited hold rest \
+sleep sleeps pause pauses ran runs add plus minus between is was approximately nearly almost \
+exactly a min mins minute minutes hour hours timeout delay per each = : < > ~ | * | seconds
     s | * | delay timeout interval window break later ago remaining left clip video before after \
 elapsed faster slower long pause countdown timer limit rest hold plank sprint latency gap | \
 seconds
@@ -225,7 +226,7 @@ DAYS = contexts(
     Mon Sat Sun Wed | on every next last this by until and & closed open from to thru {days} | * | \
 day
     Mon Sat Sun Wed | * | {days} {months} <number> | day
-    Mon Sat Sun Wed | m_. am pm | * | day
+    Mon Sat Sun Wed | m_. am pm service game close closes open opens | * | day
     Mon Sat Wed | <small> | <end> <small> | day
     """,
     days=_DAYS,
@@ -282,7 +283,7 @@ citizen citizens prom night dir mgr | Senior
     c | * | u_at u_in u_on u_there u_soon u_later u_tomorrow u_tonight u_@ u_then | see
     in. | an | or | inch
     N. S. E. W. | miles mi km blocks go head drive turn walk . {roads} | of on to from for at , \
-toward until exit | compass
+toward until exit <end> | compass
     def. d. | <name> | <name> | defeated
     est. est Est. | <number> dollars | * | estimate
     est. est Est. | * | $ ~ € £ <small> | estimated

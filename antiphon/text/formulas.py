@@ -5,7 +5,8 @@ from antiphon.text.number_words import cardinal
 from antiphon.text.numerals import say_integer
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import SUBSCRIPTS, SUPERSCRIPTS
+from antiphon.text.unit_table import NOT_AFTER_SPACE, SUBSCRIPTS, SUPERSCRIPTS
+from antiphon.text.units import parse_unit
 from antiphon.text.word_table import SHORT_WORDS
 
 _IONS = ("ion", "ions", "channel", "channels", "level", "levels")
@@ -86,6 +87,10 @@ def read_power(tokens: TokenizedText, place: int) -> Reading | None:
         return None
     named = {"2": "squared", "3": "cubed"}.get(digits)
     words = named if named and not sign else f"to the power of {sign}{cardinal(int(digits))}"
+    unit = parse_unit(tokens, stop + 1) if tokens.has(place - 1, "d") else None
+    is_word = tokens.text(stop + 1) in NOT_AFTER_SPACE
+    if unit and tokens.has(stop, " w") and tokens.is_closed(unit[0]) and not is_word:
+        return ((stop, f" {words}"), (unit[0], f" {unit[1][1]}"))
     return ((stop, f" {words}"),)
 
 

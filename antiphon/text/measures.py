@@ -155,6 +155,8 @@ def _are_seconds(tokens: TokenizedText, place: int) -> bool:
     before, after = tokens.around(place, place + 2)
     if before[:1] in (["and"], ["or"], ["to"]) and tokens.has(place - 5, "dw w "):
         before = tokens.around(place - 5, place)[0]
+    elif tokens.has(place - 4, "dw, "):
+        before = tokens.around(place - 4, place)[0]
     is_alone = not before and tokens.ends_text(place + 2)
     return is_alone or reading_in(SECONDS["s"], before, after) is not None
 

@@ -43,8 +43,9 @@ def read_dash(tokens: TokenizedText, place: int) -> Reading | None:
     if tokens.kind(stop) == ">":
         return ((stop + 1, "to"),)
     is_option = tokens.kind(place - 1) == SPACE and tokens.kind(stop) == WORD
-    if is_option and (stop - place == 2 or len(tokens.text(stop)) == 1):
-        return ((stop, "dash " * (stop - place)),)
+    letter = tokens.text(stop).upper() if len(tokens.text(stop)) == 1 else ""
+    if is_option and (stop - place == 2 or letter):
+        return ((stop + len(letter), f"{'dash ' * (stop - place)}{letter}"),)
     if stop - place > 1:
         is_rule = _begins_line(tokens, place) and tokens.kind(stop) in (LINE, "")
         return ((stop, "" if is_rule else "\u2014"),)

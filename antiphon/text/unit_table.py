@@ -60,22 +60,22 @@ UNITS = counted(
     us=microsecond, yr=year, yrs=year, mo=month, mos=month, wk=week, wks=week, kWh=kilowatt hour,
     Wh=watt hour, MWh=megawatt hour, GWh=gigawatt hour, TWh=terawatt hour, Ah=amp hour, mAh=milliamp
     hour, lm=lumen, mol=mole, mmol=millimole, ly=light year, Ω=ohm, Ω=ohm, kΩ=kilohm, MP=megapixel,
-    ct=carat, kt=knot, kts=knot, kn=knot, IU=I U/I U, mIU=M I U/M I U, rad=radian, cc=C C, sq
-    mi=square mile, sq m=square meter, sq km=square kilometer, fl oz=fluid ounce, nmi=nautical mile,
-    nautical mi=nautical mile, bbl=barrel, bbls=barrel, Hz=hertz/hertz, kHz=kilohertz/kilohertz,
-    MHz=megahertz/megahertz, GHz=gigahertz/gigahertz, THz=terahertz/terahertz, K=kelvin/kelvin,
-    pt=point, lx=lux/lux, ppm=parts per million/parts per million, doz=dozen/dozen, ppb=parts per
-    billion/parts per billion, psi=P S I/P S I, dpi=D P I/D P I, ppi=P P I/P P I, rpm=R P M/R P M,
-    RPM=R P M/R P M, bpm=beats per minute/beats per minute, BPM=beats per minute/beats per minute,
-    bar=bar/bar, hp=horsepower/horsepower, HP=horsepower/horsepower, bps=basis point, fps=frames per
-    second/frames per second, in=inch/inches, ft=foot/feet, F=degree Fahrenheit/degrees Fahrenheit,
-    C=degree Celsius/degrees Celsius, BR=bedroom/bedroom, BA=bath/bath, BD=bed/bed, MPG=mile per
-    gallon/miles per gallon, MPH=mile per hour/miles per hour, mph=mile per hour/miles per hour,
-    mpg=mile per gallon/miles per gallon, kph=kilometer per hour/kilometers per hour, kmh=kilometer
-    per hour/kilometers per hour, kbps=kilobit per second/kilobits per second, Mbps=megabit per
-    second/megabits per second, Gbps=gigabit per second/gigabits per second, sqft=square foot/square
-    feet, sq ft=square foot/square feet, sq in=square inch/square inches, cu ft=cubic foot/cubic
-    feet
+    ct=carat, kt=knot, kts=knot, kn=knot, Ma=million years/million years, IU=I U/I U, mIU=M I U/M I
+    U, rad=radian, cc=C C, sq mi=square mile, sq m=square meter, sq km=square kilometer, fl oz=fluid
+    ounce, nmi=nautical mile, nautical mi=nautical mile, bbl=barrel, bbls=barrel, Hz=hertz/hertz,
+    kHz=kilohertz/kilohertz, MHz=megahertz/megahertz, GHz=gigahertz/gigahertz,
+    THz=terahertz/terahertz, K=kelvin/kelvin, pt=point, lx=lux/lux, ppm=parts per million/parts per
+    million, doz=dozen/dozen, ppb=parts per billion/parts per billion, psi=P S I/P S I, dpi=D P I/D
+    P I, ppi=P P I/P P I, rpm=R P M/R P M, RPM=R P M/R P M, bpm=beats per minute/beats per minute,
+    BPM=beats per minute/beats per minute, bar=bar/bar, hp=horsepower/horsepower,
+    HP=horsepower/horsepower, bps=basis point, fps=frames per second/frames per second,
+    in=inch/inches, ft=foot/feet, F=degree Fahrenheit/degrees Fahrenheit, C=degree Celsius/degrees
+    Celsius, BR=bedroom/bedroom, BA=bath/bath, BD=bed/bed, MPG=mile per gallon/miles per gallon,
+    MPH=mile per hour/miles per hour, mph=mile per hour/miles per hour, mpg=mile per gallon/miles
+    per gallon, kph=kilometer per hour/kilometers per hour, kmh=kilometer per hour/kilometers per
+    hour, kbps=kilobit per second/kilobits per second, Mbps=megabit per second/megabits per second,
+    Gbps=gigabit per second/gigabits per second, sqft=square foot/square feet, sq ft=square
+    foot/square feet, sq in=square inch/square inches, cu ft=cubic foot/cubic feet
     """
 )
 """Singular and plural by symbol."""

@@ -97,9 +97,10 @@ ABBREVIATIONS = either_case(
     Fla=Florida, Ill=Illinois, Mich=Michigan, Minn=Minnesota, Okla=Oklahoma, Penn=Pennsylvania,
     Tenn=Tennessee, Wis=Wisconsin, Va=Virginia, Ph=P H, Amend=Amendment, Cav=Cavalry, Regt=Regiment,
     Inf=Infantry, Mass=Massachusetts, Kans=Kansas, Nev=Nevada, Hwys=Highways, Bd=Board,
-    Const=Constitution, sel=selection, Compl=Complaint, Educ=Education, Comm'n=Commission,
-    Ass'n=Association, Comm'r=Commissioner, Cnty=County, Indus=Industries, Constr=Construction,
-    Elec=Electric, Auth=Authority, Prods=Products, Servs=Services, chk=checking, sav=savings
+    refs=references, Const=Constitution, sel=selection, Compl=Complaint, Educ=Education,
+    Comm'n=Commission, Ass'n=Association, Comm'r=Commissioner, Cnty=County, Indus=Industries,
+    Constr=Construction, Elec=Electric, Auth=Authority, Prods=Products, Servs=Services,
+    chk=checking, sav=savings
     """
 )
 """Abbreviations with a dot."""
