@@ -134,10 +134,10 @@ def read_version(tokens: TokenizedText, place: int) -> Reading | None:
     while (tokens.has(stop, ".d") or tokens.joined(stop, stop + 2) == ".x") and len(parts) < 6:
         parts.append(tokens.text(stop + 1))
         stop += 2
-    program = reading_in(NUMBER_STYLES["version"], *tokens.around(place, stop, "><="))
-    is_program = program is not None and parts[1:] != ["0"]
-    if len(parts) == 2 and not (has_v or parts[-1] == "x" or is_program):
-        return None
+    if len(parts) == 2 and not (has_v or parts[1] == "x"):
+        around = tokens.around(place, stop, "><=")
+        if parts[1] == "0" or reading_in(NUMBER_STYLES["version"], *around) is None:
+            return None
     is_grouped = len(parts) > 2 and parts[0] != "0" and {len(part) for part in parts[1:]} == {3}
     if (len(parts) < 2 or (is_grouped and len(parts) != 4)) and not has_v:
         return None

@@ -182,7 +182,7 @@ def read_dimensions(tokens: TokenizedText, place: int) -> Reading | None:
         return None
     after = tokens.kind(stop + (tokens.kind(stop) == SPACE)) or " "
     is_product = after in ("=", "^", *SUPERSCRIPTS) or (
-        is_cross and not sizes[-1].unit and not _is_screen(sizes)
+        is_cross and not sizes[-1].unit and all(len(size.numeral.whole) < 3 for size in sizes)
     )
     is_load = sizes[0].unit is not None and sizes[0].unit[0] in _LOADS and not sizes[-1].unit
     joint = " times " if is_product or is_load else " by "
@@ -206,10 +206,6 @@ def _parse_size(tokens: TokenizedText, place: int) -> Quantity | None:
     if side is not None and tokens.is_closed(letter + 1):
         return Quantity(letter + 1, size.numeral, unit=(f"{unit[0]} {side}", f"{unit[1]} {side}"))
     return Quantity(stop, size.numeral, unit=unit)
-
-
-def _is_screen(sizes: list[Quantity]) -> bool:
-    return any(len(size.numeral.whole) >= 3 for size in sizes)
 
 
 def _say_size(tokens: TokenizedText, size: Quantity, sizes: list[Quantity]) -> str:

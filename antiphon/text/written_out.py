@@ -55,7 +55,9 @@ _WORD_RULES: tuple[Rule, ...] = (
     *(codes.read_mixed, capitals.read_capital_letter, dates.read_era, measures.read_unit_word),
     *(formulas.read_variable, capitals.read_short_word),
 )
-_SIGN_RULES: Mapping[str, tuple[Rule, ...]] = {
+_RULES: Mapping[str, tuple[Rule, ...]] = {
+    DIGITS: _NUMBER_RULES,
+    WORD: _WORD_RULES,
     **dict.fromkeys(SIGN_WORDS, (signs.read_sign,)),
     **dict.fromkeys(CURRENCIES, (ranges.read_quantity,)),
     **dict.fromkeys(FRACTION_SIGNS, (ranges.read_quantity, quantities.read_digits)),
@@ -113,17 +115,7 @@ def pieces_of(tokens: TokenizedText, start: int = 0) -> Iterator[SpokenPiece]:
 
 
 def _read(tokens: TokenizedText, place: int) -> Reading | None:
-    kind = tokens.kind(place)
-    if kind in (SPACE, LINE):
-        return None
-    rules: Sequence[Rule]
-    if kind == DIGITS:
-        rules = _NUMBER_RULES
-    elif kind == WORD:
-        rules = _WORD_RULES
-    else:
-        rules = _SIGN_RULES.get(kind, ())
-    for rule in rules:
+    for rule in _RULES.get(tokens.kind(place), ()):
         reading = rule(tokens, place)
         if reading is not None:
             return reading

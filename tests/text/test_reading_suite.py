@@ -10,6 +10,7 @@ from antiphon.text.base import UNSPOKEN_PHONEMES
 from antiphon.text.normalizer import normalized
 
 SUITE = Path(__file__).parent / "reading_suite"
+DOCS = Path(__file__).parents[2] / "docs/long-text.md"
 MIN_CASES = 400
 
 
@@ -43,6 +44,13 @@ def test_texts_are_read_as_people_read_them(name: str) -> None:
 def test_what_is_expected_is_plain_words(name: str) -> None:
     signs = set("$€£%+=<>&@#~")
     assert [read for _, read in cases(name) if set(read) & signs or re.search(r"\d", read)] == []
+
+
+def test_the_documentation_counts_the_texts_of_each_class() -> None:
+    table = DOCS.read_text(encoding="utf-8")
+    counts = {name: sum(name == each for each, _, _ in CASES) for name in CLASSES}
+    assert [name for name in CLASSES if f"| {name} | {counts[name]} |" not in table] == []
+    assert f"; {len(CASES)} texts" in table
 
 
 def test_the_suite_covers_its_classes() -> None:
