@@ -101,7 +101,8 @@ def say_code(texts: list[str]) -> str:
     for place, text in enumerate(texts):
         before = texts[place - 1] if place else ""
         if text[0].isalpha():
-            is_ending = before == "." and "@" not in texts[place:]
+            is_last = text == "co" or texts[place + 1 : place + 2] != ["."]
+            is_ending = before == "." and is_last and "@" not in texts[place:]
             words.append(_say_code_word(text, is_ending=is_ending))
         elif text.isdecimal():
             words.append(say_code_digits(text))

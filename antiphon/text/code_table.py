@@ -28,14 +28,15 @@ HIDDEN_FILES = words(
 )
 SPOKEN_CODES = pairs(
     """
-    doi=D O I, arxiv=archive, v=V, com=com, org=org, net=net, gov=gov, mil=mil, info=info, biz=biz,
-    txt=text, docx=doc X, jpeg=jay peg, json=json, yaml=yaml, toml=toml, www=W W W, usr=user, etc=et
-    cetera, readme=read me, wav=wave, gif=gif, config=config, img=image, src=source, exe=E X E, py=P
-    Y, bin=bin, lib=lib, env=E N V, tmp=temp, doc=doc, docs=docs, zip=zip, log=log, bat=bat, xlsx=X
-    L S X, pptx=P P T X, html=H T M L, java=java, tar=tar, lock=lock, app=app, dev=dev, tech=tech,
-    shop=shop, site=site, blog=blog, online=online, cloud=cloud, local=local, conf=conf, repo=repo,
-    init=init, utils=utils, admin=admin, int=int, mov=M O V, flac=flac, ini=ini, iso=I S O, css=C S
-    S, go=go, edu=E D U, sql=S Q L, dat=dat, env.=E N V, tex=tech, bak=bak
+    doi=D O I, api=A P I, arxiv=archive, v=V, com=com, org=org, net=net, gov=gov, mil=mil,
+    info=info, biz=biz, txt=text, docx=doc X, jpeg=jay peg, json=json, yaml=yaml, toml=toml, www=W W
+    W, usr=user, etc=et cetera, readme=read me, wav=wave, gif=gif, config=config, img=image,
+    src=source, exe=E X E, py=P Y, bin=bin, lib=lib, env=E N V, tmp=temp, doc=doc, docs=docs,
+    zip=zip, log=log, bat=bat, xlsx=X L S X, pptx=P P T X, html=H T M L, java=java, tar=tar,
+    lock=lock, app=app, dev=dev, tech=tech, shop=shop, site=site, blog=blog, online=online,
+    cloud=cloud, local=local, conf=conf, repo=repo, init=init, utils=utils, admin=admin, int=int,
+    mov=M O V, flac=flac, ini=ini, iso=I S O, css=C S S, go=go, edu=E D U, sql=S Q L, dat=dat,
+    env.=E N V, tex=tech, bak=bak
     """
 )
 """Spoken forms of parts of addresses and file names; others of up to three letters without a vowel,

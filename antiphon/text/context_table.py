@@ -259,7 +259,7 @@ SHORT_FORMS = contexts(
     km cm mm kg mg ml mL lbs lb oz kWh kHz MHz GHz kph mph mpg | per a an one each every | * | one
     A | the | train line team list side game | A
     A | press hold tap hit click pressing button | * | A
-    L=left R=right | turn bear keep go | on at onto <end> |
+    L=left R=right | turn bear keep go then | on at onto <end> |
     Rd. Rd | county co_. ranch farm ~county | * | Road
     Co. | * | rd road route hwy | County
     Sr. Sr | * | engineer manager director developer analyst vice producer editor vp eng exec \
@@ -305,7 +305,7 @@ Ht=height ht=height | * | <number> : |
     bus. | * | day days hours hrs | business
     Ch. Ch | on watch watching | * | Channel
     Ch. Ch | * | ~news ~weather ~at | Channel
-    Rev. rev. | * | grew rose fell was is of up down growth beat missed per for | revenue
+    Rev. rev. | * | $ grew rose fell was is of up down growth beat missed per for | revenue
     op. Op. | * | margin margins income profit profits cash expenses ex | operating
     req. | * | <number> a an at the | requires
     Asst.=Assistant Lv.=leave lv.=leave Ar.=arrive | * | <name> |
