@@ -6,13 +6,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
 from antiphon_training.codec_run import CHECKPOINT, CODES_CHECKPOINT, Limits, load_codec, train
 from antiphon_training.codec_training import CodecTrainer
+from antiphon_training.crops import UNKNOWN, Crops
+from antiphon_training.losses import phoneme_loss
 from antiphon_training.optimizing import Learner, derive
 from antiphon_training.quantizer import ResidualQuantizer
+from antiphon_training.shards import Shard
 from tests.training import replica
 from tests.training.conftest import TINY_RECIPE, write_tones
 
@@ -88,9 +92,38 @@ def test_shards_are_added_while_they_are_written(recordings: Path) -> None:
     (recordings / "later").rename(moved)
     trainer.crops.refresh()
     assert trainer.crops.num_samples == 2 * half
-    crops = trainer.crops.draw(8, 1000, from_start=True)
+    crops = trainer.crops.draw(8, 1000, from_start=True).samples
     assert crops.shape == (8, 1, 1000)
     assert bool((crops[:, 0, 0] == 0).all()), "a tone begins with zero"
+
+
+def test_crops_know_their_phonemes(tmp_path: Path) -> None:
+    """The value of each sample is the number of its phoneme."""
+    random = np.random.default_rng(0)
+    for index in range(2):
+        runs = [np.repeat(random.integers(1, 200, 40), 1200) for _ in range(3)]
+        labels = [run[: -100 * number - 1].astype(np.uint8) for number, run in enumerate(runs)]
+        samples = [each.astype(np.int16) for each in labels]
+        shard = Shard.of(samples, ["A text."] * 3, "count", labels)
+        shard.write(tmp_path / f"audio-{index:05d}-count.npz", "audio")
+    crops = Crops(tmp_path, _CPU, 0)
+    crops.refresh()
+    drawn = crops.draw(64, 3 * 1920)
+    assert drawn.phonemes.shape == (64, 3, 2)
+    values = (drawn.samples[:, 0] * 32768).round().long()
+    before, after = (values[:, 480 + each :: 960][:, :6].view(64, 3, 2) for each in (-240, 240))
+    is_near = (before == drawn.phonemes) | (after == drawn.phonemes)
+    assert bool(is_near.all()), "a label is that of a sample less than 240 away"
+
+
+def test_unknown_phonemes_teach_nothing() -> None:
+    logits = torch.randn(4, 3, 2, UNKNOWN)
+    unknown = torch.full((4, 3, 2), UNKNOWN)
+    assert float(phoneme_loss(logits, unknown)) == 0
+    known = unknown.clone()
+    known[0, 0, 0] = 7
+    expected = torch.nn.functional.cross_entropy(logits[:1, 0, 0], torch.tensor([7]))
+    torch.testing.assert_close(phoneme_loss(logits, known), expected)
 
 
 def test_a_step_with_a_broken_gradient_changes_nothing() -> None:

@@ -89,8 +89,23 @@ def test_shards_are_reproducible_and_speakers_take_turns(tmp_path: Path) -> None
 
 def test_a_deep_voice_is_as_fast(tmp_path: Path) -> None:
     text = "The weather is fine today."
-    heart, deep = (len(Speaker(name).speak(text, 0)) for name in ("heart", "deep"))
-    assert 0.75 < deep / heart < 1.33
+    heart, deep = (Speaker(name).speak(text, 0) for name in ("heart", "deep"))
+    assert 0.75 < len(deep.samples) / len(heart.samples) < 1.33
+    assert set(deep.phonemes) == set(heart.phonemes)
+
+
+def test_phonemes_lie_where_they_are_spoken() -> None:
+    from hibari import Hibari
+
+    text = "See, she sees the sea."
+    spoken = Speaker("heart").speak(text, 0)
+    voice = Hibari(threads=1)
+    expected = voice.ids(voice.phonemize(text)[0])[1:-2]  # the last stop is trimmed
+    changes = np.flatnonzero(np.diff(spoken.phonemes, prepend=0))
+    assert [number for number in spoken.phonemes[changes] if number] == expected
+    assert len(spoken.phonemes) == len(spoken.samples)
+    level = np.abs(spoken.samples.astype(float))
+    assert level[spoken.phonemes > 0].mean() > 4 * level[spoken.phonemes == 0].mean()
 
 
 def test_trimming_leaves_little_silence() -> None:

@@ -1,6 +1,7 @@
 """The codec: encoder of samples, quantizers, decoder of frames, in the official layout."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -123,6 +124,21 @@ class Decoder(nn.Module):
         return self.decoder(self.upsample(hidden.transpose(1, 2)))  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a codec makes of samples.
+
+    Attributes:
+        samples: of the same shape, float32 and not clamped.
+        first: vectors of the first codes, ``[B, 2 * vector_dim, n]``.
+        commitment: distance of the encoder's vectors from their codes.
+    """
+
+    samples: Tensor
+    first: Tensor
+    commitment: Tensor
+
+
 class Codec(nn.Module):
     """Encoder, quantizer of the first code, quantizer of the other codes, decoder."""
 
@@ -143,7 +159,7 @@ class Codec(nn.Module):
         *,
         quantizes: bool = True,
         learns_codes: bool = True,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Decoded:
         """Encode and decode.
 
         Args:
@@ -151,18 +167,16 @@ class Codec(nn.Module):
             num_used: codes in use per row, int64 ``[B]``; ``None``: all.
             quantizes: whether vectors are quantized.
             learns_codes: whether gradients reach the encoder.
-
-        Returns:
-            Samples of the same shape, float32 and not clamped, and the commitment loss.
         """
         with torch.set_grad_enabled(learns_codes and torch.is_grad_enabled()):
             encoded = self.encoder(samples)
         if not quantizes:
-            vectors = self.first.unquantized(encoded) + self.rest.unquantized(encoded)
-            return self.decoder(vectors).float(), encoded.new_zeros((), dtype=torch.float32)
-        first, rest = self._quantized(encoded, num_used)
-        samples = self.decoder(first.vectors + rest.vectors).float()
-        return samples, first.commitment + rest.commitment
+            first = self.first.unquantized(encoded)
+            samples = self.decoder(first + self.rest.unquantized(encoded)).float()
+            return Decoded(samples, first, encoded.new_zeros((), dtype=torch.float32))
+        coarse, fine = self._quantized(encoded, num_used)
+        samples = self.decoder(coarse.vectors + fine.vectors).float()
+        return Decoded(samples, coarse.vectors, coarse.commitment + fine.commitment)
 
     @property
     def quantizers(self) -> tuple[ResidualQuantizer, ResidualQuantizer]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from antiphon_training.codec import CODE_PARAMETERS, Codec
-from antiphon_training.crops import Crops
+from antiphon_training.crops import LABELS_PER_FRAME, UNKNOWN, Crops, Drawn
 from antiphon_training.discriminators import Discriminators
 from antiphon_training.initial import initialize
 from antiphon_training.losses import (
@@ -20,6 +20,7 @@ from antiphon_training.losses import (
     feature_distance,
     linear_distance,
     mel_distance,
+    phoneme_loss,
 )
 from antiphon_training.optimizing import Learner, WeightAverage, derive, set_rate
 from antiphon_training.replicas import Replicas
@@ -44,6 +45,8 @@ class CodecRecipe:
             the decoder's window and begin where recordings do.
         judged_frames: length of what discriminators see of each crop.
         partial_share: share of the crops that use a random number of codes.
+        phoneme_weight: weight of reading phonemes, where they are known, from the first codes:
+            these are what a language model predicts from the text.
     """
 
     sizes: CodecSizes
@@ -66,6 +69,7 @@ class CodecRecipe:
     adversarial_weight: float = 1.5
     feature_weight: float = 15.0
     commitment_weight: float = 0.25
+    phoneme_weight: float = 1.0
     judge_width: int = 16
     seed: int = 0
 
@@ -111,7 +115,8 @@ class CodecTrainer:
         self.codec = Codec(recipe.sizes).to(device)
         initialize(self.codec, self.codec.decoder.output)
         self.judges = Discriminators(recipe.judge_width).to(device)
-        coding: list[nn.Parameter] = []
+        self.reader = nn.Linear(2 * recipe.sizes.vector_dim, LABELS_PER_FRAME * UNKNOWN).to(device)
+        coding = list(self.reader.parameters())
         decoding: list[nn.Parameter] = []
         for name, parameter in self.codec.named_parameters():
             (coding if name.startswith(CODE_PARAMETERS) else decoding).append(parameter)
@@ -133,6 +138,7 @@ class CodecTrainer:
             "codec": self.codec.state_dict(),
             "average": self.average.state(),
             "judges": self.judges.state_dict(),
+            "reader": self.reader.state_dict(),
             "optimizers": [each.optimizer.state_dict() for each in self.learners],
             "random": self.crops.random.get_state(),
             "torch_random": torch.get_rng_state(),
@@ -142,6 +148,7 @@ class CodecTrainer:
         self.codec.load_state_dict(state["codec"])
         self.average.restore(state["average"])
         self.judges.load_state_dict(state["judges"])
+        self.reader.load_state_dict(state["reader"])
         for learner, content in zip(self.learners, state["optimizers"], strict=True):
             learner.optimizer.load_state_dict(content)
         if self.replicas.count == 1:
@@ -169,8 +176,13 @@ class CodecTrainer:
         for quantizer in self.codec.quantizers:
             quantizer.train(phase.moves_codebooks)
         self._set_rates()
-        target = self._draw()
-        inputs = {"target": target, "num_used": self._num_used(len(target))}
+        drawn = self._draw()
+        target = drawn.samples
+        inputs = {
+            "target": target,
+            "phonemes": drawn.phonemes,
+            "num_used": self._num_used(len(target)),
+        }
         if phase.has_judges:
             inputs["judged"] = self._judged_places(target.shape[2])
         losses = self.graphs.run(phase.name, partial(self._derive, phase), inputs)
@@ -201,6 +213,7 @@ class CodecTrainer:
             "commitment": recipe.commitment_weight,
             "adversarial": recipe.adversarial_weight,
             "features": recipe.feature_weight,
+            "phonemes": recipe.phoneme_weight,
         }
         total = torch.stack([weights[name] * losses[name] for name in weights if name in losses])
         derive(total.sum(), [self.coder] * phase.learns_codes + [self.decoder])
@@ -215,15 +228,22 @@ class CodecTrainer:
         """Return the codec's samples ``[B, t]``, and how far they are from the target."""
         target = inputs["target"]
         with self._autocast():
-            samples, commitment = self.codec(
+            decoded = self.codec(
                 target,
                 inputs["num_used"],
                 quantizes=phase.quantizes,
                 learns_codes=phase.learns_codes,
             )
-        distance = mel_distance(samples[:, 0], target[:, 0])
-        linear = linear_distance(samples[:, 0], target[:, 0])
-        return samples[:, 0], {"mel": distance, "linear": linear, "commitment": commitment}
+            logits = self.reader(decoded.first.transpose(1, 2))
+        samples = decoded.samples[:, 0]
+        return samples, {
+            "mel": mel_distance(samples, target[:, 0]),
+            "linear": linear_distance(samples, target[:, 0]),
+            "commitment": decoded.commitment,
+            "phonemes": phoneme_loss(
+                torch.unflatten(logits, 2, (LABELS_PER_FRAME, UNKNOWN)), inputs["phonemes"]
+            ),
+        }
 
     def _judge(self, target: Tensor, samples: Tensor) -> dict[str, Tensor]:
         """Set the discriminators' gradients; return their loss and what the codec learns of them.
@@ -250,7 +270,7 @@ class CodecTrainer:
                 quantizer.move()
         return {"gradient": torch.stack(norms[:-1] if phase.has_judges else norms).norm()}
 
-    def _draw(self) -> Tensor:
+    def _draw(self) -> Drawn:
         recipe = self.recipe
         is_long = self.step % recipe.long_every == recipe.long_every - 1
         frames = recipe.long_frames if is_long else recipe.crop_frames
@@ -276,7 +296,7 @@ class CodecTrainer:
         num_frames = self.recipe.batch_crops * self.recipe.crop_frames
         num_batches = max(1, 8 * self.recipe.sizes.codebook_size // num_frames)
         with self._autocast():
-            self.codec.fit_codebooks(self._draw() for _ in range(num_batches))
+            self.codec.fit_codebooks(self._draw().samples for _ in range(num_batches))
         for each in self.codec.quantizers:
             self.replicas.copy_first(each.usage, each.sums)
 

@@ -1,15 +1,34 @@
 """Crops of recordings, drawn on the device that trains."""
 
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from antiphon_training.replicas import Replicas
-from antiphon_training.shards import Shard, shard_files
+from antiphon_training.shards import LABEL_SAMPLES, Shard, shard_files
+from antiphon_training.sizes import FRAME_SAMPLES
 
 _GROWTH = 2
+UNKNOWN = 255
+"""Label of audio whose phonemes are not known."""
+LABELS_PER_FRAME = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Crops of recordings.
+
+    Attributes:
+        samples: float32 ``[num_rows, 1, length]``.
+        phonemes: int64 ``[num_rows, frames, LABELS_PER_FRAME]``; `UNKNOWN`.
+    """
+
+    samples: Tensor
+    phonemes: Tensor
 
 
 class Crops:
@@ -24,6 +43,7 @@ class Crops:
         self._folder, self._replicas = folder, replicas or Replicas()
         self._read: set[Path] = set()
         self._audio = torch.empty(0, dtype=torch.int16, device=device)
+        self._phonemes = torch.empty(0, dtype=torch.uint8, device=device)
         self._starts = torch.empty(0, dtype=torch.int64, device=device)
         self.num_samples = 0
         self.random = torch.Generator(device=device)
@@ -37,22 +57,32 @@ class Crops:
                 continue
             self._read.add(path)
             shard = Shard.read(path, "audio")
-            end = self.num_samples + len(shard.rows)
-            if end > len(self._audio):
-                grown = self._audio.new_empty(_GROWTH * end)
-                grown[: self.num_samples] = self._audio[: self.num_samples]
-                self._audio = grown
-            self._audio[self.num_samples : end] = torch.from_numpy(shard.rows).to(device)
+            num_labels = -(-len(shard.rows) // LABEL_SAMPLES)
+            start = self.num_samples // LABEL_SAMPLES
+            self._reserve(start + num_labels)
+            padded = np.pad(shard.rows, (0, num_labels * LABEL_SAMPLES - len(shard.rows)))
+            end = self.num_samples + len(padded)
+            self._audio[self.num_samples : end] = torch.from_numpy(padded).to(device)
+            labels = shard.phonemes
+            if labels is None:
+                labels = np.full(num_labels, UNKNOWN, np.uint8)
+            self._phonemes[start : start + num_labels] = torch.from_numpy(labels).to(device)
             offsets = torch.from_numpy(shard.offsets[:-1]).to(device)
             starts.append(offsets + self.num_samples)
             self.num_samples = end
         self._starts = torch.cat(starts)
 
+    def _reserve(self, num_labels: int) -> None:
+        """Make room for so many labels and their samples."""
+        if num_labels > len(self._phonemes):
+            self._audio = _grown(self._audio, _GROWTH * num_labels * LABEL_SAMPLES)
+            self._phonemes = _grown(self._phonemes, _GROWTH * num_labels)
+
     def _is_own(self, path: Path) -> bool:
         return zlib.crc32(path.name.encode()) % self._replicas.count == self._replicas.rank
 
-    def draw(self, num_rows: int, length: int, *, from_start: bool = False) -> Tensor:
-        """Return crops, float32 ``[num_rows, 1, length]``.
+    def draw(self, num_rows: int, length: int, *, from_start: bool = False) -> Drawn:
+        """Return crops of so many samples.
 
         A crop may contain the end of a recording and the beginning of the next.
 
@@ -70,4 +100,17 @@ class Crops:
         else:
             starts = torch.randint(last + 1, (num_rows,), generator=self.random, device=device)
         rows = starts[:, None] + torch.arange(length, device=device)
-        return (self._audio[rows].float() / 32768)[:, None]
+        samples = (self._audio[rows].float() / 32768)[:, None]
+        step = FRAME_SAMPLES // LABELS_PER_FRAME
+        num_labels = length // FRAME_SAMPLES * LABELS_PER_FRAME
+        places = step // 2 + step * torch.arange(num_labels, device=device)
+        labels = self._phonemes[(starts[:, None] + places) // LABEL_SAMPLES].long()
+        return Drawn(
+            samples, labels.view(num_rows, num_labels // LABELS_PER_FRAME, LABELS_PER_FRAME)
+        )
+
+
+def _grown(values: Tensor, length: int) -> Tensor:
+    grown = values.new_empty(length)
+    grown[: len(values)] = values
+    return grown

@@ -80,12 +80,14 @@ def _speak_shard(task: ShardTask, end: float) -> float:
     if task.speaker not in _speakers:
         _speakers[task.speaker] = Speaker(task.speaker)
     speaker = _speakers[task.speaker]
-    spoken = [
-        (text, audio)
-        for index, text in enumerate(task.texts)
-        if len(audio := speaker.speak(text, task.seed + index))
-    ]
-    shard = Shard.of([audio for _, audio in spoken], [text for text, _ in spoken], task.speaker)
+    speeches = [speaker.speak(text, task.seed + index) for index, text in enumerate(task.texts)]
+    spoken = [each for each in zip(task.texts, speeches, strict=True) if len(each[1].samples)]
+    shard = Shard.of(
+        [speech.samples for _, speech in spoken],
+        [text for text, _ in spoken],
+        task.speaker,
+        [speech.phonemes for _, speech in spoken],
+    )
     shard.write(task.path, "audio")
     return len(shard.rows) / SAMPLE_RATE_HZ
 

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon_training.crops import UNKNOWN
 from antiphon_training.sizes import SAMPLE_RATE_HZ
 
 _MELS_BY_WINDOW = {32: 5, 64: 10, 128: 20, 256: 40, 512: 80, 1024: 160, 2048: 320}
@@ -69,6 +70,19 @@ def feature_distance(real: Sequence[Tensor], fake: Sequence[Tensor]) -> Tensor:
     """Return the mean distance of a discriminator's activations."""
     pairs = zip(real, fake, strict=True)
     return torch.stack([F.l1_loss(other, each.detach()) for each, other in pairs]).mean()
+
+
+def phoneme_loss(logits: Tensor, phonemes: Tensor) -> Tensor:
+    """Return the mean cross entropy of the phonemes that are known; 0 if none is.
+
+    Args:
+        logits: ``[..., num_phonemes]``.
+        phonemes: int64 ``[...]``, `UNKNOWN` where they are not known.
+    """
+    loss = F.cross_entropy(
+        logits.flatten(0, -2).float(), phonemes.flatten(), ignore_index=UNKNOWN, reduction="sum"
+    )
+    return loss / (phonemes != UNKNOWN).sum().clamp(min=1)
 
 
 @cache
