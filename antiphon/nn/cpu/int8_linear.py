@@ -5,8 +5,10 @@ Sums are of integers, so that a row's result depends neither on other rows nor o
 embeddings and norms keep their type.
 """
 
+import logging
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,6 +17,8 @@ from torch import Tensor
 from antiphon.errors import ModelLoadError
 from antiphon.nn.layers import Linear, SwiGLU, Weights
 from antiphon.nn.weights import LazyWeights
+
+_log = logging.getLogger(__name__)
 
 _ENGINE = "fbgemm"
 _MAX_WEIGHT = 127
@@ -72,7 +76,7 @@ def packed_gate(inner: SwiGLU, weights: Weights) -> SwiGLU:
 
 
 def check_quantize(quantize: str | None, like: Tensor) -> None:
-    """Refuse quantised weights where no kernel computes them.
+    """Refuse quantised weights where no kernel computes them; log what to expect of others.
 
     Args:
         quantize: ``"int8"``, or ``None``, which is always possible.
@@ -82,6 +86,8 @@ def check_quantize(quantize: str | None, like: Tensor) -> None:
         ModelLoadError: the device, its kind of CPU or the type has no kernel.
     """
     if quantize is None:
+        if like.is_cpu:
+            _log_expectation()
         return
     invalid = f"Invalid 'model.quantize': '{quantize}'."
     if not like.is_cpu:
@@ -90,3 +96,13 @@ def check_quantize(quantize: str | None, like: Tensor) -> None:
         raise ModelLoadError(f"{invalid} It needs 'model.dtype' = 'auto' or 'float32'.")
     if _ENGINE not in torch.backends.quantized.supported_engines:
         raise ModelLoadError(f"{invalid} This PyTorch has no FBGEMM: it must be unset.")
+
+
+@cache
+def _log_expectation() -> None:
+    """Log once in a process how fast models are on a CPU."""
+    _log.info(
+        "on a CPU, models of hundreds of millions of parameters speak slower than real time, and"
+        " small voices faster; 'model.quantize' = 'int8' halves the time where it is supported:"
+        " see docs/without-a-gpu.md"
+    )

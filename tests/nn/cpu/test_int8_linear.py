@@ -1,5 +1,6 @@
 """int8 products: close to float32, equal for a row whatever is computed beside it, or refused."""
 
+import logging
 import math
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.loading import weights_for
+from antiphon.nn.cpu import int8_linear
 from antiphon.nn.cpu.int8_linear import Int8Linear, check_quantize
 from antiphon.nn.layers import Linear
 
@@ -55,6 +57,18 @@ def test_zeros_give_the_bias_and_what_is_not_a_number_stays_so(linear: Linear) -
     assert torch.equal(results[0], linear.bias)
     assert torch.equal(results[2], linear.bias)
     assert results[1].isnan().all()
+
+
+def test_what_to_expect_is_logged_once_and_only_on_a_cpu(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    int8_linear._log_expectation.cache_clear()
+    check_quantize(None, torch.empty(0, device="meta"))
+    check_quantize("int8", torch.empty(0))
+    assert not caplog.messages
+    for _ in range(2):
+        check_quantize(None, torch.empty(0))
+    (message,) = caplog.messages
+    assert "slower than real time" in message
 
 
 def test_other_types_and_devices_are_refused() -> None:
