@@ -118,7 +118,7 @@ def test_once_the_server_waits_for_the_body(
     connection.sendall(head_of(operation, type, len(body)) + body[: len(body) // 2])
     wait_until(lambda: server.state.guards.connections.num_requests > 0)
     leave(connection)
-    wait_until(lambda: metric('status="499"') == before + 1)
+    wait_until(lambda: metric('status="499"') > before)
 
 
 @pytest.mark.parametrize("path", SOCKETS)
