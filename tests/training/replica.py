@@ -1,24 +1,54 @@
-"""One of several processes that train a codec together; writes what it has at the end."""
+"""One of several processes that train a model together; writes what it has at the end."""
 
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from antiphon_training.codec_training import CodecTrainer
+from antiphon_training.language_model.train import Options, Training
 from antiphon_training.replicas import Replicas
 from tests.training.conftest import TINY_RECIPE
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    device = torch.device("cpu")
-    replicas = Replicas.joined(device)
+_DEVICE = torch.device("cpu")
+
+
+def codec_state(data: Path, replicas: Replicas) -> dict[str, Any]:
+    """Return the state after a few steps of each phase."""
     recipe = replace(TINY_RECIPE, coding_steps=5, settling_steps=2)
-    trainer = CodecTrainer(recipe, Path(sys.argv[1]), device, replicas)
+    trainer = CodecTrainer(recipe, data, _DEVICE, replicas)
     trainer.crops.refresh()
     while trainer.step < 9:
         trainer.train_step()
-    state = trainer.state() | {"heard": trainer.crops.num_samples}
-    torch.save(state, Path(sys.argv[2]) / f"{replicas.rank}.pt")
+    return trainer.state() | {"seen": trainer.crops.num_samples}
+
+
+def language_model_state(codes: Path, replicas: Replicas) -> dict[str, Any]:
+    """Return the state after some steps."""
+    options = Options(
+        codes=codes,
+        out=codes / "lm",
+        seconds=1e9,
+        size="tiny",
+        vocabulary=280,
+        device="cpu",
+        batch_positions=256,
+        later_frames=32,
+        most_steps=45,
+    )
+    training = Training(options, replicas)
+    training.run()
+    models = {"model": training.model, "averaged": training.averaged}
+    states = {name: model.state_dict() for name, model in models.items()}
+    return states | {"seen": training.num_frames}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    kind, folder, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    joined = Replicas.joined(_DEVICE)
+    state_of = {"codec": codec_state, "language model": language_model_state}[kind]
+    torch.save(state_of(folder, joined), out / f"{joined.rank}.pt")
     torch.distributed.destroy_process_group()

@@ -1,8 +1,5 @@
 """Training of a codec: a resumed run equals an uninterrupted one, and nothing breaks it."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +11,10 @@ from antiphon_training.codec_run import CHECKPOINT, CODES_CHECKPOINT, Limits, lo
 from antiphon_training.codec_training import CodecTrainer
 from antiphon_training.crops import UNKNOWN, Crops
 from antiphon_training.losses import phoneme_loss
-from antiphon_training.optimizing import Learner, derive
+from antiphon_training.optimizing import Learner, adamw, derive
 from antiphon_training.quantizer import ResidualQuantizer
 from antiphon_training.shards import Shard
-from tests.training import replica
-from tests.training.conftest import TINY_RECIPE, write_tones
+from tests.training.conftest import TINY_RECIPE
 
 _CPU = torch.device("cpu")
 _LIMITS = Limits(seconds=100, log_every_steps=2)
@@ -68,21 +64,6 @@ def test_codes_stay_what_they_are_while_the_decoder_goes_on(
     assert not torch.equal(early.decode(codes), late.decode(codes))
 
 
-def test_replicas_train_one_codec_on_different_recordings(recordings: Path, tmp_path: Path) -> None:
-    for index in range(2, 6):
-        write_tones(recordings / f"audio-{index:05d}-tone.npz", seed=index)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [*command, "2", replica.__file__, recordings, tmp_path], env=environment, check=True
-    )
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
-    assert first["heard"] != second["heard"]
-    for kind in ("codec", "average", "judges"):
-        for name, value in first[kind].items():
-            assert torch.equal(value, second[kind][name]), name
-
-
 def test_shards_are_added_while_they_are_written(recordings: Path) -> None:
     trainer = CodecTrainer(TINY_RECIPE, recordings, _CPU)
     moved = recordings / "audio-00001-tone.npz"
@@ -128,7 +109,8 @@ def test_unknown_phonemes_teach_nothing() -> None:
 
 def test_a_step_with_a_broken_gradient_changes_nothing() -> None:
     model = nn.Linear(2, 2)
-    learner = Learner(model.parameters(), 0.1)
+    parameters = list(model.parameters())
+    learner = Learner(parameters, adamw(parameters, 0.1))
     before = model.weight.detach().clone()
     derive(model(torch.tensor([[torch.inf, 1.0]])).sum(), [learner])
     learner.step()

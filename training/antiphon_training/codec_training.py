@@ -22,7 +22,7 @@ from antiphon_training.losses import (
     mel_distance,
     phoneme_loss,
 )
-from antiphon_training.optimizing import Learner, WeightAverage, derive, set_rate
+from antiphon_training.optimizing import Learner, WeightAverage, adamw, derive, set_rate
 from antiphon_training.replicas import Replicas
 from antiphon_training.sizes import FRAME_SAMPLES, CodecSizes
 from antiphon_training.step_graphs import StepGraphs
@@ -121,8 +121,8 @@ class CodecTrainer:
         for name, parameter in self.codec.named_parameters():
             (coding if name.startswith(CODE_PARAMETERS) else decoding).append(parameter)
         self.coder, self.decoder, self.judge = (
-            Learner(parameters, recipe.rate)
-            for parameters in (coding, decoding, self.judges.parameters())
+            Learner(parameters, adamw(parameters, recipe.rate))
+            for parameters in (coding, decoding, list(self.judges.parameters()))
         )
         self.learners = (self.coder, self.decoder, self.judge)
         self.average = WeightAverage(self.codec)

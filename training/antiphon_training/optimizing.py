@@ -1,7 +1,7 @@
 """Steps of an optimizer that a broken gradient cannot harm, and averages of weights."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,9 +40,8 @@ class Learner:
         gradients: gradients of all parameters as one tensor, which replicas add up in one call.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], rate: float) -> None:
-        self.parameters = list(parameters)
-        self.optimizer = adamw(self.parameters, rate)
+    def __init__(self, parameters: Sequence[nn.Parameter], optimizer: torch.optim.AdamW) -> None:
+        self.parameters, self.optimizer = parameters, optimizer
         sizes = [each.numel() for each in self.parameters]
         self.gradients = torch.zeros(sum(sizes), device=self.parameters[0].device)
         ends = itertools.accumulate(sizes)

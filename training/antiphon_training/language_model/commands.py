@@ -32,10 +32,13 @@ def declare_training(parser: ArgumentParser) -> None:
 def run_training(args: Namespace) -> None:
     """Train a language model."""
     from antiphon_training.language_model.train import Options, Training
+    from antiphon_training.replicas import Replicas, device_of
 
     given = {name: value for name, value in vars(args).items() if value is not None}
     given.pop("command", None)
-    Training(Options(**given)).run()
+    device = device_of(args.device)
+    given["device"] = str(device)
+    Training(Options(**given), Replicas.joined(device)).run()
 
 
 def declare_export(parser: ArgumentParser) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from antiphon_training.optimizing import Learner, set_rate
+
 _WARM_UP_SHARE = 0.03
 _LAST_SHARE = 0.02
 """Last learning rate, relative to the largest."""
@@ -18,10 +20,9 @@ _DECAY = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Optimization:
-    """Optimizer of a model, and the moving average of its weights."""
+    """Learner of a model, and the moving average of its weights."""
 
-    optimizer: torch.optim.AdamW
-    weights: list[Tensor]
+    learner: Learner
     averages: list[Tensor]
 
     @classmethod
@@ -30,7 +31,7 @@ class Optimization:
         embeddings = {
             id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)
         }
-        weights: list[Tensor] = list(model.parameters())
+        weights = list(model.parameters())
         decayed = [each for each in weights if each.ndim > 1 and id(each) not in embeddings]
         kept = {id(each) for each in decayed}
         groups = [
@@ -45,27 +46,26 @@ class Optimization:
             fused=True,
             capturable=device.type == "cuda",
         )
-        averages: list[Tensor] = list(averaged.parameters())
-        return cls(optimizer, weights, averages)
+        return cls(Learner(weights, optimizer), list(averaged.parameters()))
 
-    def learn(self, loss: Tensor) -> None:
-        """Take a step down a loss; what depends on the number of steps is left to `follow`."""
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(self.weights, _MAX_NORM, foreach=True)
-        self.optimizer.step()
+    def set_rate(self, rate: float) -> None:
+        set_rate(self.learner.optimizer, rate)
+
+    def step(self, num_replicas: int) -> Tensor:
+        """Take a step with the sum of the replicas' gradients; return the norm of their mean."""
+        return self.learner.step(num_replicas, _MAX_NORM)
 
     def follow(self, num_steps: int) -> None:
         """Move the averages."""
         decay = min(_AVERAGE_DECAY, (1 + num_steps) / (10 + num_steps))
         with torch.no_grad():
-            torch._foreach_lerp_(self.averages, self.weights, 1 - decay)
+            torch._foreach_lerp_(self.averages, list(self.learner.parameters), 1 - decay)
 
     def state_dict(self) -> dict[str, Any]:
-        return self.optimizer.state_dict()
+        return self.learner.optimizer.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.optimizer.load_state_dict(dict(state))
+        self.learner.optimizer.load_state_dict(dict(state))
 
 
 def learning_rate(most: float, progress: float) -> float:

@@ -32,13 +32,15 @@ from antiphon_training.language_model.optimizer import Optimization, learning_ra
 from antiphon_training.language_model.prefetch import Prefetch
 from antiphon_training.language_model.sizes import SIZES
 from antiphon_training.language_model.tokenizer import Vocabulary
-from antiphon_training.optimizing import set_rate
+from antiphon_training.optimizing import derive
+from antiphon_training.replicas import Replicas
 from antiphon_training.step_graphs import StepGraphs
 
 _STATE = "state.pt"
 _NUM_TEXTS_OF_VOCABULARY = 50_000
 _PASSAGES_FROM = 0.4
 """Share of the whole time after which passages are taught: reading is learned sooner without."""
+_CLOCK_STEPS = 20
 _LAST_SHARE = 0.03
 """Share of a run's time left for its end: the last state and measures."""
 
@@ -90,20 +92,22 @@ class Options:
 class Training:
     """A run: model, its moving average, optimizer and data."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, replicas: Replicas | None = None) -> None:
         """Read the corpus; make a model, or read the one in ``out`` to resume."""
-        self.options = options
+        self.options, self.replicas = options, replicas or Replicas()
         self._began = time.monotonic()
         options.out.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(options.seed)
         torch.set_float32_matmul_precision("high")
         self.device = torch.device(options.device)
         corpus = Corpus.read(options.codes)
-        self.vocabulary = self._vocabulary(corpus)
-        speakers = sorted(set(corpus.speakers))
-        self.ids = SpecialIds.of(self.vocabulary, speakers)
-        self.sizes = SIZES[options.size].with_text(self.vocabulary.num_rows)
-        write_configuration(options.out, self.sizes, self.vocabulary, self.ids.speakers)
+        if self.is_first:
+            self.vocabulary = self._vocabulary(corpus)
+            self._configure(corpus)
+        self.replicas.any(False, self.device)  # the others read what the first has written
+        if not self.is_first:
+            self.vocabulary = Vocabulary.read(options.out)
+            self._configure(corpus)
         is_held_out = corpus.held_out()
         taught = corpus.chosen(np.flatnonzero(~is_held_out))
         self.num_recordings = len(taught.texts)
@@ -121,12 +125,25 @@ class Training:
         self.optimization = Optimization.of(self.model, self.averaged, options.learning_rate)
         self.graphs = StepGraphs(self.device)
         self.elapsed_s, self.num_steps, self.num_frames = 0.0, 0, 0
-        self.progress = 0.0
+        self.progress = self._time_s = 0.0
         if options.resume:
             self._resume()
         else:
             self.averaged.load_state_dict(self.model.state_dict())
         self._log_file = options.out / "log.jsonl"
+        torch.manual_seed(options.seed + self.replicas.rank)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this replica writes files."""
+        return self.replicas.rank == 0
+
+    def _configure(self, corpus: Corpus) -> None:
+        options = self.options
+        self.ids = SpecialIds.of(self.vocabulary, sorted(set(corpus.speakers)))
+        self.sizes = SIZES[options.size].with_text(self.vocabulary.num_rows)
+        if self.is_first:
+            write_configuration(options.out, self.sizes, self.vocabulary, self.ids.speakers)
 
     def _vocabulary(self, corpus: Corpus) -> Vocabulary:
         out = self.options.out
@@ -152,6 +169,8 @@ class Training:
 
     def save(self) -> None:
         """Write the state and the averaged weights."""
+        if not self.is_first:
+            return
         out = self.options.out
         state = {
             "model": self.model.state_dict(),
@@ -179,7 +198,7 @@ class Training:
         measured = _Every(options.measure_seconds)
         frames_before, start_s = self.num_frames, self.elapsed_s
         for batch in Prefetch(self._batches()):
-            self.elapsed_s = before_s + time.monotonic() - self._began
+            self.elapsed_s = before_s + self._clock_s()
             is_over = self.elapsed_s - before_s >= options.seconds * (1 - _LAST_SHARE)
             if is_over or (options.most_steps and self.num_steps >= options.most_steps):
                 break
@@ -195,17 +214,26 @@ class Training:
                 }
                 line = {"steps": self.num_steps, "rate": round(rate, 7)}
                 self.log(line | speeds | _numbers(losses))
-            if measured.is_due():
+            if self.is_first and measured.is_due():
                 self.log({"event": "held out", **self.measures()})
             if saved.is_due():
                 self.save()
         self.save()
-        last = self.measures()
+        last = self.measures() if self.is_first else {}
         self.log({"event": "end", "steps": self.num_steps, **last})
         return last
 
+    def _clock_s(self) -> float:
+        """Return the time since the start; that of the first replica, read every few steps."""
+        if self.num_steps % (_CLOCK_STEPS if self.replicas.count > 1 else 1) == 0:
+            clock = torch.tensor(time.monotonic() - self._began, device=self.device)
+            self.replicas.copy_first(clock)
+            self._time_s = float(clock)
+        return self._time_s
+
     def _batches(self) -> Iterator[Batch]:
-        rng = np.random.default_rng((self.options.seed, self.num_steps))
+        seeds = (self.options.seed, self.num_steps, self.replicas.rank)
+        rng = np.random.default_rng(seeds)
         while True:
             has_passages = self.progress >= _PASSAGES_FROM
             yield from self.batcher.epoch(
@@ -216,14 +244,22 @@ class Training:
             )
 
     def _step(self, batch: Batch, rate: float) -> dict[str, Tensor]:
-        set_rate(self.optimization.optimizer, rate)
-        losses = self.graphs.run("step", self._learn, fields_of(batch.on(self.device)))
+        self.optimization.set_rate(rate)
+        losses = self.graphs.run("step", self._derive, fields_of(batch.on(self.device)))
+        # The next graph shares its memory.
+        losses = {name: each.clone() for name, each in losses.items()}
+        self.replicas.sum(self.optimization.learner.gradients)
+        self.graphs.run("end", self._move, {})
         self.optimization.follow(self.num_steps)
         self.num_steps += 1
         self.num_frames += batch.num_frames
         return losses
 
-    def _learn(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _move(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        del inputs
+        return {"gradient": self.optimization.step(self.replicas.count)}
+
+    def _derive(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         is_gpu = self.device.type == "cuda"
         options = self.options
         # Without the cache: a graph may not keep weights that an earlier one cast.
@@ -236,7 +272,7 @@ class Training:
                 noise=Noise(options.noise, options.noise / 3),
                 max_later_frames=options.later_frames,
             )
-        self.optimization.learn(losses.total)
+        derive(losses.total, [self.optimization.learner])
         return {name: each.detach() for name, each in fields_of(losses).items()}
 
     def measures(self) -> dict[str, Any]:
@@ -259,6 +295,8 @@ class Training:
 
     def log(self, line: dict[str, Any]) -> None:
         """Write a line to the log and to standard output."""
+        if not self.is_first:
+            return
         text = json.dumps({"elapsed_s": round(self.elapsed_s, 1), **line})
         print(text, flush=True)  # noqa: T201 (the progress of a command)
         with self._log_file.open("a", encoding="utf-8") as file:
