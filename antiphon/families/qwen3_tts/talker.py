@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.families.qwen3_tts.config import PredictorConfig, TalkerConfig
+from antiphon.nn import kernels
 from antiphon.nn.code_predictor import CodePredictor, FrameTable
 from antiphon.nn.cpu.lazy_rows import LazyRows
 from antiphon.nn.layers import Linear, Weights
@@ -124,10 +125,9 @@ def load_predictor(
 def _folded_text_table(weights: Weights) -> Tensor | LazyRows:
     """Project the whole text embedding once; on a CPU, which takes long, each row on first use."""
     name = "talker.model.text_embedding.weight"
-    first = Linear.of(weights, "talker.text_projection.linear_fc1")
-    second = Linear.of(weights, "talker.text_projection.linear_fc2")
+    first, second = (Linear.of(weights, f"talker.text_projection.linear_fc{n}") for n in (1, 2))
     like = second.weight
-    if like.is_cpu:
+    if like.is_cpu and not kernels.run_on(like):  # kernels read the table
         stored = weights.stored(name) if isinstance(weights, LazyWeights) else weights[name]
         size = (len(stored), len(like))
         return LazyRows(*size, lambda row: second(F.silu(first(stored[row].to(like)))), like)
