@@ -16,12 +16,7 @@ from antiphon.config import LoadFormat, ModelSettings
 from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.contracts.sampling import SamplingRanges
-from antiphon.contracts.types import (
-    LoadProgress,
-    Sampling,
-    SpeechRequest,
-    Voice,
-)
+from antiphon.contracts.types import LoadProgress, Sampling, SpeechRequest, Voice
 from antiphon.contracts.well_formed import NoOptions
 from antiphon.errors import how_to_install
 
