@@ -70,6 +70,7 @@ def _declare_codec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plain-steps", type=int, help="steps before codes are used")
     parser.add_argument("--spectral-steps", type=int, help="steps before discriminators join in")
     parser.add_argument("--coding-steps", type=int, help="steps before codes are fixed")
+    parser.add_argument("--stop-step", type=int, default=1 << 60, help="end of this run")
     parser.add_argument("--min-hours", type=float, default=0.0, help="audio to wait for")
     parser.add_argument("--device", default=None)
     parser.add_argument("--seed", type=int, default=0)
@@ -88,7 +89,12 @@ def _codec(args: Arguments) -> None:
     recipe = replace(recipe, **{name: value for name, value in given.items() if value is not None})
     device = device_of(args.device)
     trainer = CodecTrainer(recipe, args.data, device, Replicas.joined(device))
-    train(trainer, args.out, Limits(args.seconds, min_hours=args.min_hours), args.resume)
+    train(
+        trainer,
+        args.out,
+        Limits(args.seconds, args.stop_step, min_hours=args.min_hours),
+        args.resume,
+    )
 
 
 def _declare_use(parser: argparse.ArgumentParser) -> None:
@@ -107,11 +113,12 @@ def _declare_encode(parser: argparse.ArgumentParser) -> None:
 
 
 def _encode(args: Arguments) -> None:
-    from antiphon_training.encode import encode_in_processes
-    from antiphon_training.replicas import device_of
+    import torch
 
-    where = (args.checkpoint, device_of(args.device), args.data, args.out)
-    encode_in_processes(args.workers, *where, args.seconds)
+    from antiphon_training.encode import encode_in_processes
+
+    device = None if args.device is None else torch.device(args.device)
+    encode_in_processes(args.workers, args.checkpoint, device, args.data, args.out, args.seconds)
 
 
 def _declare_export(parser: argparse.ArgumentParser) -> None:

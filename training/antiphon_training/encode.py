@@ -25,12 +25,21 @@ Ints = NDArray[np.int64]
 def encode_in_processes(
     num_processes: int,
     checkpoint: Path,
-    device: torch.device,
+    device: torch.device | None,
     data: Path,
     folder: Path,
     seconds: float,
 ) -> None:
-    """Do as `encode_folder` in several processes on one device: reading files takes longest."""
+    """Do as `encode_folder` in several processes: reading files takes longest.
+
+    Args:
+        num_processes: number of processes.
+        checkpoint: codec's checkpoint.
+        device: device of all processes; ``None``: they share the GPUs there are.
+        data: folder of the recordings.
+        folder: folder to be written.
+        seconds: time after which no further file is begun.
+    """
     arguments = (num_processes, checkpoint, device, data, folder, seconds)
     spawn(_encode_part, arguments, nprocs=num_processes)  # type: ignore[no-untyped-call]
 
@@ -39,12 +48,15 @@ def _encode_part(
     part: int,
     num_parts: int,
     checkpoint: Path,
-    device: torch.device,
+    device: torch.device | None,
     data: Path,
     folder: Path,
     seconds: float,
 ) -> None:
     torch.set_num_threads(1)
+    num_gpus = torch.cuda.device_count()
+    if device is None:
+        device = torch.device(f"cuda:{part % num_gpus}" if num_gpus else "cpu")
     encode_folder(load_codec(checkpoint, device), data, folder, seconds, part, num_parts)
 
 
