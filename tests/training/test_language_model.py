@@ -68,7 +68,7 @@ def options_for(directory: Path, taught: Corpus, **more: Any) -> Options:
 def training(taught: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Training:
     """A model that knows the four utterances by heart, text whole and late."""
     options = options_for(
-        tmp_path_factory.mktemp("lm"), taught, noise=0.0, learning_rate=1e-2, most_steps=120
+        tmp_path_factory.mktemp("lm"), taught, noise=0.0, learning_rate=1e-2, most_steps=300
     )
     training = Training(options)
     training.run()
