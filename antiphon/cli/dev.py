@@ -1,6 +1,5 @@
 """``antiphon dev``: tools for the development of Antiphon."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,33 +39,20 @@ def make_checkpoint(
         ),
     ] = None,
     vocabulary: Annotated[str, typer.Option(help="'byte', or 'full' for the real one.")] = "byte",
-    seed: Annotated[int, typer.Option(help="Of all weights that are written.", min=0)] = 0,
     dtype: Annotated[str, typer.Option(help="'float32' or 'bfloat16'.")] = "float32",
-    shards: Annotated[int, typer.Option(help="Files to spread the weights over.", min=1)] = 1,
     family: Annotated[
         str | None, typer.Option(help="Whose checkpoint.", show_default="the one that speaks")
     ] = None,
 ) -> None:
     """Write a checkpoint of random weights in a family's official layout.
 
-    Its output is noise; it loads, runs and is measured like a published one. Families that
-    draw weights when they load a model write configuration and tokenizer only.
+    Its output is noise; it loads, runs and is measured like a published one. It has configuration
+    and tokenizer only: its weights are drawn when it is loaded.
     """
-    from antiphon.cli.progress import shown_progress
-
     maker = _maker(family).checkpoint_maker
     assert maker is not None
-    with shown_progress("writing", partial(typer.echo, err=True)) as progress:
-        maker.resolve()(
-            path,
-            size=size,
-            **({} if task is None else {"task": task}),
-            vocabulary=vocabulary,
-            seed=seed,
-            dtype=dtype,
-            shards=shards,
-            progress=lambda num_done, num_all: progress(path.name, num_done, num_all),
-        )
+    given = {} if task is None else {"task": task}
+    maker.resolve()(path, size=size, **given, vocabulary=vocabulary, dtype=dtype)
     typer.echo(f"Wrote {path}")
 
 

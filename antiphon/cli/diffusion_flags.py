@@ -1,7 +1,7 @@
 """Flags of ``antiphon serve`` for models that denoise; named as in Dynamo."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from antiphon.cli.flags import SETTING, flag
 
@@ -12,6 +12,7 @@ _CHECKPOINT = "the checkpoint's"
 class DiffusionFlags:
     """Settings of image and video generation; see docs/acceleration.md for support by family."""
 
+    panel: ClassVar[str] = "Images and videos"
     cache_backend: Annotated[
         str | None,
         flag("Skip work of steps that change little: cache_dit or tea_cache.", "none"),

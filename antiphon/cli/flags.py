@@ -2,10 +2,11 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 Flags = TypeVar("Flags")
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -36,12 +37,28 @@ def settings_of(flags: Any) -> dict[str, Any]:
 def _settings(flags: type[Any]) -> dict[str, str]:
     """Return the names of settings by the fields whose annotations name them."""
     hints = get_type_hints(flags, include_extras=True)
-    named = {name: hint.__metadata__[-1] for name, hint in hints.items()}
+    named = {field.name: hints[field.name].__metadata__[-1] for field in fields(flags)}
     return {name: setting for name, setting in named.items() if isinstance(setting, str)}
 
 
+def _panels(flags: type[Any]) -> dict[str, str]:
+    """Return the titles of help panels by field; a base class declares that of its fields."""
+    parts: list[Any] = [part for part in flags.__mro__ if "panel" in vars(part)]
+    return {name: part.panel for part in parts for name in vars(part)["__annotations__"]}
+
+
+def without_switch_types(command: Any, context: Any) -> None:
+    """Leave the type out of the help of options without a value, in subcommands too."""
+    for option in command.get_params(context):
+        if isinstance(option, TyperOption) and option.is_flag:
+            option.metavar = ""
+    if isinstance(command, TyperGroup):
+        for inner in command.commands.values():
+            without_switch_types(inner, context)
+
+
 def add_command(
-    app: typer.Typer, name: str, flags: type[Flags], run: Callable[[Flags], None]
+    app: typer.Typer, name: str, flags: type[Flags], run: Callable[[Flags], None], **more: Any
 ) -> None:
     """Add ``run`` to ``app``: its help is the docstring of ``run``, its flags are the fields.
 
@@ -50,6 +67,7 @@ def add_command(
         name: name of the command.
         flags: a dataclass; each field is ``Annotated`` with a typer argument or option.
         run: function that receives the flags.
+        more: further arguments of `typer.Typer.command`.
     """
 
     class Command(TyperCommand):
@@ -59,8 +77,12 @@ def add_command(
             from antiphon.config import Settings
 
             defaults, settings = Settings().model_dump(), _settings(flags)
+            panels = _panels(flags)
             for each in self.params:
-                if isinstance(each, TyperOption) and each.show_default == SETTING:
+                if not isinstance(each, TyperOption):
+                    continue
+                each.rich_help_panel = panels.get(str(each.name))
+                if each.show_default == SETTING:
                     section, _, setting = settings[str(each.name)].partition(".")
                     each.show_default = str(defaults[section][setting])
             super().format_help(ctx, formatter)
@@ -69,4 +91,4 @@ def add_command(
             run(super().invoke(ctx))
 
     # The callback of the command is the dataclass: Typer makes parameters of its fields.
-    app.command(name, cls=Command, help=inspect.getdoc(run))(flags)
+    app.command(name, cls=Command, help=inspect.getdoc(run), **more)(flags)

@@ -13,7 +13,7 @@ from antiphon.cli.cluster import scale, stage
 from antiphon.cli.data import data
 from antiphon.cli.demo import DemoFlags, demo
 from antiphon.cli.dev import dev
-from antiphon.cli.flags import add_command
+from antiphon.cli.flags import add_command, without_switch_types
 from antiphon.cli.keys import keys
 from antiphon.cli.models import models
 from antiphon.cli.picture_flags import ImageFlags, VideoFlags
@@ -24,11 +24,39 @@ from antiphon.cli.settings import config
 from antiphon.cli.voices import voices
 from antiphon.errors import AntiphonError, SettingsError
 
+_PANELS = (
+    *("Serve and generate", "Models and voices", "Operation", "Several GPUs and hosts"),
+    "Development and measurement",
+)
+_USE, _MODELS, _OPERATION, _PLACEMENT, _DEVELOPMENT = _PANELS
+_START = f"""Antiphon {__version__}: text to speech behind an OpenAI-compatible API.
+
+Start here: an English voice is built in, and runs on any CPU.
+  antiphon say "Hello there."              speak on this machine; -o hello.wav writes a file
+  antiphon serve                           serve the API, with a page at http://127.0.0.1:8000
+
+Further models and voices:
+  antiphon models                          what can be served
+  antiphon serve ORG/NAME                  serve a checkpoint of the hub, or of a directory
+  antiphon voices                          the voices of a model
+
+All commands: antiphon --help. Flags of one: antiphon say --help.
+Complete names with the Tab key: antiphon --install-completion."""
+
 
 @cache
 def further_commands() -> EntryPoints:
     """Return the commands of other distributions, each a `typer.Typer`, not yet loaded."""
     return entry_points(group="antiphon.commands")
+
+
+def _further_command(name: str) -> Any:
+    for entry in further_commands().select(name=name):
+        found: Any = typer.main.get_command(entry.load())
+        found.name = name
+        found.rich_help_panel = _DEVELOPMENT
+        return found
+    return None
 
 
 class _Commands(TyperGroup):
@@ -38,15 +66,14 @@ class _Commands(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *sorted(further_commands().names)]
+        own: dict[str, Any] = {**self.commands}
+        in_order = sorted(own, key=lambda name: _PANELS.index(own[name].rich_help_panel))
+        return [*in_order, *sorted(further_commands().names)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
+        found: Any = super().get_command(ctx, cmd_name) or _further_command(cmd_name)
         if found is not None:
-            return found
-        for each in further_commands().select(name=cmd_name):
-            found = typer.main.get_command(each.load())
-            found.name = cmd_name
+            without_switch_types(found, ctx)
             return found
         if cmd_name == "bench":
             raise SettingsError(
@@ -55,6 +82,10 @@ class _Commands(TyperGroup):
                 " './antiphon_bench-VERSION-py3-none-any.whl'."
             )
         return None
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        without_switch_types(self, ctx)
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -67,8 +98,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="antiphon",
     cls=_Commands,
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -82,6 +112,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -90,6 +121,8 @@ def _main(
     ] = False,
 ) -> None:
     """Text to speech behind an OpenAI-compatible API."""
+    if context.invoked_subcommand is None:
+        typer.echo(_START)
 
 
 def chat(flags: ChatFlags) -> None:
@@ -116,18 +149,18 @@ def video(flags: VideoFlags) -> None:
     make_video(flags)
 
 
-add_command(app, "serve", ServeFlags, serve)
-add_command(app, "say", SayFlags, say)
-add_command(app, "chat", ChatFlags, chat)
-add_command(app, "image", ImageFlags, image)
-add_command(app, "video", VideoFlags, video)
-add_command(app, "demo", DemoFlags, demo)
-app.add_typer(voices, name="voices")
-app.add_typer(models, name="models")
-app.add_typer(placement, name="placement")
-app.command()(stage)
-app.command()(scale)
-app.add_typer(keys, name="keys")
-app.add_typer(data, name="data")
-app.command()(config)
-app.add_typer(dev, name="dev")
+add_command(app, "serve", ServeFlags, serve, rich_help_panel=_USE)
+add_command(app, "say", SayFlags, say, rich_help_panel=_USE)
+add_command(app, "chat", ChatFlags, chat, rich_help_panel=_USE)
+add_command(app, "image", ImageFlags, image, rich_help_panel=_USE)
+add_command(app, "video", VideoFlags, video, rich_help_panel=_USE)
+add_command(app, "demo", DemoFlags, demo, rich_help_panel=_USE)
+app.add_typer(models, name="models", rich_help_panel=_MODELS)
+app.add_typer(voices, name="voices", rich_help_panel=_MODELS)
+app.command(rich_help_panel=_OPERATION)(config)
+app.add_typer(keys, name="keys", rich_help_panel=_OPERATION)
+app.add_typer(data, name="data", rich_help_panel=_OPERATION)
+app.add_typer(placement, name="placement", rich_help_panel=_PLACEMENT)
+app.command(rich_help_panel=_PLACEMENT)(stage)
+app.command(rich_help_panel=_PLACEMENT)(scale)
+app.add_typer(dev, name="dev", rich_help_panel=_DEVELOPMENT)

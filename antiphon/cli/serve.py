@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -16,18 +16,17 @@ _DETERMINISTIC = "The same audio in any batch, to the byte, on a GPU too."
 _NETWORK = "with keys, else those of one's own network"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFlags:
-    """Those of any server."""
+@dataclass(frozen=True)
+class ModelFlags:
+    """Models, and how they are loaded."""
 
+    panel: ClassVar[str] = "Model"
     model: Annotated[
         str | None, typer.Argument(help=_MODEL, show_default=False), "model.source"
     ] = None
     more: Annotated[
         list[str] | None, flag("A further model, SOURCE or NAME=SOURCE; repeatable."), "models.more"
     ] = None
-    host: Annotated[str | None, flag("Address to listen on.", SETTING), "server.host"] = None
-    port: Annotated[int | None, flag("Port; 0 picks a free one.", SETTING), "server.port"] = None
     name: Annotated[
         str | None, flag("Served name of the model.", "last part of the model"), "model.name"
     ] = None
@@ -60,6 +59,15 @@ class ServerFlags:
         flag("Run Python code that the checkpoint brings.", False, "--trust-remote-code"),
         "model.trust_remote_code",
     ] = None
+
+
+@dataclass(frozen=True)
+class AccessFlags:
+    """Address, keys, and which clients may call."""
+
+    panel: ClassVar[str] = "Address and access"
+    host: Annotated[str | None, flag("Address to listen on.", SETTING), "server.host"] = None
+    port: Annotated[int | None, flag("Port; 0 picks a free one.", SETTING), "server.port"] = None
     api_key: Annotated[
         list[str] | None, flag("Accept this key; repeatable.", "no key is asked"), "server.api_keys"
     ] = None
@@ -81,6 +89,13 @@ class ServerFlags:
         flag("Origin of pages that may call, * for all; repeatable.", f"all {_NETWORK}"),
         "server.cors_origins",
     ] = None
+
+
+@dataclass(frozen=True)
+class RequestFlags:
+    """Defaults and limits of requests, and where results are kept."""
+
+    panel: ClassVar[str] = "Requests and storage"
     max_input_characters: Annotated[
         int | None, flag("Longest text of one request.", SETTING), "speech.max_input_characters"
     ] = None
@@ -112,6 +127,13 @@ class ServerFlags:
         flag("Address of that place for clients.", "this server's own"),
         "media.output_http_url",
     ] = None
+
+
+@dataclass(frozen=True)
+class PlacementFlags:
+    """Processes, devices and hosts."""
+
+    panel: ClassVar[str] = "Placement"
     front_ends: Annotated[
         int | None,
         flag("HTTP processes that share the port; 0: one process is the server.", SETTING),
@@ -144,15 +166,22 @@ class ServerFlags:
         ),
         "server.stage_configs",
     ] = None
+
+
+@dataclass(frozen=True)
+class LogFlags:
+    """Logs, and the file of settings."""
+
+    panel: ClassVar[str] = "Settings and logs"
+    config: Annotated[Path | None, flag("A TOML file of settings.")] = None
     log_level: Annotated[
         str | None, flag("debug, info, warning or error.", SETTING), "server.log_level"
     ] = None
     log_format: Annotated[str | None, flag("text or json.", SETTING), "server.log_format"] = None
-    config: Annotated[Path | None, flag("A TOML file of settings.")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServeFlags(DiffusionFlags, ServerFlags):
+@dataclass(frozen=True)
+class ServeFlags(LogFlags, DiffusionFlags, PlacementFlags, RequestFlags, AccessFlags, ModelFlags):
     """The flags of ``antiphon serve``; ``None`` leaves a setting to the environment or the file."""
 
 

@@ -57,8 +57,10 @@ def family(name: str) -> Family:
         names = (*FAMILIES, *sorted(installed_models().names))
         near = get_close_matches(name, names, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
+        needy = {each.name for each in families() if each.needs_checkpoint}
+        built_in = ", ".join(each for each in names if each not in needy)
         raise ModelLoadError(
-            f"Unknown model '{name}'.{hint} Built in: {', '.join(names)};"
+            f"Unknown model '{name}'.{hint} Built in: {built_in};"
             " or give the directory of a checkpoint, or its ORG/NAME on the Hugging Face hub."
         )
     found = Ref(FAMILIES[name]).resolve()

@@ -59,17 +59,22 @@ CARDS = (
 def card_of(name: str) -> Card:
     """Return a card by its name, in any case, with or without spaces and the maker's name.
 
+    A part of a name, such as "4090", is enough if it is a part of no other.
+
     Raises:
-        SettingsError: there is none of this name.
+        SettingsError: there is none of this name, or there are several.
     """
     wanted = _plain(name)
-    for card in CARDS:
-        if _plain(card.name) == wanted:
-            return card
-    names = ", ".join(card.name for card in CARDS)
+    found = [card for card in CARDS if _plain(card.name) == wanted] or [
+        card for card in CARDS if wanted and wanted in _plain(card.name)
+    ]
+    if len(found) == 1:
+        return found[0]
+    problem = "may be several" if found else "is not known"
+    names = ", ".join(card.name for card in found or CARDS)
     raise SettingsError(
-        f"--card: '{name}' is not known; known are {names}. For another one, give"
-        " --device-memory-gib and --bandwidth-gbs."
+        f"--card: '{name}' {problem}: {names}. For another one, give --device-memory-gib and"
+        " --bandwidth-gbs."
     )
 
 

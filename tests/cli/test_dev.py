@@ -61,8 +61,6 @@ def test_a_checkpoint_of_components_is_told(run: Run, tmp_path: Path) -> None:
         (("--family", "nobody"), "Unknown model 'nobody'"),
         (("--family", "toy"), "'toy' has no checkpoints"),
         (("--size", "huge"), "no size 'huge'"),
-        (("--shards", "2"), "'seed' and 'shards' have no effect"),
-        (("--seed", "3"), "'seed' and 'shards' have no effect"),
     ],
 )
 def test_what_cannot_be_made_is_said(

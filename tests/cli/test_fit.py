@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.placement.cards import card_of
 from tests.cli.conftest import Run
 from tests.families.qwen3_tts.random_checkpoint import write_all_but_weights
 
@@ -26,6 +27,19 @@ def test_people_and_programs_are_told_the_same(run: Run, checkpoint: Path) -> No
         assert f"{speed['frame_ms']:.2f}" in done.stdout
     assert "estimate" in done.stdout
     assert "estimate" in told["note"]
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("4090", "RTX 4090"),
+        ("nvidia geforce rtx-5090", "RTX 5090"),
+        ("l4", "L4"),
+        ("a6000", "RTX A6000"),
+    ],
+)
+def test_a_part_of_a_name_is_enough(given: str, name: str) -> None:
+    assert card_of(given).name == name
 
 
 def test_another_card_is_told_by_its_figures(run: Run, checkpoint: Path) -> None:
@@ -50,6 +64,8 @@ def test_a_card_that_holds_nothing_is_told_by_the_status(run: Run, checkpoint: P
         (("--device-memory-gib", "24"), "--bandwidth-gbs"),
         (("--card", "L4", "--tflops", "100"), "alone"),
         (("--card", "Voodoo 2"), "RTX 4090"),
+        (("--card", "a100"), "A100 80GB, A100 40GB"),
+        (("--card", ""), "is not known"),
     ],
 )
 def test_a_card_must_be_told(flags: tuple[str, ...], told: str, run: Run, checkpoint: Path) -> None:

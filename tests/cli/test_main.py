@@ -1,11 +1,14 @@
 """The whole command line: quick to start, and one line for what a user did wrong."""
 
+import re
 import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 import antiphon
+from antiphon.cli.main import app
 from antiphon.errors import EngineError
 from tests.cli.conftest import DEADLINE_S, Run
 
@@ -37,9 +40,41 @@ def test_version(run: Run) -> None:
     assert run("--version").stdout == f"antiphon {antiphon.__version__}\n"
 
 
-def test_help_names_every_command(run: Run) -> None:
-    told = run("--help").stdout
-    assert all(name in told for name in ("serve", "say", "voices", "models", "config"))
+def test_alone_it_names_the_first_commands(run: Run) -> None:
+    done = run()
+    assert done.exit_code == 0
+    assert all(command in done.stdout for command in ("antiphon say", "antiphon serve", "--help"))
+
+
+def test_help_has_a_panel_for_each_topic(run: Run) -> None:
+    shown = run("--help").stdout
+    titles = re.findall(r"─ (\w[\w ]+) ─", shown)
+    assert titles == [
+        *("Options", "Serve and generate", "Models and voices", "Operation"),
+        *("Several GPUs and hosts", "Development and measurement"),
+    ]
+    assert "─ Commands" not in shown, "each command has a topic"
+
+
+def test_flags_of_the_server_have_panels(run: Run) -> None:
+    titles = re.findall(r"─ (\w[\w ]+) ─", run("serve", "--help").stdout)
+    assert titles[:4] == ["Arguments", "Options", "Model", "Address and access"]
+
+
+@pytest.mark.parametrize("command", [(), ("serve",), ("voices", "list"), ("keys", "new")])
+def test_switches_take_no_value(run: Run, command: tuple[str, ...]) -> None:
+    assert "bool" not in run(*command, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("antiphon mod", "models"), ("antiphon models f", "fit"), ("antiphon say --mo", "--model")],
+)
+def test_names_are_completed(monkeypatch: pytest.MonkeyPatch, words: str, completed: str) -> None:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    monkeypatch.setenv("_ANTIPHON_COMPLETE", "complete_bash")
+    assert CliRunner().invoke(app, prog_name="antiphon").stdout.split() == [completed]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +82,7 @@ def test_help_names_every_command(run: Run) -> None:
     [
         (("say", "Hello.", "--model", "tooy"), "Did you mean 'toy'?"),
         (("voices", "--model", "tooy"), "Did you mean 'toy'?"),
-        (("serve", "tooy"), "Did you mean 'toy'?"),
+        (("serve", "tooy"), "Did you mean 'toy'? Built in: hibari, toy; or give"),
         (("serve", "toy", "--dtype", "float8"), "model.dtype"),
         (("serve", "toy", "--port", "65536"), "server.port"),
         (("serve", "toy", "--host", "256.256.256.256"), "Cannot listen on 256.256.256.256:8000"),
