@@ -69,6 +69,11 @@ export class Api {
     return this.post("/audio/speech", body, signal);
   }
 
+  /** Speech as PCM, while it is generated. @param {SpeechBody} body @param {AbortSignal} signal */
+  stream(body, signal) {
+    return this.speech({ ...body, response_format: "pcm", stream_format: "audio" }, signal);
+  }
+
   /** @param {string} path @param {object} body @param {AbortSignal} signal */
   post(path, body, signal) {
     return this.#fetch(path, {

@@ -5,16 +5,16 @@ import { Chatting } from "./chatting.js";
 import { Drawing } from "./drawing.js";
 import { Filming } from "./filming.js";
 import { Form } from "./form.js";
+import { History } from "./history.js";
 import { KeyPanel } from "./key.js";
+import { PlayerCard } from "./player-card.js";
 import { Player } from "./player.js";
 import { Reference } from "./reference.js";
 import { StreamedText } from "./streamed-text.js";
 import { CodeTabs } from "./tabs.js";
 import { TaskTabs, canMake } from "./tasks.js";
 import { Utterance } from "./utterance.js";
-import { clearAlert, element, show, showAlert, showNumbers } from "./view.js";
-import { fileName } from "./snippets.js";
-import { Peaks, Waveform } from "./waveform.js";
+import { clearAlert, element, show, showAlert } from "./view.js";
 
 const STATUS = {
   idle: "Ready",
@@ -30,7 +30,6 @@ const WORDS_PER_S = 4;
 
 const speechForm = element("speech-form", HTMLFormElement);
 const stopButton = element("stop", HTMLButtonElement);
-const downloadButton = element("download", HTMLButtonElement);
 
 const api = new Api();
 const player = new Player();
@@ -42,72 +41,43 @@ const code = new CodeTabs();
 const tasks = new TaskTabs();
 const drawing = new Drawing(api, report);
 const filming = new Filming(api, report);
-const chatting = new Chatting(api, { onSpeech: () => utterance?.stop(), onError: report });
-const waveform = new Waveform(element("wave", HTMLCanvasElement), requestDrawing);
+const chatting = new Chatting(api, { onSpeech: stop, onError: report });
+const card = new PlayerCard(api, report);
+const history = new History({ onPlay: replay, onReuse: (body) => form.take(body) });
 
 /** @type {Utterance | null} */
 let utterance = null;
-let peaks = new Peaks(USUAL_RATE_HZ);
-/** @type {AbortController | null} */
-let download = null;
 /** @type {ServerError | null} */
 let reported = null;
-let isDrawing = false;
 
 async function speak() {
-  utterance?.stop();
+  stop();
   if (chatting.spoken) chatting.stop();
   clearAlert();
   form.takeSeed();
   showCode();
   player.prepare(form.model?.sample_rate ?? USUAL_RATE_HZ);
-  waveform.reset();
-  peaks = new Peaks(USUAL_RATE_HZ);
-  const isStreamed = wordByWord.checked;
-  const current = new Utterance(isStreamed ? new StreamedText(WORDS_PER_S, api.key) : api, player, {
-    onSamples: (samples) => {
-      if (current !== utterance) return;
-      if (peaks.durationS === 0) peaks = new Peaks(current.sampleRateHz);
-      peaks.add(samples);
-    },
-    onChange: () => {
-      if (current === utterance) showState();
-    },
-  });
-  utterance = current;
+  const source = wordByWord.checked ? new StreamedText(WORDS_PER_S, api.key) : api;
+  const current = (utterance = new Utterance(form.body(), source, player, () => {
+    if (!current.isActive) history.add(current);
+    if (current === utterance) showState();
+  }));
+  card.show(current);
   showState();
-  const body = { ...form.body(), ...(await reference.fields()), response_format: "pcm" };
-  await current.run(isStreamed ? body : { ...body, stream_format: "audio" });
+  await current.run(await reference.fields());
 }
 
-async function saveFile() {
-  if (download) {
-    download.abort();
-    return;
-  }
-  if (!speechForm.reportValidity()) return;
-  download = new AbortController();
-  clearAlert();
-  downloadButton.textContent = "Cancel";
-  const body = { ...form.body(), stream: false };
-  try {
-    const response = await api.speech({ ...body, ...(await reference.fields()) }, download.signal);
-    offer(await response.blob(), fileName(body));
-  } catch (error) {
-    if (!download.signal.aborted) report(error);
-  } finally {
-    download = null;
-    downloadButton.textContent = "Download";
-  }
+function stop() {
+  utterance?.stop();
+  card.stop();
 }
 
-/** @param {Blob} blob @param {string} name */
-function offer(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+/** @param {Utterance} kept */
+function replay(kept) {
+  utterance?.handOver();
+  stop();
+  card.show(kept);
+  void card.toggle().catch(report);
 }
 
 async function loadModels() {
@@ -159,30 +129,11 @@ function showState() {
   if (stopHadFocus && !isActive) element("speak", HTMLButtonElement).focus();
   if (utterance?.failure && utterance.failure !== reported) report(utterance.failure);
   if (!isActive) player.rest();
-  requestDrawing();
+  card.refresh();
 }
 
 function showCode() {
   code.show({ ...form.body(), ...reference.shown }, baseUrl, api.key !== "");
-}
-
-function requestDrawing() {
-  if (isDrawing) return;
-  isDrawing = true;
-  requestAnimationFrame(() => {
-    isDrawing = false;
-    draw();
-  });
-}
-
-function draw() {
-  const positionS = utterance?.positionS ?? 0;
-  const isComplete = utterance?.isComplete ?? false;
-  const isMoving = waveform.draw(peaks, { positionS, isComplete });
-  if (utterance) showNumbers(utterance);
-  const label = `Waveform: ${peaks.durationS ? `${peaks.durationS.toFixed(1)} seconds` : "nothing yet"}`;
-  if (!utterance?.isActive) element("wave", HTMLCanvasElement).setAttribute("aria-label", label);
-  if (utterance?.isActive || isMoving) requestDrawing();
 }
 
 /** @param {KeyboardEvent} event */
@@ -191,7 +142,7 @@ function onKey(event) {
     event.preventDefault();
     element(`${tasks.chosen}-form`, HTMLFormElement).requestSubmit();
   } else if (event.key === "Escape") {
-    ({ speech: utterance, chat: chatting, image: drawing, video: filming })[tasks.chosen]?.stop();
+    ({ speech: { stop }, chat: chatting, image: drawing, video: filming })[tasks.chosen].stop();
   }
 }
 
@@ -199,12 +150,7 @@ speechForm.addEventListener("submit", (event) => {
   event.preventDefault();
   void speak();
 });
-stopButton.addEventListener("click", () => utterance?.stop());
-downloadButton.addEventListener("click", saveFile);
-element("seed-keep", HTMLButtonElement).addEventListener("click", () => {
-  form.keepSeed();
-  showCode();
-});
+stopButton.addEventListener("click", stop);
 document.addEventListener("keydown", onKey);
 
 /** For tests and the curious: what the page knows of the present utterance, and of a spoken answer. */

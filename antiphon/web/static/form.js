@@ -79,9 +79,18 @@ export class Form {
     this.#showValues();
   }
 
-  /** Put the present seed into its field. */
-  keepSeed() {
-    seed.value = String(this.seed);
+  /** Set the fields of a request again. @param {import("./api.js").SpeechBody} body */
+  take(body) {
+    model.value = String(body.model ?? model.value);
+    model.dispatchEvent(new Event("input"));
+    text.value = String(body.input);
+    voice.value = String(body.voice ?? voice.value);
+    language.value = String(body.language ?? "");
+    instructions.value = String(body.instructions ?? "");
+    speed.valueAsNumber = SPEEDS.indexOf(Number(body.speed ?? 1));
+    seed.value = String(body.seed);
+    text.dispatchEvent(new Event("input"));
+    text.focus();
   }
 
   /** The request, without what has its default. @returns {import("./api.js").SpeechBody} */
@@ -90,7 +99,7 @@ export class Form {
       ...(model.value && { model: model.value }),
       ...(voice.value && { voice: voice.value }),
       input: text.value,
-      response_format: format.value,
+      response_format: format.value || "mp3",
       ...(this.#speed !== 1 && { speed: this.#speed }),
       ...(language.value && { language: language.value }),
       ...(instructions.value && !instructions.disabled && { instructions: instructions.value }),
@@ -121,7 +130,6 @@ export class Form {
       `${count.toLocaleString("en")} ${count === 1 ? "character" : "characters"}`;
     element("speed-value", HTMLElement).textContent = shown;
     speed.setAttribute("aria-valuetext", shown);
-    element("seed-used", HTMLElement).textContent = String(this.seed);
   }
 }
 

@@ -19,10 +19,10 @@ export class StreamedText {
   }
 
   /**
-   * The same as `Api.speech`; the answer begins with the first audio.
+   * The same as `Api.stream`; the answer begins with the first audio.
    * @param {import("./api.js").SpeechBody} body @param {AbortSignal} signal @returns {Promise<Response>}
    */
-  speech(body, signal) {
+  stream(body, signal) {
     signal.throwIfAborted();
     const { input, ...settings } = body;
     const address = new URL("v1/audio/speech/stream", document.baseURI);
@@ -31,7 +31,7 @@ export class StreamedText {
     socket.binaryType = "arraybuffer";
     signal.addEventListener("abort", () => socket.close());
     socket.onopen = () => {
-      socket.send(JSON.stringify({ type: "session.config", ...settings, stream_audio: true }));
+      socket.send(JSON.stringify({ type: "session.config", ...settings, response_format: "pcm", stream_audio: true }));
       void this.#feed(socket, String(input));
     };
     return new Promise((resolve, reject) => receive(socket, resolve, reject));

@@ -2,6 +2,7 @@
 
 import { ServerError, sampleRateOf } from "./api.js";
 import { PcmReader } from "./pcm.js";
+import { Recording } from "./recording.js";
 
 /**
  * @typedef {"connecting" | "playing" | "finished" | "stopped" | "broken" | "failed"} State
@@ -32,6 +33,8 @@ export class Utterance {
   isComplete = false;
   /** @type {ServerError | null} */
   failure = null;
+  /** What has been received. */
+  recording = new Recording(0, 1);
 
   #clickedAtMs = performance.now();
   #aborter = new AbortController();
@@ -39,9 +42,9 @@ export class Utterance {
   #isMoving = false;
   #reader = new PcmReader();
   #hasHeldBack = false;
-  #api;
+  #source;
   #player;
-  #listener;
+  #onChange;
   /** @type {import("./player.js").Voice | null} */
   #voice = null;
   /** What came before the player was ready. @type {Float32Array[]} */
@@ -53,14 +56,16 @@ export class Utterance {
   });
 
   /**
-   * @param {import("./api.js").Api} api
+   * @param {import("./api.js").SpeechBody} body the request, in any format
+   * @param {{stream: import("./api.js").Api["stream"]}} source answers it with PCM
    * @param {import("./player.js").Player} player
-   * @param {{onSamples: (samples: Float32Array) => void, onChange: () => void}} listener
+   * @param {() => void} onChange
    */
-  constructor(api, player, listener) {
-    this.#api = api;
+  constructor(body, source, player, onChange) {
+    this.body = body;
+    this.#source = source;
     this.#player = player;
-    this.#listener = listener;
+    this.#onChange = onChange;
   }
 
   get isActive() {
@@ -92,13 +97,23 @@ export class Utterance {
     this.#end("stopped");
   }
 
-  /** @param {import("./api.js").SpeechBody} body */
-  async run(body) {
+  /** End the playback of an utterance that has been received: its recording is played instead. */
+  handOver() {
+    if (!this.isActive || !this.isComplete) return;
+    this.#voice?.stop();
+    this.#end(this.failure ? "broken" : "finished");
+  }
+
+  /** @param {import("./api.js").SpeechBody} recorded the fields of a recording */
+  async run(recorded) {
+    this.body = { ...this.body, ...recorded };
     let opening = Promise.resolve();
     try {
-      const response = await this.#api.speech(body, this.#aborter.signal);
+      const response = await this.#source.stream(this.body, this.#aborter.signal);
+      const numChannels = Number(response.headers.get("X-Channels") ?? 1);
       this.sampleRateHz = sampleRateOf(response);
-      this.#reader = new PcmReader(Number(response.headers.get("X-Channels") ?? 1));
+      this.#reader = new PcmReader(numChannels);
+      this.recording = new Recording(this.sampleRateHz, numChannels);
       opening = this.#open();
       await Promise.all([opening, this.#receive(response)]);
     } catch (error) {
@@ -115,7 +130,7 @@ export class Utterance {
     }
     this.isComplete = true;
     this.#voice?.finish();
-    this.#listener.onChange();
+    this.#onChange();
     await this.#silent;
     if (this.isActive) this.#end(this.failure ? "broken" : "finished");
   }
@@ -133,7 +148,7 @@ export class Utterance {
 
   /** @param {Response} response */
   async #receive(response) {
-    const stream = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
+    const stream = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader();
     for (;;) {
       const { done, value } = await this.#read(stream);
       if (done) break;
@@ -144,7 +159,7 @@ export class Utterance {
     if (this.#reader.isTorn) throw this.#broken();
   }
 
-  /** @param {ReadableStreamDefaultReader<Uint8Array>} stream */
+  /** @param {ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>} stream */
   async #read(stream) {
     try {
       return await stream.read();
@@ -153,7 +168,7 @@ export class Utterance {
     }
   }
 
-  /** @param {Uint8Array} bytes */
+  /** @param {Uint8Array<ArrayBuffer>} bytes */
   #take(bytes) {
     if (bytes.length === 0) return;
     const nowMs = performance.now() - this.#clickedAtMs;
@@ -164,12 +179,12 @@ export class Utterance {
       this.generationMs = nowMs;
       this.generatedSamples = this.receivedSamples;
     }
-    this.#listener.onSamples(samples);
+    this.recording.add(bytes, samples);
     if (this.#voice) this.#voice.push(samples);
     else this.#early.push(samples);
     if (this.state === "connecting") {
       this.state = "playing";
-      this.#listener.onChange();
+      this.#onChange();
     }
   }
 
@@ -204,6 +219,6 @@ export class Utterance {
     this.state = state;
     this.isComplete = true;
     this.#markSilent();
-    this.#listener.onChange();
+    this.#onChange();
   }
 }

@@ -32,17 +32,9 @@ export function showNumbers(utterance) {
   show("first-audio", milliseconds(utterance.firstAudioMs));
   show("playback", milliseconds(utterance.playbackMs));
   show("audio", durationS ? `${durationS.toFixed(2)} s` : "–");
-  show("factor", factor === null ? "–" : factor.toFixed(factor < 0.1 ? 3 : 2));
-  show("factor-note", factor === null ? "generation / audio" : pace(factor));
+  show("pace", factor ? `${(1 / factor).toFixed(factor > 0.1 ? 1 : 0)}×` : "–");
   show("underruns", durationS ? String(utterance.underruns) : "–");
-  show("position", clock(utterance.positionS));
-  show("duration", clock(durationS));
   element("underruns", HTMLElement).classList.toggle("bad", utterance.underruns > 0);
-}
-
-/** @param {number} factor */
-function pace(factor) {
-  return `${(1 / factor).toFixed(factor > 0.1 ? 1 : 0)}× real time`;
 }
 
 /** @param {number | null} value */
@@ -76,8 +68,17 @@ export function clearAlert() {
   element("alert", HTMLElement).replaceChildren();
 }
 
+/** Save a file. @param {Blob} blob @param {string} name */
+export function offer(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
 /** @param {string} text @param {string} className */
-function paragraph(text, className) {
+export function paragraph(text, className) {
   const made = document.createElement("p");
   made.className = className;
   made.textContent = text;
@@ -85,7 +86,7 @@ function paragraph(text, className) {
 }
 
 /** @param {string} label @param {() => void} run */
-function button(label, run) {
+export function button(label, run) {
   const made = document.createElement("button");
   made.type = "button";
   made.className = "link";
