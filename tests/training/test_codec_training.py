@@ -9,11 +9,11 @@ from torch import nn
 
 from antiphon_training.codec_run import CHECKPOINT, CODES_CHECKPOINT, Limits, load_codec, train
 from antiphon_training.codec_training import CodecTrainer
-from antiphon_training.crops import UNKNOWN, Crops
+from antiphon_training.crops import Crops
 from antiphon_training.losses import phoneme_loss
 from antiphon_training.optimizing import Learner, adamw, derive
 from antiphon_training.quantizer import ResidualQuantizer
-from antiphon_training.shards import Shard
+from antiphon_training.shards import UNKNOWN, Shard
 from tests.training.conftest import TINY_RECIPE
 
 _CPU = torch.device("cpu")

@@ -30,6 +30,7 @@ from antiphon_training.language_model.generate import Drawing, generate
 from antiphon_training.language_model.losses import losses_of
 from antiphon_training.language_model.model import Inputs
 from antiphon_training.language_model.model import LanguageModel as TrainedModel
+from antiphon_training.language_model.optimizer import orthogonal
 from antiphon_training.language_model.tokenizer import Vocabulary
 from antiphon_training.language_model.train import Options, Training
 from antiphon_training.words import num_word_errors, words
@@ -52,7 +53,9 @@ def taught() -> Corpus:
     """Four utterances of random codes, none of which is held out."""
     corpus = random_corpus(40, seed=1, frames=(6, 12), num_codes=NUM_CODES)
     chosen = np.flatnonzero(~corpus.held_out())[:4]
-    return replace(corpus.chosen(chosen), speakers=("lark", "lark", "wren", "wren"))
+    taught = corpus.chosen(chosen)
+    phonemes = np.random.default_rng(2).integers(0, 10, taught.phonemes.shape, np.uint8)
+    return replace(taught, speakers=("lark", "lark", "wren", "wren"), phonemes=phonemes)
 
 
 def options_for(directory: Path, taught: Corpus, **more: Any) -> Options:
@@ -257,13 +260,26 @@ def test_padding_changes_no_loss(training: Training) -> None:
     )
     first, second = (
         losses_of(
-            training.averaged, batch.on(training.device), training.codes, training.ids.codec_eos
+            training.averaged,
+            batch.on(training.device),
+            training.codes,
+            training.ids.codec_eos,
+            reader=training.reader,
         )
         for batch in (narrow, wide)
     )
     assert wide.rows.text.size > narrow.rows.text.size
     torch.testing.assert_close(first.first, second.first)
     torch.testing.assert_close(first.first_accuracy, second.first_accuracy)
+    torch.testing.assert_close(first.phonemes, second.phonemes)
+    assert first.phonemes < 0.5 * np.log(10)  # ten phonemes at random, learned by heart
+
+
+def test_updates_are_orthogonal() -> None:
+    matrices = torch.randn(3, 12, 20, generator=torch.Generator().manual_seed(0))
+    for each in (matrices, matrices.mT):
+        sizes = torch.linalg.svdvals(orthogonal(each))
+        assert ((sizes > 0.6) & (sizes < 1.3)).all()
 
 
 def test_passages_are_recordings_in_order() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from antiphon_training.codec import Codec
 from antiphon_training.data import generate, import_recordings, shard_tasks
-from antiphon_training.encode import encode_folder
-from antiphon_training.shards import Shard, shard_files
+from antiphon_training.encode import encode_folder, encode_shard
+from antiphon_training.shards import UNKNOWN, Shard, shard_files
 from antiphon_training.sizes import FRAME_SAMPLES, PRESETS, SAMPLE_RATE_HZ
 from antiphon_training.speakers import Speaker, to_int16, trim
 from antiphon_training.texts import (
@@ -139,6 +139,18 @@ def test_own_recordings_become_a_dataset_of_codes(tmp_path: Path) -> None:
     lengths = -(-np.diff(audio.offsets) // FRAME_SAMPLES)
     assert np.array_equal(np.diff(codes.offsets), lengths)
     assert num_frames == len(codes.rows) == lengths.sum()
+    assert codes.phonemes is not None
+    assert (codes.phonemes == UNKNOWN).all()
+
+
+def test_codes_keep_the_phonemes_of_their_frames() -> None:
+    half = FRAME_SAMPLES // 2
+    parts = [np.zeros(5 * half, np.int16), np.zeros(2 * half, np.int16)]
+    labels = [np.repeat(np.array(each, np.uint8), half) for each in ((1, 2, 3, 4, 0), (5, 6))]
+    audio = Shard.of(parts, ["One.", "Two."], "me", labels)
+    codes = encode_shard(Codec(PRESETS["tiny"]).eval(), audio)
+    assert codes.phonemes is not None
+    assert codes.phonemes.tolist() == [[1, 2], [3, 4], [0, 0], [5, 6]]
 
 
 def test_recordings_without_texts_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from antiphon_training.codec import CODE_PARAMETERS, Codec
-from antiphon_training.crops import LABELS_PER_FRAME, UNKNOWN, Crops, Drawn
+from antiphon_training.crops import Crops, Drawn
 from antiphon_training.discriminators import Discriminators
 from antiphon_training.initial import initialize
 from antiphon_training.losses import (
@@ -24,6 +24,7 @@ from antiphon_training.losses import (
 )
 from antiphon_training.optimizing import Learner, WeightAverage, adamw, derive, set_rate
 from antiphon_training.replicas import Replicas
+from antiphon_training.shards import LABELS_PER_FRAME, UNKNOWN
 from antiphon_training.sizes import FRAME_SAMPLES, CodecSizes
 from antiphon_training.step_graphs import StepGraphs
 
@@ -69,7 +70,7 @@ class CodecRecipe:
     adversarial_weight: float = 1.5
     feature_weight: float = 15.0
     commitment_weight: float = 0.25
-    phoneme_weight: float = 1.0
+    phoneme_weight: float = 3.0
     judge_width: int = 16
     seed: int = 0
 

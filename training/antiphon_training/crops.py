@@ -9,13 +9,17 @@ import torch
 from torch import Tensor
 
 from antiphon_training.replicas import Replicas
-from antiphon_training.shards import LABEL_SAMPLES, Shard, shard_files
+from antiphon_training.shards import (
+    FRAME_LABEL_SAMPLES,
+    LABEL_SAMPLES,
+    LABELS_PER_FRAME,
+    UNKNOWN,
+    Shard,
+    shard_files,
+)
 from antiphon_training.sizes import FRAME_SAMPLES
 
 _GROWTH = 2
-UNKNOWN = 255
-"""Label of audio whose phonemes are not known."""
-LABELS_PER_FRAME = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +105,9 @@ class Crops:
             starts = torch.randint(last + 1, (num_rows,), generator=self.random, device=device)
         rows = starts[:, None] + torch.arange(length, device=device)
         samples = (self._audio[rows].float() / 32768)[:, None]
-        step = FRAME_SAMPLES // LABELS_PER_FRAME
         num_labels = length // FRAME_SAMPLES * LABELS_PER_FRAME
-        places = step // 2 + step * torch.arange(num_labels, device=device)
+        steps = torch.arange(num_labels, device=device)
+        places = FRAME_LABEL_SAMPLES // 2 + FRAME_LABEL_SAMPLES * steps
         labels = self._phonemes[(starts[:, None] + places) // LABEL_SAMPLES].long()
         return Drawn(
             samples, labels.view(num_rows, num_labels // LABELS_PER_FRAME, LABELS_PER_FRAME)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,7 +118,9 @@ def encode_shard(codec: Codec, shard: Shard) -> Shard:
         for row, index in enumerate(picked):
             parts[int(index)] = codes[row, : num_frames[row]]
     ordered = [parts[index] for index in range(len(order))]
-    return Shard.of(ordered, shard.texts, shard.speaker)
+    labels = [shard.frame_labels(index, len(part)) for index, part in enumerate(ordered)]
+    coded = Shard.of(ordered, shard.texts, shard.speaker)
+    return replace(coded, phonemes=np.concatenate(labels))
 
 
 def _batches(order: Ints, num_frames: Ints) -> Iterator[Ints]:

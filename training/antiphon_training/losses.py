@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon_training.crops import UNKNOWN
+from antiphon_training.shards import UNKNOWN
 from antiphon_training.sizes import SAMPLE_RATE_HZ
 
 _MELS_BY_WINDOW = {32: 5, 64: 10, 128: 20, 256: 40, 512: 80, 1024: 160, 2048: 320}

@@ -2,8 +2,9 @@
 
 A shard is a NumPy archive. ``audio-*.npz`` has ``audio`` (int16, 24 kHz), ``codes-*.npz`` has
 ``codes`` (uint16 ``[total_frames, num_codebooks]``); both have ``offsets`` (int64 ``[n + 1]``:
-where each text begins), ``texts`` (str ``[n]``) and ``speaker`` (str). Audio of synthetic speakers
-has ``phonemes`` too.
+where each text begins), ``texts`` (str ``[n]``) and ``speaker`` (str). Those of synthetic speakers
+have ``phonemes`` too: of audio the number of the phoneme at every `LABEL_SAMPLES` samples of the
+whole shard, of codes those within each frame (uint8 ``[total_frames, LABELS_PER_FRAME]``).
 """
 
 import os
@@ -15,11 +16,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon_training.sizes import FRAME_SAMPLES
+
 Kind = Literal["audio", "codes"]
 
-
 LABEL_SAMPLES = 240
-"""Samples of a shard for which it says what phoneme they are of."""
+LABELS_PER_FRAME = 2
+FRAME_LABEL_SAMPLES = FRAME_SAMPLES // LABELS_PER_FRAME
+UNKNOWN = 255
+"""Label of a phoneme that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +36,7 @@ class Shard:
         offsets: first row of each text, and the end.
         texts: spoken form of each.
         speaker: name of the speaker.
-        phonemes: number of the phoneme at every `LABEL_SAMPLES` samples of the whole shard, uint8;
-            ``None``: unknown.
+        phonemes: labels, as the file has them; ``None``: unknown.
     """
 
     rows: NDArray[Any]
@@ -57,6 +61,17 @@ class Shard:
     def part(self, index: int) -> NDArray[Any]:
         """Return the rows of a text."""
         return self.rows[self.offsets[index] : self.offsets[index + 1]]
+
+    def frame_labels(self, index: int, num_frames: int) -> NDArray[np.uint8]:
+        """Return the phonemes within each frame of a recording, ``[num_frames, labels]``."""
+        if self.phonemes is None:
+            return np.full((num_frames, LABELS_PER_FRAME), UNKNOWN, np.uint8)
+        start, end = self.offsets[index : index + 2]
+        steps = np.arange(num_frames * LABELS_PER_FRAME)
+        places = start + FRAME_LABEL_SAMPLES // 2 + FRAME_LABEL_SAMPLES * steps
+        # What completes the last frame is as silent as the end of the recording.
+        labels: NDArray[np.uint8] = self.phonemes[np.minimum(places, end - 1) // LABEL_SAMPLES]
+        return labels.reshape(num_frames, LABELS_PER_FRAME)
 
     def write(self, path: Path, kind: Kind) -> None:
         """Write the file, which appears complete or not at all."""

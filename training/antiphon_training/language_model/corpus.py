@@ -2,7 +2,8 @@
 
 A shard ``codes-*.npz`` holds ``codes`` (uint16 ``[total_frames, 16]``), ``offsets`` (int64
 ``[utterances + 1]``, the first frame of each utterance), ``texts`` (the spoken form) and
-``speaker`` (one name, or one for each utterance).
+``speaker`` (one name, or one for each utterance); perhaps ``phonemes`` (uint8
+``[total_frames, LABELS_PER_FRAME]``).
 """
 
 import zlib
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from antiphon_training.shards import LABELS_PER_FRAME, UNKNOWN
 
 PATTERN = "codes-*.npz"
 _HELD_OUT_SHARE = 64
@@ -30,12 +33,14 @@ class Corpus:
         offsets: first frame of each utterance, ``[utterances + 1]``.
         texts: spoken form of each utterance.
         speakers: name of each utterance's speaker.
+        phonemes: those within each frame, uint8 ``[total_frames, LABELS_PER_FRAME]``; `UNKNOWN`.
     """
 
     codes: NDArray[np.uint16]
     offsets: Ints
     texts: tuple[str, ...]
     speakers: tuple[str, ...]
+    phonemes: NDArray[np.uint8]
 
     @classmethod
     def read(cls, directory: Path) -> "Corpus":
@@ -54,6 +59,7 @@ class Corpus:
             offsets=offsets_of(lengths),
             texts=tuple(text for part in parts for text in part.texts),
             speakers=tuple(name for part in parts for name in part.speakers),
+            phonemes=np.concatenate([part.phonemes for part in parts]),
         )
 
     @classmethod
@@ -63,7 +69,8 @@ class Corpus:
             speakers = np.broadcast_to(shard["speaker"], len(texts))
             offsets = shard["offsets"].astype(np.int64)
             codes = shard["codes"].astype(np.uint16)
-        return cls(codes, offsets, texts, tuple(map(str, speakers)))
+            phonemes = shard.get("phonemes", unknown_phonemes(len(codes)))
+        return cls(codes, offsets, texts, tuple(map(str, speakers)), phonemes)
 
     def write(self, file: Path) -> None:
         """Write one shard."""
@@ -73,6 +80,7 @@ class Corpus:
             offsets=self.offsets,
             texts=np.array(self.texts),
             speaker=np.array(self.speakers),
+            phonemes=self.phonemes,
         )
 
     def held_out(self) -> NDArray[np.bool_]:
@@ -82,11 +90,13 @@ class Corpus:
 
     def chosen(self, numbers: Ints) -> "Corpus":
         """Return some utterances."""
+        frames = self.frames_of(numbers)
         return Corpus(
-            codes=self.codes[self.frames_of(numbers)],
+            codes=self.codes[frames],
             offsets=offsets_of(self.num_frames[numbers]),
             texts=tuple(self.texts[number] for number in numbers),
             speakers=tuple(self.speakers[number] for number in numbers),
+            phonemes=self.phonemes[frames],
         )
 
     def with_passages(self, rng: np.random.Generator, share: float, max_frames: int) -> "Corpus":
@@ -112,13 +122,13 @@ class Corpus:
         if not passages:
             return self
         added = [int(lengths[passage].sum()) for passage in passages]
+        frames = self.frames_of(np.concatenate(passages))
         return Corpus(
-            codes=np.concatenate(
-                (self.codes, self.codes[self.frames_of(np.concatenate(passages))])
-            ),
+            codes=np.concatenate((self.codes, self.codes[frames])),
             offsets=offsets_of(np.concatenate((lengths, added))),
             texts=(*self.texts, *(" ".join(self.texts[i] for i in each) for each in passages)),
             speakers=(*self.speakers, *(self.speakers[each[0]] for each in passages)),
+            phonemes=np.concatenate((self.phonemes, self.phonemes[frames])),
         )
 
     def frames_of(self, numbers: Ints) -> Ints:
@@ -150,6 +160,7 @@ def random_corpus(
         offsets=offsets_of(lengths),
         texts=tuple(texts),
         speakers=("random",) * num_utterances,
+        phonemes=unknown_phonemes(int(lengths.sum())),
     )
 
 
@@ -162,7 +173,7 @@ def babble(num_utterances: int, seed: int, *, num_codes: int = 2048) -> Corpus:
     codes = table.integers(0, num_codes, (len(_SYLLABLES), 5, 16))
     durations = table.integers(1, 5, len(_SYLLABLES))
     rng = np.random.default_rng((1, seed))
-    texts, frames = [], []
+    texts, frames, labels = [], [], []
     for _ in range(num_utterances):
         words = [
             rng.integers(0, len(_SYLLABLES), rng.integers(1, 4)) for _ in range(rng.integers(2, 13))
@@ -173,6 +184,7 @@ def babble(num_utterances: int, seed: int, *, num_codes: int = 2048) -> Corpus:
         starts = np.repeat(offsets_of(lengths)[:-1], lengths)
         rows = codes[np.repeat(spoken, lengths), np.arange(int(lengths.sum())) - starts]
         varied = rng.random(rows.shape) < np.linspace(0.0, 0.5, 16)
+        labels.append(np.repeat(spoken + 1, lengths))
         frames.append(np.where(varied, rng.integers(0, num_codes, rows.shape), rows))
         texts.append(" ".join("".join(_SYLLABLES[i] for i in word) for word in words) + ".")
     return Corpus(
@@ -180,10 +192,16 @@ def babble(num_utterances: int, seed: int, *, num_codes: int = 2048) -> Corpus:
         offsets=offsets_of(np.array([len(rows) for rows in frames])),
         texts=tuple(texts),
         speakers=("babble",) * num_utterances,
+        phonemes=np.tile(np.concatenate(labels)[:, None], LABELS_PER_FRAME).astype(np.uint8),
     )
 
 
 _SYLLABLES = [first + last for first in "bdfgklmnprstvz" for last in "aeiou"]
+
+
+def unknown_phonemes(num_frames: int) -> NDArray[np.uint8]:
+    """Return the labels of frames whose phonemes are not known."""
+    return np.full((num_frames, LABELS_PER_FRAME), UNKNOWN, np.uint8)
 
 
 def offsets_of(lengths: Ints) -> Ints:

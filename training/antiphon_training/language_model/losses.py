@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
-from torch import Tensor
+from torch import Tensor, nn
 
 from antiphon_training.language_model.batches import DeviceBatch
 from antiphon_training.language_model.model import Inputs, LanguageModel
+from antiphon_training.losses import phoneme_loss
+from antiphon_training.shards import LABELS_PER_FRAME, UNKNOWN
 
 _IGNORED = -100
 
@@ -28,6 +30,37 @@ class Noise:
     later: float = 0.05
 
 
+class PhonemeReader(nn.Module):
+    """Names the phonemes of the next frame by the talker's state; only a training has it.
+
+    A text says them, so they teach sooner than codes where in the text speech is, and how words
+    are spoken.
+    """
+
+    def __init__(self, width: int, labels: Tensor) -> None:
+        """Read states of a width.
+
+        Args:
+            width: width of the talker.
+            labels: phonemes within each frame of the corpus, uint8 ``[total_frames, labels]``.
+        """
+        super().__init__()
+        self.labels = labels
+        self.logits = nn.Linear(width, LABELS_PER_FRAME * UNKNOWN)
+
+    def loss(self, states: Tensor, frames: Tensor, is_frame: Tensor) -> Tensor:
+        """Return the cross entropy of phonemes.
+
+        Args:
+            states: state before each frame, ``[frames, width]``.
+            frames: numbers of the frames in the corpus.
+            is_frame: which are no padding.
+        """
+        labels = torch.where(is_frame[:, None], self.labels[frames].long(), UNKNOWN)
+        logits: Tensor = self.logits(states)
+        return phoneme_loss(torch.unflatten(logits, 1, (LABELS_PER_FRAME, UNKNOWN)), labels)
+
+
 @dataclass(frozen=True, slots=True)
 class Losses:
     """Losses and accuracies of a batch, as tensors on its device.
@@ -35,6 +68,7 @@ class Losses:
     Attributes:
         first: cross entropy of group 0, the end of speech included.
         later: mean cross entropy of the other groups.
+        phonemes: cross entropy of phonemes; 0 without a reader.
         first_accuracy: share of codes of group 0 that are the likeliest.
         later_accuracy: the same of each other group, ``[groups - 1]``.
         end_accuracy: share of utterances whose end is the likeliest where it is due.
@@ -42,13 +76,14 @@ class Losses:
 
     first: Tensor
     later: Tensor
+    phonemes: Tensor
     first_accuracy: Tensor
     later_accuracy: Tensor
     end_accuracy: Tensor
 
     @property
     def total(self) -> Tensor:
-        return self.first + self.later
+        return self.first + self.later + self.phonemes
 
 
 def losses_of(
@@ -59,6 +94,7 @@ def losses_of(
     *,
     noise: Noise | None = None,
     max_later_frames: int | None = None,
+    reader: PhonemeReader | None = None,
 ) -> Losses:
     """Return the losses of a batch.
 
@@ -70,6 +106,7 @@ def losses_of(
         noise: replacement of codes; ``None``: none.
         max_later_frames: frames that the code predictor is taught on, drawn at random; ``None``:
             all, in a batch without padding.
+        reader: reader of phonemes.
     """
     frames = codes[batch.frames].long()
     num_frames = batch.num_frames
@@ -86,6 +123,9 @@ def losses_of(
     ends = torch.full_like(batch.last_places, end_id)
     first_targets = torch.cat((torch.where(is_frame, frames[:, 0], _IGNORED), ends))
     is_first = first_logits.detach().argmax(-1) == first_targets
+    phonemes = first_logits.new_zeros(())
+    if reader is not None:
+        phonemes = reader.loss(before, batch.frames, is_frame)
     if max_later_frames is not None:
         random = torch.rand(max_later_frames, device=frames.device)
         chosen = (random * num_frames).long().clamp(max=num_frames - 1)
@@ -100,6 +140,7 @@ def losses_of(
     return Losses(
         first=F.cross_entropy(first_logits.float(), first_targets, ignore_index=_IGNORED),
         later=F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()),
+        phonemes=phonemes,
         first_accuracy=is_first[:-num_ends].sum() / num_frames,
         later_accuracy=is_right.float().mean(1),
         end_accuracy=is_first[-num_ends:].float().mean(),

@@ -237,6 +237,12 @@ class LanguageModel(nn.Module):
                 if name.endswith(("o_proj.weight", "down_proj.weight")):
                     weight.data.mul_(num_branches**-0.5)
 
+    def compile_layers(self) -> None:
+        """Let small kernels of each layer become few; the code of a layer is compiled once."""
+        for decoder in (self.talker.model, self.talker.code_predictor.model):
+            for layer in decoder.layers:
+                layer.compile(dynamic=True)
+
     def hidden(self, inputs: Inputs) -> Tensor:
         """Return the talker's normed states, ``[rows * positions, hidden_size]``."""
         states: Tensor = self.talker.model(self.embed(inputs))

@@ -25,7 +25,7 @@ from antiphon_training.language_model.checkpoint import (
     write_weights,
 )
 from antiphon_training.language_model.corpus import Corpus
-from antiphon_training.language_model.losses import Losses, Noise, losses_of
+from antiphon_training.language_model.losses import Losses, Noise, PhonemeReader, losses_of
 from antiphon_training.language_model.measures import held_out_measures
 from antiphon_training.language_model.model import LanguageModel
 from antiphon_training.language_model.optimizer import Optimization, learning_rate
@@ -72,7 +72,7 @@ class Options:
     total_seconds: float = 0.0
     resume: bool = False
     size: str = "small"
-    vocabulary: int = 1000
+    vocabulary: int = 2000
     learning_rate: float = 1e-3
     batch_positions: int = 16384
     later_frames: int = 8192
@@ -122,8 +122,14 @@ class Training:
         )
         self.model = LanguageModel(self.sizes).to(self.device)
         self.averaged = LanguageModel(self.sizes).to(self.device).requires_grad_(False)
-        self.optimization = Optimization.of(self.model, self.averaged, options.learning_rate)
+        labels = torch.from_numpy(taught.phonemes).to(self.device)
+        self.reader = PhonemeReader(self.sizes.talker.hidden_size, labels).to(self.device)
+        self.optimization = Optimization.of(
+            self.model, self.averaged, self.reader, options.learning_rate
+        )
         self.graphs = StepGraphs(self.device)
+        if self.device.type == "cuda":
+            self.model.compile_layers()
         self.elapsed_s, self.num_steps, self.num_frames = 0.0, 0, 0
         self.progress = self._time_s = 0.0
         if options.resume:
@@ -158,6 +164,7 @@ class Training:
         if file.is_file():
             state = torch.load(file, map_location=self.device, weights_only=True)
             self.model.load_state_dict(state["model"])
+            self.reader.load_state_dict(state["reader"])
             self.averaged.load_state_dict(state["averaged"])
             self.optimization.load_state_dict(state["optimizer"])
             self.elapsed_s = state["elapsed_s"]
@@ -174,6 +181,7 @@ class Training:
         out = self.options.out
         state = {
             "model": self.model.state_dict(),
+            "reader": self.reader.state_dict(),
             "averaged": self.averaged.state_dict(),
             "optimizer": self.optimization.state_dict(),
             "elapsed_s": self.elapsed_s,
@@ -271,6 +279,7 @@ class Training:
                 self.ids.codec_eos,
                 noise=Noise(options.noise, options.noise / 3),
                 max_later_frames=options.later_frames,
+                reader=self.reader,
             )
         derive(losses.total, [self.optimization.learner])
         return {name: each.detach() for name, each in fields_of(losses).items()}
