@@ -65,7 +65,8 @@ def test_it_is_played_again_from_where_the_waveform_is_clicked(
     for id in ("numbers", "save", "history"):
         assert not page.find(id).is_displayed()
     assert not page.find("play").is_enabled()
-    speak(page, TEXT * 4)
+    page.speak(TEXT * 4)
+    page.wait_until(lambda: page.utterance("isComplete"))
     assert page.find("numbers").is_displayed()
     duration_s = page.utterance("receivedSamples") / RATE_HZ
     with without_server(page):

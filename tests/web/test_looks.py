@@ -33,6 +33,17 @@ return [...document.querySelectorAll("body *")]
                ratio(luminance(getComputedStyle(e).color), luminance(below(e)))]);
 """
 
+# The width that a list has for the text of its choice, beside its arrow, and what a text needs.
+MEASURE_CHOICE = """
+const style = getComputedStyle(document.getElementById(arguments[0]));
+const context = document.createElement("canvas").getContext("2d");
+context.font = style.font;
+const ARROW_PX = 24;
+const room = ["paddingLeft", "paddingRight"].reduce(
+  (width, side) => width - parseFloat(style[side]), parseFloat(style.width) - ARROW_PX);
+return [room, context.measureText(arguments[1]).width];
+"""
+
 
 def show_everything(page: Page, server: RunningServer) -> None:
     """Open every fold, and be refused, so that all there can be is there."""
@@ -54,6 +65,29 @@ def test_nothing_is_wider_than_the_screen(page: Page, server: RunningServer, wid
         for tab in ("tab-curl", "tab-python"):
             page.find(tab).click()
             assert page.script("return document.documentElement.scrollWidth") <= width
+    finally:
+        page.emulate()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_names_of_voices_are_not_cut(page: Page, server: RunningServer, width: int) -> None:
+    page.emulate(width=width)
+    try:
+        page.open(server.base_url)
+        room, needed = page.script(MEASURE_CHOICE, "voice", "Heart (en-US, female)")
+        assert needed < room
+    finally:
+        page.emulate()
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_all_tabs_are_in_one_row(page: Page, server: RunningServer, width: int) -> None:
+    page.emulate(width=width)
+    try:
+        page.open(server.base_url)
+        tabs = page.driver.find_elements(By.CSS_SELECTOR, "#tasks [role=tab]")
+        assert len({tab.location["y"] for tab in tabs if tab.is_displayed()}) == 1
+        assert page.script("return document.documentElement.scrollWidth") <= width
     finally:
         page.emulate()
 

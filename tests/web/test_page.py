@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from antiphon import __version__
 from antiphon.errors import EngineError
 
 pytest.importorskip("selenium", reason="selenium is not installed")
@@ -56,6 +57,7 @@ def test_loads_without_a_complaint_and_from_nowhere_else(page: Page, server: Run
     assert all(url.startswith(server.base_url) for url in fetched)
     assert page.text("status") == "Ready"
     assert page.text("model").split() == list(server.state.speech.models)
+    assert page.text("version") == f"version {__version__}"
 
 
 def test_speaks_all_that_the_server_made(page: Page, server: RunningServer) -> None:
@@ -126,15 +128,35 @@ def test_reads_no_further_than_two_minutes_ahead(page: Page, faulty_server: Runn
 
 def test_a_refusal_is_shown(page: Page, server: RunningServer) -> None:
     page.open(server.base_url)
+    place = page.find("wave").location
     page.speak(" ")
     page.wait_for("failed")
     alert = page.find("alert")
     assert alert.aria_role == "alert"
-    assert "Input text cannot be empty." in alert.text
+    assert alert.text.startswith("Text: Input text cannot be empty.")
     assert "HTTP 400" in alert.text
+    assert page.find("wave").location == place
+    page.write("B")
+    assert alert.text == ""
     page.speak("A")
     page.wait_for("finished")
     assert page.text("alert") == ""
+
+
+def test_the_field_at_fault_is_marked_and_focused(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url)
+    page.write("1.5", "seed")
+    page.script("document.getElementById('speech-form').noValidate = true")
+    page.speak("A")
+    page.wait_for("failed")
+    assert page.driver.switch_to.active_element == page.find("seed")
+    assert page.find("seed").is_displayed(), "its fold is open"
+    assert page.find("seed").get_attribute("aria-invalid") == "true"
+    assert "Seed" in page.text("alert")
+    page.write("1", "seed")
+    assert page.find("seed").get_attribute("aria-invalid") is None
+    page.speak("A")
+    page.wait_for("finished")
 
 
 @pytest.mark.parametrize("ending", ["raises", "ends in the middle of a sample"])

@@ -52,7 +52,7 @@ export class Answer {
 
   /** @param {any} event a chat.completion.chunk, or an error */
   #take(event) {
-    if (event.error) throw new ServerError(event.error.message, { code: event.error.code });
+    if (event.error) throw new ServerError(event.error.message, event.error);
     if (this.isStopped) return;
     const { delta = {}, finish_reason: reason } = event.choices?.[0] ?? {};
     const text = delta.content ?? delta.audio?.transcript ?? "";

@@ -25,10 +25,12 @@ const KEY_NAME = "antiphon.api_key";
 export class ServerError extends Error {
   /**
    * @param {string} message
-   * @param {{status?: number, code?: string | null, requestId?: string | null, retryAfterS?: number}} [details]
+   * @param {{status?: number, code?: string | null, param?: string | null, requestId?: string | null, retryAfterS?: number}} [details]
+   *   param: the field of the request at fault
    */
-  constructor(message, { status = 0, code = null, requestId = null, retryAfterS = 0 } = {}) {
+  constructor(message, { status = 0, code = null, param = null, requestId = null, retryAfterS = 0 } = {}) {
     super(message);
+    this.param = param;
     this.status = status;
     this.code = code;
     this.requestId = requestId;
@@ -72,6 +74,11 @@ export class Api {
   /** Speech as PCM, while it is generated. @param {SpeechBody} body @param {AbortSignal} signal */
   stream(body, signal) {
     return this.speech({ ...body, response_format: "pcm", stream_format: "audio" }, signal);
+  }
+
+  /** The version of the server. @returns {Promise<string>} */
+  async version() {
+    return (await (await this.#fetch("")).json()).version;
   }
 
   /** @param {string} path @param {object} body @param {AbortSignal} signal */
@@ -132,10 +139,11 @@ export function sampleRateOf(response) {
 /** @param {Response} response */
 async function refusal(response) {
   const body = await response.json().catch(() => ({}));
-  const { message, code = null } = body?.error ?? {};
+  const { message, code = null, param = null } = body?.error ?? {};
   return new ServerError(message ?? `The server answered ${response.status} without a reason.`, {
     status: response.status,
     code,
+    param,
     requestId: response.headers.get("X-Request-Id"),
     retryAfterS: Number(response.headers.get("Retry-After")) || 0,
   });

@@ -83,6 +83,7 @@ function replay(kept) {
 async function loadModels() {
   try {
     const models = await api.models();
+    show("version", `version ${await api.version()}`);
     form.setModels(models.filter((model) => canMake(model, "speech")));
     drawing.form.setModels(models);
     filming.setModels(models);
@@ -115,7 +116,7 @@ async function loadVoices() {
 function report(error, action) {
   const known = error instanceof ServerError ? error : new ServerError(String(error));
   reported = known;
-  showAlert(known, action);
+  showAlert(known, tasks.chosen, action);
   if (known.status === 401) keyPanel.open();
 }
 

@@ -1,5 +1,6 @@
 /** The tab of images: a picture is shown as it forms. */
 
+import { ServerError } from "./api.js";
 import { serverSentEvents } from "./events.js";
 import { PictureForm } from "./picture-form.js";
 import { clearAlert, element } from "./view.js";
@@ -37,11 +38,11 @@ export class Drawing {
       let isWhole = false;
       const response = await this.#api.post("/images/generations", body, work.signal);
       for await (const event of serverSentEvents(response, (told) => this.#showStep(told))) {
-        if (event.error) throw new Error(event.error.message);
+        if (event.error) throw new ServerError(event.error.message, event.error);
         isWhole = event.type === "image_generation.completed";
         this.#show(event, isWhole);
       }
-      if (!isWhole) throw new Error("The image broke off.");
+      if (!isWhole) throw new ServerError("The image broke off.");
       this.form.end("Finished");
     } catch (error) {
       if (work === this.#work) this.form.end(work.signal.aborted ? "Stopped" : "Failed");

@@ -1,5 +1,6 @@
 /** The tab of videos: a job is begun, watched, and its file shown. */
 
+import { ServerError } from "./api.js";
 import { PictureForm } from "./picture-form.js";
 import { clearAlert, element, show } from "./view.js";
 
@@ -49,7 +50,7 @@ export class Filming {
         await pause(POLL_MS, work.signal);
         job = await (await this.#api.get(`/videos/${id}`, work.signal)).json();
       }
-      if (job.status !== "completed") throw new Error(job.error?.message ?? "The video failed.");
+      if (job.status !== "completed") throw new ServerError(job.error?.message ?? "The video failed.", job.error ?? {});
       const file = await this.#api.get(`/videos/${id}/content`, work.signal);
       this.#show(await file.blob());
       this.form.end("Finished");

@@ -67,11 +67,11 @@ function receive(socket, resolve, reject) {
   /** @type {ReadableStreamDefaultController<Uint8Array> | undefined} */
   let audio;
   let isOver = false;
-  /** @param {string} message */
-  const fail = (message) => {
+  /** @param {string} message @param {{code?: string, param?: string}} [details] */
+  const fail = (message, details) => {
     if (isOver) return;
     isOver = true;
-    const error = new ServerError(message);
+    const error = new ServerError(message, details);
     if (audio) audio.error(error);
     else reject(error);
     socket.close();
@@ -83,7 +83,7 @@ function receive(socket, resolve, reject) {
       return;
     }
     const event = JSON.parse(data);
-    if (event.type === "error") fail(event.message);
+    if (event.type === "error") fail(event.message, event.error);
     else if (event.type === "audio.done" && event.error) fail("The speech broke off.");
     else if (event.type === "audio.start" && !audio) {
       const stream = new ReadableStream({ start: (controller) => void (audio = controller) });

@@ -43,29 +43,50 @@ export function milliseconds(value) {
 }
 
 /**
+ * Show an error; the field of the task's form at fault is marked and focused.
  * @param {import("./api.js").ServerError} error
+ * @param {string} task
  * @param {{label: string, run: () => void}} [action] what the user can do about it
  */
-export function showAlert(error, action) {
+export function showAlert(error, task, action) {
   const details = [
     error.status ? `HTTP ${error.status}` : "",
     error.code ?? "",
     error.requestId ?? "",
     error.retryAfterS ? `try again in ${error.retryAfterS} s` : "",
   ].filter(Boolean);
-  const parts = [paragraph(error.message, "message")];
+  const parts = [paragraph(messageAt(fieldAtFault(error, task), error), "message")];
   if (details.length > 0) parts.push(paragraph(details.join(" · "), "details"));
   const buttons = document.createElement("div");
   buttons.className = "buttons";
   if (action) buttons.append(button(action.label, action.run));
   buttons.append(button("Dismiss", clearAlert));
-  const alert = element("alert", HTMLElement);
-  alert.replaceChildren(...parts, buttons);
-  alert.scrollIntoView({ block: "nearest" });
+  element("alert", HTMLElement).replaceChildren(...parts, buttons);
 }
 
 export function clearAlert() {
   element("alert", HTMLElement).replaceChildren();
+  for (const field of document.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+}
+
+/** @param {import("./api.js").ServerError} error @param {string} task */
+function fieldAtFault({ param }, task) {
+  const name = CSS.escape(param?.split(/[.[]/)[0] ?? "");
+  const field = document.querySelector(`[data-task="${task}"] [data-param="${name}"]`);
+  return field instanceof HTMLElement && field.closest("[hidden]") === null ? field : null;
+}
+
+/** Mark a field and return the message, in which it has its label. @param {HTMLElement | null} field @param {import("./api.js").ServerError} error */
+function messageAt(field, { param, message }) {
+  if (!field) return message;
+  field.setAttribute("aria-invalid", "true");
+  field.setAttribute("aria-errormessage", "alert");
+  field.closest("details")?.setAttribute("open", "");
+  field.addEventListener("input", clearAlert, { once: true });
+  field.focus();
+  const label = document.querySelector(`label[for="${field.id}"]`);
+  const name = (label?.querySelector("span") ?? label)?.textContent ?? "";
+  return message.includes(`'${param}'`) ? message.replaceAll(`'${param}'`, `“${name}”`) : `${name}: ${message}`;
 }
 
 /** Save a file. @param {Blob} blob @param {string} name */
