@@ -1,11 +1,11 @@
-"""Flags of ``antiphon chat``: a conversation with a model, in this process."""
+"""Flags of ``antiphon chat``: a conversation with a model."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from antiphon.cli.flags import flag
+from antiphon.cli.flags import ApiKey, Url, flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,8 @@ class ChatFlags:
     model: Annotated[
         str | None, flag("A checkpoint's directory, its ORG/NAME on the hub, or a built-in model.")
     ] = None
+    url: Url = None
+    api_key: ApiKey = None
     system: Annotated[str | None, flag("System prompt, before all messages.")] = None
     max_tokens: Annotated[int | None, flag("Most tokens of an answer.")] = None
     temperature: Annotated[float | None, flag("0 to 2; default: the checkpoint's.")] = None

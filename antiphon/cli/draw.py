@@ -1,17 +1,20 @@
 """Image and video generation into a file or a pipe, with progress on stderr."""
 
+import base64
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias
 
 from rich.console import Console
 
 from antiphon.cli.picture_flags import ImageFlags, VideoFlags
 from antiphon.cli.progress import shown_progress
-from antiphon.cli.speak import STDOUT, loaded, opened
+from antiphon.cli.remote import RemoteServer, upload_content
+from antiphon.cli.remote_tasks import ShowSteps, remote_image, remote_video
+from antiphon.cli.speak import STDOUT, ResultSource, loaded, opened
 from antiphon.config.sources import load_settings
 from antiphon.contracts.picture_types import (
     DiffusionParameters,
@@ -21,20 +24,16 @@ from antiphon.contracts.picture_types import (
 )
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, decode_image, opaque
-from antiphon.media.results import (
-    ImageResult,
-    VideoResult,
-    check_video_suffix,
-    image_format,
-)
+from antiphon.media.results import check_video_suffix, image_format
 from antiphon.offline import Antiphon
 from antiphon.pipeline.whole_results import StepProgress
 
-R = TypeVar("R", ImageResult, VideoResult)
+Drawn: TypeAlias = tuple[bytes, str]
+"""A file, and what it is, for people."""
 
 
 def draw_image(flags: ImageFlags) -> None:
-    """Load a model and draw one image.
+    """Draw one image, with a model in this process or a server.
 
     Raises:
         AntiphonError: nothing was drawn, or the file cannot be written.
@@ -53,17 +52,21 @@ def draw_image(flags: ImageFlags) -> None:
         parameters=_parameters(flags.steps, flags.guidance_scale),
     )
 
-    def draw(antiphon: Antiphon, progress: StepProgress) -> ImageResult:
-        return antiphon.image(request, progress)
+    def draw(antiphon: Antiphon, progress: StepProgress) -> Drawn:
+        image = antiphon.image(request, progress)
+        height, width, _ = image.pixels.shape
+        return image.encoded(format), f"{width}x{height}, seed {image.seed}"
 
-    target = _Target(flags.output, "image")
-    image, elapsed_s = _drawn(flags.model, target, draw, lambda image: image.encoded(format))
-    height, width, _ = image.pixels.shape
-    _say(flags.output, f"{width}x{height}, seed {image.seed}, in {elapsed_s:.1f} s")
+    def ask(server: RemoteServer, show: ShowSteps) -> Drawn:
+        images = [{"image_url": _data_url(path)} for path in flags.image or ()]
+        body = {**_common(flags), "output_format": format, "images": images or None}
+        return remote_image(server, body, show)
+
+    _write(flags, "image", draw, ask)
 
 
 def make_video(flags: VideoFlags) -> None:
-    """Load a model and make one video.
+    """Make one video, with a model in this process or a server.
 
     Raises:
         AntiphonError: nothing was made, or the file cannot be written.
@@ -93,49 +96,79 @@ def make_video(flags: VideoFlags) -> None:
         parameters=_parameters(flags.steps, flags.guidance_scale),
     )
 
-    def make(antiphon: Antiphon, progress: StepProgress) -> VideoResult:
-        return antiphon.video(request, progress)
+    def make(antiphon: Antiphon, progress: StepProgress) -> Drawn:
+        video = antiphon.video(request, progress)
+        _, height, width, _ = video.frames.shape
+        length = f"{len(video.frames)} frames, {video.duration_s:.2f} s"
+        return video.encoded(), f"{width}x{height}, {length}, seed {video.seed}"
 
-    target = _Target(flags.output, "video")
-    video, elapsed_s = _drawn(flags.model, target, make, VideoResult.encoded)
-    _, height, width, _ = video.frames.shape
-    length = f"{len(video.frames)} frames, {video.duration_s:.2f} s"
-    _say(flags.output, f"{width}x{height}, {length}, seed {video.seed}, in {elapsed_s:.1f} s")
+    def ask(server: RemoteServer, show: ShowSteps) -> Drawn:
+        body = {
+            **_common(flags),
+            "seconds": flags.seconds,
+            "num_frames": flags.num_frames,
+            "fps": flags.fps,
+            "input_reference": None if flags.image is None else _data_url(flags.image),
+        }
+        return remote_video(server, body, show)
+
+    _write(flags, "video", make, ask)
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where what is drawn goes, and what it is: a modality of ``server.output_modalities``."""
+def _common(flags: ImageFlags | VideoFlags) -> dict[str, Any]:
+    """Return the members of requests for images and for videos."""
+    return {
+        "prompt": _prompt(flags.prompt),
+        "model": flags.model,
+        "size": flags.size,
+        "num_inference_steps": flags.steps,
+        "seed": flags.seed,
+        "negative_prompt": flags.negative_prompt,
+        "guidance_scale": flags.guidance_scale,
+    }
 
-    output: str
-    modality: str
 
+def _write(
+    flags: ImageFlags | VideoFlags,
+    modality: str,
+    draw: Callable[[Antiphon, StepProgress], Drawn],
+    ask: Callable[[RemoteServer, ShowSteps], Drawn],
+) -> None:
+    """Generate the output and write it.
 
-def _drawn(
-    model: str | None,
-    target: _Target,
-    draw: Callable[[Antiphon, StepProgress], R],
-    encode: Callable[[R], bytes],
-) -> tuple[R, float]:
-    """Generate and write the output; return it, and the seconds without loading."""
-    output = target.output
+    Args:
+        flags: flags of the command.
+        modality: kind of output, of ``server.output_modalities``.
+        draw: generates it with a model of this process.
+        ask: fetches it from a server.
+    """
+    output, server = flags.output, ResultSource(flags.model, flags.url, flags.api_key).server
     if output == STDOUT and sys.stdout.isatty():
         raise InvalidRequestError("stdout is a terminal. Redirect it, or name a file with -o.")
     try:
         # First, since a file that cannot be written should be known before minutes of work.
-        with opened(output) as file, loaded(model, target.modality, _console()) as antiphon:
+        with opened(output) as file, ExitStack() as stack:
+            if server is None:
+                antiphon = stack.enter_context(loaded(flags.model, modality, _console()))
             began_s = time.perf_counter()
             with shown_progress("drawing", _write_line) as show:
 
-                def progress(step: Progress) -> None:
-                    show("step", step.step, step.num_steps)
+                def show_steps(num_done: int, num_steps: int) -> None:
+                    show("step", num_done, num_steps)
 
-                result = draw(antiphon, progress)
+                def progress(step: Progress) -> None:
+                    show_steps(step.step, step.num_steps)
+
+                if server is None:
+                    content, facts = draw(antiphon, progress)
+                else:
+                    content, facts = ask(server, show_steps)
             elapsed_s = time.perf_counter() - began_s
-            file.write(encode(result))
+            file.write(content)
     except OSError as error:
         raise AntiphonError(f"Cannot write {output}: {error.strerror or error}.") from error
-    return result, elapsed_s
+    target = "stdout" if output == STDOUT else output
+    _write_line(f"{target}: {facts}, in {elapsed_s:.1f} s")
 
 
 def _console() -> Console:
@@ -144,10 +177,6 @@ def _console() -> Console:
 
 def _write_line(line: str) -> None:
     _console().print(line, markup=False)
-
-
-def _say(output: str, text: str) -> None:
-    _write_line(f"{'stdout' if output == STDOUT else output}: {text}")
 
 
 def _prompt(text: str) -> str:
@@ -173,8 +202,8 @@ def _parameters(num_steps: int | None, guidance_scale: float | None) -> Diffusio
 def _read(path: Path, max_pixels: int) -> Pixels:
     """Return the pixels of a file; raises InvalidRequestError if it cannot be read."""
     check_installed()
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InvalidRequestError(f"Cannot read {path}: {error.strerror or error}.") from error
-    return decode_image(content, max_pixels=max_pixels)
+    return decode_image(upload_content(path), max_pixels=max_pixels)
+
+
+def _data_url(path: Path) -> str:
+    return f"data:;base64,{base64.b64encode(upload_content(path)).decode()}"

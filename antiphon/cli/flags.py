@@ -11,6 +11,18 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 Flags = TypeVar("Flags")
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+Url: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a running server, as http://127.0.0.1:8000; default: load the model here.",
+        show_default=False,
+    ),
+]
+ApiKey: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Key of that server.", envvar="ANTIPHON_API_KEY", show_default=False),
+]
+
 SETTING = "<setting>"
 """As a flag's default: that of the setting that the flag's annotation names."""
 

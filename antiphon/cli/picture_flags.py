@@ -1,4 +1,4 @@
-"""Flags of ``antiphon image`` and ``antiphon video``: a prompt to a file, in this process."""
+"""Flags of ``antiphon image`` and ``antiphon video``: a prompt to a file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli.flags import flag
+from antiphon.cli.flags import ApiKey, Url, flag
 
 _MODEL = "A checkpoint's directory, its ORG/NAME on the hub, or a built-in model."
 _SIZE = "WIDTHxHEIGHT in pixels; default: the model's own."
@@ -27,6 +27,8 @@ class ImageFlags:
         ),
     ] = "image.png"
     model: Annotated[str | None, flag(_MODEL)] = None
+    url: Url = None
+    api_key: ApiKey = None
     size: Annotated[str | None, flag(_SIZE)] = None
     steps: Annotated[int | None, flag("Of denoising; default: the model's own.")] = None
     seed: Annotated[int | None, flag("Repeats the same image.")] = None
@@ -46,11 +48,14 @@ class VideoFlags:
         str, flag("The file to write: .mp4; - writes to stdout.", True, "--output", "-o")
     ] = "video.mp4"
     model: Annotated[str | None, flag(_MODEL)] = None
+    url: Url = None
+    api_key: ApiKey = None
     size: Annotated[str | None, flag(_SIZE)] = None
     seconds: Annotated[float | None, flag("Length; default: the model's own.")] = None
     num_frames: Annotated[int | None, flag("Length; overrides --seconds.")] = None
     fps: Annotated[
-        int | None, flag("Frames a second; default: the setting videos.default_fps.")
+        int | None,
+        flag("Frames a second; default: videos.default_fps of the settings, or of the server."),
     ] = None
     steps: Annotated[int | None, flag("Of denoising; default: the model's own.")] = None
     seed: Annotated[int | None, flag("Repeats the same video.")] = None

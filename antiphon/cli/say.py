@@ -1,4 +1,4 @@
-"""``antiphon say``: text to a file, or to a pipe, in this process."""
+"""``antiphon say``: text to speech, played or written to a file or a pipe."""
 
 import sys
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli.flags import flag
+from antiphon.cli.flags import ApiKey, Url, flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +15,20 @@ class SayFlags:
 
     text: Annotated[str, typer.Argument(help="Text to speak; - reads it from stdin.")]
     output: Annotated[
-        str, flag("The file to write; - writes to stdout.", True, "--output", "-o")
-    ] = "speech.wav"
+        str | None,
+        flag(
+            "The file to write; - writes to stdout; default: it is played on a terminal, and"
+            " written to speech.wav elsewhere.",
+            False,
+            *("--output", "-o"),
+        ),
+    ] = None
     voice: Annotated[str | None, flag("See `antiphon voices`.")] = None
     model: Annotated[
         str | None, flag("A built-in model, a checkpoint's directory, or its ORG/NAME on the hub.")
     ] = None
+    url: Url = None
+    api_key: ApiKey = None
     speed: Annotated[float, flag("0.25 to 4; pitch is kept.", True)] = 1.0
     format: Annotated[
         str | None, flag("mp3, opus, aac, flac, wav or pcm; default: the file's suffix.")
@@ -36,10 +44,10 @@ class SayFlags:
 
 
 def say(flags: SayFlags) -> None:
-    """Speak a text into a file, written while it is generated."""
+    """Speak a text: play it, or write a file, while it is generated."""
     text = sys.stdin.read() if flags.text == "-" else flags.text
 
-    from antiphon.cli.speak import speak
+    from antiphon.cli.speak import ResultSource, speak
     from antiphon.contracts.types import SpeechRequest
 
     request = SpeechRequest(
@@ -51,4 +59,5 @@ def say(flags: SayFlags) -> None:
         sample_rate_hz=flags.sample_rate,
         seed=flags.seed,
     )
-    speak(flags.model, request, output=flags.output, format_name=flags.format)
+    source = ResultSource(flags.model, flags.url, flags.api_key)
+    speak(source, request, flags.output, flags.format)

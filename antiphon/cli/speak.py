@@ -1,12 +1,13 @@
-"""Speech generation into a file or a pipe, with progress on stderr."""
+"""Speech generation to a player, a file or a pipe, with progress on stderr."""
 
 import io
 import os
 import sys
 import time
-from collections.abc import Generator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,9 +15,12 @@ from rich.console import Console
 
 from antiphon.audio.encode import AudioFormat, open_encoder
 from antiphon.audio.wav import num_channels
+from antiphon.cli.player import Player, Write, find_player
 from antiphon.cli.progress import shown_progress
+from antiphon.cli.remote import RemoteServer
+from antiphon.cli.remote_tasks import remote_speech
 from antiphon.contracts.types import AudioChunk, SpeechRequest
-from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.errors import AntiphonError, InvalidRequestError, how_to_install
 from antiphon.offline import Antiphon
 
 if sys.platform != "win32":
@@ -34,6 +38,7 @@ class SpeakProgress:
     num_samples: int = 0
     sample_rate_hz: int = 0
     unspoken: tuple[str, ...] = ()
+    ended_s: float | None = None
 
     def add(self, chunk: AudioChunk) -> None:
         if self.first_audio_s is None:
@@ -42,53 +47,108 @@ class SpeakProgress:
         self.unspoken += chunk.unspoken
         self.sample_rate_hz = chunk.sample_rate_hz
 
+    @property
+    def duration_s(self) -> float:
+        """Length of the audio so far; there is some."""
+        return self.num_samples / self.sample_rate_hz
+
+    @property
+    def latency(self) -> str:
+        assert self.first_audio_s is not None
+        return f"the first after {self.first_audio_s * 1000:.0f} ms"
+
     def __str__(self) -> str:
-        if self.first_audio_s is None:
-            return "starting"
-        elapsed_s = time.perf_counter() - self.started_s
-        audio_s = self.num_samples / self.sample_rate_hz
-        return (
-            f"{audio_s:.2f} s of audio in {elapsed_s:.2f} s ({audio_s / elapsed_s:.1f} times real"
-            f" time), the first after {self.first_audio_s * 1000:.0f} ms"
-        )
+        elapsed_s = (self.ended_s or time.perf_counter()) - self.started_s
+        rate = f"{self.duration_s / elapsed_s:.1f} times real time"
+        return f"{self.duration_s:.2f} s of audio in {elapsed_s:.2f} s ({rate}), {self.latency}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSource:
+    """Where a command's results come from: a model in this process, or a running server.
+
+    Attributes:
+        model: built-in model, directory of a checkpoint, or its ``ORG/NAME`` on the hub; with a
+            server, the name of one of its models; ``None``: the model of the settings, or the
+            server's first.
+        url: address of a server; ``None``: this process.
+        api_key: key of the server.
+    """
+
+    model: str | None
+    url: str | None = None
+    api_key: str | None = None
+
+    @property
+    def server(self) -> RemoteServer | None:
+        return None if self.url is None else RemoteServer(self.url, self.api_key)
 
 
 def speak(
-    model: str | None, request: SpeechRequest, *, output: str, format_name: str | None
+    source: ResultSource, request: SpeechRequest, output: str | None, name: str | None
 ) -> None:
-    """Load a model, speak one text, and write the audio piece by piece.
+    """Speak one text, and play or write the audio piece by piece.
 
     Args:
-        model: built-in model, directory of a checkpoint, or its ``ORG/NAME`` on the hub; ``None``:
-            the model of the settings.
+        source: model or server that speaks.
         request: speech request.
-        output: path of a file, or ``-`` for stdout.
-        format_name: audio format; ``None``: by the file's suffix, and WAV on stdout.
+        output: path of a file, or ``-`` for stdout; ``None``: it is played if stdout is a terminal
+            and anything can play, and otherwise written to ``speech.wav``.
+        name: audio format; ``None``: by the file's suffix, and WAV on stdout.
 
     Raises:
-        AntiphonError: No audio was generated, or the file cannot be written.
+        AntiphonError: No audio was generated, or it cannot be played or written.
     """
-    format = _format(output, format_name)
-    if output == STDOUT and sys.stdout.isatty():
-        raise InvalidRequestError("stdout is a terminal. Redirect it, or name a file with -o.")
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    try:
-        with (
-            loaded(model, "audio", console) as antiphon,
-            console.status("starting") as status,
-            opened(output) as file,
-        ):
-            progress = SpeakProgress(time.perf_counter())
-            for _ in _written(antiphon, request, format, file, progress):
-                status.update(str(progress))
-            done = str(progress)
-    except OSError as error:
-        raise AntiphonError(f"Cannot write {output}: {error.strerror or error}.") from error
-    target = "stdout" if output == STDOUT else output
-    console.print(f"{target}: {done}", markup=False)
+    may_play = output is None and name is None and sys.stdout.isatty()
+    player = find_player() if may_play else None
+    if may_play and player is None:
+        console.print(f"Nothing here can play. To listen, {how_to_install('play')}", markup=False)
+    if player is not None:
+        progress = _spoken(source, request, console, partial(_played, player))
+        console.print(f"{progress.duration_s:.2f} s of audio, {progress.latency}", markup=False)
+    else:
+        output = output or f"speech.{name or 'wav'}"
+        format = _format(output, name)
+        if output == STDOUT and sys.stdout.isatty():
+            raise InvalidRequestError("stdout is a terminal. Redirect it, or name a file with -o.")
+        try:
+            progress = _spoken(source, request, console, partial(_written, output, format))
+        except OSError as error:
+            raise AntiphonError(f"Cannot write {output}: {error.strerror or error}.") from error
+        target = "stdout" if output == STDOUT else output
+        console.print(f"{target}: {progress}", markup=False)
     if progress.unspoken:
         words = ", ".join(progress.unspoken)
         console.print(f"Warning: this voice cannot speak, and has left out: {words}", markup=False)
+
+
+def _spoken(
+    source: ResultSource,
+    request: SpeechRequest,
+    console: Console,
+    consume: Callable[[Iterable[AudioChunk]], None],
+) -> SpeakProgress:
+    """Load a model or reach a server, and have its audio consumed; show progress meanwhile."""
+    with ExitStack() as stack:
+        if (server := source.server) is not None:
+            chunks = remote_speech(server, replace(request, model=source.model))
+        else:
+            antiphon = stack.enter_context(loaded(source.model, "audio", console))
+            chunks = antiphon.stream(request)
+        stack.enter_context(closing(chunks))
+        status = stack.enter_context(console.status("starting"))
+        progress = SpeakProgress(time.perf_counter())
+
+        def followed() -> Generator[AudioChunk, None, None]:
+            for chunk in chunks:
+                progress.add(chunk)
+                yield chunk
+                status.update(str(progress))
+
+        consume(followed())
+        progress.ended_s = time.perf_counter()
+    return progress
 
 
 def loaded(model: str | None, output: str, console: Console) -> Antiphon:
@@ -113,18 +173,22 @@ def _format(output: str, name: str | None) -> AudioFormat:
     return AudioFormat(name)
 
 
-def _written(
-    antiphon: Antiphon,
-    request: SpeechRequest,
-    format: AudioFormat,
-    file: BinaryIO,
-    progress: SpeakProgress,
-) -> Generator[None, None, None]:
-    """Write the audio, and yield after each piece; a file that can seek gets its header last."""
+def _played(player: Player, chunks: Iterable[AudioChunk]) -> None:
+    with ExitStack() as stack:
+        write: Write | None = None
+        for chunk in chunks:
+            if write is None:
+                playback = player(chunk.sample_rate_hz, num_channels(chunk.samples))
+                write = stack.enter_context(playback)
+            write(chunk.samples)
+
+
+def _written(output: str, format: AudioFormat, chunks: Iterable[AudioChunk]) -> None:
+    """Write each piece as it comes; a file that can seek gets its header last."""
     encoder = None
-    start = _rewritable_from(file)
-    try:
-        with closing(antiphon.stream(request)) as chunks:
+    with opened(output) as file:
+        start = _rewritable_from(file)
+        try:
             for chunk in chunks:
                 encoder = encoder or open_encoder(
                     format,
@@ -132,19 +196,17 @@ def _written(
                     num_channels(chunk.samples),
                     is_whole=start is not None,
                 )
-                progress.add(chunk)
                 file.write(encoder.encode(chunk.samples))
                 file.flush()
-                yield
-        assert encoder is not None, "a stream has at least one chunk"
-        file.write(encoder.finish())
-        if start is not None:
-            file.seek(start)
-            file.write(encoder.header)
-            file.seek(0, os.SEEK_END)
-    finally:
-        if encoder is not None:
-            encoder.close()
+            assert encoder is not None, "a stream has at least one chunk"
+            file.write(encoder.finish())
+            if start is not None:
+                file.seek(start)
+                file.write(encoder.header)
+                file.seek(0, os.SEEK_END)
+        finally:
+            if encoder is not None:
+                encoder.close()
 
 
 def _rewritable_from(file: BinaryIO) -> int | None:

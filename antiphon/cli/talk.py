@@ -2,17 +2,22 @@
 
 import sys
 import time
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from typing import TypeAlias
 
 import typer
 from rich.console import Console
 
 from antiphon.cli.chat_flags import ChatFlags
-from antiphon.cli.speak import loaded
-from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message, TextDelta
+from antiphon.cli.remote_tasks import remote_chat
+from antiphon.cli.speak import ResultSource, loaded
+from antiphon.contracts.chat_types import ChatEvent, ChatRequest, ChatSampling, Message, TextDelta
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
-from antiphon.offline import Antiphon
+
+Stream: TypeAlias = Callable[[ChatRequest], Generator[ChatEvent, None, None]]
 
 _EXITS = ("/exit", "/quit")
 _CLEAR = "/clear"
@@ -20,14 +25,20 @@ _HELP = f"{_CLEAR} forgets the conversation, {_EXITS[0]} ends; Ctrl-C stops an a
 
 
 def talk(flags: ChatFlags) -> None:
-    """Load a model, and answer one message, or all that are typed.
+    """Load a model or reach a server, and answer one message, or all that are typed.
 
     Raises:
         AntiphonError: the model cannot be loaded, or the only message cannot be answered.
     """
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with loaded(flags.model, "text", console) as antiphon:
-        conversation = _Conversation(antiphon, flags, console)
+    with ExitStack() as stack:
+        server = ResultSource(flags.model, flags.url, flags.api_key).server
+        stream: Stream = (
+            stack.enter_context(loaded(flags.model, "text", console)).chat_stream
+            if server is None
+            else partial(remote_chat, server)
+        )
+        conversation = _Conversation(stream, flags, console)
         if flags.text is not None:
             conversation.answer(sys.stdin.read().strip() if flags.text == "-" else flags.text)
             return
@@ -48,8 +59,8 @@ def talk(flags: ChatFlags) -> None:
 class _Conversation:
     """Messages of the conversation so far, without those that could not be answered."""
 
-    def __init__(self, antiphon: Antiphon, flags: ChatFlags, console: Console) -> None:
-        self._antiphon = antiphon
+    def __init__(self, stream: Stream, flags: ChatFlags, console: Console) -> None:
+        self._stream = stream
         self._flags = flags
         self._console = console
         self._messages: list[Message] = []
@@ -67,7 +78,7 @@ class _Conversation:
         summary = "stopped"
         with (
             suppress(KeyboardInterrupt),
-            closing(self._antiphon.chat_stream(self._request(message))) as events,
+            closing(self._stream(self._request(message))) as events,
         ):
             for event in events:
                 if isinstance(event, TextDelta):
@@ -85,6 +96,7 @@ class _Conversation:
         system = () if flags.system is None else (Message("system", flags.system),)
         return ChatRequest(
             (*system, *self._messages, message),
+            model=None if flags.url is None else flags.model,
             max_tokens=flags.max_tokens,
             seed=flags.seed,
             sampling=ChatSampling(temperature=flags.temperature, top_p=flags.top_p),

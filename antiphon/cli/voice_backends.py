@@ -1,17 +1,15 @@
 """Stores of uploaded voices for ``antiphon voices``: a data folder, or a server's API."""
 
-import json
 import secrets
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-import httpcore2
-
 from antiphon.api.bodies import Fields, Upload
 from antiphon.api.schemas.voices import new_voice, uploaded_voice
 from antiphon.audio.recording import read_recording
 from antiphon.audio.sound_check import check_sound
+from antiphon.cli.remote import RemoteServer, upload_content
 from antiphon.config import Settings
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.pipeline.speech.model import DEFAULT_VOICE
@@ -54,7 +52,7 @@ class FolderBackend:
         return [uploaded_voice(voice) for voice in self._store.all()]
 
     def add(self, recording: Path, fields: dict[str, str]) -> dict[str, Any]:
-        content = _content(recording)
+        content = upload_content(recording)
         limits = self._settings.references
         if len(content) > limits.max_bytes:
             raise InvalidRequestError(f"{recording} has more than {limits.max_bytes} bytes.")
@@ -85,8 +83,7 @@ class ServerBackend:
     """The voices of a server."""
 
     def __init__(self, url: str, api_key: str | None) -> None:
-        self._url = url.rstrip("/").removesuffix("/v1")
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._answer = RemoteServer(url, api_key).answer
 
     def voices(self) -> list[dict[str, Any]]:
         body = self._answer("GET", _PATH)
@@ -98,7 +95,7 @@ class ServerBackend:
     def add(self, recording: Path, fields: dict[str, str]) -> dict[str, Any]:
         boundary = secrets.token_hex(16)
         parts = [(f'name="{name}"', text.encode()) for name, text in fields.items()]
-        parts.append(('name="audio_sample"; filename="recording"', _content(recording)))
+        parts.append(('name="audio_sample"; filename="recording"', upload_content(recording)))
         form = b"".join(
             f"--{boundary}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode()
             + content
@@ -113,33 +110,3 @@ class ServerBackend:
         name: str = self._answer("GET", path)["name"]
         self._answer("DELETE", path)
         return name
-
-    def _answer(
-        self, method: str, path: str, content: bytes = b"", content_type: str | None = None
-    ) -> dict[str, Any]:
-        """Return the body of an answer.
-
-        Raises:
-            AntiphonError: there is none, or it is an error.
-        """
-        headers = {**self._headers, **({"Content-Type": content_type} if content_type else {})}
-        try:
-            response = httpcore2.request(
-                method, self._url + path, headers=list(headers.items()), content=content
-            )
-            body = json.loads(response.content)
-        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as no:
-            raise AntiphonError(f"{self._url} does not answer: {no}.") from no
-        except ValueError as error:
-            raise AntiphonError(f"{self._url} is not a server of this kind.") from error
-        if response.status != 200:
-            message = body.get("error", {}).get("message", f"status {response.status}")
-            raise AntiphonError(f"{self._url}: {message}")
-        return dict(body)
-
-
-def _content(recording: Path) -> bytes:
-    try:
-        return recording.read_bytes()
-    except OSError as error:
-        raise InvalidRequestError(f"Cannot read {recording}: {error.strerror or error}.") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.cli.flags import AsJson
+from antiphon.cli.flags import ApiKey, AsJson
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ _Url = Annotated[
     str | None,
     typer.Option(help="A server's address, as http://127.0.0.1:8000; default: the data folder."),
 ]
-_Key = Annotated[str | None, typer.Option(help="The server's API key.")]
 _DataDir = Annotated[
     Path | None,
     typer.Option(help="The folder of uploaded voices.", show_default="the setting"),
@@ -57,7 +56,7 @@ def _own(
 @voices.command("list")
 def list_uploaded(
     url: _Url = None,
-    api_key: _Key = None,
+    api_key: ApiKey = None,
     data_dir: _DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +82,7 @@ def add(
     ] = None,
     description: Annotated[str | None, typer.Option(help="For people.")] = None,
     url: _Url = None,
-    api_key: _Key = None,
+    api_key: ApiKey = None,
     data_dir: _DataDir = None,
 ) -> None:
     """Upload a voice to a server, or put it into a data folder.
@@ -101,7 +100,7 @@ def add(
 def delete(
     voice: Annotated[str, typer.Argument(help="The voice's name or id.")],
     url: _Url = None,
-    api_key: _Key = None,
+    api_key: ApiKey = None,
     data_dir: _DataDir = None,
 ) -> None:
     """Delete an uploaded voice, and all that was made of it."""
