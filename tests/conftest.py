@@ -1,6 +1,7 @@
 """Servers that the tests of the API, of its clients and of the page share, and checkpoints."""
 
 import gc
+import logging
 import os
 import re
 import signal
@@ -19,6 +20,9 @@ from httpx._config import DEFAULT_TIMEOUT_CONFIG, create_ssl_context
 
 from antiphon.config import ModelSettings, Settings
 from tests import faulty
+from tests.forks import pytest_addoption as pytest_addoption
+from tests.forks import pytest_configure as pytest_configure
+from tests.forks import pytest_runtestloop as pytest_runtestloop
 from tests.kernels import hold_products_to_their_rows
 from tests.servers import DEADLINE_S, NUM_FRONT_ENDS, TOY, RunningServer, start_server, wait_until
 
@@ -108,6 +112,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+        # pytest adds a handler to each logger that does not propagate, six times a test: 1 ms for
+        # the fifty of torch.
+        for name, logger in logging.root.manager.loggerDict.items():
+            if name.startswith("torch.") and isinstance(logger, logging.Logger):
+                logger.propagate = True
 
 
 @pytest.fixture(scope="session")
