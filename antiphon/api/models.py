@@ -11,8 +11,8 @@ from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
 from antiphon.api.adapters.errors import ELEVENLABS_KEY
 from antiphon.api.state import Server, ServerState
 from antiphon.contracts.chat import CHAT_VOICE, AnswerVoiceCapabilities, ChatCapabilities
-from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, VideoCapabilities
+from antiphon.contracts.prompt import SupportsVoiceNames
 from antiphon.pipeline.chat.omni_talker import ChatVoiceModel
 from antiphon.pipeline.chat.service import CHAT, ChatModel
 from antiphon.pipeline.pictures.service import IMAGE, VIDEO, ImageModel, VideoModel
@@ -66,7 +66,7 @@ def _described(tasks: Sequence[LoadedTask], server: ServerState) -> dict[str, An
     for each in tasks:
         match each:
             case SpeechModel():
-                described |= _of_speech(each.capabilities)
+                described |= _of_speech(each)
             case ChatModel():
                 described["chat"] = _of_chats(each.capabilities)
             case ChatVoiceModel():
@@ -92,7 +92,8 @@ def _task_names(task: LoadedTask) -> list[str]:
     return of_pictures if needs else [name, *of_pictures]
 
 
-def _of_speech(capabilities: SpeechCapabilities) -> dict[str, Any]:
+def _of_speech(model: SpeechModel) -> dict[str, Any]:
+    capabilities = model.capabilities
     return {
         "sample_rate": capabilities.sample_rate_hz,
         **({"channels": capabilities.channels} if capabilities.channels > 1 else {}),
@@ -109,6 +110,7 @@ def _of_speech(capabilities: SpeechCapabilities) -> dict[str, Any]:
         "instructions": capabilities.instructions,
         "cloning": capabilities.cloning,
         "voice_design": "instructions" in capabilities.voice_fields,
+        "voice_mixing": isinstance(model.prompter, SupportsVoiceNames),
     }
 
 

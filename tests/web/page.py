@@ -18,6 +18,7 @@ OTHER_HOST = "speech.lan"
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"),
     *("--autoplay-policy=no-user-gesture-required", "--window-size=1200,1000"),
     f"--host-resolver-rules=MAP {OTHER_HOST} 127.0.0.1",
 )

@@ -70,7 +70,7 @@ def test_what_the_server_refuses_is_told(page: Page, server: RunningServer) -> N
 
 def test_arrow_keys_go_from_tab_to_tab(page: Page, server: RunningServer) -> None:
     open_tab(page, server, "speech")
-    for task in ("chat", "image", "video", "speech"):
+    for task in ("voices", "chat", "image", "video", "speech"):
         page.driver.switch_to.active_element.send_keys("\ue014")  # right
         assert page.driver.switch_to.active_element.get_property("id") == f"task-{task}"
         assert page.script(SHOWN, task)

@@ -6,6 +6,8 @@
  * @property {string[]} [languages] values of `language`; none if it cannot be chosen
  * @property {boolean} [instructions] whether it follows instructions
  * @property {boolean} [cloning] whether it speaks as a recording does
+ * @property {boolean} [voice_design] whether instructions describe its voice
+ * @property {boolean} [voice_mixing] whether it speaks with mixes of its voices
  * @property {number} [sample_rate] of its audio
  * @property {Voice[]} [voices] those that come with it
  * @property {string[]} [tasks] what it can make, such as text-to-speech
@@ -15,7 +17,7 @@
  * @property {import("./picture-form.js").Drawing} [video]
  */
 /** @typedef {{max_model_len: number, sampling: {temperature: number}}} Chats */
-/** @typedef {{id: string, name: string, language?: string | null, gender?: string | null}} Voice */
+/** @typedef {{id: string, name: string, type?: string, language?: string | null, gender?: string | null}} Voice */
 /** @typedef {Record<string, string | number | boolean>} SpeechBody */
 
 const DEFAULT_RATE_HZ = 24000;

@@ -14,6 +14,7 @@ import { StreamedText } from "./streamed-text.js";
 import { CodeTabs } from "./tabs.js";
 import { TaskTabs, canMake } from "./tasks.js";
 import { Utterance } from "./utterance.js";
+import { Voices } from "./voices.js";
 import { clearAlert, element, show, showAlert } from "./view.js";
 
 const STATUS = {
@@ -42,6 +43,7 @@ const tasks = new TaskTabs();
 const drawing = new Drawing(api, report);
 const filming = new Filming(api, report);
 const chatting = new Chatting(api, { onSpeech: stop, onError: report });
+const voices = new Voices(api, { onSpeech: stop, onUse: useVoice, onChange: loadVoices, onError: report });
 const card = new PlayerCard(api, report);
 const history = new History({ onPlay: replay, onReuse: (body) => form.take(body) });
 
@@ -52,6 +54,7 @@ let reported = null;
 
 async function speak() {
   stop();
+  voices.stop();
   if (chatting.spoken) chatting.stop();
   clearAlert();
   form.takeSeed();
@@ -88,6 +91,7 @@ async function loadModels() {
     drawing.form.setModels(models);
     filming.setModels(models);
     void chatting.setModels(models);
+    void voices.setModels(models);
     tasks.offer(models);
     clearAlert();
   } catch (error) {
@@ -110,6 +114,15 @@ async function loadVoices() {
     report(error, { label: "Try again", run: loadVoices });
   }
   showCode();
+}
+
+/** @param {import("./voices.js").Choice} choice */
+async function useVoice(choice) {
+  voices.stop();
+  tasks.choose("speech");
+  form.chooseModel(choice.model);
+  await loadVoices();
+  form.use(choice);
 }
 
 /** @param {unknown} error @param {{label: string, run: () => void}} [action] */
@@ -143,7 +156,7 @@ function onKey(event) {
     event.preventDefault();
     element(`${tasks.chosen}-form`, HTMLFormElement).requestSubmit();
   } else if (event.key === "Escape") {
-    ({ speech: { stop }, chat: chatting, image: drawing, video: filming })[tasks.chosen].stop();
+    ({ speech: { stop }, voices, chat: chatting, image: drawing, video: filming })[tasks.chosen].stop();
   }
 }
 

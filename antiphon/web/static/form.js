@@ -67,9 +67,26 @@ export class Form {
     this.#adapt();
   }
 
+  /** Choose a voice, such as a mix of others, or the words that describe one. @param {{voice?: string, instructions?: string}} choice */
+  use({ voice: id, instructions: words }) {
+    if (id && ![...voice.options].some(({ value }) => value === id)) voice.add(new Option(id, id));
+    if (id) voice.value = id;
+    if (words) instructions.value = words;
+    instructions.closest("details")?.toggleAttribute("open", Boolean(words));
+    text.dispatchEvent(new Event("input"));
+    text.focus();
+  }
+
+  /** @param {string} id */
+  chooseModel(id) {
+    if (model.value === id) return;
+    model.value = id;
+    this.#adapt();
+  }
+
   /** @param {Voice[]} voices */
   setVoices(voices) {
-    fill(voice, voices.map((each) => ({ value: each.id, label: describe(each) })));
+    fill(voice, voices.map((each) => ({ value: requestName(each), label: describe(each) })));
   }
 
   /** A new utterance has a new seed, unless the user gave one. */
@@ -141,9 +158,19 @@ export function fill(select, options) {
 }
 
 /** @param {Voice} voice */
-export function describe({ id, name, language, gender }) {
-  const traits = [language, gender].filter(Boolean).join(", ");
-  return traits ? `${name || id} (${traits})` : name || id;
+export function describe(voice) {
+  const name = voice.name || voice.id;
+  return traits(voice) ? `${name} (${traits(voice)})` : name;
+}
+
+/** @param {Voice} voice */
+export function traits({ language, gender }) {
+  return [language, gender].filter(Boolean).join(", ");
+}
+
+/** What a request calls a voice. @param {Voice} voice */
+export function requestName({ id, name, type }) {
+  return type === "audio_sample" ? name : id;
 }
 
 /** @param {string} word */

@@ -2,12 +2,12 @@
 
 import { element } from "./view.js";
 
-/** @typedef {"speech" | "chat" | "image" | "video"} TaskName */
+/** @typedef {"speech" | "voices" | "chat" | "image" | "video"} TaskName */
 
 /** @type {TaskName[]} */
-const TASKS = ["speech", "chat", "image", "video"];
+const TASKS = ["speech", "voices", "chat", "image", "video"];
 
-/** What the API calls them. @type {Record<TaskName, string>} */
+/** What the API calls them. @type {Record<Exclude<TaskName, "voices">, string>} */
 const API_NAMES = {
   speech: "text-to-speech",
   chat: "text-generation",
@@ -15,9 +15,15 @@ const API_NAMES = {
   video: "text-to-video",
 };
 
-/** @param {import("./api.js").Model} model @param {TaskName} task */
+/** @param {import("./api.js").Model} model @param {TaskName} task @returns {boolean} */
 export function canMake(model, task) {
+  if (task === "voices") return canMake(model, "speech") && hasVoices(model);
   return model.tasks?.includes(API_NAMES[task]) ?? task === "speech";
+}
+
+/** Whether there is a choice of voices. @param {import("./api.js").Model} model */
+export function hasVoices({ voices = [], cloning, voice_design, voice_mixing }) {
+  return voices.length > 1 || Boolean(cloning || voice_design || voice_mixing);
 }
 
 export class TaskTabs {
