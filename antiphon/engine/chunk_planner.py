@@ -15,8 +15,7 @@ from antiphon.engine.request import EngineRequest, slot_of
 
 _DEADLINE_S = attrgetter("clock.deadline_s")
 _REPLAY_SHARE = 0.5  # of a step, that replays may take
-
-
+_SLOW_FRAMES = 4  # of a chunk where gaps cannot be avoided
 _PATIENT_FRAMES = 3  # frames of slack beyond the margin with which a stream can wait for a step
 
 
@@ -38,7 +37,7 @@ class ChunkPlanner(ABC):
         """Whether all frames that are still to be decoded can be."""
 
     def add(self, request: EngineRequest) -> None:
-        """Choose the size of a first chunk: it must last until the second one, one step later.
+        """Choose the size of a first chunk: it lasts until the second one, if anything does.
 
         A request that is resumed decodes again what its last frames' audio needs, from the last
         whole group on whose look-ahead it has.
@@ -51,6 +50,8 @@ class ChunkPlanner(ABC):
         if request.prompt.first_chunk_frames is None and not request.is_live:
             wanted = self._sizes[-1]
         num_needed = self._policy.start * self._costs.long_frame_s / codec.frame_s
+        if self._is_slow(self._costs.mean_frame_s):
+            num_needed = 0.0
         progress.chunk_frames = round_up(max(wanted, num_needed), self._sizes)
 
     def is_first_audio_due(self, request: EngineRequest) -> bool:
@@ -98,6 +99,8 @@ class ChunkPlanner(ABC):
         due: list[EngineRequest] = []
         partial: list[EngineRequest] = []
         danger_s = now_s + self._policy.margin_s + self._costs.long_frame_s
+        if self._is_slow(self._costs.mean_frame_s):
+            danger_s = -inf  # partial chunks would only make frames slower
         is_urgent = False
         for request in requests:
             if request.codec.is_replaying:
@@ -156,8 +159,14 @@ class ChunkPlanner(ABC):
     def next_chunk_frames(self, last: int, slack_s: float, step_s: float) -> int:
         """Return the size of the chunk after one of ``last`` frames, with which slack remains."""
         policy = self._policy
+        if self._is_slow(step_s):
+            return round_up(min(last + 1, _SLOW_FRAMES), self._sizes)
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
         return max(self._sizes[0], round_down(longest, self._sizes))
+
+    def _is_slow(self, frame_s: float) -> bool:
+        """Whether frames take longer than they play, so that every stream has gaps."""
+        return frame_s > self._codec.frame_s
 
     def _choose(
         self,

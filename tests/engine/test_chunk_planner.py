@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ requests = st.lists(
 )
 
 
-@given(st.sampled_from(SIZES), st.floats(-1.0, 30.0), st.floats(1e-4, 0.2))
+@given(st.sampled_from(SIZES), st.floats(-1.0, 30.0), st.floats(1e-4, CODEC.frame_s))
 def test_a_chunk_is_made_long_before_its_listener_needs_it(
     last: int, slack_s: float, step_s: float
 ) -> None:
@@ -48,6 +49,36 @@ def test_a_chunk_is_made_long_before_its_listener_needs_it(
     assert size <= last * POLICY.spacing
     assert size == SIZES[0] or size * step_s < slack_s
     assert size <= PLANNER.next_chunk_frames(last, slack_s + 1.0, step_s)
+
+
+@pytest.mark.parametrize(("pace", "most"), [(0.9, 1), (1.1, 4)])
+def test_chunks_are_as_small_as_can_be_only_where_that_prevents_gaps(
+    pace: float, most: int
+) -> None:
+    costs = CostModel()
+    costs.mean_step_s = pace * CODEC.frame_s
+    planner, stream = CausalChunks(CODEC, POLICY, costs), request(-10.0)
+    stream.arrive(NOW_S, max_unread_frames=100, has_codec=True)
+    stream.slot, stream.status = 0, Status.RUNNING
+    stream.plan_frame()
+    sizes = []
+    for _ in range(20):
+        stream.plan_frame()
+        stream.clock.deadline_s = NOW_S - 10.0
+        sizes += [chunk.num_frames for _, chunk in planner.plan([stream], 1, NOW_S)]
+    assert {*sizes[3:]} == {most}
+    assert sum(sizes) > 20 - most
+
+
+@pytest.mark.parametrize(("pace", "first"), [(0.9, 2), (1.1, 1)])
+def test_a_first_chunk_is_longer_than_a_frame_only_where_that_prevents_a_gap(
+    pace: float, first: int
+) -> None:
+    costs = CostModel()
+    costs.mean_step_s = pace * CODEC.frame_s
+    stream = EngineRequest("r", Prompt(data=None, num_tokens=1, seed=0))
+    CausalChunks(CODEC, POLICY, costs).add(stream)
+    assert stream.codec.chunk_frames == first
 
 
 @given(requests, st.integers(0, 100))

@@ -88,6 +88,8 @@ class ThreadedDecoder:
             rows[chunk.slot] = np.asarray(frame_store[chunk.slot, numbers % frame_store.shape[1]])
         audio = self._pool.submit(self._decode, rows, state)
         before, self._calls = self._calls, []
+        if any(chunk.start == 0 for chunk in chunks):
+            wait([audio])  # first audio, which would be delivered after the model's next frame
         return _PendingAudio(audio, before)
 
     def close(self) -> None:

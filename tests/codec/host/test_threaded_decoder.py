@@ -1,16 +1,25 @@
 """A decoder in a thread of its own makes the samples of the decoder itself, in the same order."""
 
 import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from itertools import chain
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from antiphon.codec.host import threaded_decoder
 from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.codec.protocol import RowDecoder
-from antiphon.contracts.types import Samples
+from antiphon.codec.runners import FusedRunner
+from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.types import AudioChunk, Samples, Sampling
+from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk
+from antiphon.engine.request import EngineRequest
+from antiphon.engine.runner import HostRunner
 
 
 class Summing(RowDecoder):
@@ -50,7 +59,7 @@ def test_calls_are_executed_in_order_while_the_caller_goes_on() -> None:
     inner.may_decode.clear()
     decoder.reset(state, 1)
     decoder.prime(state, 1, np.array([10]))
-    first = decoder.launch([CodecChunk(0, 3, 2), CodecChunk(1, 0, 1)], store, state)
+    first = decoder.launch([CodecChunk(0, 3, 2), CodecChunk(1, 4, 1)], store, state)
     store.zero_()  # the model goes on, and its frames come round in the store
     second = decoder.launch([CodecChunk(1, 1, 1)], store, state)
     assert not first.is_done
@@ -60,6 +69,50 @@ def test_calls_are_executed_in_order_while_the_caller_goes_on() -> None:
     assert {slot: each.tolist() for slot, each in first.result().items()} == {0: [4, 5], 1: [15]}
     assert second.result()[1].tolist() == [15]
     decoder.close()
+
+
+class Counter(HostRunner[int]):
+    """Makes frames 1, 2, 3 ..., and notes them."""
+
+    def __init__(self, order: list[object]) -> None:
+        super().__init__(1)
+        self.order = order
+
+    def start(self, prompt: Prompt, frames: Sequence[NDArray[np.int64]]) -> int:
+        return 0
+
+    def append(self, state: int, piece: Piece) -> None:
+        pass
+
+    def next_frame(self, state: int) -> NDArray[np.int64]:
+        self._states[0] += 1
+        self.order.append(self._states[0])
+        return np.asarray(self._states[0])
+
+
+def test_first_audio_is_delivered_before_the_next_frame_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[object] = []
+    inner = Summing()
+    core = EngineCore(FusedRunner(Counter(order), ThreadedDecoder(inner)))
+    prompt = Prompt(data=None, num_tokens=1, seed=0, sampling=Sampling(max_frames=3))
+    core.scheduler.add(EngineRequest("live", prompt))
+    inner.may_decode.clear()  # until it is waited for
+
+    def waits(futures: Sequence[Future[object]]) -> None:
+        inner.may_decode.set()
+        wait(futures)
+
+    monkeypatch.setattr(threaded_decoder, "wait", waits)
+    while core.has_work:
+        order += [
+            event.samples.tolist() for _, event in core.step() if isinstance(event, AudioChunk)
+        ]
+    core.runner.close()
+    assert order[:3] == [1, [1.0], 2]
+    chunks = [each for each in order if isinstance(each, list)]
+    assert [*chain(*chunks)] == [1.0, 3.0, 6.0]
 
 
 def test_a_failure_is_raised_where_the_next_audio_is_taken() -> None:
