@@ -15,7 +15,7 @@ from antiphon.engine.request import EngineRequest, slot_of
 
 _DEADLINE_S = attrgetter("clock.deadline_s")
 _REPLAY_SHARE = 0.5  # of a step, that replays may take
-_SLOW_FRAMES = 4  # of a chunk where gaps cannot be avoided
+_SLOW_FRAMES = 4  # of a chunk where frames take longer than they play
 _PATIENT_FRAMES = 3  # frames of slack beyond the margin with which a stream can wait for a step
 
 
@@ -49,9 +49,8 @@ class ChunkPlanner(ABC):
         wanted = request.prompt.first_chunk_frames or self._policy.first_frames
         if request.prompt.first_chunk_frames is None and not request.is_live:
             wanted = self._sizes[-1]
-        num_needed = self._policy.start * self._costs.long_frame_s / codec.frame_s
-        if self._is_slow(self._costs.mean_frame_s):
-            num_needed = 0.0
+        num_steps = 0.0 if self._costs.mean_frame_s > codec.frame_s else self._policy.start
+        num_needed = num_steps * self._costs.long_frame_s / codec.frame_s
         progress.chunk_frames = round_up(max(wanted, num_needed), self._sizes)
 
     def is_first_audio_due(self, request: EngineRequest) -> bool:
@@ -99,8 +98,8 @@ class ChunkPlanner(ABC):
         due: list[EngineRequest] = []
         partial: list[EngineRequest] = []
         danger_s = now_s + self._policy.margin_s + self._costs.long_frame_s
-        if self._is_slow(self._costs.mean_frame_s):
-            danger_s = -inf  # partial chunks would only make frames slower
+        if self._costs.mean_frame_s > self._codec.frame_s:
+            danger_s = -inf  # gaps cannot be avoided, and partial chunks make frames slower
         is_urgent = False
         for request in requests:
             if request.codec.is_replaying:
@@ -159,14 +158,10 @@ class ChunkPlanner(ABC):
     def next_chunk_frames(self, last: int, slack_s: float, step_s: float) -> int:
         """Return the size of the chunk after one of ``last`` frames, with which slack remains."""
         policy = self._policy
-        if self._is_slow(step_s):
+        if step_s > self._codec.frame_s:
             return round_up(min(last + 1, _SLOW_FRAMES), self._sizes)
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
         return max(self._sizes[0], round_down(longest, self._sizes))
-
-    def _is_slow(self, frame_s: float) -> bool:
-        """Whether frames take longer than they play, so that every stream has gaps."""
-        return frame_s > self._codec.frame_s
 
     def _choose(
         self,
@@ -199,8 +194,7 @@ class ChunkPlanner(ABC):
         about to run out; before the first audio, for ``margin_s`` after each frame.
         """
         least = 1 if self._is_end_planned(request) else self._sizes[0]
-        num_ready = self._num_ready(request)
-        if num_ready < least:
+        if (num_ready := self._num_ready(request)) < least:
             return inf
         has_more = request.may_run
         if self._codec.has_upstream and num_ready < request.codec.chunk_frames:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from antiphon.nn.attention import Attend, HeadShape, KVShape, QKVHeads
-from antiphon.nn.cpu.int8_linear import packed, packed_gate
+from antiphon.nn.cpu.int8_linear import packed, packed_gate, to_pack
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights, rotary_order
 
@@ -54,15 +54,16 @@ class DecoderLayer:
             weight = weights.get(f"{attention}.{part}.weight")
             return None if weight is None else RMSNorm(weight[order], config.norm_eps)
 
-        joined = Linear.joined(weights, *(f"{attention}.{part}_proj" for part in "qkv"))
+        products = to_pack(weights)
+        joined = Linear.joined(products, *(f"{attention}.{part}_proj" for part in "qkv"))
         heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
         return cls(
             heads=QKVHeads(heads, head_norm("q_norm"), head_norm("k_norm")),
             attention_norm=norm("input_layernorm"),
-            query_key_value=packed(heads.reordered(joined, order), weights),
-            output=packed(Linear.of(weights, f"{attention}.o_proj"), weights),
+            query_key_value=packed(heads.reordered(joined, order), products),
+            output=packed(Linear.of(products, f"{attention}.o_proj"), products),
             feed_forward_norm=norm("post_attention_layernorm"),
-            feed_forward=packed_gate(SwiGLU.of(weights, f"{name}.mlp"), weights),
+            feed_forward=packed_gate(SwiGLU.of(products, f"{name}.mlp"), products),
             attention_output_norm=output_norm("post_self_attn_layernorm"),
             feed_forward_output_norm=output_norm("post_mlp_layernorm"),
         )

@@ -6,15 +6,15 @@ being joined or folded, on any device and for any number type.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Required, TypeAlias, TypedDict, Unpack
 
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn.cpu.mapped_file import MappedFile
 from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import (
@@ -140,20 +140,20 @@ def open_weights(
     skip = re.compile(unused or _NOTHING)
     drawn = DrawnTensors(layout, how["like"])
     stored = None if how.get("is_dummy") else _checked(directory, layout, others, stem)
-    with _opened({file for file, _ in stored.values()} if stored else ()) as handles:
-        found: Mapping[str, tuple[TensorHeader, Any]]
-        if stored is None:
-            found = {name: (header, drawn) for name, header in drawn.headers().items()}
-        else:
-            found = {name: (header, handles[file]) for name, (file, header) in stored.items()}
-        tensors = {
-            name: each
-            for name, each in found.items()
-            if name.startswith(part) and not skip.fullmatch(name)
-        }
-        weights = LazyWeights(directory, tensors, how)
-        yield weights
-        weights.check_all_read()
+    found: Mapping[str, tuple[TensorHeader, Any]]
+    if stored is None:
+        found = {name: (header, drawn) for name, header in drawn.headers().items()}
+    else:
+        files = {file: MappedFile(file) for file, _ in stored.values()}
+        found = {name: (header, files[file]) for name, (file, header) in stored.items()}
+    tensors = {
+        name: each
+        for name, each in found.items()
+        if name.startswith(part) and not skip.fullmatch(name)
+    }
+    weights = LazyWeights(directory, tensors, how)
+    yield weights
+    weights.check_all_read()
 
 
 def _checked(
@@ -190,15 +190,3 @@ def check_tied(directory: Path, tied: Mapping[str, str]) -> None:
     """
     if problems := tied_problems(read_directory(directory), tied):
         raise ModelLoadError(f"{directory}: tensors: {'; '.join(problems)}")
-
-
-@contextmanager
-def _opened(files: Iterable[Path]) -> Iterator[dict[Path, Any]]:
-    with ExitStack() as stack:
-        handles = {}
-        for file in files:
-            try:
-                handles[file] = stack.enter_context(safe_open(file, framework="pt"))
-            except (OSError, SafetensorError) as error:
-                raise ModelLoadError(f"{file}: cannot be read: {error}") from error
-        yield handles

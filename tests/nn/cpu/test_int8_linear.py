@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.loading import weights_for
 from antiphon.nn.cpu import int8_linear
-from antiphon.nn.cpu.int8_linear import Int8Linear, check_quantize
+from antiphon.nn.cpu.int8_linear import Int8Linear, check_quantize, packed, to_pack
 from antiphon.nn.layers import Linear
+from antiphon.nn.weights import open_weights
 
 OUTPUTS, INPUTS = 96, 64
 
@@ -36,6 +38,25 @@ def test_products_are_close_and_take_a_quarter_of_the_memory(linear: Linear) -> 
     assert -10 * math.log10(error) > 33
     assert quantized.weight.shape == linear.weight.shape
     assert quantized.weight.is_meta
+
+
+@pytest.mark.parametrize("quantize", [None, "int8"])
+def test_layers_are_packed_from_what_is_stored_without_a_float32_copy(
+    quantize: str | None, tmp_path: Path
+) -> None:
+    stored = {"a.weight": made(OUTPUTS, INPUTS).bfloat16(), "a.bias": made(OUTPUTS).bfloat16()}
+    save_file(stored, tmp_path / "model.safetensors")
+    layout = {name: tuple(tensor.shape) for name, tensor in stored.items()}
+    with open_weights(tmp_path, layout, like=torch.empty(0), quantize=quantize) as weights:
+        layers = to_pack(weights)
+        assert ("a.bias" in layers, "b" in layers, {*layers}) == (True, False, {*stored})
+        read = Linear.of(layers, "a")
+        assert read.weight.dtype == (torch.bfloat16 if quantize else torch.float32)
+        layer = packed(read, layers)
+    exact = Linear(stored["a.weight"].float(), stored["a.bias"].float())
+    expected = Int8Linear.pack(exact) if quantize else exact
+    states = made(3, INPUTS, seed=2)
+    assert torch.equal(layer(states), expected(states))
 
 
 def test_a_row_does_not_depend_on_the_rows_beside_it(linear: Linear) -> None:
