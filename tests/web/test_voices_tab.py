@@ -1,5 +1,8 @@
 """The page's tab of voices: they are mixed, designed, added, listened to and deleted."""
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from tests.servers import RunningServer, start_server, wait_until
 from tests.web.page import Page
 
 pytestmark = pytest.mark.browser
+
+AWKWARD = 'It\'s "$HOME" \\ `ticks`,\na line.'
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +152,27 @@ def test_a_recording_is_made_here(page: Page, server_of_voices: RunningServer) -
     page.wait_until(lambda: page.text("voice-audio-hint").startswith("recording.webm"))
     assert page.find("voice-audio-audio").is_displayed()
     assert page.text("voice-audio-record") == "Record"
+
+
+def test_code_with_a_recording_works_as_it_is(
+    page: Page, server_of_voices: RunningServer, tmp_path: Path
+) -> None:
+    recording = tmp_path / "Ann's own.wav"
+    recording.write_bytes(wav())
+    page.open(server_of_voices.base_url)
+    page.choose("model", "clone")
+    page.find("reference").send_keys(str(recording))
+    page.wait_until(lambda: "KiB" in page.text("reference-hint"))
+    page.choose("format", "pcm")
+    page.write(AWKWARD)
+    made = []
+    for tab, command in (("curl", "sh"), ("python", sys.executable)):
+        page.find(f"tab-{tab}").click()
+        code = page.script("return document.getElementById('code').textContent")
+        if shutil.which("curl") is not None or tab != "curl":
+            subprocess.run([command, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+            made.append((tmp_path / "speech.pcm").read_bytes())
+    page.find("speak").click()
+    page.wait_until(lambda: page.utterance("isComplete") or page.state == "failed")
+    page.find("download").click()
+    assert set(made) == {page.downloaded("speech.pcm")}

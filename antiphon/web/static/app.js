@@ -147,7 +147,8 @@ function showState() {
 }
 
 function showCode() {
-  code.show({ ...form.body(), ...reference.shown }, baseUrl, api.key !== "");
+  const body = { ...form.body(), ...reference.transcript };
+  code.show(body, baseUrl, api.key !== "", reference.file);
 }
 
 /** @param {KeyboardEvent} event */

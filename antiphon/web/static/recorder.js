@@ -1,6 +1,6 @@
 /** A recording of a voice: chosen from the disk, or made here. */
 
-import { element, show } from "./view.js";
+import { button, element, offer, show } from "./view.js";
 
 export class Recorder {
   /** @type {Blob | null} */
@@ -36,6 +36,9 @@ export class Recorder {
     this.fileName = fileName;
     if (!(recording instanceof File)) this.#file.value = "";
     show(`${this.#id}-hint`, recording ? `${fileName}, ${(recording.size / 1024).toFixed(0)} KiB` : "");
+    if (recording && !(recording instanceof File)) {
+      element(`${this.#id}-hint`, HTMLElement).append(" ", button("Save", () => offer(recording, fileName)));
+    }
     const audio = element(`${this.#id}-audio`, HTMLAudioElement);
     URL.revokeObjectURL(audio.src);
     audio.hidden = !recording;

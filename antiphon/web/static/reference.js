@@ -5,7 +5,6 @@ import { Recorder } from "./recorder.js";
 import { element } from "./view.js";
 
 const words = element("reference-text", HTMLInputElement);
-const SHOWN = "data:audio/wav;base64,…";
 
 export class Reference {
   #isWanted = false;
@@ -23,20 +22,22 @@ export class Reference {
     element("reference-field", HTMLElement).hidden = !this.#isWanted;
   }
 
-  /** The fields of a request, as they are shown. @returns {import("./api.js").SpeechBody} */
-  get shown() {
-    return this.#isWanted && this.#recorder.recording ? { ref_audio: SHOWN, ...this.#transcript } : {};
+  /** @returns {import("./snippets.js").RecordedFile | null} */
+  get file() {
+    const { recording, fileName } = this.#recorder;
+    return this.#isWanted && recording ? { fileName, type: recording.type } : null;
+  }
+
+  /** The fields of a request beside the recording. @returns {import("./api.js").SpeechBody} */
+  get transcript() {
+    if (!this.file) return {};
+    return words.value.trim() ? { ref_text: words.value } : { x_vector_only_mode: true };
   }
 
   /** The fields of a request. @returns {Promise<import("./api.js").SpeechBody>} */
   async fields() {
     const { recording } = this.#recorder;
     if (!this.#isWanted || !recording) return {};
-    return { ref_audio: await dataUri(recording), ...this.#transcript };
-  }
-
-  /** @returns {import("./api.js").SpeechBody} */
-  get #transcript() {
-    return words.value.trim() ? { ref_text: words.value } : { x_vector_only_mode: true };
+    return { ref_audio: await dataUri(recording), ...this.transcript };
   }
 }

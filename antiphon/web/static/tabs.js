@@ -26,12 +26,9 @@ export class CodeTabs {
     });
   }
 
-  /** @param {import("./api.js").SpeechBody} body @param {string} baseUrl @param {boolean} needsKey */
-  show(body, baseUrl, needsKey) {
-    this.#snippets = [
-      curlSnippet(body, baseUrl, needsKey),
-      pythonSnippet(body, baseUrl, needsKey),
-    ];
+  /** @param {Parameters<typeof curlSnippet>} request */
+  show(...request) {
+    this.#snippets = [curlSnippet(...request), pythonSnippet(...request)];
     this.#panel.textContent = this.#snippets[this.#chosen];
   }
 
