@@ -104,7 +104,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert pages >= {f"{path.stem}.html" for path in (ROOT / "docs").glob("*.md")}
     assert pages >= {"index.html", "reference.html", "CONTRIBUTING.html", "ARCHITECTURE.html"}
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert 'href="operations.html#install"' in index
+    assert 'href="install.html#extras"' in index
     fetched = re.findall(r'(?:<script[^>]* src|<link rel="stylesheet"[^>]* href)="([^"]+)"', index)
     assert fetched
     assert not [address for address in fetched if "//" in address]

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 import venv
 from collections.abc import Generator
 from pathlib import Path
@@ -27,10 +28,21 @@ def built(project: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def antiphon(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build a wheel, install it and nothing else, and return its command."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def uv() -> Path:
+    """The program ``uv``: it resolves without downloading packages, and runs wheels as ``uvx``."""
+    subprocess.run((ROOT / "scripts" / "tool", "uv==0.13.9"), check=True, capture_output=True)
+    return ROOT / ".venv-tools" / "bin" / "uv"
+
+
+@pytest.fixture(scope="module")
+def antiphon(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel and nothing else, and return its command."""
     folder = tmp_path_factory.mktemp("wheel")
-    wheel = built(ROOT, folder)
     venv.create(folder / "empty", with_pip=True)
     binaries = folder / "empty" / "bin"
     constraints = ("--constraint", ROOT / "constraints.txt")
@@ -87,6 +99,33 @@ def test_it_says_in_process(antiphon: Path, tmp_path: Path) -> None:
     subprocess.run(say, check=True, capture_output=True, cwd=tmp_path)
     samples, rate_hz = decoded((tmp_path / "hello.opus").read_bytes(), "opus", 24000)
     assert len(samples) / rate_hz > 0.5
+
+
+def test_uvx_runs_it_without_installing_it(wheel: Path, uv: Path, tmp_path: Path) -> None:
+    say = ("tool", "run", "--from", wheel, "antiphon", "say", "Hello there.", "-o", "hello.wav")
+    done = subprocess.run((uv, *say), capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    samples, rate_hz = decoded((tmp_path / "hello.wav").read_bytes(), "wav", 24000)
+    assert len(samples) / rate_hz > 0.5
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.13"])
+def test_all_its_extras_can_be_installed_together(wheel: Path, uv: Path, python: str) -> None:
+    """On every platform, with the newest packages of today: nobody else has our constraints."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    resolve = ("pip", "compile", "--universal", "--python-version", python, "--quiet", "-")
+    done = subprocess.run(
+        (uv, *resolve),
+        input=f"antiphon[{','.join(extras)}] @ {wheel.as_uri()}",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    resolved = {line.partition("==")[0] for line in done.stdout.splitlines()}
+    wanted = {re.split(r"[^\w-]", line)[0] for extra in extras.values() for line in extra}
+    assert {name.lower().replace("_", "-") for name in wanted} - {"antiphon"} <= resolved
 
 
 def test_it_is_typed_and_brings_no_torch(antiphon: Path) -> None:

@@ -21,7 +21,10 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "antiphon"
 DOCKERFILES = sorted(DEPLOY.glob("Dockerfile*"))
+SERVICE = DEPLOY / "antiphon.service"
+MAX_EXPOSURE = 40  # tenths of the scale of `systemd-analyze security`: 96 without any protection
 TEMPLATES = sorted((CHART / "templates").glob("*.yaml"))
+HANGS_AT_MOST_S = 8
 INSTRUCTIONS = (
     *("ARG", "FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL"),
     *("HEALTHCHECK", "ENTRYPOINT"),
@@ -79,7 +82,9 @@ def test_images_are_built_from_what_there_is_and_run_as_nobody(path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "path", [*DOCKERFILES, DEPLOY / "compose.yaml", CHART / "values.yaml", *TEMPLATES], ids=name_of
+    "path",
+    [*DOCKERFILES, SERVICE, DEPLOY / "compose.yaml", CHART / "values.yaml", *TEMPLATES],
+    ids=name_of,
 )
 def test_every_variable_is_a_setting(path: Path) -> None:
     named = set(re.findall(rf"\b{ENVIRONMENT_PREFIX}\w+", path.read_text()))
@@ -109,6 +114,27 @@ def test_compose_gives_its_services_nothing_to_write_but_volumes() -> None:
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         assert {mount.split(":")[0] for mount in service["volumes"]} <= set(compose["volumes"])
         assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_the_unit_of_systemd_is_valid_and_protects_the_machine(tmp_path: Path) -> None:
+    unit = tmp_path / SERVICE.name
+    program = shutil.which("true")
+    assert program is not None
+    unit.write_text(SERVICE.read_text().replace("/opt/antiphon/bin/antiphon", program))
+    for command in (["verify"], ["security", "--offline=yes", f"--threshold={MAX_EXPOSURE}"]):
+        done = subprocess.run(
+            ["systemd-analyze", *command, unit], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Unknown" not in done.stderr
+
+
+def test_the_unit_leaves_a_server_the_time_to_drain() -> None:
+    """One SIGTERM, to the main process: a second one cuts streams; then longer than the grace."""
+    unit = dict(re.findall(r"^(\w+)=(.*)$", SERVICE.read_text(), re.MULTILINE))
+    assert unit["KillMode"] == "mixed"
+    assert float(unit["TimeoutStopSec"]) > Settings().limits.grace_s + HANGS_AT_MOST_S
 
 
 def test_the_chart_uses_values_that_there_are_and_uses_them_all() -> None:
