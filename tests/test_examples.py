@@ -2,14 +2,17 @@
 
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
-from antiphon.config import Settings
+from antiphon.config import ModelSettings, ModelsSettings, Settings
+from tests.decoding import decoded
 from tests.servers import RunningServer, start_server
 from tests.test_readme import ROOT, SHOWN_URL, playable_files, run
 
@@ -52,6 +55,46 @@ def test_frameworks_speak(name: str, package: str, server: RunningServer, tmp_pa
     pytest.importorskip(package, reason="needs the extra 'clients'")
     run([sys.executable, str(EXAMPLES / name), f"{server.base_url}/v1"], tmp_path)
     assert playable_files(tmp_path) == ["hello.wav"]
+
+
+@pytest.mark.slow  # installs the packages of npm
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_the_ai_sdk_chats_and_speaks(tmp_path: Path) -> None:
+    packages = ["npm", "install", "--no-audit", "--no-fund", "ai@7", "@ai-sdk/openai@4"]
+    if subprocess.run(packages, cwd=tmp_path, capture_output=True, check=False).returncode:
+        pytest.skip("npm's registry cannot be reached")
+    shutil.copy(EXAMPLES / "ai_sdk.mjs", tmp_path)
+    models = ModelsSettings(more=(ModelSettings(source="toy"),))
+    with start_server(Settings(models=models)) as server:
+        done = subprocess.run(
+            ["node", "ai_sdk.mjs", f"{server.base_url}/v1", "toy"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "You said: Greet me in a sentence."
+    samples, rate_hz = decoded((tmp_path / "hello.mp3").read_bytes(), "mp3", 24_000)
+    assert len(samples) / rate_hz > 1.0
+
+
+def test_the_settings_of_other_programs_lead_to_speech(server: RunningServer) -> None:
+    """What SillyTavern, LibreChat and AnythingLLM send with the settings of the page."""
+    endpoint = re.search(r"^\| Provider Endpoint \| `(\S+)` \|$", PAGE, re.MULTILINE)
+    assert endpoint is not None
+    told = dict(re.findall(r"^TTS_OPEN_AI_COMPATIBLE_(\w+)=(\S+)$", PAGE, re.MULTILINE))
+    libre = yaml.safe_load(re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)[0])
+    openai = libre["speech"]["tts"]["openai"]
+    for url, model, voice in (
+        (endpoint[1], "tts-1", "heart"),
+        (f"{told['ENDPOINT']}/audio/speech", told["MODEL"], told["VOICE_MODEL"]),
+        (openai["url"], openai["model"], openai["voices"][0]),
+    ):
+        here = re.sub(r"http://[\w.]+:8000", server.base_url, url)
+        body = {"model": model, "input": "Hello.", "voice": voice, "response_format": "mp3"}
+        answer = httpx.post(here, json=body, timeout=60).raise_for_status()
+        assert answer.headers["content-type"] == "audio/mpeg"
 
 
 def test_open_webui_finds_what_its_settings_name(server: RunningServer) -> None:
