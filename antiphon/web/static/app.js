@@ -88,7 +88,7 @@ async function loadModels() {
     const models = await api.models();
     show("version", `version ${await api.version()}`);
     form.setModels(models.filter((model) => canMake(model, "speech")));
-    drawing.form.setModels(models);
+    drawing.setModels(models);
     filming.setModels(models);
     void chatting.setModels(models);
     void voices.setModels(models);

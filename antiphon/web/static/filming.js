@@ -2,9 +2,10 @@
 
 import { ServerError } from "./api.js";
 import { PictureForm } from "./picture-form.js";
-import { clearAlert, element, show } from "./view.js";
+import { clearAlert, element } from "./view.js";
 
 const POLL_MS = 500;
+const LONGEST_LIST = 100;
 
 export class Filming {
   #api;
@@ -40,13 +41,14 @@ export class Filming {
     clearAlert();
     const { data, seed } = this.#data();
     this.form.begin(seed);
+    element("video-download", HTMLAnchorElement).hidden = true;
     let id = "";
     try {
       let job = await (await this.#api.postForm("/videos", data, work.signal)).json();
       id = job.id;
       while (job.status === "queued" || job.status === "in_progress") {
         this.form.showProgress((job.progress ?? 0) / 100);
-        show("video-first", `${Math.round(job.progress ?? 0)} %`);
+        this.form.showStatus(job.status === "queued" ? await this.#place(id, work.signal) : "Working…", true);
         await pause(POLL_MS, work.signal);
         job = await (await this.#api.get(`/videos/${id}`, work.signal)).json();
       }
@@ -59,6 +61,14 @@ export class Filming {
       if (!work.signal.aborted) this.#report(error);
       else if (id) void this.#api.remove(`/videos/${id}`).catch(() => undefined);
     }
+  }
+
+  /** Where a job stands in the queue, among those that one may see. @param {string} id @param {AbortSignal} signal */
+  async #place(id, signal) {
+    const { data } = await (await this.#api.get(`/videos?limit=${LONGEST_LIST}`, signal)).json();
+    const queued = data.filter((/** @type {{status: string}} */ { status }) => status === "queued");
+    const newer = queued.findIndex((/** @type {{id: string}} */ job) => job.id === id);
+    return newer < 0 ? "Queued" : `Queued, position ${queued.length - newer}`;
   }
 
   #data() {
@@ -83,8 +93,9 @@ export class Filming {
     player.hidden = false;
     this.form.showProgress(1);
     this.form.showTime("whole");
-    show("video-first", "100 %");
-    this.form.offer(this.#url);
+    const link = element("video-download", HTMLAnchorElement);
+    link.href = this.#url;
+    link.hidden = false;
   }
 
   #adapt() {

@@ -1,5 +1,6 @@
 /** The fields that a picture and a video share, and the state of what is being made. */
 
+import { fill } from "./form.js";
 import { canMake } from "./tasks.js";
 import { element, show } from "./view.js";
 
@@ -11,7 +12,14 @@ import { element, show } from "./view.js";
  * @property {number} [default_num_frames]
  * @property {number} [frame_multiple]
  * @property {boolean} [takes_image]
+ * @property {number} [max_images] to edit
+ * @property {boolean} [needs_image]
+ * @property {boolean} [masks]
  */
+
+/** Ratios of width and height; the area is that of the model's own size. */
+const SHAPES = { Square: 1, Landscape: 3 / 2, Portrait: 2 / 3, Wide: 16 / 9, Tall: 9 / 16 };
+const CUSTOM = "custom";
 
 export class PictureForm {
   #task;
@@ -35,6 +43,7 @@ export class PictureForm {
       this.#adapt();
       onModel?.();
     });
+    this.#field("shape", HTMLSelectElement).addEventListener("input", () => this.#takeShape());
   }
 
   /** @param {import("./api.js").Model[]} models */
@@ -70,17 +79,17 @@ export class PictureForm {
   begin(seed) {
     this.#startedMs = performance.now();
     this.#stop.disabled = false;
-    element(`${this.#task}-download`, HTMLAnchorElement).hidden = true;
-    for (const each of ["first", "whole"]) show(`${this.#task}-${each}`, "–");
+    element(`${this.#task}-result`, HTMLElement).hidden = false;
+    show(`${this.#task}-whole`, "–");
     show(`${this.#task}-seed-used`, String(seed));
     this.showProgress(0);
-    this.#showStatus("Working…", true);
+    this.showStatus("Working…", true);
   }
 
   /** @param {string} status */
   end(status) {
     this.#stop.disabled = true;
-    this.#showStatus(status, false);
+    this.showStatus(status, false);
   }
 
   /** @param {number} fraction */
@@ -94,31 +103,41 @@ export class PictureForm {
     show(`${this.#task}-${id}`, `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`);
   }
 
-  /** Offer a file, of which the address is given back when the next one comes. @param {string} url */
-  offer(url) {
-    const link = element(`${this.#task}-download`, HTMLAnchorElement);
-    link.href = url;
-    link.hidden = false;
-  }
-
   /** @param {string} text @param {boolean} isBusy */
-  #showStatus(text, isBusy) {
+  showStatus(text, isBusy) {
     const status = element(`${this.#task}-status`, HTMLElement);
-    status.textContent = text;
+    show(status.id, text);
     status.classList.toggle("busy", isBusy);
   }
 
   #adapt() {
     const drawing = this.drawing;
     if (!drawing) return;
-    const [width, height] = drawing.default_size.split("x").map(Number);
-    for (const [name, value] of /** @type {const} */ ([["width", width], ["height", height]])) {
+    const { default_size: own, size_multiple: multiple } = drawing;
+    const sizes = Object.entries(SHAPES).map(([name, ratio]) => ({ name, size: sizeOf(own, multiple, ratio) }));
+    if (!sizes.some(({ size }) => size === own)) sizes.unshift({ name: "Default", size: own });
+    fill(this.#field("shape", HTMLSelectElement), [
+      ...sizes.map(({ name, size }) => ({ value: size, label: `${name}, ${size.replace("x", " × ")}` })),
+      { value: CUSTOM, label: "Other" },
+    ]);
+    this.#field("shape", HTMLSelectElement).value = own;
+    for (const name of ["width", "height"]) {
       const field = this.#field(name, HTMLInputElement);
-      field.min = field.step = String(drawing.size_multiple);
-      field.valueAsNumber = value;
+      field.min = field.step = String(multiple);
     }
+    this.#takeShape();
     this.#field("steps", HTMLInputElement).valueAsNumber =
       drawing.parameters?.num_inference_steps ?? 50;
+  }
+
+  /** Put a preset into the fields of width and height, which are shown for other sizes. */
+  #takeShape() {
+    const { value } = this.#field("shape", HTMLSelectElement);
+    const sides = value.split("x").map(Number);
+    ["width", "height"].forEach((name, i) => {
+      this.#field(`${name}-field`, HTMLElement).hidden = value !== CUSTOM;
+      if (value !== CUSTOM) this.#field(name, HTMLInputElement).valueAsNumber = sides[i];
+    });
   }
 
   #seed() {
@@ -139,4 +158,12 @@ export class PictureForm {
   #field(name, type) {
     return element(`${this.#task}-${name}`, type);
   }
+}
+
+/** A size of a ratio with about the area of a model's own, in whole multiples. @param {string} own @param {number} multiple @param {number} ratio */
+function sizeOf(own, multiple, ratio) {
+  const [width, height] = own.split("x").map(Number);
+  const area = width * height;
+  const sides = [Math.sqrt(area * ratio), Math.sqrt(area / ratio)];
+  return sides.map((side) => Math.max(1, Math.round(side / multiple)) * multiple).join("x");
 }

@@ -55,7 +55,7 @@ export class VoiceMix {
     this.#parts.push({ voice, weight });
     this.#offer(voice);
     voice.selectedIndex = (number - 1) % voice.length;
-    parts.append(labelled(`Voice ${number}`, voice, "field voices"), labelled("Weight", weight, "field"));
+    parts.append(labelled(`Voice ${number}`, voice, "field long"), labelled("Weight", weight, "field"));
     moreButton.hidden = number === MOST_PARTS;
     show("mix-name", this.#name);
     return voice;
