@@ -1,4 +1,4 @@
-"""``antiphon models fit``: what a GPU holds of a checkpoint, and how fast it is there."""
+"""``antiphon models fit``: what a GPU or a CPU holds of a checkpoint, and how fast it is there."""
 
 import dataclasses
 import json
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.fit_cpu import family_of, fit_cpu
 from antiphon.cli.flags import AsJson
 
 if TYPE_CHECKING:
+    from antiphon.contracts.inspection import Footprint
     from antiphon.placement.cards import Card
     from antiphon.placement.fit import Fit, Speed
 
@@ -23,7 +25,11 @@ _NOTE = (
 def fit(
     path: Annotated[Path, typer.Argument(help="A checkpoint's directory.", show_default=False)],
     card: Annotated[
-        str | None, typer.Option(help='A GPU by name, such as "RTX 4090".', show_default=False)
+        str | None,
+        typer.Option(
+            help='A GPU by name, such as "RTX 4090"; cpu: that of this machine.',
+            show_default=False,
+        ),
     ] = None,
     device_memory_gib: Annotated[
         float | None, typer.Option(min=0.1, help="Of another GPU.", show_default=False)
@@ -54,21 +60,18 @@ def fit(
 ) -> None:
     """Estimate what a GPU holds of a checkpoint, and how fast it is there; no tensor is read.
 
-    The exit status is 1 if not one stream fits.
+    Of a CPU, all types of weights are estimated, and one is recommended. The exit status is 1 if
+    not one stream fits.
     """
-    from antiphon.errors import ModelLoadError
-    from antiphon.families.registry import checkpoint_family
+    if card is not None and card.lower() == "cpu":
+        _check_alone(device_memory_gib, bandwidth_gbs, tflops, gpu_memory_utilization)
+        fit_cpu(path, seconds, as_json=as_json)
+        return
     from antiphon.placement.fit import fit as estimate
 
     chosen = _card(card, device_memory_gib, bandwidth_gbs, tflops)
-    if not path.is_dir():
-        raise ModelLoadError(f"There is no directory '{path}'.")
-    family = checkpoint_family(path)
-    if family.footprint is None:
-        raise ModelLoadError(f"{path}: what '{family.name}' takes of a GPU is not known.")
-    found = estimate(
-        family.footprint.resolve()(path), chosen, seconds, _STREAMS, gpu_memory_utilization
-    )
+    footprint = _footprint(path)
+    found = estimate(footprint, chosen, seconds, _STREAMS, gpu_memory_utilization)
     if as_json:
         inputs = {"card": dataclasses.asdict(chosen), "seconds": seconds}
         typer.echo(json.dumps({**inputs, **dataclasses.asdict(found), "note": _NOTE}, indent=2))
@@ -76,6 +79,25 @@ def fit(
         _print(chosen, seconds, found)
     if not found.num_streams:
         raise typer.Exit(1)
+
+
+def _footprint(path: Path) -> "Footprint":
+    """Return what a checkpoint takes of a GPU."""
+    from antiphon.errors import ModelLoadError
+
+    family = family_of(path)
+    if family.footprint is None:
+        raise ModelLoadError(f"{path}: what '{family.name}' takes of a GPU is not known.")
+    found: Footprint = family.footprint.resolve()(path)
+    return found
+
+
+def _check_alone(*given: float | None) -> None:
+    """Refuse figures of a card beside its name."""
+    from antiphon.errors import SettingsError
+
+    if any(each is not None for each in given):
+        raise SettingsError("--card brings memory and bandwidth along: give it alone.")
 
 
 def _card(
@@ -89,13 +111,13 @@ def _card(
     from antiphon.errors import SettingsError
     from antiphon.placement.cards import Card, card_of
 
-    given = (memory_gib, bandwidth_gbs, tflops)
     if name is not None:
-        if any(each is not None for each in given):
-            raise SettingsError("--card brings memory and bandwidth along: give it alone.")
+        _check_alone(memory_gib, bandwidth_gbs, tflops)
         return card_of(name)
     if memory_gib is None or bandwidth_gbs is None:
-        raise SettingsError('Give --card "NAME", or --device-memory-gib and --bandwidth-gbs.')
+        raise SettingsError(
+            'Give --card "NAME" or --card cpu, or --device-memory-gib and --bandwidth-gbs.'
+        )
     return Card("another GPU", memory_gib, bandwidth_gbs, tflops)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.placement.cards import card_of
+from antiphon.placement.host_cpu import HostCpu
 from tests.cli.conftest import Run
 from tests.families.qwen3_tts.random_checkpoint import write_all_but_weights
 
@@ -63,6 +64,8 @@ def test_a_card_that_holds_nothing_is_told_by_the_status(run: Run, checkpoint: P
         ((), "--device-memory-gib and --bandwidth-gbs"),
         (("--device-memory-gib", "24"), "--bandwidth-gbs"),
         (("--card", "L4", "--tflops", "100"), "alone"),
+        (("--card", "cpu", "--bandwidth-gbs", "50"), "alone"),
+        (("--card", "cpu", "--gpu-memory-utilization", "0.5"), "alone"),
         (("--card", "Voodoo 2"), "RTX 4090"),
         (("--card", "a100"), "A100 80GB, A100 40GB"),
         (("--card", ""), "is not known"),
@@ -78,3 +81,25 @@ def test_what_cannot_be_estimated_is_refused(run: Run, tmp_path: Path) -> None:
     done = run("models", "fit", str(tmp_path / "nowhere"), "--card", "L4")
     assert done.exit_code == 1
     assert "There is no directory" in done.stderr
+
+
+@pytest.mark.parametrize(("memory_gib", "advice"), [(64, "--quantize int8"), (2, "None fits")])
+def test_weights_are_recommended_for_a_cpu(
+    memory_gib: float,
+    advice: str,
+    run: Run,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cpu = HostCpu("A CPU", 8, 7, "AVX2", "fbgemm", memory_gib, 50.0, 50.0)
+    monkeypatch.setattr(HostCpu, "of_host", classmethod(lambda _: cpu))
+    done = run("models", "fit", str(checkpoint), "--card", "CPU")
+    found = json.loads(run("models", "fit", str(checkpoint), "--card", "cpu", "--json").stdout)
+    assert done.exit_code == (found["recommended"] is None)
+    assert advice in (found["recommended"] or done.stdout)
+    assert "A CPU: 8 cores, AVX2" in done.stdout
+    assert found["cpu"]["bandwidth_gbs"] == 50
+    assert [each["weights"] for each in found["weights"]] == ["float32", "int8"]
+    for each in found["weights"]:
+        assert f"{each['memory_gib']:.1f} GiB" in done.stdout
+        assert f"{each['load']:.0%}" in done.stdout

@@ -21,7 +21,7 @@ from antiphon.nn.weights import LazyWeights
 
 _log = logging.getLogger(__name__)
 
-_ENGINE = "fbgemm"
+ENGINE = "fbgemm"
 _MAX_WEIGHT = 127
 # Seven bits: without VNNI, FBGEMM adds two products in 16 bits, which eight bits would saturate.
 _MAX_STATE, _ZERO_POINT = 63, 64
@@ -56,7 +56,7 @@ class Int8Linear(Linear):
             warnings.filterwarnings("ignore", message=".*quantize_per_channel")
             # Of numbers: `torch.quantize_per_channel` takes ten times as long.
             whole = torch._make_per_channel_quantized_tensor(numbers, scales, zeros, 0)
-        torch.backends.quantized.engine = _ENGINE
+        torch.backends.quantized.engine = ENGINE
         try:
             packed = torch.ops.quantized.linear_prepack(whole, None)
         finally:
@@ -129,7 +129,7 @@ def check_quantize(quantize: str | None, like: Tensor) -> None:
         raise ModelLoadError(f"{invalid} On '{like.device}' it must be unset; use 'cpu' for it.")
     if like.dtype is not torch.float32:
         raise ModelLoadError(f"{invalid} It needs 'model.dtype' = 'auto' or 'float32'.")
-    if _ENGINE not in torch.backends.quantized.supported_engines:
+    if ENGINE not in torch.backends.quantized.supported_engines:
         raise ModelLoadError(f"{invalid} This PyTorch has no FBGEMM: it must be unset.")
 
 
