@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from antiphon.cli.settings import as_toml
-from antiphon.config import DataSettings, JobSettings, Settings
+from antiphon.config import DataSettings, JobSettings, ServerSettings, Settings
 from antiphon.errors import SettingsError, redacted
 from antiphon.storage.blobs import BlobStore
 from antiphon.telemetry.logs import JsonFormatter, TextFormatter
@@ -21,6 +21,7 @@ URLS = (
     "s3://b?access_key=SECRET;secret_access_key=SECRET",
     "redis://:SECRET@host:6379/0",
     "https://host/a?TOKEN=SECRET",
+    "http://host/v1/audio/speech?input=a&expires=1&signature=SECRET",
 )
 PLAIN = (
     *("no address", "file:///data/voices", "https://host:80/a?size=2", "a@b.example", "s3://b/k"),
@@ -53,3 +54,10 @@ def test_no_url_shows_its_secret(url: str) -> None:
 @pytest.mark.parametrize("text", PLAIN)
 def test_what_has_no_secret_stays_as_it_is(text: str) -> None:
     assert redacted(text) == text
+
+
+def test_the_secret_that_signs_urls_is_not_shown() -> None:
+    settings = Settings(server=ServerSettings(url_signing_key="SECRET" * 6))
+    printed = "\n".join(as_toml(settings))
+    assert "SECRET" not in printed
+    assert "# url_signing_key = not shown" in printed

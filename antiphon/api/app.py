@@ -22,6 +22,7 @@ from antiphon.api import (
     realtime,
     speech,
     speech_batch,
+    speech_get,
     speech_jobs,
     speech_ws,
     video_jobs,
@@ -82,27 +83,18 @@ from antiphon.voices.recordings import Recordings
 logger = logging.getLogger(__name__)
 
 RESOURCES = (
-    *(speech, speech_batch, speech_jobs, speech_ws, realtime),
+    *(speech, speech_get, speech_batch, speech_jobs, speech_ws, realtime),
     *(images, chat, media),
     *(videos, video_jobs),
     *(models, voices, voice_consents, health),
     *ADAPTERS,
 )
 EXPOSED_HEADERS = (
-    REQUEST_ID_HEADER,
-    "X-Sample-Rate",
-    "X-Channels",
-    "X-Finish-Reason",
-    IGNORED_HEADER,
-    "X-Word-Timestamps",
-    "X-Word-Timestamps-Omitted",
-    UNSPOKEN_HEADER,
-    UNSPOKEN_OMITTED_HEADER,
-    "Retry-After",
-    "retry-after-ms",
-    "x-should-retry",
-    "x-ratelimit-limit-requests",
-    "x-ratelimit-remaining-requests",
+    *(REQUEST_ID_HEADER, "X-Sample-Rate", "X-Channels", "X-Finish-Reason", IGNORED_HEADER),
+    *("X-Word-Timestamps", "X-Word-Timestamps-Omitted"),
+    *(UNSPOKEN_HEADER, UNSPOKEN_OMITTED_HEADER),
+    *("Retry-After", "retry-after-ms", "x-should-retry"),
+    *("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests"),
     "x-ratelimit-reset-requests",
 )
 

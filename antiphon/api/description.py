@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 
-from antiphon.api.middleware.connection_limits import PROBES
+from antiphon.api.middleware.connection_limits import PROBES, SPEECH_PATH
 from antiphon.api.schemas.nullable import allow_null
 from antiphon.contracts.family import Task
 
@@ -14,7 +14,6 @@ Schema: TypeAlias = dict[str, Any]
 
 SPEECH, BATCH, JOB = "SpeechBody", "SpeechBatchBody", "SpeechJobBody"
 FORM = "SpeechForm"
-_SPEECH_PATH = "/v1/audio/speech"
 _ITEM_ONLY = ("input", "stream", "stream_format")
 _FILE = {"type": "string", "format": "binary"}
 _FORM = "multipart/form-data"
@@ -96,7 +95,7 @@ def _describe_bodies(document: Schema, tasks: Mapping[str, Task]) -> None:
         schemas[name]["properties"] = {**own, **{k: v for k, v in shared.items() if k not in own}}
     item = {"$ref": f"#/components/schemas/{SPEECH}"}
     schemas[BATCH]["properties"]["items"]["items"] = item
-    content = document["paths"][_SPEECH_PATH]["post"]["requestBody"]["content"]
+    content = document["paths"][SPEECH_PATH]["post"]["requestBody"]["content"]
     schemas[FORM] = _as_form(speech, recordings)
     content[_FORM] = {"schema": {"$ref": f"#/components/schemas/{FORM}"}}
 

@@ -39,7 +39,7 @@ def file_response(file: StoredFile, request: Request, workers: Workers) -> Strea
         HTTPException: 416, the part that is asked for is not in the file.
     """
     headers = {"Accept-Ranges": "bytes", "ETag": f'"{file.etag}"', "Cache-Control": "private"}
-    part = _part(file, request)
+    part = requested_part(file.num_bytes, file.etag, request)
     start, stop = part or (0, file.num_bytes)
     if part is not None:
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{file.num_bytes}"
@@ -49,23 +49,30 @@ def file_response(file: StoredFile, request: Request, workers: Workers) -> Strea
     return response
 
 
-def _part(file: StoredFile, request: Request) -> tuple[int, int] | None:
-    """Return from where to before where, or ``None`` for all; what is no range is ignored."""
+def requested_part(num_bytes: int, etag: str, request: Request) -> tuple[int, int] | None:
+    """Return from where to before where, or ``None`` for all; what is no range is ignored.
+
+    Args:
+        num_bytes: length of the file.
+        etag: tag of its content, without quotes.
+        request: request for it.
+
+    Raises:
+        HTTPException: 416, the part that is asked for is not in the file.
+    """
     wanted = _RANGE.fullmatch(request.headers.get("Range", "").replace(" ", ""))
     if wanted is None or wanted[1] == wanted[2] == "":
         return None
-    if request.headers.get("If-Range", f'"{file.etag}"') != f'"{file.etag}"':
+    if request.headers.get("If-Range", f'"{etag}"') != f'"{etag}"':
         return None
     if not wanted[1]:
-        start, stop = max(0, file.num_bytes - int(wanted[2])), file.num_bytes
+        start, stop = max(0, num_bytes - int(wanted[2])), num_bytes
     else:
         start = int(wanted[1])
-        stop = min(file.num_bytes, int(wanted[2]) + 1) if wanted[2] else file.num_bytes
+        stop = min(num_bytes, int(wanted[2]) + 1) if wanted[2] else num_bytes
     if start >= stop:
         raise HTTPException(
-            416,
-            f"The file has {file.num_bytes} bytes",
-            {"Content-Range": f"bytes */{file.num_bytes}"},
+            416, f"The file has {num_bytes} bytes", {"Content-Range": f"bytes */{num_bytes}"}
         )
     return start, stop
 

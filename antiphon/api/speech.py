@@ -35,7 +35,7 @@ router = APIRouter(tags=["speech"], route_class=FormRoute)
 
 FINISH_REASON = "X-Finish-Reason"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-_RESPONSES: dict[int | str, dict[str, Any]] = {
+RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The audio, in the format that was asked for, or events that carry it.",
         "content": {
@@ -68,7 +68,7 @@ _PARAMETERS = [
 @router.post(
     "/v1/audio/speech",
     response_class=Response,
-    responses=_RESPONSES,
+    responses=RESPONSES,
     openapi_extra={"parameters": _PARAMETERS},
 )
 async def create_speech(

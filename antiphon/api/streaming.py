@@ -134,10 +134,10 @@ class WholeResponse(WatchedResponse):
     ) -> None:
         """Send the pieces that ``collect`` returns, with the headers that it adds."""
         super().__init__(headers, media_type)
-        self._collect = collect
+        self.collect = collect
 
     async def deliver(self, send: Send) -> None:
-        pieces, more_headers = await self._collect()
+        pieces, more_headers = await self.collect()
         self.headers.update(more_headers)
         self.headers["Content-Length"] = str(sum(map(len, pieces)))
         await self.send_head(send)

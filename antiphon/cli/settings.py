@@ -47,6 +47,8 @@ def _section_lines(section_name: str, section: "SettingsSection") -> Iterator[st
         yield f"# {variable}" + (f": {description}" if description else "")
         if name == "api_keys" and value:
             yield f"# {name} = [{len(value)} not shown]"
+        elif name == "url_signing_key" and value:
+            yield f"# {name} = not shown"
         elif value is None:
             yield f"# {name} ="
         else:

@@ -212,6 +212,9 @@ class ServerSettings(SettingsSection):
     api_keys_file: Path | None = Field(
         None, description="File of further keys or hashes, one a line; # begins a comment."
     )
+    url_signing_key: Annotated[str, Field(min_length=32)] | None = Field(
+        None, description="Signs URLs of speech for players without keys; default: none are signed."
+    )
     allow_no_key: bool = Field(
         False, description="Ask for no key although other machines can reach the server."
     )

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.api.middleware.failed_keys import FailedKeys
 from antiphon.api.middleware.keys import KeyRing, address_of, given_key
+from antiphon.api.middleware.signed_urls import is_signed, reads_speech, signer
 from antiphon.contracts.types import Caller, new_request_id
 from antiphon.errors import AuthenticationError
 from antiphon.telemetry import tracing
@@ -78,10 +79,17 @@ class ApiKeyMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         scope[CALLER] = self._keys.caller(headers)
-        if self._keys and not _is_open(scope):
+        if self._keys and is_signed(scope):
+            caller = signer(scope, self._keys)
+            self._failed.check(address_of(scope), None if caller is None else "signed")
+            if caller is None:
+                raise AuthenticationError("The signature of the URL is wrong.")
+            scope[CALLER] = caller
+        elif self._keys and not _is_open(scope):
             if not given_key(headers):
+                hint = " Or use a signed URL: POST /v1/audio/speech/url." * reads_speech(scope)
                 raise AuthenticationError(
-                    "No API key was given. Send it as 'Authorization: Bearer <key>'."
+                    f"No API key was given. Send it as 'Authorization: Bearer <key>'.{hint}"
                 )
             owner = self._keys.owner(headers)
             self._failed.check(address_of(scope), owner)

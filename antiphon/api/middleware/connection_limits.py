@@ -13,6 +13,8 @@ from antiphon.errors import RateLimitError, UnavailableError
 
 PROBES = ("/health", "/ready", "/metrics")
 """Always answered: probes must work when the server is full."""
+SPEECH_PATH = "/v1/audio/speech"
+_READING = ("GET", "HEAD", "OPTIONS")
 RETRY_AFTER_S = 1.0
 """A load balancer has other servers, and a place here is soon free."""
 
@@ -111,3 +113,11 @@ class DrainMiddleware:
             await send(message)
 
         await self._app(scope, receive, closing)
+
+
+def makes_work(scope: Scope) -> bool:
+    """Return whether a model works for a request: it does not just read, or it reads speech."""
+    if scope["type"] != "http":
+        return bool(scope["type"] == "websocket")
+    is_speech = scope["path"] == SPEECH_PATH and scope["method"] != "OPTIONS"
+    return is_speech or scope["method"] not in _READING

@@ -36,15 +36,20 @@ _HOST_BITS = 64
 
 
 class KeyRing:
-    """The keys that a server accepts."""
+    """The keys that a server accepts.
 
-    def __init__(self, keys: Iterable[str]) -> None:
+    Attributes:
+        url_signing_key: secret that signs URLs; ``None``: none are signed.
+    """
+
+    def __init__(self, keys: Iterable[str], url_signing_key: str | None = None) -> None:
         """Accept these keys; ``sha256:HEX`` stands for the key of this hash.
 
         Raises:
             SettingsError: something that should be a hash is none, or what follows a key is no
                 owner and no scope; or one key has two owners.
         """
+        self.url_signing_key = url_signing_key
         self._callers: dict[bytes, Caller] = {}
         for line in keys:
             digest, caller = _entry(line)
@@ -59,7 +64,8 @@ class KeyRing:
             SettingsError: the file cannot be read, has no key, or has a wrong hash.
         """
         file = settings.api_keys_file
-        return cls([*settings.api_keys, *(() if file is None else _read(file))])
+        keys = [*settings.api_keys, *(() if file is None else _read(file))]
+        return cls(keys, settings.url_signing_key)
 
     def __bool__(self) -> bool:
         """Whether a key is asked for."""
@@ -73,7 +79,16 @@ class KeyRing:
         found = self._found(headers)
         if found is None:
             return None
-        return self._callers[found].owner or found.hex()[:_SHOWN_HASH_CHARACTERS]
+        return self._callers[found].owner or _id(found)
+
+    def id(self, headers: Headers) -> str | None:
+        """Return the beginning of the hash of an accepted key, which may be shown."""
+        found = self._found(headers)
+        return None if found is None else _id(found)
+
+    def with_id(self, id: str) -> Caller | None:
+        """Return the caller whose key has this id, ``None`` if there is no such key any more."""
+        return {_id(digest): caller for digest, caller in self._callers.items()}.get(id)
 
     def caller(self, headers: Headers) -> Caller:
         """Return the caller of a request, without rights if its key is not accepted."""
@@ -92,6 +107,10 @@ class KeyRing:
     def admits(self, headers: Headers) -> bool:
         """Whether a request has brought a key, or there is none to be asked for."""
         return not self or self.owner(headers) is not None
+
+
+def _id(digest: bytes) -> str:
+    return digest.hex()[:_SHOWN_HASH_CHARACTERS]
 
 
 def given_key(headers: Headers) -> str:

@@ -15,12 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from antiphon.api.middleware.connection_limits import PROBES
+from antiphon.api.middleware.connection_limits import PROBES, makes_work
 from antiphon.config import ServerSettings
 
 ANY = "*"
 _OWN_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".svc")
-_READING = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class ReachMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        host, origin = headers.get("Host"), headers.get("Origin")
+        host, origin = headers.get("Host"), _origin(scope, headers)
         if host and scope["path"] not in PROBES and not self._reach.answers_to(host):
             raise HTTPException(
                 403,
@@ -88,12 +87,28 @@ class ReachMiddleware:
                 " server.allowed_hosts, or ask for keys",
             )
         is_socket = scope["type"] == "websocket"
-        if origin is not None and (is_socket or scope["method"] not in _READING):
+        if origin is not None and makes_work(scope):
             is_own = _is_page(origin) and urlsplit(origin).netloc == host
             if not is_own and not self._reach.admits(origin):
                 what = "connect" if is_socket else "call"
                 raise HTTPException(403, f"Pages of {ascii(origin)[:100]} may not {what}")
         await self._app(scope, receive, send)
+
+
+def _origin(scope: Scope, headers: Headers) -> str | None:
+    """Return the origin of the page behind a request; ``None``: it is no other site's.
+
+    An element such as ``<audio>`` sends no origin with GET, but where its request comes from.
+    """
+    given = headers.get("Origin")
+    if given is not None or scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        return given
+    site = headers.get("Sec-Fetch-Site")
+    if site not in (None, "cross-site"):
+        return None
+    if (page := headers.get("Referer")) is None:
+        return None if site is None else "null"
+    return "/".join(page.split("/", 3)[:3])
 
 
 class PageMiddleware(CORSMiddleware):

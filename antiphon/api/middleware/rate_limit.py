@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.api.middleware.connection_limits import PROBES
+from antiphon.api.middleware.connection_limits import PROBES, makes_work
 from antiphon.api.middleware.keys import KeyRing, caller_of
 from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable, TokenBucket
 from antiphon.config import LimitSettings
 from antiphon.errors import RateLimitError
 
 _MINUTE_S = 60.0
-_READING = ("GET", "HEAD", "OPTIONS")
 MIN_READS = 32
 """Reading requests that a caller may have open where others are limited to fewer."""
 
@@ -120,7 +119,7 @@ class RateLimitMiddleware:
             await self._app(scope, receive, send)
             return
         caller = caller_of(scope, self._keys)
-        if not _makes_work(scope):
+        if not makes_work(scope):
             with self._limits.reading(caller):
                 await self._app(scope, receive, send)
             return
@@ -141,9 +140,3 @@ def duration(seconds: float) -> str:
         return f"{milliseconds}ms"
     minutes, rest = divmod(milliseconds, 60_000)
     return (f"{minutes}m" if minutes else "") + f"{rest / 1000:g}s"
-
-
-def _makes_work(scope: Scope) -> bool:
-    if scope["type"] == "http":
-        return scope["method"] not in _READING
-    return bool(scope["type"] == "websocket")

@@ -1,0 +1,196 @@
+"""GET /v1/audio/speech: speech from a URL, for players, and signed URLs for those without keys.
+
+Equal URLs give equal audio: without a seed, one is derived from the URL. So parts of a file that a
+player asks for one after another belong together, and answers may be cached.
+"""
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from antiphon.api.bodies import JsonRoute, missing
+from antiphon.api.errors import validated
+from antiphon.api.http_ranges import requested_part
+from antiphon.api.middleware.connection_limits import SPEECH_PATH
+from antiphon.api.middleware.signed_urls import (
+    EXPIRES,
+    SIGNING_PARAMETERS,
+    is_signed,
+    signed_query,
+)
+from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.schemas.field_rules import check_known
+from antiphon.api.schemas.speech import SpeechBody
+from antiphon.api.speech import RESPONSES, create_speech
+from antiphon.api.state import Server, SpeechId
+from antiphon.api.streaming import WholeResponse
+from antiphon.concurrency import Workers
+from antiphon.errors import InvalidRequestError
+
+router = APIRouter(tags=["speech"], route_class=JsonRoute)
+
+FIELDS = (
+    *("input", "model", "voice", "response_format", "speed", "sample_rate", "language"),
+    *("instructions", "stream", "seed", "do_sample", "temperature", "top_k", "top_p"),
+    *("repetition_penalty", "max_new_tokens", "min_tokens", "ignore_eos", "normalize"),
+    "loudness_lufs",
+)
+"""Fields of a speech request that a URL may have: those of any model that are no objects."""
+MAX_AGE_S = 3600
+_MAX_EXPIRES_IN_S = 30 * 24 * 3600
+_FROM_START = ("", "bytes=0-")
+_SEED_BYTES = 7
+_DELIVERY = ("response_format", "stream")
+
+
+def _parameters() -> list[dict[str, Any]]:
+    """Describe the query by the fields of the body."""
+    schemas = SpeechBody.model_json_schema()["properties"]
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name == "input",
+            "description": schemas[name].get("description", ""),
+            "schema": {"type": "string"},
+        }
+        for name in FIELDS
+    ]
+
+
+@router.get(
+    SPEECH_PATH,
+    response_class=Response,
+    responses={**RESPONSES, 206: {"description": "The part that 'Range' asks for."}},
+    openapi_extra={"parameters": _parameters()},
+)
+async def get_speech(request: Request, server: Server, speech_id: SpeechId) -> Response:
+    """Speak the text of a URL, for ``<audio>``, media players and loudspeakers.
+
+    The query has fields of the POST request. Audio streams as it is made; with ``stream=false``, or
+    if ``Range`` asks for a part, the whole file is made first and has a length. Where API keys are
+    required, the URL needs a signature.
+    """
+    fields = _fields(request)
+    body = validated(SpeechBody, fields, "query")
+    is_part = request.headers.get("Range", "").replace(" ", "") not in _FROM_START
+    is_whole = body.stream is False or (body.stream is None and is_part)
+    seed = _seed(fields) if body.seed is None else body.seed
+    body = body.model_copy(update={"stream": False if is_whole else None, "seed": seed})
+    response = await create_speech(body, server, speech_id)
+    max_age_s = MAX_AGE_S
+    if server.guards.keys and is_signed(request.scope):
+        max_age_s = min(max_age_s, int(request.query_params[EXPIRES]) - int(time.time()))
+    response.headers["Cache-Control"] = f"private, max-age={max_age_s}"
+    if isinstance(response, WholeResponse):
+        response.headers["Accept-Ranges"] = "bytes"
+        _deliver_part(response, request, server.encoders)
+    return response
+
+
+class SpeechUrl(BaseModel):
+    """A URL of speech.
+
+    Attributes:
+        url: absolute URL.
+        expires_at: Unix time in seconds; ``None``: never, as the server requires no keys.
+    """
+
+    url: str
+    expires_at: int | None
+
+
+@router.post(
+    f"{SPEECH_PATH}/url", responses={status: {"model": ErrorBody} for status in (400, 401)}
+)
+async def create_speech_url(
+    body: dict[str, Any],
+    request: Request,
+    server: Server,
+) -> SpeechUrl:
+    """Return a URL of speech that needs no key until it expires.
+
+    The body has the fields of the URL, and ``expires_in_s``: 1 to 2592000 seconds, by default 3600.
+    """
+    check_known(body, (*FIELDS, *_Lifetime.model_fields))
+    given = body.pop("expires_in_s", None)
+    lifetime = validated(_Lifetime, {} if given is None else {"expires_in_s": given})
+    checked = validated(SpeechBody, body)
+    given = checked.model_dump(mode="json", include=checked.model_fields_set, exclude_none=True)
+    fields = {name: _spelled(value) for name, value in given.items()}
+    keys, base = server.guards.keys, f"{str(request.base_url).rstrip('/')}{SPEECH_PATH}"
+    if not keys:
+        return SpeechUrl(url=f"{base}?{urlencode(fields)}", expires_at=None)
+    if keys.url_signing_key is None:
+        raise InvalidRequestError(
+            "Signed URLs need the setting server.url_signing_key, which is unset."
+        )
+    key_id = keys.id(request.headers)
+    assert key_id is not None, "a key is required here"
+    expires_s = int(time.time()) + lifetime.expires_in_s
+    query = signed_query(fields, key_id, expires_s, keys.url_signing_key)
+    return SpeechUrl(url=f"{base}?{query}", expires_at=expires_s)
+
+
+class _Lifetime(BaseModel):
+    expires_in_s: Annotated[int, Field(ge=1, le=_MAX_EXPIRES_IN_S)] = 3600
+
+
+def _spelled(value: str | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _fields(request: Request) -> dict[str, str]:
+    """Return the fields of a query, without its signature.
+
+    Raises:
+        InvalidRequestError: one is unknown or given twice, or there is no text.
+    """
+    pairs = request.query_params.multi_items()
+    fields = {name: value for name, value in pairs if name not in SIGNING_PARAMETERS}
+    check_known(fields, FIELDS)
+    for name in fields:
+        if len(request.query_params.getlist(name)) > 1:
+            raise InvalidRequestError(f"Invalid '{name}': it is given twice.", param=name)
+    if not fields.get("input"):
+        raise missing("input")
+    return {name: value for name, value in fields.items() if value}
+
+
+def _seed(fields: Mapping[str, str]) -> int:
+    spoken = sorted(item for item in fields.items() if item[0] not in _DELIVERY)
+    digest = hashlib.sha256(urlencode(spoken).encode()).digest()
+    return int.from_bytes(digest[:_SEED_BYTES])
+
+
+def _deliver_part(response: WholeResponse, request: Request, workers: Workers) -> None:
+    """Have a response deliver the part of its file that a request asks for."""
+    collect = response.collect
+
+    async def collect_part() -> tuple[list[bytes], dict[str, str]]:
+        pieces, headers = await collect()
+        num_bytes = sum(map(len, pieces))
+        etag = await workers.run(_digest, pieces)
+        headers = {**headers, "ETag": f'"{etag}"'}
+        if (part := requested_part(num_bytes, etag, request)) is None:
+            return pieces, headers
+        start, stop = part
+        response.status_code = 206
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{num_bytes}"
+        return [b"".join(pieces)[start:stop]], headers
+
+    response.collect = collect_part
+
+
+def _digest(pieces: list[bytes]) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()[:32]
