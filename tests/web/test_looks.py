@@ -1,6 +1,7 @@
 """What the page looks like: on narrow screens, in both colour schemes, to a screen reader."""
 
 from functools import partial
+from importlib.resources import files
 
 import pytest
 
@@ -42,6 +43,13 @@ const ARROW_PX = 24;
 const room = ["paddingLeft", "paddingRight"].reduce(
   (width, side) => width - parseFloat(style[side]), parseFloat(style.width) - ARROW_PX);
 return [room, context.measureText(arguments[1]).width];
+"""
+
+RUN_AXE = """
+const done = arguments[0];
+const described = ({id, nodes}) => [id, ...nodes.map(({html}) => html.slice(0, 200))];
+axe.run(document, {resultTypes: ["violations"]})
+  .then(({violations}) => done(violations.map(described)), (error) => done([String(error)]));
 """
 
 
@@ -110,6 +118,35 @@ def test_every_control_has_a_name(page: Page, server: RunningServer) -> None:
     assert len(controls) > 15
     seen = [control for control in controls if control.is_displayed()]
     assert [each.get_attribute("id") for each in seen if not each.accessible_name] == []
+
+
+def is_finished(page: Page, task: str) -> bool:
+    return page.text(f"{task}-status") == "Finished"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_axe_finds_nothing(page: Page, server: RunningServer, width: int, dark: bool) -> None:
+    package = pytest.importorskip("axe_core_python", reason="axe-core is not installed")
+    axe = (files(package) / "axe.min.js").read_text(encoding="utf-8")
+    page.emulate(width=width, dark=dark)
+    try:
+        page.open(server.base_url)
+        page.speak("A")
+        page.wait_for("finished")
+        page.script("for (const fold of document.querySelectorAll('details')) fold.open = true")
+        page.speak(" ")
+        page.wait_for("failed")
+        page.script(axe)
+        assert page.driver.execute_async_script(RUN_AXE) == [], "a refusal is shown"
+        for task in ("speech", "voices", "chat", "image", "video"):
+            page.find(f"task-{task}").click()
+            if task in ("image", "video"):
+                page.find(f"{task}-make").click()
+                page.wait_until(partial(is_finished, page, task))
+            found = page.driver.execute_async_script(RUN_AXE)
+            assert found == [], task
+    finally:
+        page.emulate()
 
 
 def is_about(num_pixels: float, page: Page) -> bool:

@@ -1,6 +1,6 @@
 /** The tabs of what the loaded models can make; only one task is on the screen at a time. */
 
-import { element } from "./view.js";
+import { clearAlert, element } from "./view.js";
 
 /** @typedef {"speech" | "voices" | "chat" | "image" | "video"} TaskName */
 
@@ -61,6 +61,7 @@ export class TaskTabs {
 
   /** @param {TaskName} task */
   choose(task) {
+    if (task !== this.#chosen) clearAlert(); // it was about the other task
     this.#chosen = task;
     for (const each of TASKS) {
       this.#tab(each).setAttribute("aria-selected", String(each === task));
