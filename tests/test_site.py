@@ -37,7 +37,7 @@ hooks = script("site_hooks")
 @pytest.mark.parametrize(
     ("target", "leads_to"),
     [
-        ("../README.md", "index.md"),
+        ("../README.md", "overview.md"),
         ("../SECURITY.md", "SECURITY.md"),
         ("../examples/offline.py", "examples/offline.py"),
         ("performance/", "performance.md"),
@@ -54,7 +54,7 @@ def test_links_of_docs_lead_into_the_site(target: str, leads_to: str) -> None:
 def test_links_of_the_root_lead_into_the_site() -> None:
     text = "[a](docs/api.md#errors) [b](docs/) [c](README.md) [d](#here)"
     assert hooks.from_root("ARCHITECTURE.md", text) == (
-        "[a](api.md#errors) [b](index.md) [c](index.md) [d](#here)"
+        "[a](api.md#errors) [b](index.md) [c](overview.md) [d](#here)"
     )
 
 
@@ -92,6 +92,29 @@ def test_the_reference_has_every_operation_and_field() -> None:
         assert len(re.split(r"(?<!\\)\|", row)) in (6,), row
 
 
+def test_the_front_page_begins_as_the_readme_does() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    front = hooks.on_page_markdown(
+        (ROOT / "docs" / "index.md").read_text("utf-8").partition("<!-- voice")[0]
+    )
+    parts = {name: hooks.readme_part(name) for name in ("what", "start", "request", "why")}
+    assert all(part in readme for part in parts.values())
+    assert parts["what"] in front
+    assert parts["start"].startswith("scripts/serve")
+    assert "curl " in parts["request"]
+    assert parts["why"].count("\n- **") >= 3
+
+
+def test_samples_are_listed_by_voice_with_what_they_read() -> None:
+    voices = script("voice_samples")
+    made = [voices.Sample("m", voice, "Greeting", "Hello.", b"") for voice in ("a", "b")]
+    listed = voices.players(made, "folder/")
+    assert re.findall(r"^## (.+)$", listed, re.MULTILINE) == ["m: a", "m: b"]
+    assert listed.count("**Greeting.** Hello.") == 2
+    assert 'src="folder/m-b-greeting.mp3"' in listed
+    assert voices.shipped_models() == ["hibari"]
+
+
 @pytest.mark.slow  # builds the whole site
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="needs the extra 'docs'")
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
@@ -104,7 +127,12 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert pages >= {f"{path.stem}.html" for path in (ROOT / "docs").glob("*.md")}
     assert pages >= {"index.html", "reference.html", "CONTRIBUTING.html", "ARCHITECTURE.html"}
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert 'href="install.html#extras"' in index
+    assert 'href="install.html"' in index
+    for text in (index, (tmp_path / "listening.html").read_text(encoding="utf-8")):
+        assert "<!--" not in re.sub(r"<!--\[if.*?-->", "", text)
+        players = re.findall(r'<audio [^>]*src="([^"]+)"', text)
+        assert players
+        assert all((tmp_path / name).read_bytes()[:2] in (b"ID", b"\xff\xf3") for name in players)
     fetched = re.findall(r'(?:<script[^>]* src|<link rel="stylesheet"[^>]* href)="([^"]+)"', index)
     assert fetched
     assert not [address for address in fetched if "//" in address]
