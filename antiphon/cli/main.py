@@ -37,6 +37,7 @@ Start here: an English voice is built in, and runs on any CPU.
 
 Further models and voices:
   antiphon models                          what can be served
+  antiphon models pull ORG/NAME            download a checkpoint, after its size and licence
   antiphon serve ORG/NAME                  serve a checkpoint of the hub, or of a directory
   antiphon voices                          the voices of a model
 

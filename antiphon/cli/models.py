@@ -8,6 +8,7 @@ import typer
 
 from antiphon.cli.fit import fit
 from antiphon.cli.flags import AsJson
+from antiphon.cli.pull import pull
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
 models = typer.Typer(invoke_without_command=True)
 models.command()(fit)
+models.command()(pull)
 
 
 @models.callback()
 def _list(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the kinds of model that can be served, or inspect a checkpoint."""
+    """List the kinds of model that can be served; download or inspect a checkpoint."""
     if context.invoked_subcommand is not None:
         return
     from antiphon.families.registry import families

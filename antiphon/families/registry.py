@@ -11,7 +11,7 @@ from typing import Any
 from antiphon.contracts.family import Family, Ref
 from antiphon.errors import ModelLoadError
 from antiphon.families.installed import installed_checkpoint, installed_models
-from antiphon.families.kit.hub import download, is_hub_id
+from antiphon.families.kit.hub import NEEDED_FILES, download, is_hub_id
 from antiphon.families.qwen3_tts.task_api import SpeechTasks
 
 __all__ = ["FAMILIES", "SpeechTasks", "families", "family", "resolve"]
@@ -92,11 +92,16 @@ def resolve(model: str | None) -> tuple[Family, Path | None]:
             raise ModelLoadError(f"'{model}' needs weights: give the directory of a checkpoint.")
         return found, None
     if not path.is_dir():
-        path = download(model, [pattern for each in families() for pattern in each.files])
+        path = download(model, hub_patterns())
     found = checkpoint_family(path)
     if found.extra is not None and found.extra.missing:
         raise ModelLoadError(found.extra.missing)
     return found, path
+
+
+def hub_patterns() -> list[str]:
+    """Return the patterns of files that a checkpoint of any family may need."""
+    return [*NEEDED_FILES, *(pattern for each in families() for pattern in each.files)]
 
 
 def checkpoint_family(path: Path) -> Family:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from antiphon.errors import ModelLoadError, how_to_install
 
 _ID = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>\S+))?")
-_NEEDED_FILES = ("*.json", "*.safetensors", "*.txt")  # in folders too
+NEEDED_FILES = ("*.json", "*.safetensors", "*.txt")  # in folders too
 
 
 def is_hub_id(model: str) -> bool:
@@ -15,14 +16,23 @@ def is_hub_id(model: str) -> bool:
     return _ID.fullmatch(model) is not None
 
 
-def download(model: str, files: Iterable[str] = ()) -> Path:
+def download(model: str, patterns: Iterable[str]) -> Path:
     """Return the directory of a checkpoint of the hub, after downloading missing files.
-
-    The hub's own variables apply: ``HF_HOME``, ``HF_HUB_OFFLINE``, ``HF_TOKEN`` and others.
 
     Args:
         model: name accepted by `is_hub_id`.
-        files: patterns of needed files beside JSON, text and safetensors.
+        patterns: patterns of needed files.
+
+    Raises:
+        ModelLoadError: as of `ask_hub`.
+    """
+    return Path(ask_hub(model, "snapshot_download", allow_patterns=[*patterns]))
+
+
+def ask_hub(model: str, function: str, **arguments: Any) -> Any:
+    """Return what a function of the hub's package returns for a checkpoint.
+
+    The hub's own variables apply: ``HF_HOME``, ``HF_HUB_OFFLINE``, ``HF_TOKEN`` and others.
 
     Raises:
         ModelLoadError: the checkpoint does not exist or cannot be reached, or the hub's package is
@@ -31,21 +41,17 @@ def download(model: str, files: Iterable[str] = ()) -> Path:
     found = _ID.fullmatch(model)
     assert found is not None
     try:
-        from huggingface_hub import snapshot_download
+        import huggingface_hub
     except ModuleNotFoundError as error:
         raise ModelLoadError(
             f"'{model}' is neither built in nor a directory here; to fetch it from the Hugging"
             f" Face hub: {how_to_install('torch')}"
         ) from error
+    call = getattr(huggingface_hub, function)
     try:
-        directory = snapshot_download(
-            found["repository"],
-            revision=found["revision"],
-            allow_patterns=[*_NEEDED_FILES, *files],
-        )
+        return call(found["repository"], revision=found["revision"], **arguments)
     except _faults() as error:
-        raise ModelLoadError(_explain(model, error)) from error
-    return Path(directory)
+        raise ModelLoadError(f"'{model}' {_reason(error)}") from error
 
 
 def _faults() -> tuple[type[Exception], ...]:
@@ -56,29 +62,18 @@ def _faults() -> tuple[type[Exception], ...]:
     return (OSError, ValueError, RuntimeError, *bases)
 
 
-def _explain(model: str, error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """Return the reason why a checkpoint cannot be downloaded, in one line."""
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors
 
-    if isinstance(error, GatedRepoError):
-        return f"'{model}' is gated: accept its terms on the Hugging Face hub and set HF_TOKEN."
-    if isinstance(error, RepositoryNotFoundError):
-        return (
-            f"'{model}' is no directory here, and the Hugging Face hub has no such model; if it is"
-            " private, set HF_TOKEN."
-        )
-    if isinstance(error, RevisionNotFoundError):
-        return f"'{model}': the model has no such revision."
-    if isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled):
-        return (
-            f"'{model}' is no directory here, has not been downloaded yet, and the Hugging Face"
-            " hub cannot be reached."
-        )
+    unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.DryRunError)
+    if isinstance(error, errors.GatedRepoError):
+        return "is gated: accept its terms on the Hugging Face hub and set HF_TOKEN."
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return "is no directory here, and the hub has no such model, or it needs HF_TOKEN."
+    if isinstance(error, errors.RevisionNotFoundError):
+        return "has no such revision."
+    if isinstance(error, unreachable):
+        return "is no directory here, is not downloaded yet, and the hub cannot be reached."
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
-    return f"'{model}' cannot be fetched from the Hugging Face hub: {reason}"
+    return f"cannot be fetched from the Hugging Face hub: {reason}"

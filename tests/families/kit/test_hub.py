@@ -122,7 +122,7 @@ def test_a_failure_is_told_in_one_line(
 ) -> None:
     hub(error)
     with pytest.raises(ModelLoadError, match=message) as told:
-        download("org/name")
+        download("org/name", ())
     assert "'org/name'" in told.value.message
     assert "\n" not in told.value.message
 
@@ -130,7 +130,7 @@ def test_a_failure_is_told_in_one_line(
 def test_without_the_hubs_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelLoadError, match="scripts/setup torch"):
-        download("org/name")
+        download("org/name", ())
 
 
 def test_what_was_downloaded_once_is_served_offline(checkpoint: Path, tmp_path: Path) -> None:
