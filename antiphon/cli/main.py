@@ -13,6 +13,7 @@ from antiphon.cli.cluster import scale, stage
 from antiphon.cli.data import data
 from antiphon.cli.demo import DemoFlags, demo
 from antiphon.cli.dev import dev
+from antiphon.cli.doctor import doctor
 from antiphon.cli.flags import add_command, without_switch_types
 from antiphon.cli.keys import keys
 from antiphon.cli.models import models
@@ -159,6 +160,7 @@ add_command(app, "demo", DemoFlags, demo, rich_help_panel=_USE)
 app.add_typer(models, name="models", rich_help_panel=_MODELS)
 app.add_typer(voices, name="voices", rich_help_panel=_MODELS)
 app.command(rich_help_panel=_OPERATION)(config)
+app.command(rich_help_panel=_OPERATION)(doctor)
 app.add_typer(keys, name="keys", rich_help_panel=_OPERATION)
 app.add_typer(data, name="data", rich_help_panel=_OPERATION)
 app.add_typer(placement, name="placement", rich_help_panel=_PLACEMENT)
