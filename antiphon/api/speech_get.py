@@ -52,17 +52,24 @@ _DELIVERY = ("response_format", "stream")
 
 def _parameters() -> list[dict[str, Any]]:
     """Describe the query by the fields of the body."""
-    schemas = SpeechBody.model_json_schema()["properties"]
-    return [
-        {
-            "name": name,
-            "in": "query",
-            "required": name == "input",
-            "description": schemas[name].get("description", ""),
-            "schema": {"type": "string"},
-        }
-        for name in FIELDS
-    ]
+    schemas = SpeechBody.model_json_schema(ref_template="#/components/schemas/{model}")
+    found = []
+    for name in FIELDS:
+        field = dict(schemas["properties"][name])
+        description = field.pop("description", "")
+        if "anyOf" in field:
+            texts = [each for each in field["anyOf"] if each.get("type") not in ("null", "object")]
+            field["anyOf"] = texts
+        found.append(
+            {
+                "name": name,
+                "in": "query",
+                "required": name == "input",
+                "description": description,
+                "schema": {key: field[key] for key in field if key not in ("title", "default")},
+            }
+        )
+    return found
 
 
 @router.get(

@@ -78,6 +78,16 @@ def test_the_fields_of_a_query_mean_what_those_of_a_body_mean(client: httpx.Clie
     assert client.get(URL, params={"input": TEXT, "seed": "3"}).content == plain.content
 
 
+def test_the_description_has_the_fields_with_their_types(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    described = {each["name"]: each for each in document["paths"][URL]["get"]["parameters"]}
+    assert described.keys() == set(FIELDS)
+    assert [name for name, each in described.items() if each["required"]] == ["input"]
+    assert described["top_k"]["schema"]["anyOf"][0]["type"] == "integer"
+    (reference,) = described["response_format"]["schema"]["anyOf"]
+    assert reference["$ref"].rpartition("/")[2] in document["components"]["schemas"]
+
+
 def test_equal_urls_give_equal_audio_and_its_parts(client: httpx.Client) -> None:
     params = {"input": TEXT, "response_format": "wav", "temperature": "1"}
     streamed = client.get(URL, params=params)
