@@ -25,6 +25,7 @@ def _list(context: typer.Context, as_json: AsJson = False) -> None:
     """List the kinds of model that can be served; download or inspect a checkpoint."""
     if context.invoked_subcommand is not None:
         return
+    from antiphon.families.installed import installed_models
     from antiphon.families.registry import families
 
     found = families()
@@ -37,8 +38,13 @@ def _list(context: typer.Context, as_json: AsJson = False) -> None:
         }
         for family in found
     ]
-    weights = ("included", "a checkpoint's directory")
-    rows = [[family.name, family.title, weights[family.needs_checkpoint]] for family in found]
+    built_in = [[each.name, each.title, "built in"] for each in found if not each.needs_checkpoint]
+    installed = [
+        [each.name, f"a model of the package {each.dist.name}" if each.dist else "", "installed"]
+        for each in installed_models()
+    ]
+    others = [[each.name, each.title, "a checkpoint"] for each in found if each.needs_checkpoint]
+    rows = [*built_in, *installed, *others]
     show_table(records, ("Name", "What it is", "Weights"), rows, as_json)
 
 
