@@ -157,6 +157,7 @@ def _described(voice: Voice, model: SpeechModel, server: ServerState) -> dict[st
         "language": voice.language,
         "gender": voice.gender,
         "model": model.name,
+        **({} if voice.description is None else {"description": voice.description}),
     }
 
 

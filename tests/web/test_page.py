@@ -57,7 +57,7 @@ def test_loads_without_a_complaint_and_from_nowhere_else(page: Page, server: Run
     assert all(url.startswith(server.base_url) for url in fetched)
     assert page.text("status") == "Ready"
     assert page.text("model").split() == list(server.state.speech.models)
-    assert page.text("version") == f"version {__version__}"
+    assert page.text("version") == f"v{__version__}"
 
 
 def test_speaks_all_that_the_server_made(page: Page, server: RunningServer) -> None:
@@ -263,9 +263,14 @@ def test_a_key_is_asked_for_and_kept_only_if_wanted(
     page: Page, locked_server: RunningServer, remember: bool
 ) -> None:
     page.open(locked_server.base_url)
+    place = page.find("wave").location
     page.speak("A")
     page.wait_for("failed")
     assert "No API key was given" in page.text("alert")
+    assert page.find("wave").location == place
+    page.find("key").send_keys(Keys.ESCAPE)
+    assert not page.find("key").is_displayed()
+    page.find("key-open").click()
     page.find("key").send_keys(API_KEY)
     if remember:
         page.find("key-remember").click()

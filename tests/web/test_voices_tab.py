@@ -99,6 +99,8 @@ def test_a_voice_is_added_used_and_deleted(
     recording.write_bytes(wav())
     open_voices(page, server_of_voices, "clone")
     page.wait_until(lambda: labels(page) == ["Reference"])
+    (note,) = page.texts("#voices-list .note")
+    assert "ref_audio" in note, "what it is"
     page.write("Ann", "voice-name")
     page.find("voice-add").click()
     assert labels(page) == ["Reference"], "the speaker has not agreed"

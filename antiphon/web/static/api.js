@@ -17,7 +17,7 @@
  * @property {import("./picture-form.js").Drawing} [video]
  */
 /** @typedef {{max_model_len: number, sampling: {temperature: number}}} Chats */
-/** @typedef {{id: string, name: string, type?: string, language?: string | null, gender?: string | null}} Voice */
+/** @typedef {{id: string, name: string, type?: string, language?: string | null, gender?: string | null, description?: string}} Voice */
 /** @typedef {Record<string, string | number | boolean>} SpeechBody */
 
 const DEFAULT_RATE_HZ = 24000;

@@ -86,7 +86,7 @@ function replay(kept) {
 async function loadModels() {
   try {
     const models = await api.models();
-    show("version", `version ${await api.version()}`);
+    show("version", `v${await api.version()}`);
     form.setModels(models.filter((model) => canMake(model, "speech")));
     drawing.setModels(models);
     filming.setModels(models);

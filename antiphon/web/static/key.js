@@ -16,6 +16,8 @@ export class KeyPanel {
     this.#api = api;
     opener.hidden = !api.key;
     opener.addEventListener("click", () => (form.hidden ? this.open() : this.#close()));
+    element("key-close", HTMLButtonElement).addEventListener("click", () => this.#close());
+    form.addEventListener("keydown", ({ key }) => key === "Escape" && this.#close());
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       api.useKey(field.value.trim(), remember.checked);
@@ -35,7 +37,6 @@ export class KeyPanel {
 
   #close() {
     form.hidden = true;
-    opener.hidden = !this.#api.key;
     opener.setAttribute("aria-expanded", "false");
   }
 }

@@ -72,7 +72,7 @@ export function clearAlert() {
 /** @param {import("./api.js").ServerError} error @param {string} task */
 function fieldAtFault({ param }, task) {
   const name = CSS.escape(param?.split(/[.[]/)[0] ?? "");
-  const field = document.querySelector(`[data-task="${task}"] [data-param="${name}"]`);
+  const field = document.querySelector(`[data-task="${task}"] [data-param~="${name}"]`);
   return field instanceof HTMLElement && field.closest("[hidden]") === null ? field : null;
 }
 

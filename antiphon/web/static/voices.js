@@ -117,7 +117,7 @@ export class Voices {
     );
     const label = voice.name || voice.id;
     for (const each of buttons.children) each.setAttribute("aria-label", `${each.textContent}: ${label}`);
-    const note = isUploaded ? "your own" : traits(voice) || "built in";
+    const note = isUploaded ? "your own" : traits(voice) || voice.description || "built in";
     const item = document.createElement("li");
     item.append(paragraph(label, "line"), paragraph(note, "note"), buttons);
     return item;
