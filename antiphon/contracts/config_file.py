@@ -16,15 +16,8 @@ from antiphon.errors import ModelLoadError
 T = TypeVar("T")
 
 
-_TITLES: Final[Mapping[str, str]] = {
-    "awq": "AWQ",
-    "gptq": "GPTQ",
-    "fp8": "FP8",
-    "mxfp4": "MXFP4",
-    "gguf": "GGUF",
-    "hqq": "HQQ",
-    "modelopt": "ModelOpt",
-}
+_METHODS: Final = ("AWQ", "GPTQ", "FP8", "MXFP4", "GGUF", "HQQ", "ModelOpt")
+_TITLES: Final = {method.lower(): method for method in _METHODS}
 _FILES: Final[Mapping[str, str]] = {
     "quantize_config.json": "GPTQ",
     "hf_quant_config.json": "ModelOpt",
@@ -63,10 +56,7 @@ class ConfigSection:
         if not isinstance(values, dict):
             raise ModelLoadError(f"{file}: must hold a JSON object")
         if method := quantization_of(file, values):
-            raise ModelLoadError(
-                f"{file}: {method} weights are not supported. Use the checkpoint that this one was"
-                " quantized from, with weights in BF16, F16 or F32."
-            )
+            raise quantized_error(file, method)
         return cls(file, "", values)
 
     def build(
@@ -197,6 +187,15 @@ class ConfigSection:
         if not isinstance(value, kind):
             raise self.error(key, f"must be {name}, but is {value!r}")
         return value
+
+
+def quantized_error(where: Path, method: str) -> ModelLoadError:
+    """Return the error of a checkpoint that a tool has quantized."""
+    return ModelLoadError(
+        f"{where}: {method} weights are not supported. Use the checkpoint that this one was"
+        " quantized from, with weights in BF16, F16 or F32; on a CPU, some families make int8"
+        " weights of it with --quantize int8."
+    )
 
 
 def quantization_of(file: Path, values: Mapping[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from antiphon.contracts.config_file import quantized_error
 from antiphon.contracts.family import Family, Ref
 from antiphon.errors import ModelLoadError
 from antiphon.families.installed import installed_checkpoint, installed_models
@@ -84,6 +85,8 @@ def resolve(model: str | None) -> tuple[Family, Path | None]:
     """
     model = model or DEFAULT_FAMILY
     path = installed_checkpoint(model) or Path(model).expanduser()
+    if path.suffix == ".gguf":
+        raise quantized_error(path, "GGUF")
     if model in FAMILIES or not (path.is_dir() or is_hub_id(model)):
         if "/" in model:
             raise ModelLoadError(f"There is no directory '{model}'.")
@@ -195,7 +198,7 @@ def _refuse_pointers(path: Path) -> None:
 def _no_checkpoint(path: Path) -> str:
     """Return why a directory without a configuration cannot be served, and what to do."""
     if any(path.glob("*.gguf")):
-        return f"{path}: GGUF weights are not supported. Use the checkpoint in safetensors files."
+        return quantized_error(path, "GGUF").message
     if any(path.glob("*.onnx")) or any(path.glob("onnx/*.onnx")):
         return (
             f"{path}: there is no config.json beside the ONNX network. A Kokoro export needs the"

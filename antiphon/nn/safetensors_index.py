@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from antiphon.contracts.config_file import quantized_error
 from antiphon.errors import ModelLoadError
 
 STEM = "model"
@@ -19,6 +20,10 @@ _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 100_000_000
 _MAX_NAMED = 8
 _COMPARED_BYTES = 2**22
+# Methods by the last parts of the names of their tensors.
+_QUANTIZED = {"qweight": "AWQ or GPTQ", "absmax": "bitsandbytes", "SCB": "bitsandbytes"}
+_QUANTIZED |= {"weight_scale_inv": "FP8", "weight_scale": "FP8 or int8"}
+_QUANTIZED |= {"weight_packed": "compressed-tensors"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ def tensor_files(directory: Path, stem: str = STEM) -> list[Path]:
     if single.is_file():
         return [single]
     if not index.is_file():
+        if any(directory.glob("*.gguf")):
+            raise quantized_error(directory, "GGUF")
         raise ModelLoadError(f"{directory}: there is neither {single.name} nor {index.name}")
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
@@ -93,7 +100,7 @@ def read_directory(directory: Path, stem: str = STEM) -> dict[str, tuple[Path, T
     """Return the tensors of a directory by name, each with its file.
 
     Raises:
-        ModelLoadError: a file is missing or broken, or two files have tensors of the same name.
+        ModelLoadError: a file is missing, broken or quantized, or two files share tensors' names.
     """
     tensors: dict[str, tuple[Path, TensorHeader]] = {}
     for file in tensor_files(directory, stem):
@@ -101,6 +108,9 @@ def read_directory(directory: Path, stem: str = STEM) -> dict[str, tuple[Path, T
         if twice := tensors.keys() & found.keys():
             raise ModelLoadError(f"{file}: another file holds {some(twice)} too")
         tensors |= found
+    for name in tensors:
+        if method := _QUANTIZED.get(name.rpartition(".")[2]):
+            raise quantized_error(directory, method)
     return tensors
 
 

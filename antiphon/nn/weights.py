@@ -171,9 +171,8 @@ def _checked(
         raise ModelLoadError(f"{directory}: tensors {'; '.join(problems)}")
     for name, (file, header) in headers.items():
         if header.dtype not in DTYPES:
-            supported = ", ".join(DTYPES)
             raise ModelLoadError(
-                f"{file}: '{name}' is {header.dtype}; only {supported} are supported"
+                f"{file}: '{name}' is {header.dtype}; only {', '.join(DTYPES)} are supported"
             )
     return headers
 

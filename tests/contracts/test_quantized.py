@@ -5,10 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.errors import ModelLoadError
+from antiphon.families.registry import resolve
+from antiphon.nn.safetensors_index import read_directory
+
+FILE = "model.safetensors"
 
 AWQ = {"quantization_config": {"bits": 4, "quant_method": "awq"}}
 
@@ -61,3 +67,34 @@ def test_each_component_of_a_pipeline_is_checked(tmp_path: Path) -> None:
     (tmp_path / "text_encoder" / "config.json").write_text(json.dumps(AWQ))
     with pytest.raises(ModelLoadError, match="AWQ weights"):
         ModelIndex.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "method"),
+    [
+        ("layer.qweight", "AWQ or GPTQ"),
+        ("layer.weight_packed", "compressed-tensors"),
+        ("layer.weight.absmax", "bitsandbytes"),
+        ("layer.SCB", "bitsandbytes"),
+        ("layer.weight_scale_inv", "FP8"),
+        ("layer.weight_scale", "FP8 or int8"),
+    ],
+)
+def test_tensors_tell_the_method_that_no_configuration_names(
+    tmp_path: Path, tensor: str, method: str
+) -> None:
+    save_file({"other.weight": torch.zeros(1), tensor: torch.zeros(1)}, tmp_path / FILE)
+    with pytest.raises(ModelLoadError, match=rf": {method} weights .*--quantize int8"):
+        read_directory(tmp_path)
+    save_file({"other.weight_g": torch.zeros(1), "scale": torch.zeros(1)}, tmp_path / FILE)
+    assert len(read_directory(tmp_path)) == 2
+
+
+def test_gguf_files_are_named_as_such(tmp_path: Path) -> None:
+    file = tmp_path / "some-q8_0.gguf"
+    file.write_bytes(b"GGUF")
+    with pytest.raises(ModelLoadError, match="GGUF weights are not supported"):
+        read_directory(tmp_path)
+    for model in (str(file), file.name):
+        with pytest.raises(ModelLoadError, match=rf"{file.name}: GGUF weights .* quantized from"):
+            resolve(model)
