@@ -39,7 +39,7 @@ def find_device(name: str) -> torch.device:
     """Return the device of this name; ``"auto"`` is the first GPU, or the CPU.
 
     Raises:
-        ModelLoadError: the device does not exist, or is too old.
+        ModelLoadError: the device does not exist, is too old, or is of another kind.
     """
     has_cuda = torch.cuda.is_available()
     if name == "auto":
@@ -48,6 +48,8 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise ModelLoadError(f"'{name}' is no device: {error}") from error
+    if device.type not in ("cpu", "cuda"):  # "mps" and "xpu": no model has been run on them
+        raise ModelLoadError(f"Invalid device: '{name}'. Must be auto, cpu, cuda or cuda:N.")
     num_devices = torch.cuda.device_count() if has_cuda else 0
     if device.type == "cuda" and (device.index or 0) >= num_devices:
         raise ModelLoadError(f"There is no device '{name}': PyTorch sees {num_devices} GPUs.")

@@ -40,7 +40,12 @@ def test_later_cards_are_taken(
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"), [("cuda:1", "PyTorch sees 1"), ("toaster", "no device")]
+    ("asked", "told"),
+    [
+        ("cuda:1", "PyTorch sees 1"),
+        ("toaster", "no device"),
+        *((kind, f"Invalid device: '{kind}'. Must be auto, cpu") for kind in ("mps", "xpu:0")),
+    ],
 )
 def test_devices_that_are_not_there(asked: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, "a card", (9, 0))
