@@ -47,9 +47,9 @@ def _serve(upstream: "DemoUpstream", flags: DemoFlags) -> None:
     import uvicorn
 
     from antiphon.demo.app import make_app
-    from antiphon.demo.speech_models import speech_models
+    from antiphon.demo.speech_models import chat_models, speech_models
 
-    app = make_app(upstream, speech_models(upstream))
+    app = make_app(upstream, speech_models(upstream), chat_models(upstream))
     typer.echo(
         f"Antiphon's demonstration: http://{flags.host}:{flags.port} (speech: {upstream.url})"
     )

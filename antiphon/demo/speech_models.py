@@ -1,5 +1,7 @@
 """Models, voices and languages that a server offers a demonstration."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -54,27 +56,44 @@ def speech_models(upstream: DemoUpstream) -> list[ServedVoice]:
     Raises:
         SettingsError: it cannot be reached, refuses, or speaks with no voice.
     """
+    with _asking(upstream) as client:
+        models = [
+            each for each in _data(client.get("/v1/models")) if _SPEECH in each.get("tasks", ())
+        ]
+        found = [
+            ServedVoice.of(
+                each, _data(client.get("/v1/audio/voices", params={"model": each["id"]}))
+            )
+            for each in models
+        ]
+    if not found:
+        raise SettingsError(f"{upstream.url} serves no speech model.")
+    return found
+
+
+def chat_models(upstream: DemoUpstream) -> list[str]:
+    """Ask a server for the ids of its models that chat.
+
+    Raises:
+        SettingsError: it cannot be reached, or refuses.
+    """
+    with _asking(upstream) as client:
+        return [each["id"] for each in _data(client.get("/v1/models")) if "chat" in each]
+
+
+@contextmanager
+def _asking(upstream: DemoUpstream) -> Generator[httpx.Client, None, None]:
+    """Yield a client; what it or an unexpected answer raises is an error that names the server."""
     try:
         with httpx.Client(
             base_url=upstream.url, headers=upstream.headers, timeout=_TIMEOUT_S
         ) as client:
-            models = [
-                each for each in _data(client.get("/v1/models")) if _SPEECH in each.get("tasks", ())
-            ]
-            found = [
-                ServedVoice.of(
-                    each, _data(client.get("/v1/audio/voices", params={"model": each["id"]}))
-                )
-                for each in models
-            ]
+            yield client
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         raise SettingsError(
             f"{upstream.url} does not answer as an Antiphon server does: {error!r}."
             " Start one with 'antiphon serve', or name it with --url."
         ) from error
-    if not found:
-        raise SettingsError(f"{upstream.url} serves no speech model.")
-    return found
 
 
 def _data(response: httpx.Response) -> list[dict[str, Any]]:

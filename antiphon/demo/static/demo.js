@@ -2,6 +2,8 @@
 
 import { Api, ServerError } from "./api.js";
 import { dataUri } from "./data-uri.js";
+import { Conversation } from "./demo-chat.js";
+import { keep } from "./demo-history.js";
 import { Player } from "./player.js";
 import { StreamedText } from "./streamed-text.js";
 import { Utterance } from "./utterance.js";
@@ -13,36 +15,60 @@ import { Utterance } from "./utterance.js";
  * @property {{url: string} | null} [reference] a recording that was uploaded or made
  * @property {string} [referenceText] @property {boolean} isStreamed @property {number} wordsPerS
  */
+/** @typedef {{state: string, firstAudioMs: number | null, isActive: boolean, stop: () => void}} Running */
 
 const REDRAW_MS = 100;
 const api = new Api();
 const player = new Player();
-/** @type {Utterance | null} */
+/** @type {Utterance | Running | null} */
 let current = null;
 let sentText = "";
 let complaint = "";
 
-/** @param {Wish} wish */
+/** Speak, and return the file for Gradio's audio component. @param {Wish} wish */
 async function speak(wish) {
-  stop();
-  complaint = sentText = "";
+  begin();
   player.prepare(wish.sampleRateHz); // within the click: browsers allow sound only then
   try {
     const body = await bodyOf(wish);
-    const teller = wish.isStreamed
+    const source = wish.isStreamed
       ? new StreamedText(wish.wordsPerS, "", (text) => (sentText = text))
       : api;
-    const utterance = new Utterance(/** @type {Api} */ (teller), player, {
-      onSamples: () => {},
-      onChange: draw,
-    });
+    const utterance = new Utterance(body, source, player, draw);
     current = utterance;
-    await utterance.run(body);
+    await utterance.run({});
     complaint = utterance.failure?.message ?? "";
+    return utterance.receivedSamples ? keep(utterance) : null;
   } catch (error) {
     complaint = error instanceof ServerError ? error.message : String(error);
+    return null;
+  } finally {
+    draw();
   }
-  draw();
+}
+
+/**
+ * Answer a message in writing and, with a voice, aloud; return the conversation and an empty message.
+ * @param {import("./demo-chat.js").Message} message
+ */
+async function chat(message) {
+  begin();
+  const conversation = new Conversation(api, player, message, (text) => (sentText = text));
+  current = conversation;
+  try {
+    const history = await conversation.answer();
+    sentText = ""; // it is in the conversation now
+    return [history, ""];
+  } catch (error) {
+    complaint = error instanceof ServerError ? error.message : String(error);
+    return [message.history, message.text];
+  }
+}
+
+function begin() {
+  stop();
+  current = null;
+  complaint = sentText = "";
 }
 
 function stop() {
@@ -67,16 +93,20 @@ async function bodyOf(wish) {
 }
 
 function draw() {
+  for (const button of document.querySelectorAll("button.stop, .stop button")) {
+    /** @type {HTMLButtonElement} */ (button).disabled = !current?.isActive;
+  }
   const panel = document.getElementById("measured");
   if (!panel) return;
-  const { state = "idle", firstAudioMs = null, playbackMs = null, underruns = 0 } = current ?? {};
+  const { state = "idle", firstAudioMs = null } = current ?? {};
+  const utterance = current instanceof Utterance ? current : null;
   panel.dataset.state = complaint && state !== "broken" ? "failed" : state;
   write("measured-state", complaint || STATES[state]);
   write("measured-first", inMs(firstAudioMs));
-  write("measured-heard", inMs(playbackMs));
-  write("measured-factor", current?.realTimeFactor?.toFixed(3) ?? "–");
-  write("measured-audio", current?.sampleRateHz ? `${current.positionS.toFixed(1)} s` : "–");
-  write("measured-gaps", String(Math.max(underruns, 0)));
+  write("measured-heard", inMs(utterance?.playbackMs ?? null));
+  write("measured-factor", utterance?.realTimeFactor?.toFixed(3) ?? "–");
+  write("measured-audio", utterance?.sampleRateHz ? `${utterance.positionS.toFixed(1)} s` : "–");
+  write("measured-gaps", String(Math.max(utterance?.underruns ?? 0, 0)));
   write("measured-text", sentText);
 }
 
@@ -103,4 +133,4 @@ function write(id, text) {
 }
 
 setInterval(draw, REDRAW_MS);
-Object.assign(window, { antiphonDemo: { speak, stop, utterance: () => current } });
+Object.assign(window, { antiphonDemo: { speak, chat, stop, utterance: () => current } });
