@@ -16,7 +16,7 @@ _TEXTS = (
     "I can move your appointment to Thursday at ten. Would that be all right?",
 )
 _DESIGNS = (_DESIGN, "A bright young woman, who speaks fast and with much energy.")
-_MESSAGES = ("Tell me a short story about a lighthouse.", "What is a codec?")
+_MESSAGES = ("Write a short story about a lighthouse.", "What is a codec?")
 _HISTORY = '<details><summary>History of this visit</summary><ol id="spoken-list"></ol></details>'
 _MEASURED = (
     ("first", "First audio"),
