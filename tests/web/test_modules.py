@@ -1,5 +1,8 @@
 """The page's own arithmetic, run where it runs: bytes to samples, samples to blocks."""
 
+import io
+import wave
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -53,6 +56,15 @@ queue.stop();
 queue.pull(blocks[1]);
 queue.pull(blocks[2]);
 return {blocks: blocks.map((b) => [...b]), state: queue.state};
+"""
+
+RECORD = """
+const [pieces, rate, channels] = given;
+const recording = new module.Recording(rate, channels);
+for (const piece of pieces) recording.add(new Uint8Array(piece), new Float32Array(0));
+return Promise.all([recording.pcm, recording.wav].map(async (file) => {
+  return [...new Uint8Array(await file.arrayBuffer())];
+}));
 """
 
 
@@ -114,3 +126,14 @@ def test_stopping_fades_within_a_block(modules: Page) -> None:
     assert fading[-1] == 0
     assert after == [0.0] * BLOCK
     assert got["state"] == "ended"
+
+
+@pytest.mark.parametrize("num_channels", [1, 2])
+def test_a_recording_is_a_wav_file_of_whole_frames(modules: Page, num_channels: int) -> None:
+    pieces = [[1, 2, 3], [], [4, 5, 6, 7, 8, 9]]
+    whole = bytes(range(1, 9))
+    pcm, wav = modules.in_module("recording.js", RECORD, pieces, RATE_HZ, num_channels)
+    assert bytes(pcm) == whole
+    with wave.open(io.BytesIO(bytes(wav))) as file:
+        assert (file.getnchannels(), file.getframerate()) == (num_channels, RATE_HZ)
+        assert file.readframes(file.getnframes()) == whole

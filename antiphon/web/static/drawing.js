@@ -114,6 +114,7 @@ export class Drawing {
     this.#sources = files;
     show("image-source-hint", files.length ? `To edit: ${files.map(({ name }) => name).join(", ")} ` : "");
     if (files.length) element("image-source-hint", HTMLElement).append(button("Clear", () => this.#clear()));
+    element("image-mask-field", HTMLElement).hidden = files.length === 0 || !this.form.drawing?.masks;
     element("image-make", HTMLButtonElement).textContent = files.length ? "Edit" : "Draw";
   }
 
@@ -124,11 +125,10 @@ export class Drawing {
   }
 
   #adapt() {
-    const { max_images: most = 0, needs_image: isNeeded = false, masks = false } = this.form.drawing ?? {};
+    const { max_images: most = 0, needs_image: isNeeded = false } = this.form.drawing ?? {};
     element("image-sources", HTMLElement).hidden = most === 0;
-    element("image-mask-field", HTMLElement).hidden = !masks;
     sourceField.multiple = most > 1;
     show("image-source-label", `Edit ${most > 1 ? `up to ${most} images` : "an image"}${isNeeded ? ", required" : ""}`);
-    if (most === 0) this.#takeSources([]);
+    this.#takeSources(most === 0 ? [] : this.#sources);
   }
 }
