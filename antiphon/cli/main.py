@@ -41,6 +41,7 @@ Further models and voices:
   antiphon models pull ORG/NAME            download a checkpoint, after its size and licence
   antiphon serve ORG/NAME                  serve a checkpoint of the hub, or of a directory
   antiphon voices                          the voices of a model
+  antiphon doctor                          what this machine can run, and what is missing
 
 All commands: antiphon --help. Flags of one: antiphon say --help.
 Complete names with the Tab key: antiphon --install-completion."""

@@ -44,7 +44,9 @@ def remote_speech(
     }
     with server.posted("/v1/audio/speech", body) as response:
         headers = {name.decode().lower(): value.decode() for name, value in response.headers}
-        channels, rate_hz = int(headers.get("x-channels", "1")), int(headers["x-sample-rate"])
+        if (rate := headers.get("x-sample-rate")) is None:
+            raise AntiphonError(f"{server.url} is not a server of this kind: no X-Sample-Rate.")
+        channels, rate_hz = int(headers.get("x-channels", "1")), int(rate)
         words = headers.get(UNSPOKEN_HEADER.lower(), "").split(",")
         unspoken = tuple(unquote(word) for word in words if word)
         for data in _without_header(response, len(wav_header(rate_hz, None, channels)), channels):

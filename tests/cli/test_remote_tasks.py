@@ -1,7 +1,9 @@
 """With ``--url``, commands make of a running server what they make in their own process."""
 
 from collections.abc import Callable, Generator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -91,3 +93,20 @@ def test_what_a_server_refuses_is_told_in_a_line(
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not path.exists()
+
+
+def test_another_server_is_told_apart(run: Run, tmp_path: Path) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        done = run("say", "Hello.", "-o", str(tmp_path / "speech.wav"), "--url", url)
+    assert done.exit_code == 1
+    assert f"{url} is not a server of this kind" in done.stderr
+    assert list(tmp_path.iterdir()) == []
