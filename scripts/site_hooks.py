@@ -22,6 +22,7 @@ ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md",
 README_PAGE = "overview.md"
 ICON = "antiphon/web/static/icon.svg"
 SAMPLES = "listening"
+NOT_FOUND_BY_SEARCH = ("CHANGELOG.md", "history/", "performance/")
 REST = "Models"
 _PARTS = {
     "what": r"^# Antiphon\n\n(.+?)\n\n",
@@ -82,6 +83,8 @@ def linked_files(docs: Path) -> set[str]:
 
 def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Turn links that leave docs/ into links within the site; folders of docs/ link as files do."""
+    if page is not None and page.file.src_uri.startswith(NOT_FOUND_BY_SEARCH):
+        page.meta["search"] = {"exclude": True}
     if page is not None and "/" in page.file.src_uri:
         return markdown
     markdown = _PART.sub(lambda part: from_root("README.md", readme_part(part[1])), markdown)

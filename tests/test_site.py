@@ -1,5 +1,6 @@
 """The pages are a site too: each is reached, no link leads nowhere, the reference is complete."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -137,4 +138,8 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert fetched
     assert not [address for address in fetched if "//" in address]
     assert (tmp_path / "examples" / "offline.py").exists()
+    searched = json.loads((tmp_path / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    found = {entry["location"].partition("#")[0] for entry in searched}
+    assert "api.html" in found
+    assert not [name for name in found if name.startswith(("CHANGELOG", "history/"))]
     shutil.rmtree(tmp_path)

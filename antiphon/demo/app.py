@@ -47,6 +47,7 @@ _COLOURS = {
     "input_border_width": ("1px", "1px"),
     "link_text_color": ("#0b5c56", "#5ad1c2"),
     "slider_color": ("#0f766e", "#5ad1c2"),
+    "body_text_color_subdued": ("#566064", "#9ba7a9"),
     "block_label_text_color": ("#566064", "#9ba7a9"),
     "block_title_text_color": ("#566064", "#9ba7a9"),
 }
