@@ -1,4 +1,4 @@
-"""One of several processes that train a model together; writes what it has at the end."""
+"""One of several processes that train a codec, then a language model; writes their final states."""
 
 import sys
 from dataclasses import replace
@@ -36,7 +36,7 @@ def language_model_state(codes: Path, replicas: Replicas) -> dict[str, Any]:
         device="cpu",
         batch_positions=256,
         later_frames=32,
-        most_steps=45,
+        most_steps=25,
     )
     training = Training(options, replicas)
     training.run()
@@ -47,8 +47,8 @@ def language_model_state(codes: Path, replicas: Replicas) -> dict[str, Any]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    kind, folder, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    folder = Path(sys.argv[1])
     joined = Replicas.joined(_DEVICE)
-    state_of = {"codec": codec_state, "language model": language_model_state}[kind]
-    torch.save(state_of(folder, joined), out / f"{joined.rank}.pt")
+    torch.save(codec_state(folder, joined), folder / f"codec-{joined.rank}.pt")
+    torch.save(language_model_state(folder, joined), folder / f"lm-{joined.rank}.pt")
     torch.distributed.destroy_process_group()

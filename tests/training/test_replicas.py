@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
+import pytest
 import torch
 
 from antiphon_training.language_model.corpus import random_corpus
@@ -13,35 +13,36 @@ from tests.training import replica
 from tests.training.conftest import write_tones
 
 
-def _states(kind: str, data: Path, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what two processes have at the end."""
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the final states of two processes."""
+    folder = tmp_path_factory.mktemp("replicas")
+    for index in range(6):
+        write_tones(folder / f"audio-{index:05d}-tone.npz", seed=index)
+    corpus = random_corpus(300, seed=1, frames=(6, 40), num_codes=32)
+    corpus.write(folder / "codes-00000.npz")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     subprocess.run(
-        [*command, "--nproc-per-node", "2", replica.__file__, kind, data, out],
+        [*command, "--nproc-per-node", "2", replica.__file__, folder],
         env=environment,
         check=True,
     )
-    first, second = (torch.load(out / f"{rank}.pt") for rank in range(2))
-    return first, second
+    return folder
 
 
-def _check_equal(first: dict[str, Any], second: dict[str, Any], *kinds: str) -> None:
+def _check_equal(folder: Path, model: str, *kinds: str) -> None:
+    first, second = (torch.load(folder / f"{model}-{rank}.pt") for rank in range(2))
     assert first["seen"] != second["seen"]
     for kind in kinds:
         for name, value in first[kind].items():
             assert torch.equal(value, second[kind][name]), name
 
 
-def test_a_codec(recordings: Path, tmp_path: Path) -> None:
-    for index in range(2, 6):
-        write_tones(recordings / f"audio-{index:05d}-tone.npz", seed=index)
-    first, second = _states("codec", recordings, tmp_path)
-    _check_equal(first, second, "codec", "average", "judges")
+def test_a_codec(trained: Path) -> None:
+    _check_equal(trained, "codec", "codec", "average", "judges")
 
 
-def test_a_language_model(tmp_path: Path) -> None:
-    random_corpus(300, seed=1, frames=(6, 40), num_codes=32).write(tmp_path / "codes-00000.npz")
-    first, second = _states("language model", tmp_path, tmp_path)
-    _check_equal(first, second, "model", "averaged")
-    assert (tmp_path / "lm" / "model.safetensors").is_file()
+def test_a_language_model(trained: Path) -> None:
+    _check_equal(trained, "lm", "model", "averaged")
+    assert (trained / "lm" / "model.safetensors").is_file()
