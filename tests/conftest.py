@@ -60,6 +60,7 @@ LONGEST_FIRST = (
     "tests/cli/",
     "tests/chaos/",
     "tests/quality/",
+    "tests/training/",
     "tests/test_wheel",
     "tests/pipeline/",
     "tests/clients/",

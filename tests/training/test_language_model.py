@@ -67,25 +67,36 @@ def options_for(directory: Path, taught: Corpus, **more: Any) -> Options:
     return Options(codes=codes, out=directory / "lm", **{**fixed, "seconds": 1e9, **more})
 
 
-@pytest.fixture(scope="module")
-def training(taught: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Training:
-    """A model that knows the four utterances by heart, text whole and late."""
-    options = options_for(
-        tmp_path_factory.mktemp("lm"), taught, noise=0.0, learning_rate=1e-2, most_steps=300
-    )
-    training = Training(options)
+def trained(directory: Path, taught: Corpus, num_steps: int) -> Training:
+    more = {"noise": 0.0, "learning_rate": 1e-2, "most_steps": num_steps}
+    training = Training(options_for(directory, taught, **more))
     training.run()
     return training
 
 
 @pytest.fixture(scope="module")
-def checkpoint(training: Training, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The exported checkpoint, with a codec of random weights."""
-    directory = tmp_path_factory.mktemp("exported")
+def training(taught: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """A model after a few steps."""
+    return trained(tmp_path_factory.mktemp("lm"), taught, num_steps=5)
+
+
+@pytest.fixture(scope="module")
+def learned(taught: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """A model that knows the four utterances by heart, text whole and late."""
+    return trained(tmp_path_factory.mktemp("learned"), taught, num_steps=300)
+
+
+def exported(training: Training, directory: Path) -> Path:
+    """Export a checkpoint with a codec of random weights."""
     codec = directory / "codec"
     write_codec(directory / "made", codec)
     export(training.options.out, codec, directory / "checkpoint")
     return directory / "checkpoint"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(training: Training, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return exported(training, tmp_path_factory.mktemp("exported"))
 
 
 def write_codec(made: Path, codec: Path) -> None:
@@ -117,8 +128,15 @@ def codes_of(corpus: Corpus, number: int) -> list[list[int]]:
     return codes
 
 
+LEARNS = pytest.mark.slow  # 300 steps of training
+
+
+@LEARNS
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "late"])
-def test_engine_speaks_what_was_taught(is_whole: bool, taught: Corpus, checkpoint: Path) -> None:
+def test_engine_speaks_what_was_taught(
+    is_whole: bool, taught: Corpus, learned: Training, tmp_path: Path
+) -> None:
+    checkpoint = exported(learned, tmp_path)
     context = LoadContext(checkpoint, "cpu", "float32", max_slots=4)
     prompter = Qwen3TTSPrompter(context)
     requests = [
@@ -140,14 +158,29 @@ def test_engine_speaks_what_was_taught(is_whole: bool, taught: Corpus, checkpoin
         assert spoken[number].end == "stop"
 
 
-def test_plain_generation_equals_the_engine(taught: Corpus, training: Training) -> None:
+@LEARNS
+def test_plain_generation_equals_the_engine(taught: Corpus, learned: Training) -> None:
     flags = np.array([True, False, True, False]), np.array([True, True, False, False])
-    utterances = training.batcher.utterances(np.arange(4), is_whole=flags[0], is_tagged=flags[1])
+    utterances = learned.batcher.utterances(np.arange(4), is_whole=flags[0], is_tagged=flags[1])
     greedy = Drawing(temperature=0)
-    found = generate(training.averaged, training.ids, utterances, max_frames=20, drawing=greedy)
+    found = generate(learned.averaged, learned.ids, utterances, max_frames=20, drawing=greedy)
     for number, codes in enumerate(found):
         assert codes is not None
         assert codes.tolist() == codes_of(taught, number)
+
+
+@LEARNS
+def test_phonemes_are_learned(learned: Training) -> None:
+    flags = np.ones(4, bool)
+    batch = learned.batcher.batch(np.arange(4), is_whole=flags, is_tagged=flags, width=0)
+    found = losses_of(
+        learned.averaged,
+        batch.on(learned.device),
+        learned.codes,
+        learned.ids.codec_eos,
+        reader=learned.reader,
+    )
+    assert found.phonemes < 0.5 * np.log(10)  # ten phonemes at random
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "late"])
@@ -272,7 +305,6 @@ def test_padding_changes_no_loss(training: Training) -> None:
     torch.testing.assert_close(first.first, second.first)
     torch.testing.assert_close(first.first_accuracy, second.first_accuracy)
     torch.testing.assert_close(first.phonemes, second.phonemes)
-    assert first.phonemes < 0.5 * np.log(10)  # ten phonemes at random, learned by heart
 
 
 def test_updates_are_orthogonal() -> None:
@@ -296,15 +328,16 @@ def test_passages_are_recordings_in_order() -> None:
         assert codes_of(more, number) == [row for part in parts for row in codes_of(corpus, part)]
 
 
+@LEARNS
 def test_judgement_and_card(
     taught: Corpus,
-    training: Training,
-    checkpoint: Path,
+    learned: Training,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All four utterances end; recognisers, which would hear noise, are left out."""
     monkeypatch.setattr(judge, "find_spec", lambda _: None)
+    checkpoint = exported(learned, tmp_path)
     figures = judge.judge(checkpoint, taught.texts, tmp_path / "judged", dtype="float32")
     for layout in ("whole", "late"):
         assert figures[layout]["ended"] + figures[layout]["cut_by_limits"] == 4
@@ -313,7 +346,7 @@ def test_judgement_and_card(
     assert figures["streams_equal_wholes"]
     card = tmp_path / "MODEL_CARD.md"
     judgement = tmp_path / "judged" / "judgement.json"
-    write_card(card, "wren", judgement, training.options.out / "log.jsonl")
+    write_card(card, "wren", judgement, learned.options.out / "log.jsonl")
     text = card.read_text("utf-8")
     assert "| Utterances that end by themselves | " in text
     assert "$" not in text

@@ -12,6 +12,8 @@ from antiphon_training.language_model.corpus import random_corpus
 from tests.training import replica
 from tests.training.conftest import write_tones
 
+pytestmark = pytest.mark.slow  # two processes train twice
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
