@@ -90,7 +90,15 @@ def compiled(code: str) -> types.CodeType:
 
 def test_every_page_says_what_its_code_is() -> None:
     assert len(ALL) > 60
-    assert {each.language for each in ALL} <= {*SHELL, "python", "json", "toml", "yaml", "text"}
+    assert {each.language for each in ALL} <= {
+        *SHELL,
+        "python",
+        "json",
+        "toml",
+        "yaml",
+        "html",
+        "text",
+    }
 
 
 def test_what_is_data_can_be_read() -> None:
