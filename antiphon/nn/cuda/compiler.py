@@ -3,13 +3,14 @@
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from antiphon.nn.cuda.binary_cache import cached
 from antiphon.nn.cuda.resident_limits import CAPABILITY
 
 _FOLDER = Path(__file__).parent
@@ -128,16 +129,23 @@ def source_of(files: Sequence[str]) -> str:
 
 
 def compiled(source: str, definitions: Mapping[str, int]) -> bytes:
-    """Compile for the programs' GPU generation; needs no GPU.
+    """Compile for the programs' GPU generation, or read the result of earlier; needs no GPU.
 
     Raises:
         CompilationError: the source is not accepted.
     """
     nvrtc = import_module("cuda.bindings.nvrtc")
+    options = ["--gpu-architecture=sm_90a", "--std=c++17"]
+    options += [f"-D{name}={value}" for name, value in definitions.items()]
+    version = _checked(nvrtc.nvrtcVersion())
+    return cached((source, options, version), partial(_compile, source, options))
+
+
+def _compile(source: str, options: Sequence[str]) -> bytes:
+    nvrtc = import_module("cuda.bindings.nvrtc")
     (program,) = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"program.cu", 0, [], []))
-    options = [b"--gpu-architecture=sm_90a", b"--std=c++17"]
-    options += [f"-D{name}={value}".encode() for name, value in definitions.items()]
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    encoded = [option.encode() for option in options]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
     if int(status):
         (size,) = _checked(nvrtc.nvrtcGetProgramLogSize(program))
         log = b" " * size
