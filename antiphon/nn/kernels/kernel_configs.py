@@ -24,7 +24,7 @@ def config_of(conv: ConvWeights, num_columns: int) -> Config:
     if width == 288:
         return Config(128, 64, 32, 4, 3)
     if depth >= 5376:
-        return Config(128, 256, 64, 8, 3) if num_columns <= 4096 else Config(128, 128, 64, 4, 4)
+        return Config(128, 256, 64, 8, 3) if num_columns <= 4096 else Config(128, 128, 64, 8, 3)
     return Config(128, 128, 64, 4, 3)
 
 
