@@ -5,6 +5,7 @@ columns before each convolution.
 """
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import torch
@@ -224,6 +225,7 @@ def fused(decoder: CodecDecoder, dtype: torch.dtype = torch.float16) -> "FusedDe
         fused_blocks,
     )
     from antiphon.nn.codec_layers.fused_decoder import FusedDecoder
+    from antiphon.nn.cuda.codec_conv import with_programs
 
     layout = KernelLayout(dtype)
     transformer = decoder.transformer
@@ -245,7 +247,10 @@ def fused(decoder: CodecDecoder, dtype: torch.dtype = torch.float16) -> "FusedDe
         ),
         widen=layout.conv(decoder.widen),
         first_snake=snakes[0],
-        blocks=fused_blocks(decoder.blocks, (*snakes[1:], decoder.last_snake), layout),
+        blocks=with_programs(
+            fused_blocks(decoder.blocks, (*snakes[1:], decoder.last_snake), layout),
+            columns=prod(upsample.stride for upsample, _ in decoder.upsamplings),
+        ),
         num_exact=len(decoder.blocks),
         last_conv=layout.exact_conv(decoder.last_conv),
         bound="clamp",

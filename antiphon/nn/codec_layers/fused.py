@@ -6,7 +6,7 @@ clamped to its largest number. If that is not precise enough, factors are float3
 each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -81,9 +81,8 @@ class KernelLayout:
 
     def exact_conv(self, conv: CausalConv) -> ConvWeights:
         """Lay out a convolution with float32 factors."""
-        laid = self.conv(conv)
         exact = conv.weight[:, :, 0].permute(2, 1, 0).flatten(0, 1).float().contiguous()
-        return replace(laid, weight=exact, rest=None)
+        return replace(self.conv(conv), weight=exact, rest=None)
 
     def unit_end(self, conv: CausalConv) -> ConvWeights:
         """Lay out a residual unit's second convolution."""
@@ -140,16 +139,15 @@ class FusedAttentionLayer:
     @classmethod
     def of(cls, layer: CodecTransformerLayer, layout: KernelLayout) -> "FusedAttentionLayer":
         attention, feed_forward = layer.attention, layer.feed_forward
-        window, keys_values = attention.config.window, attention.keys_values
-        assert window is not None, "the kernels have a window"
+        config, keys_values = attention.config, attention.keys_values
+        assert config.window is not None, "the kernels have a window"
         assert keys_values is not None
         assert isinstance(layer.attention_norm, RMSNorm), "the kernels have no other norm"
         assert isinstance(feed_forward, SwiGLU), "the kernels have no other feed-forward layer"
-        config = attention.config
         ring = KVRing(
             offset=layout.state.add(*keys_values.shape).offset,
             num_keys=keys_values.shape[0],
-            window=window,
+            window=config.window,
             num_heads=config.num_heads,
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
@@ -221,6 +219,7 @@ class FusedUpsamplingBlock:
     Attributes:
         snakes: snakes after the upsampling, for each of its outputs; then after each unit.
         sum_dtype: type of the sums that units add to; ``None``: that of the activations.
+        programs: units in CUDA C++, before ``units``; each takes `UnitProgram`'s arguments.
     """
 
     upsample: ConvWeights
@@ -228,6 +227,7 @@ class FusedUpsamplingBlock:
     units: tuple[UnitWeights, ...]
     snakes: tuple[Snake, ...]
     sum_dtype: torch.dtype | None = None
+    programs: tuple[Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]], ...] = ()
 
     @classmethod
     def of(
@@ -264,6 +264,8 @@ class FusedUpsamplingBlock:
             active, self.upsample, rows, config, snake=self.snakes[0], sum_dtype=self.sum_dtype
         )
         x, active = (_split_columns(each, self.stride) for each in both)
+        for program in self.programs:
+            x, active = program(active, x, rows.memory, rows.table)
         for unit, snake in zip(self.units, self.snakes[1:], strict=True):
             sums = self.sum_dtype or active.dtype if unit is not self.units[-1] else None
             x, active = _residual_unit(x, active, unit, rows, snake, sums)
@@ -299,19 +301,12 @@ def convolve(
 ) -> Tensor:
     config = config_of(conv, x.shape[0]) if norm_epsilon is None else NORM_CONFIG
     return causal_conv(
-        x,
-        conv,
-        rows,
-        config,
-        activation=activation,
-        norm_epsilon=norm_epsilon,
-        residual=residual,
+        x, conv, rows, config, activation=activation, norm_epsilon=norm_epsilon, residual=residual
     )[0]
 
 
 def convolve_snake(x: Tensor, conv: ConvWeights, rows: Rows, snake: Snake) -> Tensor:
-    config = config_of(conv, x.shape[0])
-    return causal_conv(x, conv, rows, config, snake=snake, keeps_sum=False)[1]
+    return causal_conv(x, conv, rows, config_of(conv, len(x)), snake=snake, keeps_sum=False)[1]
 
 
 def _residual_unit(

@@ -43,13 +43,35 @@ def has_compiler() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Kernel whose blocks are all resident at once."""
+    """Kernel whose blocks are all resident at once.
+
+    Attributes:
+        num_blocks: most blocks of a launch.
+    """
 
     function: Any
     num_blocks: int
     num_threads: int
     shared_bytes: int
     device: torch.device
+
+    def launch_early(self, num_tiles: int, *structures: ctypes.Structure) -> None:
+        """Launch a kernel that waits for the previous one itself (programmatic dependent launch).
+
+        It has a block per tile, at most ``num_blocks``.
+        """
+        driver = import_module("cuda.bindings.driver")
+        config, early = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
+        early.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        early.value.programmaticStreamSerializationAllowed = 1
+        config.attrs, config.numAttrs = [early], 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = min(num_tiles, self.num_blocks), 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = self.num_threads, 1, 1
+        config.sharedMemBytes = self.shared_bytes
+        addresses = (ctypes.c_void_p * len(structures))(*map(ctypes.addressof, structures))
+        with torch.cuda.device(self.device):
+            config.hStream = driver.CUstream(torch.cuda.current_stream().cuda_stream)
+            _checked(driver.cuLaunchKernelEx(config, self.function, ctypes.addressof(addresses), 0))
 
     def launch(self, *structures: ctypes.Structure) -> None:
         """Launch on the device's current stream, with structures as the kernel's arguments."""
