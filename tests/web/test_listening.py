@@ -129,7 +129,7 @@ def test_a_request_of_the_history_is_made_again(page: Page, server: RunningServe
     page.write("15", "speed")
     speak(page, "Second.")
     click_in_history(page, "Reuse", 1)
-    assert page.driver.switch_to.active_element == page.find("text")
+    page.wait_until(lambda: page.driver.switch_to.active_element == page.find("text"))
     page.find("speak").click()
     page.wait_until(lambda: len(page.texts("#history-list li")) == 3)
     assert page.seed == seed

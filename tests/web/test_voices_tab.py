@@ -89,6 +89,11 @@ def test_a_mix_is_listened_to_and_used(page: Page, server_of_voices: RunningServ
     page.speak("Hi.")
     page.wait_for("finished", "broken", "failed")
     assert page.state == "finished"
+    page.choose("model", "clone")
+    page.wait_until(lambda: page.find("voice").get_property("value") == "reference")
+    page.find("history-list").find_element(By.CSS_SELECTOR, "[aria-label^=Reuse]").click()
+    page.wait_until(lambda: page.find("voice").get_property("value") == "af_heart(2)+af_sky")
+    assert page.find("model").get_property("value") == "mixing"
     assert page.complaints() == []
 
 

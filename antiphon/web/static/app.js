@@ -45,7 +45,7 @@ const filming = new Filming(api, report);
 const chatting = new Chatting(api, { onSpeech: stop, onError: report });
 const voices = new Voices(api, { onSpeech: stop, onUse: useVoice, onChange: loadVoices, onError: report });
 const card = new PlayerCard(api, report);
-const history = new History({ onPlay: replay, onReuse: (body) => form.take(body) });
+const history = new History({ onPlay: replay, onReuse: reuse });
 
 /** @type {Utterance | null} */
 let utterance = null;
@@ -123,6 +123,13 @@ async function useVoice(choice) {
   form.chooseModel(choice.model);
   await loadVoices();
   form.use(choice);
+}
+
+/** @param {import("./api.js").SpeechBody} body */
+async function reuse(body) {
+  form.chooseModel(String(body.model));
+  await loadVoices();
+  form.take(body);
 }
 
 /** @param {unknown} error @param {{label: string, run: () => void}} [action] */

@@ -2,8 +2,18 @@
 
 import { ServerError } from "./api.js";
 
+/** Those made so far: requests of one file share its text. @type {WeakMap<Blob, Promise<string>>} */
+const made = new WeakMap();
+
 /** @param {Blob} blob @returns {Promise<string>} */
 export function dataUri(blob) {
+  const uri = made.get(blob) ?? read(blob);
+  made.set(blob, uri);
+  return uri;
+}
+
+/** @param {Blob} blob @returns {Promise<string>} */
+function read(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(String(reader.result));

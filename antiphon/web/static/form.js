@@ -28,6 +28,10 @@ export class Form {
   #models = [];
   #drawnSeed = drawSeed();
   #isSeedUsed = false;
+  /** @type {Voice[]} */
+  #voices = [];
+  /** A voice of a model beside those listed, such as a mix. */
+  #further = { owner: "", name: "" };
 
   /** @param {{onModel: () => void, onChange: () => void}} listener */
   constructor({ onModel, onChange }) {
@@ -69,8 +73,7 @@ export class Form {
 
   /** Choose a voice, such as a mix of others, or the words that describe one. @param {{voice?: string, instructions?: string}} choice */
   use({ voice: id, instructions: words }) {
-    if (id && ![...voice.options].some(({ value }) => value === id)) voice.add(new Option(id, id));
-    if (id) voice.value = id;
+    if (id) this.#offer(id);
     if (words) instructions.value = words;
     instructions.closest("details")?.toggleAttribute("open", Boolean(words));
     text.dispatchEvent(new Event("input"));
@@ -86,7 +89,18 @@ export class Form {
 
   /** @param {Voice[]} voices */
   setVoices(voices) {
-    fill(voice, voices.map((each) => ({ value: requestName(each), label: describe(each) })));
+    this.#voices = voices;
+    const offered = voices.map((each) => ({ value: requestName(each), label: describe(each) }));
+    const { owner, name } = this.#further;
+    const isMissing = owner === model.value && offered.every(({ value }) => value !== name);
+    fill(voice, isMissing ? [...offered, { value: name, label: name }] : offered);
+  }
+
+  /** Choose a voice, also one that is not listed. @param {string} name */
+  #offer(name) {
+    this.#further = { owner: model.value, name };
+    this.setVoices(this.#voices);
+    voice.value = name;
   }
 
   /** A new utterance has a new seed, unless the user gave one. */
@@ -98,14 +112,12 @@ export class Form {
 
   /** Set the fields of a request again. @param {import("./api.js").SpeechBody} body */
   take(body) {
-    model.value = String(body.model ?? model.value);
-    model.dispatchEvent(new Event("input"));
     text.value = String(body.input);
-    voice.value = String(body.voice ?? voice.value);
     language.value = String(body.language ?? "");
     instructions.value = String(body.instructions ?? "");
     speed.valueAsNumber = SPEEDS.indexOf(Number(body.speed ?? 1));
     seed.value = String(body.seed);
+    if (body.voice) this.#offer(String(body.voice));
     text.dispatchEvent(new Event("input"));
     text.focus();
   }
