@@ -72,5 +72,5 @@ def _print(found: "Report") -> None:
 def _on_cpu(found: "Report") -> str:
     if not found.cpu.threads:
         return "those without PyTorch"
-    int8 = f"int8 weights by {found.cpu.int8}" if found.cpu.int8 else "no int8 weights"
-    return f"float32, {int8}, --cpu-threads {found.cpu.threads} beside the codec's by default"
+    packed = f"fp16 and int8 by {found.cpu.int8}" if found.cpu.int8 else "not quantised"
+    return f"float32, {packed}, --cpu-threads {found.cpu.threads} beside the codec's by default"

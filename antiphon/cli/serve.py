@@ -37,9 +37,9 @@ class ModelFlags:
     load_format: Annotated[
         str | None, flag("auto, or dummy: random weights.", SETTING), "model.load_format"
     ] = None
-    quantize: Annotated[str | None, flag("int8: weights on a CPU.", "dtype"), "model.quantize"] = (
-        None
-    )
+    quantize: Annotated[
+        str | None, flag("int8 or fp16: weights on a CPU.", "dtype"), "model.quantize"
+    ] = None
     cpu_threads: Annotated[
         int | None,
         flag("Threads on a CPU, the codec's beside them.", "all cores but one"),

@@ -64,7 +64,7 @@ class LoadContext:
         diffusion: Settings of models that denoise.
         load_format: ``"auto"``: weights are read from the checkpoint's files; ``"dummy"``: they are
             random, and its files of weights are not read.
-        quantize: type of the weights of products, ``"int8"``; ``None``: ``dtype``.
+        quantize: type of products' weights, ``"int8"`` or ``"fp16"``; ``None``: ``dtype``.
         cpu_threads: threads of PyTorch's products on a CPU; ``None``: all cores but one.
         trusts_remote_code: whether Python code that a checkpoint brings may be run.
         tasks: names of those that are served; none: all that the checkpoint has what they need for.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from antiphon.nn.attention import Attend, HeadShape, KVShape, QKVHeads
-from antiphon.nn.cpu.int8_linear import packed, packed_gate, to_pack
+from antiphon.nn.cpu.packed_layers import packed, packed_gate, to_pack
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights, rotary_order
 

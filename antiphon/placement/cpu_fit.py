@@ -16,12 +16,12 @@ from antiphon.errors import ModelLoadError, how_to_install
 from antiphon.placement.host_cpu import HostCpu
 
 _GIB = 2**30
-_FLOAT_BYTES = 4
+_NUM_BYTES = {"float32": 4, "fp16": 2, "int8": 1}
 IN_FLOATS = 2
 """A footprint counts numbers of two bytes."""
 _LAYER_PARTS = (".qkv", ".out", ".up", ".down")
-"""Ends of the names of products of decoder layers, which int8 weights replace."""
-REACHED = {"float32": 0.95, "int8": 0.75}
+"""Ends of the names of products of decoder layers, whose weights are packed."""
+REACHED = {"float32": 0.95, "fp16": 0.8, "int8": 0.75}
 """Share of the memory's speed that products reach, by the type of their weights."""
 REACHED_DECODER = 0.8
 OPERATORS_MS = 0.11
@@ -71,7 +71,7 @@ def cpu_fits(family: Family, path: Path, cpu: HostCpu, seconds: float) -> list[C
     num_positions = footprint.prompt_positions + round(seconds * footprint.frames_per_s)
     decoder_ms = footprint.decoder_flop / (cpu.gflops * REACHED_DECODER * 1e6)
     fits = []
-    for weights in ("float32", *(("int8",) if cpu.int8 and family.quantizes else ())):
+    for weights in _NUM_BYTES if cpu.int8 and family.quantizes else ("float32",):
         kept_bytes, read_bytes = _bytes(weights, footprint, products)
         kept_bytes += IN_FLOATS * footprint.position_bytes * num_positions
         model_ms = read_bytes / (cpu.bandwidth_gbs * REACHED[weights] * 1e6)
@@ -84,7 +84,7 @@ def cpu_fits(family: Family, path: Path, cpu: HostCpu, seconds: float) -> list[C
 
 def _bytes(weights: str, footprint: Footprint, products: Sequence[Product]) -> tuple[int, int]:
     """Return the bytes of all weights, and of those that are read for a frame."""
-    saved_bytes = _FLOAT_BYTES - 1 if weights == "int8" else 0
+    saved_bytes = _NUM_BYTES["float32"] - _NUM_BYTES[weights]
     in_layers = [each for each in products if each.weight.endswith(_LAYER_PARTS)]
     num_read = sum(each.num_weights for each in in_layers)
     num_kept = sum({each.weight: each.num_weights for each in in_layers}.values())

@@ -114,7 +114,7 @@ def _missing(cpu: HostCpu, gpus: "Sequence[HostGpu]", others: Sequence[str]) -> 
     for problem, names in wanting.items():
         yield f"{', '.join(names)}: {problem}."
     if cpu.threads and cpu.int8 is None:
-        yield "This PyTorch has no FBGEMM: --quantize int8 is refused."
+        yield "This PyTorch has no FBGEMM: --quantize is refused."
     for gpu in gpus:
         if gpu.problem is not None:
             yield gpu.problem

@@ -19,7 +19,7 @@ class HostCpu:
         cores: cores that this process may run on.
         threads: threads of a model's products by default; 0 without PyTorch.
         vectors: widest instructions that PyTorch uses, such as ``"AVX512"``; ``None`` without it.
-        int8: engine of int8 products; ``None``: there is none, and `quantize` is refused.
+        int8: engine of products with packed weights; ``None``: there is none.
         memory_gib: main memory; ``None``: unknown.
         bandwidth_gbs: speed of reading memory by all threads, 10^9 bytes a second.
         gflops: float32 products of one thread, 10^9 operations a second.

@@ -99,7 +99,7 @@ def test_weights_are_recommended_for_a_cpu(
     assert advice in (found["recommended"] or done.stdout)
     assert "A CPU: 8 cores, AVX2" in done.stdout
     assert found["cpu"]["bandwidth_gbs"] == 50
-    assert [each["weights"] for each in found["weights"]] == ["float32", "int8"]
+    assert [each["weights"] for each in found["weights"]] == ["float32", "fp16", "int8"]
     for each in found["weights"]:
         assert f"{each['memory_gib']:.1f} GiB" in done.stdout
         assert f"{each['load']:.0%}" in done.stdout

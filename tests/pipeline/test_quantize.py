@@ -1,5 +1,7 @@
 """Quantised weights of whole models: `quantize` is "int8"."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from antiphon.contracts.chat_types import ChatRequest, Message
 from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import SettingsError
 from antiphon.families.registry import families
+from antiphon.nn.cpu.fp16_linear import Fp16Linear
 from antiphon.nn.cpu.int8_linear import Int8Linear
 from antiphon.nn.layers import Linear
 from antiphon.offline import Antiphon
@@ -21,30 +24,34 @@ SPOKEN = {"qwen3_tts": "custom_voice", "cosyvoice3": "custom_voice"}
 def packed(monkeypatch: pytest.MonkeyPatch) -> list[Linear]:
     """Return the layers that are quantised from now on."""
     layers: list[Linear] = []
-    pack = Int8Linear.pack
 
-    def noted(linear: Linear) -> Int8Linear:
+    def noted(pack: Callable[[Linear], Linear], linear: Linear) -> Linear:
         layers.append(linear)
         return pack(linear)
 
-    monkeypatch.setattr(Int8Linear, "pack", noted)
+    for kind in (Int8Linear, Fp16Linear):
+        monkeypatch.setattr(kind, "pack", partial(noted, kind.pack))
     return layers
 
 
-def loaded(path: Path) -> Antiphon:
-    return Antiphon.load(str(path), device="cpu", max_slots=3, load_format="dummy", quantize="int8")
+def loaded(path: Path, quantize: str = "int8") -> Antiphon:
+    return Antiphon.load(
+        str(path), device="cpu", max_slots=3, load_format="dummy", quantize=quantize
+    )
 
 
-@pytest.mark.parametrize("name", SPOKEN)
+@pytest.mark.parametrize(
+    ("name", "quantize"), [*((name, "int8") for name in SPOKEN), ("qwen3_tts", "fp16")]
+)
 def test_streamed_speech_is_that_of_a_whole_file_alone_or_beside_others(
-    name: str, packed: list[Linear], tmp_path: Path
+    name: str, quantize: str, packed: list[Linear], tmp_path: Path
 ) -> None:
     path = without_weights(tmp_path, name, SPOKEN[name])
     requests = [
         SpeechRequest(f"Number {seed}.", seed=seed, sampling=Sampling(max_frames=12))
         for seed in range(3)
     ]
-    with loaded(path) as model:
+    with loaded(path, quantize) as model:
         together = [each.samples for each in model.speeches(requests)]
         for request, samples in zip(requests, together, strict=True):
             np.testing.assert_array_equal(model.speech(request).samples, samples)

@@ -22,12 +22,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_int8_takes_a_part_of_memory_and_time(path: Path) -> None:
-    exact, packed = cpu_fits(FAMILY, path, CPU, 30.0)
-    assert (exact.weights, packed.weights) == ("float32", "int8")
+    exact, half, packed = cpu_fits(FAMILY, path, CPU, 30.0)
+    assert (exact.weights, half.weights, packed.weights) == ("float32", "fp16", "int8")
+    assert packed.memory_gib < half.memory_gib < exact.memory_gib
+    assert packed.model_ms < half.model_ms < exact.model_ms
     assert 0.5 < packed.memory_gib / exact.memory_gib < 0.75
     assert 0.25 < packed.model_ms / exact.model_ms < 0.5
     assert packed.decoder_ms == exact.decoder_ms
-    assert recommended([exact, packed], 16.0) == packed
+    assert recommended([exact, half, packed], 16.0) == packed
 
 
 def test_more_of_anything_helps(path: Path) -> None:
@@ -44,7 +46,7 @@ def test_more_of_anything_helps(path: Path) -> None:
 def test_only_what_is_supported_and_fits_is_recommended(path: Path) -> None:
     fits = cpu_fits(FAMILY, path, replace(CPU, int8=None), 30.0)
     assert [each.weights for each in fits] == ["float32"]
-    both = cpu_fits(FAMILY, path, CPU, 30.0)
+    both = cpu_fits(FAMILY, path, CPU, 30.0)[::2]
     assert recommended(both, 1.0) is None
     assert recommended(both, None) == both[1]
     fast = replace(both[0], load=both[1].load / 2)

@@ -9,7 +9,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.engine.model_runner.ar_model import ARModel
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.nn.cpu.int8_linear import check_quantize
+from antiphon.nn.cpu.packed_layers import check_quantize
 from antiphon.nn.device import resolve_device, resolve_dtype
 from antiphon.nn.weights import WeightOptions
 

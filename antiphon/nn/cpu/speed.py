@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from antiphon.nn.cpu.int8_linear import ENGINE
+from antiphon.nn.cpu.fbgemm import ENGINE, has_engine
 from antiphon.nn.cpu.threads import model_threads
 
 _NUM_FLOATS = 2**25  # 128 MiB, which no usual cache holds
@@ -36,9 +36,8 @@ def measured_speed() -> CpuSpeed:
         gflops = 2 * _MATRIX**3 / _shortest_s(lambda: matrix @ matrix) / 1e9
     finally:
         torch.set_num_threads(before)
-    has_int8 = ENGINE in torch.backends.quantized.supported_engines
     vectors = torch.backends.cpu.get_cpu_capability()
-    return CpuSpeed(threads, vectors, ENGINE if has_int8 else None, bandwidth_gbs, gflops)
+    return CpuSpeed(threads, vectors, ENGINE if has_engine() else None, bandwidth_gbs, gflops)
 
 
 def _shortest_s(work: Callable[[], object]) -> float:
