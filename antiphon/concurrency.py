@@ -171,9 +171,7 @@ async def run_with_producer(
             del next_item, producer  # their errors' tracebacks refer to this frame
 
 
-async def merged(
-    streams: Sequence[AsyncGenerator[T, None]],
-) -> AsyncGenerator[tuple[int, T], None]:
+async def merged(streams: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[tuple[int, T], None]:
     """Yield the items of streams as they come, each with its stream's number; closes all of them.
 
     At most one item of each stream is pulled ahead. The first that fails ends all.

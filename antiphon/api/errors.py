@@ -260,9 +260,7 @@ async def raised_by_framework(request: Request, error: Exception) -> Response:
 
 
 @asynccontextmanager
-async def on_failure(
-    report: Callable[[Exception], Awaitable[bool]],
-) -> AsyncGenerator[None, None]:
+async def on_failure(report: Callable[[Exception], Awaitable[bool]]) -> AsyncGenerator[None, None]:
     """Report every failure; re-raise it unless ``report`` has answered the request."""
     try:
         yield

@@ -26,10 +26,7 @@ API_KEY = "ANTIPHON_API_KEY"
 """Variable with the key for requests to a server; a starting server ignores it."""
 _NO_SETTINGS = ("ANTIPHON_CONFIG", API_KEY, CLUSTER_TOKEN)
 
-LIBRARY_DEFAULTS = {
-    "CACHE_DIT_LOG_LEVEL": "WARNING",
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128",
-}
+LIBRARY_DEFAULTS = {"CACHE_DIT_LOG_LEVEL": "WARNING", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
 """oneDNN, which runs PyTorch's convolutions on a CPU, caches the last 1,024 compiled shapes. Every
 length of a recording is a new shape in each layer, which took 60 to 150 MiB. cache_dit logs
 several lines per network."""

@@ -82,6 +82,7 @@ def test_a_stream_of_the_engine_equals_the_training_decoder(checkpoint: Path, co
 def test_the_engine_encodes_to_the_same_codes(checkpoint: Path, codec: Codec) -> None:
     samples = _noise(20 * FRAME_SAMPLES - 700)
     config: Qwen3TTSConfig = load_config(checkpoint)
+    assert config.codec.encoder is not None
     with codec_encoder_part(checkpoint, config).open(like=torch.empty(0)) as weights:
         encoder = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
     expected, codes = encoder.encode(samples[0]), codec.encode(samples)[0]
@@ -96,6 +97,18 @@ def test_half_precision_and_no_encoder_make_a_small_file(tmp_path: Path, codec: 
     export_codec(codec, tmp_path / "half", with_encoder=False, dtype=torch.float16)
     whole, half = ((tmp_path / name / "model.safetensors").stat() for name in ("whole", "half"))
     assert half.st_size < whole.st_size / 2
+
+
+def test_a_voice_without_an_encoder_is_served(checkpoint: Path, codec: Codec) -> None:
+    whole = _decoder(checkpoint)
+    export_codec(codec, checkpoint / CODEC_DIRECTORY, with_encoder=False)
+    problems = inspect(checkpoint).problems
+    assert not [each for each in problems if CODEC_DIRECTORY in str(each)]
+    codes, active = _codes().transpose(1, 2), torch.ones(1, dtype=torch.bool)
+    spoken, expected = (
+        decoder.decode(codes, decoder.open(1), active) for decoder in (_decoder(checkpoint), whole)
+    )
+    assert torch.equal(spoken, expected)
 
 
 def test_a_padded_batch_has_the_codes_of_single_recordings(codec: Codec) -> None:

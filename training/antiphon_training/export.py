@@ -64,6 +64,8 @@ def export_codec(
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     config = codec.sizes.config()
     config["dtype"] = str(dtype).removeprefix("torch.")
+    if not with_encoder:
+        config["encoder_config"] = None
     _write(folder / "config.json", config)
     _write(folder / "preprocessor_config.json", _PREPROCESSOR)
 

@@ -15,12 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from antiphon.api.delivery import (
-    Delivery,
-    StreamMeaning,
-    accepted_delivery,
-    accepts_any_bytes,
-)
+from antiphon.api.delivery import Delivery, StreamMeaning, accepted_delivery, accepts_any_bytes
 from antiphon.api.schemas.field_rules import field_classes
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.api.schemas.peer_fields import (

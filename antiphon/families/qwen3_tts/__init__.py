@@ -19,10 +19,7 @@ FAMILY = Family(
     inspector=_HERE("checkpoint:inspect"),
     footprint=_HERE("footprint:footprint"),
     checkpoint_maker=_HERE("sizes:make_checkpoint"),
-    measuring=Measuring(
-        frame_products=_HERE("footprint:frame_products"),
-        is_usual=True,
-    ),
+    measuring=Measuring(frame_products=_HERE("footprint:frame_products"), is_usual=True),
     tasks={
         "speech": Task(
             request=SpeechRequest,

@@ -165,6 +165,7 @@ def codec_decoder_part(path: Path, config: Qwen3TTSConfig) -> WeightsPart:
 def codec_encoder_part(path: Path, config: Qwen3TTSConfig) -> WeightsPart:
     """Return the codec's encoder, with the quantizers in use, without their output projections."""
     encoder = config.codec.encoder
+    assert encoder is not None, "base checkpoints have one"
     num_acoustic = config.codec.num_quantizers - encoder.num_semantic_quantizers
     spare = range(num_acoustic, encoder.num_quantizers - encoder.num_semantic_quantizers)
     levels = "|".join(map(str, spare)) or "(?!)"
@@ -184,7 +185,8 @@ def main_layout(config: Qwen3TTSConfig) -> Layout:
 
 def codec_layout(config: Qwen3TTSConfig) -> Layout:
     """Return the layout of speech_tokenizer/model.safetensors."""
-    return _codec_decoder(config.codec.decoder) | _codec_encoder(config.codec.encoder)
+    layout = _codec_decoder(config.codec.decoder)
+    return layout | (_codec_encoder(config.codec.encoder) if config.codec.encoder else {})
 
 
 def _talker(config: TalkerConfig) -> Layout:

@@ -167,12 +167,13 @@ class CodecConfig:
     """Configuration of the 12.5 Hz codec.
 
     Attributes:
+        encoder: its sizes; ``None`` by a null in the file, in a checkpoint that clones nothing.
         num_quantizers: codes per frame.
         samples_per_frame: samples per frame of input and output.
     """
 
     decoder: CodecDecoderConfig
-    encoder: CodecEncoderConfig
+    encoder: CodecEncoderConfig | None
     num_quantizers: int
     sample_rate_hz: int
     samples_per_frame: int

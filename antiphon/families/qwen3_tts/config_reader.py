@@ -61,6 +61,8 @@ def load_config(path: Path) -> Qwen3TTSConfig:
     codec = _codec(ConfigSection.read(path / CODEC_DIRECTORY / "config.json"))
     if talker.num_groups != codec.num_quantizers:
         raise section.error("num_code_groups", f"must be {codec.num_quantizers}, as in the codec")
+    if task is CheckpointTask.BASE and codec.encoder is None:
+        raise top.error("tts_model_type", "is base, and the codec's config has no encoder_config")
     languages = section.ids("codec_language_id")
     speakers = section.ids("spk_id", {})
     return Qwen3TTSConfig(
@@ -149,11 +151,14 @@ def _speaker_encoder(top: ConfigSection, talker: TalkerConfig) -> EcapaConfig:
 def _codec(top: ConfigSection) -> CodecConfig:
     top.expect("model_type", "qwen3_tts_tokenizer_12hz")
     decoder = _codec_decoder(top.section("decoder_config"))
-    encoder = _codec_encoder(top.section("encoder_config", {}), decoder.samples_per_frame)
+    encoder = None
+    if top.values.get("encoder_config", {}) is not None:
+        encoder = _codec_encoder(top.section("encoder_config", {}), decoder.samples_per_frame)
     num_quantizers = top.integer("encoder_valid_num_quantizers", 16)
     for rate in ("decode_upsample_rate", "encode_downsample_rate"):
         top.expect(rate, decoder.samples_per_frame, default=1920)
-    if num_quantizers != decoder.num_quantizers or num_quantizers > encoder.num_quantizers:
+    most = encoder.num_quantizers if encoder else num_quantizers
+    if num_quantizers != decoder.num_quantizers or num_quantizers > most:
         raise top.error("encoder_valid_num_quantizers", "must be as in the decoder and encoder")
     sample_rate_hz = top.integer("output_sample_rate", 24000)
     top.expect("input_sample_rate", sample_rate_hz, default=24000)

@@ -147,12 +147,14 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
         ModelLoadError: the encoders cannot be loaded.
     """
     config = load_config(context.checkpoint)
+    encoder = config.codec.encoder
     assert config.speaker_encoder is not None, "only base checkpoints encode voices"
+    assert encoder is not None
     path, how = context.checkpoint, weights_for(context, dtype="float32")
     with speaker_encoder_part(path, config).open(**how) as weights:
         speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
     with codec_encoder_part(path, config).open(**how) as weights:
-        codec = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
+        codec = CodecEncoder.of(weights, encoder, config.codec.num_quantizers)
     rate_hz, frame = config.codec.sample_rate_hz, config.codec.samples_per_frame
     batches = ParallelRows(
         _passes(speaker, codec, frame),

@@ -224,6 +224,7 @@ def test_every_tensor_of_a_checkpoint_is_taken(tmp_path: Path) -> None:
     make_full_checkpoint(tmp_path, size="tiny", task="base")
     config = load_config(tmp_path)
     codec, like = config.codec, torch.empty(0)
+    assert codec.encoder is not None
     with codec_decoder_part(tmp_path, config).open(like=like) as weights:
         CodecDecoder.of(weights, codec.decoder)
     with codec_encoder_part(tmp_path, config).open(like=like) as weights:

@@ -49,6 +49,7 @@ def test_the_large_base_checkpoint(tmp_path: Path) -> None:
     assert config.codec.samples_per_frame == 1920
     assert config.codec.decoder.transformer.window == 72
     assert config.codec.decoder.samples_per_frame == 1920
+    assert config.codec.encoder
     assert config.codec.encoder.num_quantizers == 32
     assert config.generation.max_new_tokens == 8192
     assert config.generation.predictor_temperature == 0.9
@@ -143,6 +144,15 @@ def test_a_speaker_encoder_must_fit_the_talker(tmp_path: Path) -> None:
     edit(tmp_path / MAIN, "speaker_encoder_config.enc_dim", 192)
     with pytest.raises(ModelLoadError, match=r"speaker_encoder_config\.enc_dim"):
         load_config(tmp_path)
+
+
+def test_only_voices_that_clone_need_a_codec_with_an_encoder(tmp_path: Path) -> None:
+    for task in (CheckpointTask.CUSTOM_VOICE, CheckpointTask.BASE):
+        written(tmp_path / task, "tiny", task)
+        edit(tmp_path / task / CODEC, "encoder_config", None)
+    assert load_config(tmp_path / CheckpointTask.CUSTOM_VOICE).codec.encoder is None
+    with pytest.raises(ModelLoadError, match="encoder_config"):
+        load_config(tmp_path / CheckpointTask.BASE)
 
 
 def test_keys_without_effect_are_ignored(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ SAMPLES_PER_FRAME = 1920
 @cache
 def encoder() -> CodecEncoder:
     codec = tiny_config().codec
+    assert codec.encoder is not None
     return CodecEncoder.of(codec_weights(tiny_config), codec.encoder, codec.num_quantizers)
 
 

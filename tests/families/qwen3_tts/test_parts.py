@@ -55,6 +55,7 @@ def test_parts_are_disjoint_and_leave_out_only_what_nobody_needs(base: Path) -> 
     assert in_projections == {name for name in unused if name.endswith("weight")}
     assert len(in_projections) == 4
     spare_tables = {name for name in unused if name.endswith("embed_sum")}
+    assert config.codec.encoder is not None
     assert len(spare_tables) == config.codec.encoder.num_quantizers - config.codec.num_quantizers
     assert all(".acoustic_" in name for name in spare_tables)
 

@@ -83,6 +83,7 @@ def noted(path: Path, heard: list[str]) -> Qwen3TTSPrompter:
 def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: Qwen3TTSPrompter) -> None:
     config, samples = load_config(path), torch.tensor(recording())
     assert config.speaker_encoder is not None
+    assert config.codec.encoder is not None
     with speaker_encoder_part(path, config).open(like=samples) as weights:
         speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder).embed(samples)
     with codec_encoder_part(path, config).open(like=samples) as weights:

@@ -85,8 +85,9 @@ def write_configuration(
     }
     # The penalty serves models that loop; ours was trained without one.
     configs["generation_config.json"] |= {
-        "temperature": 0.8,
-        "subtalker_temperature": 0.8,
+        "temperature": 0.4,
+        "top_k": 10,
+        "subtalker_temperature": 0.4,
         "repetition_penalty": 1.0,
         "max_new_tokens": 2048,
     }
