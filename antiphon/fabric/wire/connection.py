@@ -177,6 +177,8 @@ class WireConnection(asyncio.BufferedProtocol):
         self._num_awaited = step.num_bytes
         if not step.num_bytes:
             self._handshake = None
+            if self.ready.cancelled():  # in this turn of the loop, before its waiter could abort
+                return self.abort("The caller gave up.")
             self._timer.cancel()
             self._plan_look()
             self.ready.set_result(None)

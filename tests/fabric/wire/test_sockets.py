@@ -12,7 +12,8 @@ import pytest
 from antiphon.errors import ReplicaLostError, SettingsError
 from antiphon.fabric.wire import sockets
 from antiphon.fabric.wire.frames import WireLimits
-from antiphon.fabric.wire.rpc import RpcHandlers
+from antiphon.fabric.wire.handshake import greet
+from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, WireTls, connect
 from tests.fabric.wire.peers import TOKEN, calls, connected, run, until
 
@@ -174,6 +175,23 @@ def test_silence_counts_as_loss_and_a_sign_of_life_does_not(tmp_path: Path) -> N
             await client.closed.wait()
             assert client.lost is not None
             assert "No data from the peer" in str(client.lost)
+
+    run(main)
+
+
+def test_a_caller_that_gives_up_at_the_end_of_the_handshake_leaves_nothing_open() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reported: list[str] = []
+        loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
+        async with serving() as (server, bound):
+            _, host, port = bound.split(":")
+            peer = RpcPeer(greet(TOKEN.encode()))
+            peer.connection.ready.cancel()
+            await loop.create_connection(lambda: peer.connection, host, int(port))
+            await until(lambda: not peer.connection.is_open)
+            await until(lambda: not server.peers)
+        assert not reported
 
     run(main)
 
