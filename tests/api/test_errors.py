@@ -119,7 +119,7 @@ def test_an_address_without_its_version_is_told(
 def test_wrong_methods_are_405_and_told_which_are_right(client: httpx.Client) -> None:
     response = client.delete(URL)
     assert error_of(response, 405)["code"] == "method_not_allowed"
-    assert response.headers["allow"] == "OPTIONS, POST"
+    assert response.headers["allow"] == "GET, HEAD, OPTIONS, POST"
 
 
 def test_text_beyond_the_limit() -> None:
