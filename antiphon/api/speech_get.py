@@ -45,6 +45,8 @@ FIELDS = (
 """Fields of a speech request that a URL may have: those of any model that are no objects."""
 MAX_AGE_S = 3600
 _MAX_EXPIRES_IN_S = 30 * 24 * 3600
+_MAX_CHARACTERS = 4096
+"""Of a text in a URL that is made here: players and proxies refuse long ones."""
 _FROM_START = ("", "bytes=0-")
 _SEED_BYTES = 7
 _DELIVERY = ("response_format", "stream")
@@ -125,8 +127,16 @@ async def create_speech_url(
     """Return a URL of speech that needs no key until it expires.
 
     The body has the fields of the URL, and ``expires_in_s``: 1 to 2592000 seconds, by default 3600.
+    Texts have at most 4096 characters.
     """
     check_known(body, (*FIELDS, *_Lifetime.model_fields))
+    for name, value in body.items():
+        if isinstance(value, str) and len(value) > _MAX_CHARACTERS:
+            raise InvalidRequestError(
+                f"Invalid '{name}': {len(value)} characters, and a URL takes at most"
+                f" {_MAX_CHARACTERS}. Send a POST request for speech instead.",
+                param=name,
+            )
     given = body.pop("expires_in_s", None)
     lifetime = validated(_Lifetime, {} if given is None else {"expires_in_s": given})
     checked = validated(SpeechBody, body)

@@ -235,6 +235,8 @@ def test_it_speaks_for_its_key_as_long_as_there_is_one(keyed: str) -> None:
         ({"speed": 9}, "speed"),
         ({"stream_format": "sse"}, "stream_format"),
         ({"input": " "}, "input"),
+        ({"input": "a" * 4097}, "input"),
+        ({"instructions": "é" * 5000}, "instructions"),
     ],
 )
 def test_a_wrong_url_is_not_made(
