@@ -123,6 +123,7 @@ async def create_speech_url(
     body: dict[str, Any],
     request: Request,
     server: Server,
+    speech_id: SpeechId,
 ) -> SpeechUrl:
     """Return a URL of speech that needs no key until it expires.
 
@@ -140,6 +141,7 @@ async def create_speech_url(
     given = body.pop("expires_in_s", None)
     lifetime = validated(_Lifetime, {} if given is None else {"expires_in_s": given})
     checked = validated(SpeechBody, body)
+    await server.speech.check_voice(await server.speech.routed(checked.to_domain(speech_id)))
     given = checked.model_dump(mode="json", include=checked.model_fields_set, exclude_none=True)
     fields = {name: _spelled(value) for name, value in given.items()}
     keys, base = server.guards.keys, f"{str(request.base_url).rstrip('/')}{SPEECH_PATH}"
