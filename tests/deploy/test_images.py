@@ -102,11 +102,18 @@ def test_the_image_that_buildah_builds_speaks(tmp_path: Path) -> None:
     # pip reaches the package registry with the certificates of this machine.
     same = ("--isolation", "chroot", "--network", "host")
     certificates = ("--volume", "/etc/ssl/certs:/etc/ssl/certs:ro")
-    container = buildah("from", "scratch")
-    buildah("add", container, str(base), "/")
+    started = _run(*program, "from", "scratch")
+    container = started.stdout.strip()
+    if started.returncode or _run(*program, "add", container, str(base), "/").returncode:
+        pytest.skip("Buildah has no rights here")
+    if _run(*program, "run", *same, container, "--", "true").returncode:
+        pytest.skip("Buildah cannot start programs here")
     buildah("commit", "--rm", container, "base")
     file = ("--build-arg", "PYTHON_IMAGE=localhost/base", "--file", "deploy/Dockerfile")
-    buildah("bud", *same, *certificates, *file, "--tag", IMAGE, ".")
+    built = _run(*program, "bud", *same, *certificates, *file, "--tag", IMAGE, ".")
+    if "No matching distribution" in built.stderr:
+        pytest.skip("the package registry cannot be reached")
+    assert built.returncode == 0, built.stderr
     container = buildah("from", f"localhost/{IMAGE}")
     port = str(free_port())
     serve = ("antiphon", "serve", "--port", port, "--allow-no-key")
