@@ -20,7 +20,7 @@ _MESSAGES = ("Write a short story about a lighthouse.", "What is a codec?")
 _HISTORY = '<details><summary>History of this visit</summary><ol id="spoken-list"></ol></details>'
 _MEASURED = (
     ("first", "First audio"),
-    ("heard", "Playback began after"),
+    ("playback", "Playback began after"),
     ("factor", "Real-time factor"),
     ("audio", "Played"),
     ("gaps", "Gaps"),

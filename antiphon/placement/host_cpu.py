@@ -2,7 +2,7 @@
 
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -42,17 +42,7 @@ class HostCpu:
             return cls(name, cores, 0, None, None, memory_gib, None, None)
         from antiphon.nn.cpu.speed import measured_speed
 
-        speed = measured_speed()
-        return cls(
-            name=name,
-            cores=cores,
-            threads=speed.threads,
-            vectors=speed.vectors,
-            int8=speed.int8,
-            memory_gib=memory_gib,
-            bandwidth_gbs=speed.bandwidth_gbs,
-            gflops=speed.gflops,
-        )
+        return cls(name, cores, memory_gib=memory_gib, **asdict(measured_speed()))
 
 
 def _name() -> str:

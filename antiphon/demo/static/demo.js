@@ -103,7 +103,7 @@ function draw() {
   panel.dataset.state = complaint && state !== "broken" ? "failed" : state;
   write("measured-state", complaint || STATES[state]);
   write("measured-first", inMs(firstAudioMs));
-  write("measured-heard", inMs(utterance?.playbackMs ?? null));
+  write("measured-playback", inMs(utterance?.playbackMs ?? null));
   write("measured-factor", utterance?.realTimeFactor?.toFixed(3) ?? "–");
   write("measured-audio", utterance?.sampleRateHz ? `${utterance.positionS.toFixed(1)} s` : "–");
   write("measured-gaps", String(Math.max(utterance?.underruns ?? 0, 0)));

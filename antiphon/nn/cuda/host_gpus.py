@@ -11,8 +11,6 @@ from antiphon.nn.cuda.resident_limits import CAPABILITY
 from antiphon.nn.device import find_device, gpu_memory
 
 _GIB = 2**30
-_OTHERS = ("mps", "xpu")
-"""Kinds of device of PyTorch that models do not run on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +40,9 @@ def host_gpus() -> list[HostGpu]:
 
 
 def unused_devices() -> list[str]:
-    """Return the kinds of other devices that PyTorch sees."""
+    """Return the kinds of device that PyTorch sees and models do not run on."""
     devices = {"mps": torch.backends.mps.is_available(), "xpu": torch.xpu.is_available()}
-    return [kind for kind in _OTHERS if devices[kind]]
+    return [kind for kind, is_available in devices.items() if is_available]
 
 
 def _gpu(device: str, num_bytes: int) -> HostGpu:

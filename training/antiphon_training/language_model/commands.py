@@ -81,6 +81,7 @@ def declare_judge(parser: ArgumentParser) -> None:
     parser.add_argument("--texts", type=int, default=200, help="number of texts")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--quantize", help="int8 or fp16, on a CPU")
 
 
 def run_judge(args: Namespace) -> None:
@@ -88,7 +89,8 @@ def run_judge(args: Namespace) -> None:
     from antiphon_training.language_model.judge import judge
 
     texts = args.held_out.read_text(encoding="utf-8").splitlines()[: args.texts]
-    judge(args.checkpoint, texts, args.out, device=args.device, dtype=args.dtype)
+    how = {"device": args.device, "dtype": args.dtype, "quantize": args.quantize}
+    judge(args.checkpoint, texts, args.out, **how)
 
 
 def declare_card(parser: ArgumentParser) -> None:

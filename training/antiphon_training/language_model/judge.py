@@ -29,7 +29,13 @@ _NUM_SAVED = 10
 
 
 def judge(
-    checkpoint: Path, texts: Sequence[str], out: Path, *, device: str = "cpu", dtype: str = "auto"
+    checkpoint: Path,
+    texts: Sequence[str],
+    out: Path,
+    *,
+    device: str = "cpu",
+    dtype: str = "auto",
+    quantize: str | None = None,
 ) -> dict[str, Any]:
     """Write ``judgement.json`` and some recordings, and return the figures.
 
@@ -39,10 +45,12 @@ def judge(
         out: directory to be written.
         device: device of the engine.
         dtype: number type of the engine.
+        quantize: type of packed weights, as of ``antiphon serve``.
     """
     out.mkdir(parents=True, exist_ok=True)
-    figures: dict[str, Any] = {"checkpoint": str(checkpoint), "texts": len(texts), "device": device}
-    with Antiphon.load(str(checkpoint), device=device, dtype=dtype) as engine:
+    how: dict[str, Any] = {"device": device, "dtype": dtype, "quantize": quantize}
+    figures: dict[str, Any] = {"checkpoint": str(checkpoint), "texts": len(texts), **how}
+    with Antiphon.load(str(checkpoint), **how) as engine:
         for name, is_whole in (("whole", True), ("late", False)):
             requests = [
                 SpeechRequest(text, seed=seed, options={"non_streaming_mode": is_whole})
