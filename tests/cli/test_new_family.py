@@ -141,7 +141,7 @@ def test_each_kind_passes_its_checks_in_a_copy(run: Run, tmp_path: Path) -> None
     tests = [*(f"tests/families/{name}" for name in names.values())]
     tests += ["tests/families/test_conformance.py", "tests/test_architecture.py"]
     chosen = " or ".join(["names_of_their_own", "mirror", *names.values()])
-    options = ("-n", "0", "-p", "no:cacheprovider")
+    options = ("-p", "no:cacheprovider")
     done = run_in(tmp_path, "pytest", *tests, "-k", chosen, *options)
     assert " failed" not in done.stdout
     if find_spec("ruff") is not None:
