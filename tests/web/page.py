@@ -23,6 +23,15 @@ FLAGS = (
     f"--host-resolver-rules=MAP {OTHER_HOST} 127.0.0.1",
 )
 
+FORGET = """
+const done = arguments[0];
+const deleted = ({name}) => new Promise((resolve) => {
+  indexedDB.deleteDatabase(name).onsuccess = resolve;
+});
+localStorage.clear();
+indexedDB.databases().then((all) => Promise.all(all.map(deleted))).then(() => done());
+"""
+
 
 @dataclass(frozen=True)
 class Page:
@@ -34,8 +43,12 @@ class Page:
     def open(self, base_url: str) -> None:
         """Load the page anew, forgetting what earlier visits left; wait for its lists."""
         self.driver.get(f"{base_url}/static/icon.svg")
-        self.script("localStorage.clear()")
+        self.driver.execute_async_script(FORGET)
         self.complaints()
+        self.visit(base_url)
+
+    def visit(self, base_url: str) -> None:
+        """Load the page with what earlier visits left; wait for its lists."""
         self.driver.get(base_url)
         self.wait_until(lambda: self.text("status") == "Ready")
 

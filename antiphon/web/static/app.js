@@ -45,7 +45,11 @@ const filming = new Filming(api, report);
 const chatting = new Chatting(api, { onSpeech: stop, onError: report });
 const voices = new Voices(api, { onSpeech: stop, onUse: useVoice, onChange: loadVoices, onError: report });
 const card = new PlayerCard(api, report);
-const history = new History({ onPlay: replay, onReuse: reuse });
+const history = new History({
+  restored: (kept) => Utterance.restored(kept, api, player),
+  onPlay: replay,
+  onReuse: reuse,
+});
 
 /** @type {Utterance | null} */
 let utterance = null;

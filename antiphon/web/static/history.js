@@ -1,8 +1,10 @@
-/** The utterances of this visit: to be played, saved and repeated without being made again. */
+/** The latest utterances: to be played, saved and repeated without being made again. */
 
-import { button, clock, element, offer, paragraph } from "./view.js";
+import { HistoryStore } from "./history-store.js";
+import { button, clock, element, offer, paragraph, show } from "./view.js";
 
 /** @typedef {import("./utterance.js").Utterance} Utterance */
+/** @typedef {import("./utterance.js").KeptUtterance} KeptUtterance */
 
 /** An hour and a half of PCM at 24 kHz; beyond it the oldest are dropped. */
 const MOST_BYTES = 256 * 2 ** 20;
@@ -12,15 +14,28 @@ const list = element("history-list", HTMLOListElement);
 export class History {
   /** The newest first. @type {Utterance[]} */
   #kept = [];
+  #store = new HistoryStore();
   #listener;
 
-  /** @param {{onPlay: (utterance: Utterance) => void, onReuse: (body: import("./api.js").SpeechBody) => void}} listener */
+  /**
+   * @param {{restored: (kept: KeptUtterance) => Utterance, onPlay: (utterance: Utterance) => void, onReuse: (body: import("./api.js").SpeechBody) => void}} listener
+   *   restored: makes an utterance of what an earlier visit kept
+   */
   constructor(listener) {
     this.#listener = listener;
     element("history-clear", HTMLButtonElement).addEventListener("click", () => {
       this.#kept = [];
       list.replaceChildren();
+      void this.#store.clear();
     });
+    void this.#restore();
+  }
+
+  async #restore() {
+    const earlier = (await this.#store.all()).map(this.#listener.restored);
+    this.#kept.push(...earlier);
+    list.append(...earlier.map((utterance) => this.#entry(utterance)));
+    if (await this.#store.isOpen()) show("history-hint", "The last 20, of at most 50 MB, stay in this browser until they are cleared.");
   }
 
   /** Keep an utterance that has ended. @param {Utterance} utterance */
@@ -28,6 +43,7 @@ export class History {
     if (utterance.receivedSamples === 0 || this.#kept.includes(utterance)) return;
     this.#kept.unshift(utterance);
     list.prepend(this.#entry(utterance));
+    void this.#store.add(utterance.kept);
     while (this.#kept.length > 1 && this.#numBytes > MOST_BYTES) {
       this.#kept.pop();
       list.lastElementChild?.remove();

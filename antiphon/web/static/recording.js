@@ -18,6 +18,15 @@ export class Recording {
     this.peaks = new Peaks(sampleRateHz);
   }
 
+  /** @param {number} sampleRateHz @param {number} numChannels @param {Blob} pcm @param {number[]} bins of its peaks */
+  static restored(sampleRateHz, numChannels, pcm, bins) {
+    const recording = new Recording(sampleRateHz, numChannels);
+    recording.#pieces = [pcm];
+    recording.numBytes = pcm.size;
+    recording.peaks.bins = bins;
+    return recording;
+  }
+
   /** @param {Uint8Array<ArrayBuffer>} bytes 16-bit little-endian PCM @param {Float32Array} samples its first channel */
   add(bytes, samples) {
     this.#pieces.push(bytes);

@@ -7,12 +7,17 @@ import { Recording } from "./recording.js";
 /**
  * @typedef {"connecting" | "playing" | "finished" | "stopped" | "broken" | "failed"} State
  *   broken: the stream ended before the speech did; failed: not even the first sample came
+ * @typedef {{body: import("./api.js").SpeechBody, figures: object, numChannels: number, pcm: Blob, bins: number[]}} KeptUtterance
  */
 
 // A reader who stops reading slows the server down: memory here stays bounded for any text.
 const MOST_SECONDS_AHEAD = 120;
 const LOOK_AGAIN_MS = 200;
 const LONGEST_REPORT_GAP_S = 0.03;
+const FIGURES = /** @type {const} */ ([
+  ...["state", "sampleRateHz", "receivedSamples", "underruns"],
+  ...["firstAudioMs", "playbackMs", "generationMs", "generatedSamples"],
+]);
 
 export class Utterance {
   /** @type {State} */
@@ -66,6 +71,24 @@ export class Utterance {
     this.#source = source;
     this.#player = player;
     this.#onChange = onChange;
+  }
+
+  /**
+   * An utterance of an earlier visit.
+   * @param {KeptUtterance} kept @param {import("./api.js").Api} api @param {import("./player.js").Player} player
+   */
+  static restored({ body, figures, numChannels, pcm, bins }, api, player) {
+    const utterance = new Utterance(body, api, player, () => {});
+    Object.assign(utterance, figures, { isComplete: true });
+    utterance.recording = Recording.restored(utterance.sampleRateHz, numChannels, pcm, bins);
+    return utterance;
+  }
+
+  /** What a later visit shows and plays it by. @returns {KeptUtterance} */
+  get kept() {
+    const { body, recording } = this;
+    const figures = Object.fromEntries(FIGURES.map((name) => [name, this[name]]));
+    return { body, figures, numChannels: recording.numChannels, pcm: recording.pcm, bins: recording.peaks.bins };
   }
 
   get isActive() {
