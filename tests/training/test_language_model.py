@@ -307,6 +307,22 @@ def test_padding_changes_no_loss(training: Training) -> None:
     torch.testing.assert_close(first.phonemes, second.phonemes)
 
 
+def test_dropout_is_for_training_alone(training: Training) -> None:
+    model = TrainedModel(training.sizes, dropout=0.5)
+    numbers = np.arange(2)
+    batch = training.held_out.batch(numbers, is_whole=numbers == 0, is_tagged=numbers == 0)
+    on_device = batch.on(training.device)
+
+    def loss() -> float:
+        return losses_of(
+            model, on_device, training.held_out_codes, training.ids.codec_eos
+        ).total.item()
+
+    assert loss() != loss()
+    model.eval()
+    assert loss() == loss()
+
+
 def test_updates_are_orthogonal() -> None:
     matrices = torch.randn(3, 12, 20, generator=torch.Generator().manual_seed(0))
     for each in (matrices, matrices.mT):

@@ -11,6 +11,7 @@ import pytest
 from antiphon_training.codec import Codec
 from antiphon_training.data import generate, import_recordings, shard_tasks
 from antiphon_training.encode import encode_folder, encode_shard
+from antiphon_training.prose import prose_sentences
 from antiphon_training.shards import UNKNOWN, Shard, shard_files
 from antiphon_training.sizes import FRAME_SAMPLES, PRESETS, SAMPLE_RATE_HZ
 from antiphon_training.speakers import Speaker, to_int16, trim
@@ -45,6 +46,33 @@ def test_prose_is_cut_into_plain_sentences(tmp_path: Path) -> None:
     texts = {*train, *held_out}
     assert {"It was a fine day.", "Nobody came, not one; it rained."} <= texts
     assert not any("`" in text or "1" in text for text in texts)
+
+
+def test_prose_of_ebooks_and_of_a_dictionary(tmp_path: Path) -> None:
+    chapter = (
+        "<html><head><title>One</title></head><body><h2>One</h2>"
+        "<p>“It’s late,” she said—and <i>left</i>. He\u2060—stayed.</p><p>Then it rained…</p>"
+        "</body></html>"
+    )
+    verbs = '00004032 29 v 02 sigh 0 001 | heave a sigh; "she sighed sadly"; "a sigh of relief;"\n'
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "one.xhtml").write_text(chapter, encoding="utf-8")
+    (tmp_path / "data.verb").write_text(verbs, encoding="utf-8")
+    (tmp_path / "data.json").write_text('"Not a text at all."', encoding="utf-8")
+    assert set(prose_sentences(tmp_path)) == {
+        '"It\'s late," she said, and left.',
+        "Then it rained...",
+        "She sighed sadly.",
+        "A sigh of relief.",
+    }
+
+
+def test_lists_of_words_are_not_held_out(tmp_path: Path) -> None:
+    write_texts(tmp_path, 400, seed=0)
+    train, held_out = read_texts(tmp_path)
+    lists = [text.startswith(("The words are", "Please repeat:")) for text in (*train, *held_out)]
+    assert any(lists[:400])
+    assert not any(lists[400:])
 
 
 def test_sentences_of_the_grammar_have_no_slots_left() -> None:

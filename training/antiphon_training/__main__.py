@@ -23,7 +23,7 @@ class Command:
 def _declare_texts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="file, a text per line")
     parser.add_argument("--texts", type=int, default=100_000, help="number of texts")
-    parser.add_argument("--prose", type=Path, help="folder with further texts (*.txt)")
+    parser.add_argument("--prose", type=Path, help="folder of .txt, .xhtml or WordNet's data")
     parser.add_argument("--seed", type=int, default=0)
 
 

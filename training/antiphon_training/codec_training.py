@@ -74,6 +74,13 @@ class CodecRecipe:
     judge_width: int = 16
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if not self.plain_steps <= self.spectral_steps <= self.coding_steps:
+            raise ValueError(
+                "steps must rise: plain_steps, spectral_steps, coding_steps; these are "
+                f"{self.plain_steps}, {self.spectral_steps}, {self.coding_steps}"
+            )
+
     @property
     def settled_step(self) -> int:
         """Number of steps after which codes do not change any more."""

@@ -14,17 +14,13 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
+from antiphon_training.prose import has_fitting_length, prose_sentences
+
 NUM_HELD_OUT = 200
-_MIN_WORDS, _MAX_WORDS = 3, 25
-_SHARES = {"grammar": 0.4, "words": 0.1, "prose": 0.5}
+_SHARES = {"words": 0.1, "prose": 0.6}
 _TRIES = 20
 _SENTENCES = "patterns"
 _SLOT = re.compile(r"\{(\w+)\}")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"']?\s+(?=[\"'A-Z])")
-_ALLOWED = re.compile(r"[\"']?[A-Z][A-Za-z' ,;:!?\".-]*[.!?][\"']?")
-_ABBREVIATION = re.compile(
-    r"\b[A-Z]{2,}|\b[A-Za-z]\.|\.[A-Za-z]|\b(?:etc|vs|viz|St|Mr|Mrs|Dr|Esq)\b"
-)
 _ONES = (
     *(
         "zero",
@@ -60,33 +56,30 @@ _LISTS = (
 def write_texts(folder: Path, num_texts: int, *, seed: int, prose: Path | None = None) -> None:
     """Write ``train.txt`` and ``held_out.txt``, a text per line; a seed gives the same files.
 
+    Lists of words are for training alone: nobody asks for them.
+
     Args:
         folder: folder to be written.
         num_texts: texts for training, all different, and different from those held out.
         seed: seed of the choice.
-        prose: folder of ``*.txt`` with free prose; without it the grammar gives more.
+        prose: folder that `prose_sentences` reads; without it the grammar gives more.
     """
     draw = random.Random(seed)
-    sources = {"grammar": grammar_sentences(draw), "words": word_lists(draw)}
-    if prose is not None:
-        sentences = list(prose_sentences(prose))
-        draw.shuffle(sentences)
-        sources["prose"] = iter(sentences)
-    wanted = num_texts + NUM_HELD_OUT
-    texts: dict[str, None] = {}
-    for name in ("words", "prose", "grammar"):  # the grammar fills up what is missing
-        if name not in sources:
-            continue
-        share = wanted - len(texts) if name == "grammar" else round(_SHARES[name] * wanted)
-        goal = len(texts) + share
-        for text in islice(sources[name], _TRIES * share):
-            if len(texts) == goal:
-                break
-            texts.setdefault(text)
+    lists = dict.fromkeys(islice(word_lists(draw), round(_SHARES["words"] * num_texts)))
+    sentences = list(dict.fromkeys(prose_sentences(prose))) if prose is not None else []
+    draw.shuffle(sentences)
+    texts = dict.fromkeys(sentences[: round(_SHARES["prose"] * num_texts)])
+    wanted = num_texts + NUM_HELD_OUT - len(lists)
+    for text in islice(grammar_sentences(draw), _TRIES * wanted):  # fills up what is missing
+        if len(texts) == wanted:
+            break
+        texts.setdefault(text)
     order = list(texts)
     draw.shuffle(order)
+    train = [*order[NUM_HELD_OUT:], *lists]
+    draw.shuffle(train)
     folder.mkdir(parents=True, exist_ok=True)
-    for file, some in (("held_out", order[:NUM_HELD_OUT]), ("train", order[NUM_HELD_OUT:])):
+    for file, some in (("held_out", order[:NUM_HELD_OUT]), ("train", train)):
         (folder / f"{file}.txt").write_text("\n".join(some) + "\n", encoding="utf-8")
 
 
@@ -109,7 +102,7 @@ def grammar_sentences(draw: random.Random) -> Iterator[str]:
         first = re.search(r"[A-Za-z]", text)
         assert first
         text = text[: first.start()] + first[0].upper() + text[first.end() :]
-        if _has_fitting_length(text):
+        if has_fitting_length(text):
             yield text
 
 
@@ -125,17 +118,6 @@ def word_lists(draw: random.Random) -> Iterator[str]:
     for first in range(0, len(words) - 2, 3):
         text = draw.choice(_LISTS).format(*words[first : first + 3])
         yield text[0].upper() + text[1:]
-
-
-def prose_sentences(folder: Path) -> Iterator[str]:
-    """Yield the plain sentences of text files: those without digits, markup or abbreviations."""
-    for path in sorted(folder.glob("*.txt")):
-        for paragraph in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
-            joined = " ".join(paragraph.replace("--", ", ").split())
-            for sentence in _SENTENCE_END.split(re.sub(r"\s+,", ",", joined)):
-                is_plain = _ALLOWED.fullmatch(sentence) and not _ABBREVIATION.search(sentence)
-                if is_plain and sentence.count('"') in (0, 2) and _has_fitting_length(sentence):
-                    yield sentence
 
 
 def number_words(number: int) -> str:
@@ -208,7 +190,3 @@ def _grammar() -> Mapping[str, tuple[str, ...]]:
     for name, text in content["phrases"].items():
         entries[name] = tuple(" ".join(phrase.split()) for phrase in text.split(";"))
     return entries | {_SENTENCES: tuple(content["sentences"]["patterns"])}
-
-
-def _has_fitting_length(text: str) -> bool:
-    return _MIN_WORDS <= len(text.split()) <= _MAX_WORDS

@@ -22,6 +22,7 @@ def declare_training(parser: ArgumentParser) -> None:
     parser.add_argument("--later-frames", type=int, help="frames for the code predictor in a step")
     parser.add_argument("--whole-share", type=float, help="share of texts read before the frames")
     parser.add_argument("--noise", type=float, help="largest share of wrong codes in the input")
+    parser.add_argument("--dropout", type=float, help="share of values that layers leave out")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--device")
     parser.add_argument("--measure-seconds", type=float, help="time between measures")

@@ -77,31 +77,35 @@ class GatedMLP(nn.Module):
 class DecoderLayer(nn.Module):
     """Attention, then feed-forward, each pre-normed and added to its input."""
 
-    def __init__(self, sizes: LayerSizes) -> None:
+    def __init__(self, sizes: LayerSizes, dropout: float) -> None:
         super().__init__()
         self.self_attn = Attention(sizes)
         self.mlp = GatedMLP(sizes)
         self.input_layernorm = RMSNorm(sizes.hidden_size)
         self.post_attention_layernorm = RMSNorm(sizes.hidden_size)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-        states = states + self.self_attn(self.input_layernorm(states), cosines, sines)
-        output: Tensor = states + self.mlp(self.post_attention_layernorm(states))
+        attended = self.self_attn(self.input_layernorm(states), cosines, sines)
+        states = states + self.dropout(attended)
+        output: Tensor = states + self.dropout(self.mlp(self.post_attention_layernorm(states)))
         return output
 
 
 class Decoder(nn.Module):
     """Stack of layers and the final norm; subclasses add embeddings."""
 
-    def __init__(self, sizes: LayerSizes) -> None:
+    def __init__(self, sizes: LayerSizes, dropout: float) -> None:
         super().__init__()
         self.sizes = sizes
-        self.layers = nn.ModuleList(DecoderLayer(sizes) for _ in range(sizes.num_layers))
+        self.layers = nn.ModuleList(DecoderLayer(sizes, dropout) for _ in range(sizes.num_layers))
         self.norm = RMSNorm(sizes.hidden_size)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: Tensor) -> Tensor:
         """Return the normed final states, ``[rows, positions, hidden_size]``, of inputs."""
         cosines, sines = _rotation(states, self.sizes)
+        states = self.dropout(states)
         for layer in self.layers:
             states = layer(states, cosines, sines)
         normed: Tensor = self.norm(states)
@@ -111,8 +115,8 @@ class Decoder(nn.Module):
 class TalkerDecoder(Decoder):
     """Layers of the talker, with its two embeddings."""
 
-    def __init__(self, sizes: ModelSizes) -> None:
-        super().__init__(sizes.talker)
+    def __init__(self, sizes: ModelSizes, dropout: float) -> None:
+        super().__init__(sizes.talker, dropout)
         self.codec_embedding = nn.Embedding(sizes.codec_vocab_size, sizes.talker.hidden_size)
         self.text_embedding = nn.Embedding(sizes.text_vocab_size, sizes.text_hidden_size)
 
@@ -120,8 +124,8 @@ class TalkerDecoder(Decoder):
 class PredictorDecoder(Decoder):
     """Layers of the code predictor, with an embedding of each group but the first."""
 
-    def __init__(self, sizes: ModelSizes) -> None:
-        super().__init__(sizes.predictor)
+    def __init__(self, sizes: ModelSizes, dropout: float) -> None:
+        super().__init__(sizes.predictor, dropout)
         self.codec_embedding = nn.ModuleList(
             nn.Embedding(sizes.codebook_size, sizes.talker.hidden_size)
             for _ in range(NUM_GROUPS - 1)
@@ -144,10 +148,10 @@ class TextProjection(nn.Module):
 class CodePredictor(nn.Module):
     """Model of the groups after the first, within a frame."""
 
-    def __init__(self, sizes: ModelSizes) -> None:
+    def __init__(self, sizes: ModelSizes, dropout: float) -> None:
         super().__init__()
         width, outer = sizes.predictor.hidden_size, sizes.talker.hidden_size
-        self.model = PredictorDecoder(sizes)
+        self.model = PredictorDecoder(sizes, dropout)
         self.lm_head = nn.ModuleList(
             nn.Linear(width, sizes.codebook_size, bias=False) for _ in range(NUM_GROUPS - 1)
         )
@@ -193,12 +197,12 @@ class CodePredictor(nn.Module):
 class Talker(nn.Module):
     """Model of the first group of each frame, with the code predictor inside it."""
 
-    def __init__(self, sizes: ModelSizes) -> None:
+    def __init__(self, sizes: ModelSizes, dropout: float) -> None:
         super().__init__()
-        self.model = TalkerDecoder(sizes)
+        self.model = TalkerDecoder(sizes, dropout)
         self.text_projection = TextProjection(sizes)
         self.codec_head = nn.Linear(sizes.talker.hidden_size, sizes.codec_vocab_size, bias=False)
-        self.code_predictor = CodePredictor(sizes)
+        self.code_predictor = CodePredictor(sizes, dropout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +225,16 @@ class Inputs:
 class LanguageModel(nn.Module):
     """The tensors of ``model.safetensors`` in a CustomVoice checkpoint."""
 
-    def __init__(self, sizes: ModelSizes) -> None:
+    def __init__(self, sizes: ModelSizes, dropout: float = 0.0) -> None:
+        """Draw weights.
+
+        Args:
+            sizes: sizes of the networks.
+            dropout: share of what layers read and add that is left out in training.
+        """
         super().__init__()
         self.sizes = sizes
-        self.talker = Talker(sizes)
+        self.talker = Talker(sizes, dropout)
         self.apply(_initialize)
         for weight in (
             self.talker.codec_head.weight,

@@ -63,6 +63,7 @@ class Options:
         passages: number of utterances of several recordings, relative to that of recordings.
         passage_frames: longest of them.
         noise: largest share of codes that the talker reads wrong.
+        dropout: share of what layers read and add that is left out.
         most_steps: limit of steps of all runs, by which the learning rate falls too; 0: none.
     """
 
@@ -80,6 +81,7 @@ class Options:
     passages: float = 0.3
     passage_frames: int = 320
     noise: float = 0.15
+    dropout: float = 0.1
     seed: int = 0
     device: str = "cuda" if torch.cuda.is_available() else "cpu"
     log_seconds: float = 5.0
@@ -120,7 +122,7 @@ class Training:
             torch.from_numpy(each.codes.astype(np.int16)).to(self.device)
             for each in (taught, held_out)
         )
-        self.model = LanguageModel(self.sizes).to(self.device)
+        self.model = LanguageModel(self.sizes, options.dropout).to(self.device)
         self.averaged = LanguageModel(self.sizes).to(self.device).requires_grad_(False)
         labels = torch.from_numpy(taught.phonemes).to(self.device)
         self.reader = PhonemeReader(self.sizes.talker.hidden_size, labels).to(self.device)
