@@ -70,7 +70,8 @@ def _declare_codec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plain-steps", type=int, help="steps before codes are used")
     parser.add_argument("--spectral-steps", type=int, help="steps before discriminators join in")
     parser.add_argument("--coding-steps", type=int, help="steps before codes are fixed")
-    parser.add_argument("--stop-step", type=int, default=1 << 60, help="end of this run")
+    parser.add_argument("--settling-steps", type=int, help="steps of codebooks alone, after these")
+    parser.add_argument("--codes-only", action="store_true", help="end when codes are fixed")
     parser.add_argument("--min-hours", type=float, default=0.0, help="audio to wait for")
     parser.add_argument("--device", default=None)
     parser.add_argument("--seed", type=int, default=0)
@@ -84,17 +85,17 @@ def _codec(args: Arguments) -> None:
 
     recipe = CodecRecipe(sizes=PRESETS[args.size], seed=args.seed)
     names = ("steps", "rate", "adversarial_weight", "feature_weight", "plain_steps")
-    given = {name: getattr(args, name) for name in (*names, "spectral_steps", "coding_steps")}
+    given = {
+        name: getattr(args, name)
+        for name in (*names, "spectral_steps", "coding_steps", "settling_steps")
+    }
     given["batch_crops"] = args.batch
     recipe = replace(recipe, **{name: value for name, value in given.items() if value is not None})
     device = device_of(args.device)
     trainer = CodecTrainer(recipe, args.data, device, Replicas.joined(device))
-    train(
-        trainer,
-        args.out,
-        Limits(args.seconds, args.stop_step, min_hours=args.min_hours),
-        args.resume,
-    )
+    last_step = recipe.settled_step if args.codes_only else recipe.steps
+    limits = Limits(args.seconds, last_step, min_hours=args.min_hours)
+    train(trainer, args.out, limits, args.resume)
 
 
 def _declare_use(parser: argparse.ArgumentParser) -> None:

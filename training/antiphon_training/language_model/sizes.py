@@ -63,7 +63,7 @@ SIZES: Mapping[str, ModelSizes] = {
             head_dim=32,
         ),
         text_hidden_size=64,
-        codebook_size=32,
+        codebook_size=64,
     ),
     "small": ModelSizes(  # 14 million parameters
         talker=LayerSizes(
