@@ -84,9 +84,11 @@ def _grown_objects(rounds: list[tuple[_Held, _Held]]) -> Iterator[str]:
 def _measured(package: str) -> _Held:
     gc.collect()
     objects = gc.get_objects()
+    kinds = Counter(map(type, objects))  # a few thousand, where objects may be millions
     num_bytes = {"Python memory": tracemalloc.get_traced_memory()[0]}
     if (torch := sys.modules.get("torch")) is not None:
-        tensors = [each for each in objects if issubclass(type(each), torch.Tensor)]
+        of_tensors = {kind for kind in kinds if issubclass(kind, torch.Tensor)}
+        tensors = [each for each in objects if type(each) in of_tensors]
         storages = {
             each.untyped_storage().data_ptr(): each.untyped_storage().nbytes()
             for each in tensors
@@ -96,8 +98,11 @@ def _measured(package: str) -> _Held:
     if _STATUS.exists():
         lines = dict(line.split(":", 1) for line in _STATUS.read_text("utf-8").splitlines())
         num_bytes["resident memory"] = int(lines["VmRSS"].split()[0]) * 1024
-    own = (type(each) for each in objects if str(type(each).__module__).startswith(package))
-    return _Held(num_bytes, Counter(each.__qualname__ for each in own))
+    own = Counter[str]()
+    for kind, number in kinds.items():
+        if str(kind.__module__).startswith(package):
+            own[kind.__qualname__] += number
+    return _Held(num_bytes, own)
 
 
 @contextmanager
