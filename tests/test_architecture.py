@@ -1,12 +1,15 @@
 """The house rules, enforced: who may import whom, what stays torch-free, and how big things get."""
 
 import ast
+import gc
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 import antiphon
 from antiphon.families.registry import FAMILIES
@@ -81,6 +84,16 @@ NAMESAKES = {
 TESTS = Path(__file__).parent
 WHOLE_SYSTEM = {"chaos", "clients", "deploy", "load", "quality", "training"}
 """Folders of tests that no folder of the package corresponds to."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Generator[None, None, None]:
+    """Keep the collector from a million nodes, which take seconds each time that it sees them."""
+    gc.disable()
+    yield
+    parsed.cache_clear()
+    nodes.cache_clear()
+    gc.enable()
 
 
 @cache

@@ -1,5 +1,6 @@
 """Parallel tests in forks: each test runs once, and failures and crashes are reported."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ def run(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # a second of imports
         check=False,
     )
 
