@@ -4,7 +4,7 @@ A step without prompts is one graph. Beside prompts, the rows' hidden states com
 both (`Prefiller.step`), and only the second half of the step is done here: the frames.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -31,20 +31,13 @@ class DecodeShape:
     """All that the host decides in a step: a graph's key.
 
     Attributes:
-        num_visible: positions of the fullest slot after the step, rounded up.
+        num_visible: positions of the fullest slot after the step, rounded up; 0: only the second
+            half of the step, which makes frames of hidden states.
         sampling: result of `ARModel.sampling_shape`.
     """
 
     num_rows: int
     num_visible: int
-    sampling: Hashable
-
-
-@dataclass(frozen=True, slots=True)
-class DrawShape:
-    """Key of a graph of the second half of a step, which makes frames of hidden states."""
-
-    num_rows: int
     sampling: Hashable
 
 
@@ -78,20 +71,18 @@ class DecodeSteps(Generic[RequestT]):
         return tuple(size for size in self.visible_buckets if size <= most)
 
     @property
-    def usual_shapes(self) -> tuple[DecodeShape | DrawShape, ...]:
+    def usual_shapes(self) -> tuple[DecodeShape, ...]:
         """Shapes of the graphs that are captured before the first request."""
         sampling, rows = self._model.sampling_shape(()), self.row_buckets[::-1]
-        return (
-            *(DecodeShape(*sizes, sampling) for sizes in product(rows, self.usual_visible)),
-            *(DrawShape(num_rows, sampling) for num_rows in rows),
-        )
+        sizes = (*product(rows, self.usual_visible), *product(rows, [0]))
+        return tuple(DecodeShape(*each, sampling) for each in sizes)
 
-    def capture(self, shape: DecodeShape | DrawShape) -> None:
+    def capture(self, shape: DecodeShape) -> None:
         """Capture a graph, touching the row for padding alone."""
         with self._graphs.on_stream():
             placed = self._index.clone()
             self._index.fill_(self._num_slots)
-        self._graphs.capture(shape, self._computing(shape))
+        self._graphs.capture(shape, partial(self._compute, shape))
         with self._graphs.on_stream():
             self._index.copy_(placed)
 
@@ -114,8 +105,7 @@ class DecodeSteps(Generic[RequestT]):
         Returns:
             `Frames.codes`, int64 ``[len(slots), frame_size + 1]``, until the next step.
         """
-        sampling = self._model.sampling_shape(slots)
-        return self._run(self._rounded(DecodeShape(len(slots), num_visible, sampling)), slots)
+        return self._run(slots, num_visible)
 
     def draw(self, slots: Sequence[int], hidden: Tensor) -> Tensor:
         """Make one frame in each of ``slots``, which are placed and have been through the layers.
@@ -126,11 +116,8 @@ class DecodeSteps(Generic[RequestT]):
         Returns:
             Codes, as `step` does.
         """
-        num_rows = len(slots)
-        self._hidden[:num_rows].copy_(hidden)
-        if self._graphs.is_enabled:
-            num_rows = round_up(num_rows, self.row_buckets)
-        return self._run(DrawShape(num_rows, self._model.sampling_shape(slots)), slots)
+        self._hidden[: len(slots)].copy_(hidden)
+        return self._run(slots, num_visible=0)
 
     def replay(self, slots: Sequence[int], frames: Codes, num_visible: int) -> None:
         """Compute the state after known frames again, to the last bit as `step` did.
@@ -147,7 +134,7 @@ class DecodeSteps(Generic[RequestT]):
         codes = upload(numbers, self._device)
         scores = torch.zeros(shape.num_rows, frames.shape[1], device=self._device)
         inputs = self._model.embed(upload(index, self._device))
-        self._forward(inputs, shape)
+        self._forward(inputs, shape.num_visible)
         self._model.commit(Frames(codes, scores), inputs, is_replay=True)
 
     def _rounded(self, shape: DecodeShape) -> DecodeShape:
@@ -156,39 +143,32 @@ class DecodeSteps(Generic[RequestT]):
             return shape
         return DecodeShape(
             round_up(shape.num_rows, self.row_buckets),
-            round_up(shape.num_visible, self.visible_buckets),
+            shape.num_visible and round_up(shape.num_visible, self.visible_buckets),
             shape.sampling,
         )
 
-    def _run(self, shape: DecodeShape | DrawShape, slots: Sequence[int]) -> Tensor:
-        """Compute a step of ``slots`` in the given shape."""
+    def _run(self, slots: Sequence[int], num_visible: int) -> Tensor:
+        """Make frames of ``slots``, as `step` or `draw`."""
+        sampling = self._model.sampling_shape(slots)
+        shape = self._rounded(DecodeShape(len(slots), num_visible, sampling))
         if self._graphs.is_enabled and shape not in self._graphs:
             self.capture(shape)
-        return self._graphs.run(shape, self._computing(shape))[: len(slots)]
+        return self._graphs.run(shape, partial(self._compute, shape))[: len(slots)]
 
-    def _computing(self, shape: DecodeShape | DrawShape) -> Callable[[], Tensor]:
-        """Return the function that computes the staged slots, on the device alone."""
-        if isinstance(shape, DecodeShape):
-            return partial(self._decode, shape)
-        return partial(self._draw, shape)
-
-    def _decode(self, shape: DecodeShape) -> Tensor:
+    def _compute(self, shape: DecodeShape) -> Tensor:
+        """Make frames of the staged slots, on the device alone."""
         inputs = self._model.embed(self._index[: shape.num_rows])
-        return self._make(self._forward(inputs, shape), inputs, shape.sampling)
-
-    def _draw(self, shape: DrawShape) -> Tensor:
-        inputs = self._model.embed(self._index[: shape.num_rows])
-        return self._make(self._hidden[: shape.num_rows], inputs, shape.sampling)
-
-    def _make(self, hidden: Tensor, inputs: Inputs, sampling: Hashable) -> Tensor:
-        frames = self._model.sample(hidden, inputs, sampling)
+        hidden = self._hidden[: shape.num_rows]
+        if shape.num_visible:
+            hidden = self._forward(inputs, shape.num_visible)
+        frames = self._model.sample(hidden, inputs, shape.sampling)
         self._model.commit(frames, inputs, is_replay=False)
         return frames.codes
 
-    def _forward(self, inputs: Inputs, shape: DecodeShape) -> Tensor:
+    def _forward(self, inputs: Inputs, num_visible: int) -> Tensor:
         """Run the model on one position; return hidden states, ``[num_rows, width]``."""
         attends = [
-            DecodeAttention(stack, inputs.slots, inputs.positions, shape.num_visible)
+            DecodeAttention(stack, inputs.slots, inputs.positions, num_visible)
             for stack in self._caches.stacks
         ]
         slots, positions = inputs.slots[:, None], inputs.positions[:, None]

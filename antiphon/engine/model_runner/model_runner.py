@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -27,8 +28,8 @@ from antiphon.engine.model_runner.ar_model import (
 )
 from antiphon.engine.model_runner.decode import DecodeSteps
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
-from antiphon.engine.model_runner.prefill import PassShape, Prefiller
-from antiphon.engine.model_runner.prompt_passes import PromptPasses, RunningRequest
+from antiphon.engine.model_runner.prefill import Prefiller
+from antiphon.engine.model_runner.prompt_passes import PromptPasses
 from antiphon.engine.plan import Append, CacheShape, Start, StepOutput, StepPlan
 from antiphon.engine.runner import BLOCK_POSITIONS
 from antiphon.nn import kernels
@@ -80,33 +81,27 @@ class _Launched(Generic[RequestT]):
     num_positions: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
 class _Step:
     """A step in flight; see `antiphon.engine.runner.PendingStep`."""
 
-    def __init__(
-        self,
-        runner: "ModelRunner[Any]",
-        frames: _Launched[Any],
-        states: HiddenStatesCopy | None,
-        download: Download,
-    ) -> None:
-        self._runner = runner
-        self._frames = frames
-        self._states = states
-        self._download = download
+    runner: "ModelRunner[Any]"
+    frames: _Launched[Any]
+    states: HiddenStatesCopy | None
+    download: Download
 
     @property
     def is_done(self) -> bool:
-        return self._download.is_done
+        return self.download.is_done
 
     def wait(self) -> None:
-        self._download.wait()
+        self.download.wait()
 
     def result(self) -> StepOutput:
-        output = self._runner.collect(self._frames, self._download.wait().numpy())
-        if self._states is None:
+        output = self.runner.collect(self.frames, self.download.wait().numpy())
+        if self.states is None:
             return output
-        return replace(output, hidden_states=self._states.by_slot())
+        return replace(output, hidden_states=self.states.by_slot())
 
 
 class ModelRunner(Generic[RequestT]):
@@ -166,7 +161,7 @@ class ModelRunner(Generic[RequestT]):
             replayed_positions=_REPLAYED_POSITIONS if self._is_exact else None,
             copies_blocks=self._is_exact if copies_common is None else copies_common,
         )
-        self._slots: dict[int, RunningRequest[RequestT]] = {}
+        self._slots: dict[int, SlotStart[RequestT]] = {}
         self._prompts = PromptPasses(
             self._slots, self._prefiller, self._steps, self.cache, is_batched=self._is_batched
         )
@@ -245,14 +240,12 @@ class ModelRunner(Generic[RequestT]):
                 if isinstance(self._model, IdPrompts):
                     self._model.warm_up()
         passes = self._prefiller.usual_shapes(self._steps.usual_visible)
-        shapes = (*self._steps.usual_shapes, *passes)
-        for number, shape in enumerate(shapes, start=1):
-            if isinstance(shape, PassShape):
-                self._prefiller.capture(shape)
-            else:
-                self._steps.capture(shape)
+        captures = [partial(self._steps.capture, shape) for shape in self._steps.usual_shapes]
+        captures += [partial(self._prefiller.capture, shape) for shape in passes]
+        for number, capture in enumerate(captures, start=1):
+            capture()
             if progress is not None:
-                progress(number, len(shapes))
+                progress(number, len(captures))
         self._graphs.settle()
 
     def _changes(self, plan: StepPlan) -> PackedUpload:
@@ -272,22 +265,17 @@ class ModelRunner(Generic[RequestT]):
     def _start(self, starts: Sequence[Start], uploads: PackedUpload) -> None:
         """Start requests in slots, whose block tables begin empty."""
         opened: list[SlotStart[RequestT]] = []
+        no_frames = np.empty((0, self.frame_store.shape[2]), np.int64)
         for start in starts:
-            made = np.empty((0, self.frame_store.shape[2]), np.int64)
-            if start.frames:
-                made = np.stack(start.frames)
-            request, num_positions = (
-                self._model.open(start.prompt, made),
-                start.prompt.num_positions,
-            )
-            assert num_positions < self._max_positions, "the prompt is too long"
-            self._slots[start.slot] = RunningRequest(
-                request, made, num_positions, start.prompt.num_common_positions
-            )
-            self._num_prompt_positions[start.slot] = num_positions
-            self._num_frames[start.slot] = len(made)
+            slot, prompt = start.slot, start.prompt
+            made = np.stack(start.frames) if start.frames else no_frames
+            assert prompt.num_positions < self._max_positions, "the prompt is too long"
+            self._num_prompt_positions[slot] = prompt.num_positions
+            self._num_frames[slot] = len(made)
             next_frame = 0 if self._is_exact else len(made)  # exactly: all frames are replayed
-            opened.append(SlotStart(start.slot, start.prompt, request, made, next_frame))
+            request = self._model.open(prompt, made)
+            self._slots[slot] = SlotStart(slot, prompt, request, made, next_frame)
+            opened.append(self._slots[slot])
         self._model.slots.start(
             [
                 (start.slot, start.prompt.num_positions + start.next_frame, start.next_frame)

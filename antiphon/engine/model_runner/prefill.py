@@ -35,6 +35,9 @@ from antiphon.nn.graphs import Graphs, round_up
 
 _Piece = tuple[int, int, int]
 """Slot, first position, number of positions."""
+_Inputs = NDArray[np.int64] | Tensor
+"""Inputs of a pass at positions of prompts: ids that it embeds, ``[num_tracks, num_positions]``; or
+embedded ones, ``[num_positions, width]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,40 +51,6 @@ class PassShape:
 
     num_tokens: int
     num_visible: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Inputs:
-    """Inputs of a pass at positions of prompts.
-
-    Attributes:
-        ids: ids to embed within the pass, ``[num_tracks, num_positions]``; ``None``: no ids.
-        states: embedded inputs, ``[num_positions, width]``; ``None``: there are ids.
-    """
-
-    ids: NDArray[np.int64] | None
-    states: Tensor | None
-
-    def part(self, first: int, num_positions: int) -> "_Inputs":
-        """Return the inputs of some positions."""
-        end = first + num_positions
-        return _Inputs(
-            None if self.ids is None else self.ids[:, first:end],
-            None if self.states is None else self.states[first:end],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Layout of a pass, on the device.
-
-    Attributes:
-        index: slots of the rows, int64 ``[most rows]``; the slot for padding where prompts begin.
-        tokens: all tokens; the positions of rows are not in it.
-    """
-
-    index: Tensor
-    tokens: Tokens
 
 
 class Prefiller(Generic[RequestT]):
@@ -146,7 +115,7 @@ class Prefiller(Generic[RequestT]):
             return
         inputs = self._inputs(spans)
         for first, pieces in _passes(spans, self._sizes[-1]):
-            self._run(inputs.part(first, _num_tokens(pieces)), pieces, uploads)
+            self._run(_part(inputs, first, _num_tokens(pieces)), pieces, uploads)
             self._keep(spans, pieces, 0)
 
     def step(
@@ -168,10 +137,10 @@ class Prefiller(Generic[RequestT]):
         inputs = self._inputs(spans)
         *before, last = _passes(spans, self._sizes[-1] - len(slots))
         for first, pieces in before:
-            self._run(inputs.part(first, _num_tokens(pieces)), pieces, uploads)
+            self._run(_part(inputs, first, _num_tokens(pieces)), pieces, uploads)
             self._keep(spans, pieces, 0)
         first, pieces = last
-        inputs = inputs.part(first, _num_tokens(pieces))
+        inputs = _part(inputs, first, _num_tokens(pieces))
         hidden = self._run(inputs, pieces, uploads, slots, num_visible)[: len(slots)]
         self._keep(spans, pieces, len(slots))
         return hidden
@@ -190,8 +159,8 @@ class Prefiller(Generic[RequestT]):
     def _inputs(self, spans: Sequence[PromptSpan[RequestT]]) -> _Inputs:
         """Return the inputs of spans, embedded unless the pass embeds them."""
         if self._of_ids is not None:
-            return _Inputs(self._of_ids.prompt_ids(spans), None)
-        return _Inputs(None, self._model.embed_prompts(spans))
+            return self._of_ids.prompt_ids(spans)
+        return self._model.embed_prompts(spans)
 
     def _run(
         self,
@@ -206,28 +175,28 @@ class Prefiller(Generic[RequestT]):
         if not self._graphs.is_enabled:
             uploads.send()
             laid_out = self._laid_out(pieces, slots, num_tokens, num_rows)
-            layout = self._layout(upload(laid_out, self._device), num_tokens, num_rows)
+            index, tokens = self._layout(upload(laid_out, self._device), num_tokens, num_rows)
             states = self._embedded(inputs)
             padded = states.new_zeros(num_tokens, states.shape[1])
             padded[num_rows:] = states
-            return self._compute(padded, layout, num_visible)
+            return self._compute(padded, index, tokens, num_visible)
         size = round_up(num_tokens, self._sizes)
         shape = PassShape(size, round_up(num_visible, self._visible_buckets))
         if shape not in self._graphs:
             self.capture(shape)
-        numbers = self._laid_out(pieces, slots, size, self._most_rows(size), inputs.ids)
+        ids = inputs if isinstance(inputs, np.ndarray) else None
+        numbers = self._laid_out(pieces, slots, size, self._most_rows(size), ids)
         uploads.write_first(self._numbers, numbers)
         uploads.send()
-        if inputs.states is not None:
-            self._states[num_rows : num_rows + len(inputs.states)].copy_(inputs.states)
+        if isinstance(inputs, Tensor):
+            self._states[num_rows : num_rows + len(inputs)].copy_(inputs)
         return self._graphs.run(shape, partial(self._compute_buffered, shape))
 
     def _embedded(self, inputs: _Inputs) -> Tensor:
-        if inputs.states is not None:
-            return inputs.states
+        if isinstance(inputs, Tensor):
+            return inputs
         assert self._of_ids is not None, "there are no states"
-        assert inputs.ids is not None, "there are no states"
-        return self._of_ids.embed_ids(upload(inputs.ids, self._device))
+        return self._of_ids.embed_ids(upload(inputs, self._device))
 
     def _most_rows(self, num_tokens: int) -> int:
         """Return how many of the tokens can be rows."""
@@ -256,7 +225,7 @@ class Prefiller(Generic[RequestT]):
         most_rows: int,
         ids: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Return the numbers of a `_Layout` padded to ``num_tokens``, then the ids, end to end."""
+        """Return the numbers of `_layout` padded to ``num_tokens``, then the ids, end to end."""
         num_rows = len(slots)
         num_missing = num_tokens - num_rows - _num_tokens(pieces)
         size = min(TILE_POSITIONS, self._caches.table.shape[1] * BLOCK_POSITIONS)
@@ -277,23 +246,29 @@ class Prefiller(Generic[RequestT]):
             padded[:, num_rows : num_rows + ids.shape[1]] = ids
         return np.concatenate((index, places.ravel(), tiles.ravel(), padded.ravel()))
 
-    def _layout(self, numbers: Tensor, num_tokens: int, most_rows: int) -> _Layout:
+    def _layout(self, numbers: Tensor, num_tokens: int, most_rows: int) -> tuple[Tensor, Tokens]:
+        """Return the layout of a pass, on the device.
+
+        Returns:
+            Slots of the rows, int64 ``[most_rows]``, the slot for padding where prompts begin; and
+            all tokens, without the positions of rows.
+        """
         sizes = self._sizes_of_numbers(num_tokens, most_rows)
         index, slots, positions, tiles = torch.split(numbers[: sum(sizes)], sizes)
-        return _Layout(index, Tokens(slots, positions, tiles.view(-1, 4)))
+        return index, Tokens(slots, positions, tiles.view(-1, 4))
 
     def _compute_buffered(self, shape: PassShape) -> Tensor:
         size = shape.num_tokens
         numbers = self._numbers[: self._num_numbers(size)]
         layout = self._layout(numbers, size, self._most_rows(size))
         if self._of_ids is None:
-            return self._compute(self._states[:size], layout, shape.num_visible)
+            return self._compute(self._states[:size], *layout, shape.num_visible)
         ids = numbers[len(numbers) - self._num_id_tracks * size :].view(-1, size)
-        return self._compute(self._of_ids.embed_ids(ids), layout, shape.num_visible)
+        return self._compute(self._of_ids.embed_ids(ids), *layout, shape.num_visible)
 
-    def _compute(self, states: Tensor, layout: _Layout, num_visible: int) -> Tensor:
+    def _compute(self, states: Tensor, index: Tensor, tokens: Tokens, num_visible: int) -> Tensor:
         """Return hidden states of as many tokens as can be rows; ``states`` lacks those of rows."""
-        index, tokens, stacks = layout.index, layout.tokens, self._caches.stacks
+        stacks = self._caches.stacks
         attends: list[MixedAttention] | list[PrefillAttention]
         if len(index):
             inputs = self._model.embed(index)
@@ -313,6 +288,12 @@ def _with_front(is_new: Tensor, new: Tensor, whole: Tensor) -> Tensor:
     """Put the first entries of ``new``, as many as there are, in front of those of ``whole``."""
     num_new = len(new)
     return torch.cat((torch.where(is_new, new, whole[:num_new]), whole[num_new:]))
+
+
+def _part(inputs: _Inputs, first: int, num_positions: int) -> _Inputs:
+    """Return the inputs of some positions."""
+    end = first + num_positions
+    return inputs[first:end] if isinstance(inputs, Tensor) else inputs[:, first:end]
 
 
 def _num_tokens(pieces: Sequence[_Piece]) -> int:

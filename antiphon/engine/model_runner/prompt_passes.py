@@ -7,27 +7,11 @@ from typing import Generic
 
 import numpy as np
 
-from antiphon.engine.model_runner.ar_model import Codes, PromptSpan, RequestT
+from antiphon.engine.model_runner.ar_model import PromptSpan, RequestT, SlotStart
 from antiphon.engine.model_runner.decode import DecodeSteps
 from antiphon.engine.model_runner.prefill import Prefiller
 from antiphon.engine.plan import CacheShape, Prefill
 from antiphon.nn.device_writes import PackedUpload
-
-
-@dataclass(slots=True, eq=False)
-class RunningRequest(Generic[RequestT]):
-    """Host state of a request in a slot.
-
-    Attributes:
-        made: frames from before the request lost its slot.
-        num_prompt_positions: positions before the input of the first frame.
-        num_common_positions: common ones of these; see `Prompt`.
-    """
-
-    request: RequestT
-    made: Codes
-    num_prompt_positions: int
-    num_common_positions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +32,7 @@ class PromptPasses(Generic[RequestT]):
 
     def __init__(
         self,
-        slots: Mapping[int, RunningRequest[RequestT]],
+        slots: Mapping[int, SlotStart[RequestT]],
         prefiller: Prefiller[RequestT],
         steps: DecodeSteps[RequestT],
         cache: CacheShape,
@@ -74,13 +58,14 @@ class PromptPasses(Generic[RequestT]):
         replays: dict[int, range] = {}
         for prefill in prefills:
             state, end = self._slots[prefill.slot], prefill.end
+            num_common = state.prompt.num_common_positions
             if self._is_exact:
-                end = min(prefill.end, state.num_prompt_positions)
+                end = min(prefill.end, state.prompt.num_positions)
                 if prefill.end > (start := max(prefill.start, end)):
                     replays[prefill.slot] = range(start, prefill.end)
             borders = [prefill.start, end]
-            if self._is_parted and prefill.start < state.num_common_positions < end:
-                borders.insert(1, state.num_common_positions)  # as if common positions were copied
+            if self._is_parted and prefill.start < num_common < end:
+                borders.insert(1, num_common)  # as if common positions were copied
             for first, last in pairwise(borders):
                 if first < last:
                     spans.append(PromptSpan(prefill.slot, state.request, first, last))
@@ -95,7 +80,8 @@ class PromptPasses(Generic[RequestT]):
         """
         if not (self._is_batched and self._is_parted):
             return spans
-        is_common = [span.end <= self._slots[span.slot].num_common_positions for span in spans]
+        num_common = [self._slots[span.slot].prompt.num_common_positions for span in spans]
+        is_common = [span.end <= most for span, most in zip(spans, num_common, strict=True)]
         if common := [*compress(spans, is_common)]:
             self._prefiller.prefill(common, uploads)
         return [span for span, is_one in zip(spans, is_common, strict=True) if not is_one]
@@ -120,5 +106,5 @@ class PromptPasses(Generic[RequestT]):
         frames = []
         for slot, position in positions.items():
             state = self._slots[slot]
-            frames.append(state.made[position - state.num_prompt_positions])
+            frames.append(state.frames[position - state.prompt.num_positions])
         self._steps.replay([*positions], np.stack(frames), max(positions.values()) + 1)
