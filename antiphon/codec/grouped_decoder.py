@@ -8,36 +8,19 @@ nothing before them; the next call does it again.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from antiphon.codec.protocol import RowDecoder
 from antiphon.contracts.types import Samples
 from antiphon.nn.codec_layers.state import DecoderState
+from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon.nn.device_writes import upload
 
 _FIRST_GROUP, _GROUP = 1, 4
-
-
-class BatchDecoder(Protocol):
-    """A network that decodes the next frames of all slots of a state."""
-
-    def open(self, num_slots: int) -> DecoderState:
-        """Return a state of fresh slots."""
-
-    def reset(self, state: DecoderState, slot: int) -> None:
-        """Make a slot that of a fresh stream."""
-
-    def decode(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
-        """Decode ``codes``, int64 ``[num_slots, num_quantizers, n]``, of the ``active`` slots.
-
-        Returns:
-            float32 ``[num_slots, n * samples_per_frame]``.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +43,7 @@ class GroupedDecoder(RowDecoder):
     chunk_sizes = (_FIRST_GROUP, _GROUP)
 
     def __init__(
-        self, decoder: BatchDecoder, *, sample_rate_hz: int, samples_per_frame: int
+        self, decoder: WindowedDecoder, *, sample_rate_hz: int, samples_per_frame: int
     ) -> None:
         self._decoder = decoder
         self.sample_rate_hz = sample_rate_hz
@@ -72,7 +55,7 @@ class GroupedDecoder(RowDecoder):
 
     @torch.inference_mode()
     def reset(self, state: GroupedState, slot: int, conditioning: None = None) -> None:
-        self._decoder.reset(state.state, slot)
+        state.state.reset(slot)
         state.partial.pop(slot, None)
 
     def prime(self, state: GroupedState, slot: int, frames: NDArray[Any]) -> None:
@@ -107,8 +90,7 @@ class GroupedDecoder(RowDecoder):
         row = upload([slot], device)
         part = state.state.gather(row)
         codes = upload(np.ascontiguousarray(np.asarray(frames).T)[None], device)
-        is_active = torch.ones(1, dtype=torch.bool, device=device)
-        audio = self._decoder.decode(codes, part, is_active)
+        audio = self._decoder.decode(codes, part)
         if is_kept:
             state.state.scatter(row, part)
         samples: Samples = audio[0].cpu().numpy()

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from antiphon.families.qwen3_tts.checkpoint import codec_decoder_part, codec_encoder_part, inspect
-from antiphon.families.qwen3_tts.codec import CodecDecoder
+from antiphon.families.qwen3_tts.codec import decoder_of
 from antiphon.families.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.encoder import CodecEncoder
+from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon_training.codec import Codec
 from antiphon_training.export import export_codec
 from antiphon_training.sizes import FRAME_SAMPLES, PRESETS
@@ -52,11 +53,11 @@ def _codes() -> Tensor:
     return torch.randint(2048, (1, _NUM_FRAMES, 16), generator=random)
 
 
-def _decoder(checkpoint: Path) -> CodecDecoder:
+def _decoder(checkpoint: Path) -> WindowedDecoder:
     config = load_config(checkpoint)
     like = torch.empty(0)
     with codec_decoder_part(checkpoint, config).open(like=like) as weights:
-        return CodecDecoder.of(weights, config.codec.decoder)
+        return decoder_of(weights, config.codec.decoder)
 
 
 def test_the_engine_finds_every_tensor_of_an_export(checkpoint: Path) -> None:
@@ -68,11 +69,10 @@ def test_a_stream_of_the_engine_equals_the_training_decoder(checkpoint: Path, co
     codes = _codes()
     expected = codec.decode(codes)
     decoder = _decoder(checkpoint)
-    state, active = decoder.open(1), torch.ones(1, dtype=torch.bool)
+    state = decoder.open(1)
     sizes = [1, 4, 20, _NUM_FRAMES - 25]
     chunks = [
-        decoder.decode(some.transpose(1, 2), state, active)
-        for some in torch.split(codes, sizes, dim=1)
+        decoder.decode(some.transpose(1, 2), state) for some in torch.split(codes, sizes, dim=1)
     ]
     streamed = torch.cat(chunks, 1)
     assert expected.std() > 0.01
@@ -104,9 +104,9 @@ def test_a_voice_without_an_encoder_is_served(checkpoint: Path, codec: Codec) ->
     export_codec(codec, checkpoint / CODEC_DIRECTORY, with_encoder=False)
     problems = inspect(checkpoint).problems
     assert not [each for each in problems if CODEC_DIRECTORY in str(each)]
-    codes, active = _codes().transpose(1, 2), torch.ones(1, dtype=torch.bool)
+    codes = _codes().transpose(1, 2)
     spoken, expected = (
-        decoder.decode(codes, decoder.open(1), active) for decoder in (_decoder(checkpoint), whole)
+        decoder.decode(codes, decoder.open(1)) for decoder in (_decoder(checkpoint), whole)
     )
     assert torch.equal(spoken, expected)
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from antiphon.families.fish_speech.codec_schema import DILATIONS, FRAME_WINDOW, CodecSizes
 from antiphon.families.fish_speech.dual_ar import paired_order
-from antiphon.families.fish_speech.windowed import WindowedDecoder
 from antiphon.nn.attention import HeadShape
 from antiphon.nn.codec_layers.conv import (
     CausalConv,
@@ -24,7 +23,7 @@ from antiphon.nn.codec_layers.conv import (
     UpsamplingBlock,
 )
 from antiphon.nn.codec_layers.quantizer import CodeTables
-from antiphon.nn.codec_layers.state import History, StateLayout
+from antiphon.nn.codec_layers.state import StateLayout
 from antiphon.nn.codec_layers.transformer import (
     CodecTransformer,
     CodecTransformerLayer,
@@ -32,6 +31,7 @@ from antiphon.nn.codec_layers.transformer import (
     WindowAttention,
     norm_of,
 )
+from antiphon.nn.codec_layers.windowed_decoder import CodecNetwork, WindowedDecoder
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, Rotation, Snake, SwiGLU, Weights
 
@@ -116,29 +116,6 @@ def _layer_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DacNetwork:
-    """An `antiphon.families.fish_speech.windowed.Network`."""
-
-    tables: CodeTables
-    transformer: CodecTransformer
-    upsamplings: tuple[tuple[CausalTransposedConv, ConvNeXtBlock], ...]
-    widen: CausalConv
-    blocks: tuple[UpsamplingBlock, ...]
-    last_snake: Snake
-    last_conv: CausalConv
-
-    def __call__(self, codes: Tensor, history: History) -> Tensor:
-        hidden = self.transformer(self.tables(codes), history)
-        for upsample, refine in self.upsamplings:
-            hidden = refine(upsample(hidden, history), history)
-        hidden = self.widen(hidden, history)
-        for block in self.blocks:
-            hidden = block(hidden, history)
-        hidden = self.last_conv(self.last_snake(hidden), history)
-        return hidden.squeeze(2).float().tanh()
-
-
 def load_decoder(
     weights: Weights, sizes: CodecSizes, dtype: torch.dtype = torch.float32
 ) -> WindowedDecoder:
@@ -154,9 +131,9 @@ def load_decoder(
     num_keys = FRAME_WINDOW - 1 + _PASS_FRAMES
     last = len(sizes.rates) + 1
     factors = sizes.factors[::-1]
-    tables = CodeTables.of(_code_tables(weights, sizes), dtype)
-    network = DacNetwork(
-        tables=tables,
+    network = CodecNetwork(
+        tables=CodeTables.of(_code_tables(weights, sizes), dtype),
+        pre_conv=None,
         transformer=transformer_of(builder, "quantizer.post_module", sizes.frames, num_keys),
         upsamplings=tuple(
             (
@@ -172,8 +149,9 @@ def load_decoder(
         ),
         last_snake=snake_of(builder, f"decoder.model.{last}"),
         last_conv=CausalConv.of(builder, f"decoder.model.{last + 1}"),
+        bound="tanh",
     )
-    return WindowedDecoder(network, FRAME_WINDOW, num_keys, layout.row_size, tables.rows)
+    return WindowedDecoder(network, FRAME_WINDOW, num_keys, layout.row_size)
 
 
 def _upsampling(builder: LayerBuilder, name: str, rate: int) -> UpsamplingBlock:

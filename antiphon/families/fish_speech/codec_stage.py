@@ -1,24 +1,42 @@
 """Decoder stage: the codec of a checkpoint, on a GPU in fused kernels with in-place state."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from antiphon.codec.grouped_decoder import GroupedDecoder
 from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.codec.lockstep_decoder import LockstepDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
-from antiphon.families.fish_speech.codec import DECODER_PARTS, DacNetwork, load_decoder
+from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, load_config
 from antiphon.families.fish_speech.weights import codec_part
-from antiphon.families.fish_speech.windowed import FrameByFrame, WindowedDecoder
 from antiphon.families.kit.loading import like_of
 from antiphon.nn import kernels
+from antiphon.nn.codec_layers.state import DecoderState
+from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon.nn.layers import RMSNorm
 
 if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.codec_layers.fused_decoder import FusedDecoder
+
+
+@dataclass(frozen=True, slots=True)
+class FrameByFrame:
+    """Adapter of a windowed decoder to `antiphon.codec.lockstep_decoder.FrameNetwork`."""
+
+    decoder: WindowedDecoder
+
+    def open(self, num_slots: int) -> DecoderState:
+        """Return a state of fresh slots."""
+        return self.decoder.open(num_slots)
+
+    def decode(self, frames: Tensor, rows: DecoderState) -> Tensor:
+        """Decode one frame per row, int64 ``[num_rows, num_quantizers]``, and advance the rows."""
+        return self.decoder.decode(frames[:, :, None], rows)
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
@@ -89,7 +107,6 @@ def fused(
     from antiphon.nn.codec_layers.fused_decoder import FusedDecoder
 
     layout, network = KernelLayout(dtype), decoder.network
-    assert isinstance(network, DacNetwork)
     transformer, blocks = network.transformer, network.blocks
     norm = transformer.norm
     assert isinstance(norm, RMSNorm)
@@ -120,7 +137,7 @@ def fused(
         blocks=(*exact, *narrow),
         num_exact=num_exact,
         last_conv=narrow_layout.exact_conv(network.last_conv),
-        bound="tanh",
-        max_frames=decoder.num_keys - decoder.window + 1,
+        bound=network.bound,
+        max_frames=decoder.max_pass_frames,
         row_size=narrow_layout.row_size,
     )

@@ -1,10 +1,5 @@
-"""Codec decoder: frames to samples, each frame decoded once, for any grouping of frames.
+"""Codec decoder: frames to samples, each frame decoded once, for any grouping of frames."""
 
-All layers are causal. A `DecoderState` per stream carries a window of keys and values and the
-columns before each convolution.
-"""
-
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -28,14 +23,9 @@ from antiphon.nn.codec_layers.conv import (
     UpsamplingBlock,
 )
 from antiphon.nn.codec_layers.quantizer import CodeTables, codebook
-from antiphon.nn.codec_layers.state import (
-    DecoderState,
-    EmptyHistory,
-    History,
-    SlotHistory,
-    StateLayout,
-)
+from antiphon.nn.codec_layers.state import StateLayout
 from antiphon.nn.codec_layers.transformer import CodecTransformer
+from antiphon.nn.codec_layers.windowed_decoder import CodecNetwork, WindowedDecoder
 from antiphon.nn.layers import Snake, Weights
 
 _MIN_PASS_FRAMES = 25
@@ -47,129 +37,46 @@ if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.codec_layers.fused_decoder import FusedDecoder
 
 
-@dataclass(frozen=True, slots=True)
-class CodecDecoder:
-    """Decoder of many streams at once, each at its own position.
+def decoder_of(
+    weights: Weights, config: CodecDecoderConfig, dtype: torch.dtype = torch.float32
+) -> WindowedDecoder:
+    """Build the decoder from the codec's tensors.
 
-    Attributes:
-        window: keys visible to a frame, itself included.
-        num_keys: size of a ring of keys: a window before the frames of a pass, and these.
-        row_size: size of one stream's state, in numbers.
+    Args:
+        weights: float32 tensors on one device, by their names in the checkpoint.
+        config: configuration of the decoder.
+        dtype: type of weights, activations and states; activation functions keep float32 factors.
     """
-
-    tables: CodeTables
-    pre_conv: CausalConv
-    transformer: CodecTransformer
-    upsamplings: tuple[tuple[CausalTransposedConv, ConvNeXtBlock], ...]
-    widen: CausalConv
-    blocks: tuple[UpsamplingBlock, ...]
-    last_snake: Snake
-    last_conv: CausalConv
-    window: int
-    num_keys: int
-    row_size: int
-
-    @classmethod
-    def of(
-        cls, weights: Weights, config: CodecDecoderConfig, dtype: torch.dtype = torch.float32
-    ) -> "CodecDecoder":
-        """Read the decoder from the codec's tensors.
-
-        Args:
-            weights: float32 tensors on one device, by their names in the checkpoint.
-            config: configuration of the decoder.
-            dtype: type of weights, activations and states; activation functions keep float32
-                factors.
-        """
-        window = config.transformer.window
-        assert window is not None
-        num_keys = window - 1 + _MIN_PASS_FRAMES
-        num_keys += -num_keys % _NUM_KEYS_MULTIPLE
-        layout = StateLayout()
-        builder = LayerBuilder(weights, layout, dtype)
-        last = len(config.upsample_rates) + 1
-        return cls(
-            tables=CodeTables.of(_code_tables(weights, config.num_quantizers), dtype),
-            pre_conv=CausalConv.of(builder, "decoder.pre_conv"),
-            transformer=CodecTransformer.of(
-                builder, "decoder.pre_transformer", config.transformer, num_keys
-            ),
-            upsamplings=tuple(
-                (
-                    CausalTransposedConv.of(builder, f"decoder.upsample.{index}.0", ratio),
-                    ConvNeXtBlock.of(builder, f"decoder.upsample.{index}.1"),
-                )
-                for index, ratio in enumerate(config.upsampling_ratios)
-            ),
-            widen=CausalConv.of(builder, "decoder.decoder.0"),
-            blocks=tuple(
-                UpsamplingBlock.of(builder, f"decoder.decoder.{index}", rate, _DILATIONS)
-                for index, rate in enumerate(config.upsample_rates, 1)
-            ),
-            last_snake=Snake.of(weights, f"decoder.decoder.{last}"),
-            last_conv=CausalConv.of(builder, f"decoder.decoder.{last + 1}"),
-            window=window,
-            num_keys=num_keys,
-            row_size=layout.row_size,
-        )
-
-    @property
-    def max_pass_frames(self) -> int:
-        """Most frames of one pass; `decode` splits longer input into several."""
-        return self.num_keys - self.window + 1
-
-    def open(self, num_slots: int) -> DecoderState:
-        """Return a state of fresh slots, on the decoder's device."""
-        rows = self.tables.rows
-        return DecoderState(
-            rows.new_zeros((num_slots, self.row_size)),
-            rows.new_zeros(num_slots, dtype=torch.int64),
-        )
-
-    def reset(self, state: DecoderState, slot: int) -> None:
-        """Clear a slot for a new stream."""
-        state.reset(slot)
-
-    @torch.no_grad()
-    def decode(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
-        """Decode the next frames of the active slots and advance them.
-
-        The host never waits for the device here, and no allocation outlives the call: CUDA graphs
-        can capture it.
-
-        Args:
-            codes: int64 ``[num_slots, num_quantizers, n]``, ``n`` at least 1; codes outside the
-                codebooks are clamped.
-            state: state updated in place; inactive slots stay bit-identical.
-            active: bool ``[num_slots]``.
-
-        Returns:
-            float32 ``[num_slots, n * samples_per_frame]`` in [-1, 1], zeros where not active.
-        """
-        passes = torch.split(codes, self.max_pass_frames, dim=2)
-        audio = torch.cat([self._decode_pass(some, state, active) for some in passes], dim=1)
-        return torch.where(active[:, None], audio, 0.0)
-
-    @torch.no_grad()
-    def decode_whole(self, codes: Tensor) -> Tensor:
-        """Decode whole streams, ``[B, num_quantizers, n]``, in one pass without a state."""
-        return self._run(codes, EmptyHistory(codes.shape[2], self.window, codes.device))
-
-    def _decode_pass(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
-        history = SlotHistory(state, active, codes.shape[2], self.window, self.num_keys)
-        audio = self._run(codes, history)
-        history.advance()
-        return audio
-
-    def _run(self, codes: Tensor, history: History) -> Tensor:
-        hidden = self.transformer(self.pre_conv(self.tables(codes), history), history)
-        for upsample, refine in self.upsamplings:
-            hidden = refine(upsample(hidden, history), history)
-        hidden = self.widen(hidden, history)
-        for block in self.blocks:
-            hidden = block(hidden, history)
-        hidden = self.last_conv(self.last_snake(hidden), history)
-        return hidden.squeeze(2).float().clamp(-1.0, 1.0)
+    window = config.transformer.window
+    assert window is not None
+    num_keys = window - 1 + _MIN_PASS_FRAMES
+    num_keys += -num_keys % _NUM_KEYS_MULTIPLE
+    layout = StateLayout()
+    builder = LayerBuilder(weights, layout, dtype)
+    last = len(config.upsample_rates) + 1
+    network = CodecNetwork(
+        tables=CodeTables.of(_code_tables(weights, config.num_quantizers), dtype),
+        pre_conv=CausalConv.of(builder, "decoder.pre_conv"),
+        transformer=CodecTransformer.of(
+            builder, "decoder.pre_transformer", config.transformer, num_keys
+        ),
+        upsamplings=tuple(
+            (
+                CausalTransposedConv.of(builder, f"decoder.upsample.{index}.0", ratio),
+                ConvNeXtBlock.of(builder, f"decoder.upsample.{index}.1"),
+            )
+            for index, ratio in enumerate(config.upsampling_ratios)
+        ),
+        widen=CausalConv.of(builder, "decoder.decoder.0"),
+        blocks=tuple(
+            UpsamplingBlock.of(builder, f"decoder.decoder.{index}", rate, _DILATIONS)
+            for index, rate in enumerate(config.upsample_rates, 1)
+        ),
+        last_snake=Snake.of(weights, f"decoder.decoder.{last}"),
+        last_conv=CausalConv.of(builder, f"decoder.decoder.{last + 1}"),
+        bound="clamp",
+    )
+    return WindowedDecoder(network, window, num_keys, layout.row_size)
 
 
 def _code_tables(weights: Weights, num_quantizers: int) -> list[Tensor]:
@@ -197,7 +104,7 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     opened = codec_decoder_part(context.checkpoint, config)
     how = weights_for(context, "codec", "float32")
     with torch.inference_mode(), opened.open(**how) as weights:
-        decoder = CodecDecoder.of(weights, config.codec.decoder)
+        decoder = decoder_of(weights, config.codec.decoder)
         if not kernels.run_on(how["like"]):
             host = GroupedDecoder(decoder, sample_rate_hz=rate_hz, samples_per_frame=num_samples)
             return ThreadedDecoder(host)
@@ -213,7 +120,7 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     )
 
 
-def fused(decoder: CodecDecoder, dtype: torch.dtype = torch.float16) -> "FusedDecoder":
+def fused(decoder: WindowedDecoder, dtype: torch.dtype = torch.float16) -> "FusedDecoder":
     """Lay out a float32 decoder's weights on its GPU, without keeping the original.
 
     Few kernels compute in half precision and read state in place.
@@ -227,33 +134,34 @@ def fused(decoder: CodecDecoder, dtype: torch.dtype = torch.float16) -> "FusedDe
     from antiphon.nn.codec_layers.fused_decoder import FusedDecoder
     from antiphon.nn.cuda.codec_conv import with_programs
 
-    layout = KernelLayout(dtype)
-    transformer = decoder.transformer
+    layout, network = KernelLayout(dtype), decoder.network
+    transformer = network.transformer
+    assert network.pre_conv
     assert transformer.input
     assert transformer.norm
     assert transformer.output
-    snakes = [block.snake for block in decoder.blocks]
+    snakes = [block.snake for block in network.blocks]
     return FusedDecoder(
-        tables=layout.tables(decoder.tables),
+        tables=layout.tables(network.tables),
         radians=transformer.frequencies.halves,
         is_rotation_rounded=False,
-        entry=(layout.conv(decoder.pre_conv), layout.linear(transformer.input)),
+        entry=(layout.conv(network.pre_conv), layout.linear(transformer.input)),
         layers=tuple(FusedAttentionLayer.of(layer, layout) for layer in transformer.layers),
         output=layout.linear(transformer.output, transformer.norm.weight),
         norm_epsilon=transformer.norm.epsilon,
         doublings=tuple(
             FusedConvNeXtBlock.of(upsample, refine, layout)
-            for upsample, refine in decoder.upsamplings
+            for upsample, refine in network.upsamplings
         ),
-        widen=layout.conv(decoder.widen),
+        widen=layout.conv(network.widen),
         first_snake=snakes[0],
         blocks=with_programs(
-            fused_blocks(decoder.blocks, (*snakes[1:], decoder.last_snake), layout),
-            columns=prod(upsample.stride for upsample, _ in decoder.upsamplings),
+            fused_blocks(network.blocks, (*snakes[1:], network.last_snake), layout),
+            columns=prod(upsample.stride for upsample, _ in network.upsamplings),
         ),
-        num_exact=len(decoder.blocks),
-        last_conv=layout.exact_conv(decoder.last_conv),
-        bound="clamp",
+        num_exact=len(network.blocks),
+        last_conv=layout.exact_conv(network.last_conv),
+        bound=network.bound,
         max_frames=decoder.max_pass_frames,
         row_size=layout.row_size,
     )

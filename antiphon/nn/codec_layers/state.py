@@ -170,24 +170,19 @@ class RowHistory:
         return joined
 
 
-class SlotHistory:
-    """History of a state's slots; inactive slots do not change."""
+class SlotHistory(RowHistory):
+    """History of all slots of a state, with keys and values."""
 
-    def __init__(
-        self, state: DecoderState, active: Tensor, num_frames: int, window: int, num_keys: int
-    ) -> None:
+    def __init__(self, state: DecoderState, num_frames: int, window: int, num_keys: int) -> None:
         """Read ``state`` before a pass over its slots.
 
         Args:
-            state: state whose slots are the pass's rows.
-            active: bool ``[num_slots]``.
             num_frames: frames of the pass, at most ``num_keys - window + 1``.
             window: keys that a frame attends to, itself included.
             num_keys: size of the rings of keys; position ``p`` is at ``p % num_keys``.
         """
+        super().__init__(state)
         device = state.position.device
-        self._state = state
-        self._active = active
         self._num_frames = num_frames
         self.positions = state.position[:, None] + torch.arange(num_frames, device=device)
         self._ring_index = (self.positions % num_keys)[:, :, None, None]
@@ -195,24 +190,15 @@ class SlotHistory:
         held = newest - (newest - torch.arange(num_keys, device=device)) % num_keys
         self.mask = _mask(window, self.positions, held)
 
-    def prepend(self, x: Tensor, field: StateField) -> Tensor:
-        kept = self._state.view(field)
-        joined = torch.cat((kept, x), dim=1)
-        newest = joined[:, -field.shape[0] :]
-        torch.where(self._active[:, None, None], newest, kept, out=kept)
-        return joined
-
     def append_keys_values(self, keys_values: Tensor, field: StateField | None) -> Tensor:
         assert field is not None, "the layer was built without a state"
         ring = self._state.view(field)
-        index = self._ring_index.expand_as(keys_values)
-        active = self._active[:, None, None, None]
-        ring.scatter_(1, index, torch.where(active, keys_values, ring.gather(1, index)))
+        ring.scatter_(1, self._ring_index.expand_as(keys_values), keys_values)
         return ring
 
     def advance(self) -> None:
-        """Advance the active slots, as the last call of a pass."""
-        self._state.position.add_(self._num_frames * self._active)
+        """Advance the slots, as the last call of a pass."""
+        self._state.position.add_(self._num_frames)
 
 
 def _mask(window: int, queries: Tensor, keys: Tensor) -> Tensor:

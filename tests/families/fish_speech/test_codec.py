@@ -16,10 +16,10 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
-from antiphon.families.fish_speech.codec_stage import load_codec
+from antiphon.families.fish_speech.codec_stage import FrameByFrame, load_codec
 from antiphon.families.fish_speech.config import load_config
 from antiphon.families.fish_speech.weights import part_of, read_codec
-from antiphon.families.fish_speech.windowed import FrameByFrame, WindowedDecoder
+from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 
 NUM_FRAMES = 21
 

@@ -19,7 +19,7 @@ from antiphon.engine.plan import CodecChunk
 from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout
 from antiphon.families.fish_speech.codec_stage import fused
-from antiphon.families.fish_speech.windowed import WindowedDecoder
+from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon.nn.precision import exact_float32
 from tests.families.fish_speech.random_checkpoint import codec_tensor
 

@@ -18,10 +18,11 @@ from antiphon.families.qwen3_tts.checkpoint import (
     codec_encoder_part,
     speaker_encoder_part,
 )
-from antiphon.families.qwen3_tts.codec import CodecDecoder
+from antiphon.families.qwen3_tts.codec import decoder_of
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.encoder import CodecEncoder
 from antiphon.nn.codec_layers.state import DecoderState
+from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon.nn.ecapa import EcapaEncoder
 from tests.families.qwen3_tts.codec_models import (
     codec_weights,
@@ -41,8 +42,8 @@ NUM_ROWS = 3
 
 
 @cache
-def small_decoder(dtype: torch.dtype = torch.float32) -> CodecDecoder:
-    return CodecDecoder.of(codec_weights(small_config), small_config().codec.decoder, dtype)
+def small_decoder(dtype: torch.dtype = torch.float32) -> WindowedDecoder:
+    return decoder_of(codec_weights(small_config), small_config().codec.decoder, dtype)
 
 
 def small_codec() -> GroupedDecoder:
@@ -52,8 +53,8 @@ def small_codec() -> GroupedDecoder:
 
 
 @cache
-def tiny_decoder() -> CodecDecoder:
-    return CodecDecoder.of(codec_weights(tiny_config), tiny_config().codec.decoder)
+def tiny_decoder() -> WindowedDecoder:
+    return decoder_of(codec_weights(tiny_config), tiny_config().codec.decoder)
 
 
 @cache
@@ -71,17 +72,11 @@ def wholes() -> tuple[Tensor, ...]:
     return audio
 
 
-def everyone(num_rows: int) -> Tensor:
-    return torch.ones(num_rows, dtype=torch.bool)
-
-
-def decode_alone(decoder: CodecDecoder, codes: Tensor, sizes: Sequence[int]) -> Tensor:
+def decode_alone(decoder: WindowedDecoder, codes: Tensor, sizes: Sequence[int]) -> Tensor:
     """Decode one stream ``[Q, n]`` in pieces of these sizes, then what remains."""
     state = decoder.open(1)
     pieces = torch.split(codes, [*sizes, codes.shape[1] - sum(sizes)], dim=1)
-    return torch.cat(
-        [decoder.decode(piece[None], state, everyone(1))[0] for piece in pieces if piece.numel()]
-    )
+    return torch.cat([decoder.decode(piece[None], state)[0] for piece in pieces if piece.numel()])
 
 
 def assert_close(actual: Tensor, expected: Tensor, tolerance: float = ROUNDING) -> None:
@@ -130,21 +125,23 @@ def test_rows_at_different_times_do_not_disturb_each_other(plan: list[Step]) -> 
     done = [0] * NUM_ROWS
     for num_frames, mask in plan:
         active = torch.tensor(runnable(mask, done, num_frames))
-        codes = torch.full((NUM_ROWS, 16, num_frames), 31)  # noise wherever a row is not active
-        for row in range(NUM_ROWS):
-            if active[row]:
-                codes[row] = streams()[row, :, done[row] : done[row] + num_frames]
-        before = state.memory.clone(), state.position.clone()
-        audio = decoder.decode(codes, state, active)
-        assert not audio[~active].any()
+        rows = active.nonzero()[:, 0]
+        if not len(rows):
+            continue
+        spans = [slice(done[row], done[row] + num_frames) for row in rows.tolist()]
+        codes = torch.stack(
+            [streams()[row, :, span] for row, span in zip(rows, spans, strict=True)]
+        )
+        before, part = (state.memory.clone(), state.position.clone()), state.gather(rows)
+        audio = decoder.decode(codes, part)
+        state.scatter(rows, part)
         assert torch.equal(state.memory[~active], before[0][~active])
         assert torch.equal(state.position[~active], before[1][~active])
-        for row in range(NUM_ROWS):
-            if active[row]:
-                start = done[row] * SAMPLES_PER_FRAME
-                expected = wholes()[row][start : start + num_frames * SAMPLES_PER_FRAME]
-                assert_close(audio[row], expected)
-                done[row] += num_frames
+        for place, row in enumerate(rows.tolist()):
+            start = done[row] * SAMPLES_PER_FRAME
+            expected = wholes()[row][start : start + num_frames * SAMPLES_PER_FRAME]
+            assert_close(audio[place], expected)
+            done[row] += num_frames
     assert state.position.tolist() == done
 
 
@@ -191,14 +188,14 @@ def test_arrays_in_any_grouping_give_the_same_to_the_last_bit(
 def test_a_reset_slot_is_a_fresh_one() -> None:
     decoder = small_decoder()
     state, fresh = decoder.open(2), decoder.open(2)
-    decoder.decode(streams()[:2], state, everyone(2))
+    decoder.decode(streams()[:2], state)
     other = state.memory[0].clone()
-    decoder.reset(state, 1)
+    state.reset(1)
     assert torch.equal(state.memory[0], other)
     assert torch.equal(state.memory[1], fresh.memory[1])
     assert state.position.tolist() == [NUM_FRAMES, 0]
-    again = decoder.decode(streams()[:2, :, :7], state, everyone(2))
-    first = decoder.decode(streams()[:2, :, :7], fresh, everyone(2))
+    again = decoder.decode(streams()[:2, :, :7], state)
+    first = decoder.decode(streams()[:2, :, :7], fresh)
     assert torch.equal(again[1], first[1])
 
 
@@ -226,7 +223,7 @@ def test_every_tensor_of_a_checkpoint_is_taken(tmp_path: Path) -> None:
     codec, like = config.codec, torch.empty(0)
     assert codec.encoder is not None
     with codec_decoder_part(tmp_path, config).open(like=like) as weights:
-        CodecDecoder.of(weights, codec.decoder)
+        decoder_of(weights, codec.decoder)
     with codec_encoder_part(tmp_path, config).open(like=like) as weights:
         CodecEncoder.of(weights, codec.encoder, codec.num_quantizers)
     assert config.speaker_encoder is not None
@@ -244,21 +241,20 @@ def test_ids_outside_the_codebooks_are_clamped_into_them() -> None:
 def test_nothing_waits_for_the_device() -> None:
     """Tensors of the meta device have no values: whoever asks for one fails."""
     weights = {name: tensor.to("meta") for name, tensor in codec_weights(small_config).items()}
-    decoder = CodecDecoder.of(weights, small_config().codec.decoder)
+    decoder = decoder_of(weights, small_config().codec.decoder)
     state = decoder.open(2)
     codes = torch.empty((2, 16, 30), dtype=torch.int64, device="meta")
-    active = torch.empty(2, dtype=torch.bool, device="meta")
-    assert decoder.decode(codes, state, active).shape == (2, 30 * SAMPLES_PER_FRAME)
+    assert decoder.decode(codes, state).shape == (2, 30 * SAMPLES_PER_FRAME)
 
 
 def test_slots_can_be_taken_out_and_put_back() -> None:
     decoder = small_decoder()
     state = decoder.open(NUM_ROWS)
-    decoder.decode(streams()[:, :, :5], state, everyone(NUM_ROWS))
+    decoder.decode(streams()[:, :, :5], state)
     before = state.memory.clone()
     slots = torch.tensor([2, 0])
     part = state.gather(slots)
-    audio = decoder.decode(streams()[slots, :, 5:9], part, everyone(2))
+    audio = decoder.decode(streams()[slots, :, 5:9], part)
     assert torch.equal(state.memory, before)
     state.scatter(slots, part)
     assert torch.equal(state.memory[1], before[1])
@@ -270,6 +266,6 @@ def test_half_precision_keeps_its_state_in_half_the_room() -> None:
     decoder = small_decoder(torch.bfloat16)
     state: DecoderState = decoder.open(1)
     assert state.memory.dtype == torch.bfloat16
-    audio = decoder.decode(streams()[:1], state, everyone(1))[0]
+    audio = decoder.decode(streams()[:1], state)[0]
     error = (audio - wholes()[0]).square().mean()
     assert error < 0.05 * wholes()[0].square().mean()

@@ -17,8 +17,9 @@ if reason := why_not_here():
 from antiphon.codec.graph_decoder import GraphDecoder, GraphState
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
-from antiphon.families.qwen3_tts.codec import CodecDecoder, fused
+from antiphon.families.qwen3_tts.codec import decoder_of, fused
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
+from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from tests.families.qwen3_tts.codec_models import codec_weights, tiny_config
 
 pytestmark = pytest.mark.gpu
@@ -47,9 +48,9 @@ def mini_config() -> Qwen3TTSConfig:
 
 
 @cache
-def exact_decoder() -> CodecDecoder:
+def exact_decoder() -> WindowedDecoder:
     weights = {name: each.to(DEVICE) for name, each in codec_weights(mini_config).items()}
-    return CodecDecoder.of(weights, mini_config().codec.decoder)
+    return decoder_of(weights, mini_config().codec.decoder)
 
 
 @cache

@@ -16,7 +16,7 @@ from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.families.qwen3_tts.checkpoint import codec_decoder_part
-from antiphon.families.qwen3_tts.codec import CodecDecoder
+from antiphon.families.qwen3_tts.codec import decoder_of
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
@@ -93,7 +93,7 @@ def test_audio_is_the_official_one(
     path = parity_checkpoint(official.case.checkpoint)
     config = load_config(path)
     with codec_decoder_part(path, config).open(like=torch.empty(0)) as weights:
-        decoder = CodecDecoder.of(weights, config.codec.decoder)
+        decoder = decoder_of(weights, config.codec.decoder)
     codes, num_led = official.codes, 0
     if official.case.reference is not None and official.case.reference_text is not None:
         reference = recorded_reference(official.case.reference).codes

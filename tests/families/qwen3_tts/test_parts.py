@@ -16,7 +16,7 @@ from antiphon.families.qwen3_tts.checkpoint import (
     language_model_part,
     speaker_encoder_part,
 )
-from antiphon.families.qwen3_tts.codec import CodecDecoder
+from antiphon.families.qwen3_tts.codec import decoder_of
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_language_model
@@ -70,7 +70,7 @@ def test_shards_and_number_types_load(tmp_path: Path, size: Size, task: Checkpoi
         model = load_language_model(LoadContext(tmp_path, "cpu", name, 1), 64)
         assert model.talker.head.weight.dtype == dtype
     with codec_decoder_part(tmp_path, config).open(like=LIKE) as weights:
-        assert CodecDecoder.of(weights, config.codec.decoder).tables.rows.isfinite().all()
+        assert decoder_of(weights, config.codec.decoder).network.tables.rows.isfinite().all()
 
 
 @pytest.mark.parametrize("change", ["missing", "unknown", "misshapen"])

@@ -55,8 +55,7 @@ def stream(transformer: CodecTransformer, x: Tensor, sizes: Sequence[int], row_s
     state = DecoderState(torch.zeros(1, row_size), torch.zeros(1, dtype=torch.int64))
     results = []
     for part in torch.split(x, list(sizes), dim=1):
-        active = torch.ones(1, dtype=torch.bool)
-        history = SlotHistory(state, active, part.shape[1], WINDOW, NUM_KEYS)
+        history = SlotHistory(state, part.shape[1], WINDOW, NUM_KEYS)
         results.append(transformer(part, history))
         history.advance()
     return torch.cat(results, dim=1)

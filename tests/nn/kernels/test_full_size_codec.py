@@ -8,7 +8,7 @@ import torch
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.families.qwen3_tts.checkpoint import codec_layout
-from antiphon.families.qwen3_tts.codec import CodecDecoder, fused
+from antiphon.families.qwen3_tts.codec import decoder_of, fused
 from antiphon.nn.codec_layers.frame_table import empty_table
 from tests.nn.kernels.compiler import CARDS, Card, compiling
 from tests.nn.kernels.test_full_size import (
@@ -34,7 +34,7 @@ def test_the_codec_compiles_at_full_size(
 ) -> None:
     config, compiler = full_config(tmp_path, "1.7b"), compiling(monkeypatch, card)
     weights = weights_of(codec_layout(config), torch.float32)
-    decoder = fused(CodecDecoder.of(weights, config.codec.decoder))
+    decoder = fused(decoder_of(weights, config.codec.decoder))
     state = decoder.open(NUM_SLOTS)
     for num_frames in FRAMES if card.name in USUAL_CARDS else FEW_FRAMES:
         codes = meta(num_frames, config.codec.num_quantizers, dtype=torch.int64)
