@@ -362,10 +362,8 @@ class Family:
         inspector: takes a checkpoint's directory, returns an `Inspection` (see
             `antiphon.contracts.inspection`); reads no tensor.
         footprint: Reference to a function of the same arguments that returns a `Footprint`.
-        checkpoint_maker: writes a checkpoint of random weights into a directory, or one without
-            weights, which are drawn when it is loaded; besides it takes ``size``, ``task``,
-            ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``, which is called with
-            the bytes written so far and the bytes in all.
+        checkpoint_maker: writes a checkpoint without weights, which are drawn when it is loaded,
+            into a directory; besides it takes ``size``, ``task``, ``vocabulary`` and ``dtype``.
         draws_weights: Support of random weights in place of files.
         quantizes: Support of quantised weights.
         accelerations: Supported settings of models that denoise.

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from antiphon.contracts.types import LoadProgress
 from antiphon.families.measured import measured_family
 from antiphon_bench.random_model import random_checkpoint
 
@@ -17,7 +16,6 @@ def kept_checkpoint(
     size: str,
     task: str,
     *,
-    progress: LoadProgress,
     of_family: str | None = None,
 ) -> Path:
     """Return a checkpoint of random weights in a folder; it is made if it is not there.
@@ -30,7 +28,6 @@ def kept_checkpoint(
         folder: folder of kept checkpoints; created if it is missing.
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
         task: task of the checkpoint, as in its configuration.
-        progress: callback for written files.
         of_family: name of the family; ``None``: the default family of speech benchmarks.
 
     Raises:
@@ -45,9 +42,7 @@ def kept_checkpoint(
             unfinished = path.with_name(f"{path.name}.part")
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir()
-            made = random_checkpoint(
-                size, task, progress=progress, parent=unfinished, of_family=family
-            )
+            made = random_checkpoint(size, task, parent=unfinished, of_family=family)
             try:
                 with made as whole:
                     os.rename(whole, path)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from antiphon.contracts.types import LoadProgress
 from antiphon.errors import ModelLoadError
 from antiphon.families.measured import measured_family
 
@@ -18,7 +17,6 @@ def random_checkpoint(
     size: str,
     task: str,
     *,
-    progress: LoadProgress,
     parent: Path | None = None,
     of_family: str | None = None,
 ) -> Iterator[Path]:
@@ -27,7 +25,6 @@ def random_checkpoint(
     Args:
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
         task: task of the checkpoint, as in its configuration.
-        progress: callback for written files.
         parent: directory to make it in; ``None`` is the system's for temporary files. A full-size
             one takes some gigabytes.
         of_family: name of the family; ``None``: the default family of speech benchmarks.
@@ -48,7 +45,6 @@ def random_checkpoint(
             size=size,
             task=task,
             dtype="float32" if size.startswith("tiny") else measuring.dtype,
-            progress=lambda num_done, num_all: progress(path.name, num_done, num_all),
         )
         yield path
 

@@ -35,10 +35,7 @@ def device_of(wanted: str) -> str:
 def weights_of(given: argparse.Namespace, family: str, task: str) -> Path:
     """Return the checkpoint; it is made if it is not there."""
 
-    def untold(part: str, num_done: int, num_all: int) -> None:
-        pass
-
-    return kept_checkpoint(given.random_dir, given.size, task, progress=untold, of_family=family)
+    return kept_checkpoint(given.random_dir, given.size, task, of_family=family)
 
 
 def files_of(given: argparse.Namespace, family: str, task: str) -> Path:

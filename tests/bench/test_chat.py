@@ -12,10 +12,6 @@ from antiphon_bench.chat import AnswerTimes, ChatLoad, run_chat, summarize_chat
 from antiphon_bench.random_model import random_checkpoint
 
 
-def untold(part: str, num_done: int, num_all: int) -> None:
-    pass
-
-
 def test_known_times_give_known_figures() -> None:
     early = AnswerTimes(30, 0.0, [1.0, *(2.0 + step / 10 for step in range(11))], num_restarts=1)
     late = AnswerTimes(40, 0.0, [2.0 + step / 10 for step in range(13)])
@@ -58,7 +54,7 @@ def test_answers_that_end_too_early_are_begun_again_and_counted(
 @pytest.mark.parametrize("task", ["thinker", "qwen3"])
 def test_random_weights_never_end_an_answer(task: str, tmp_path: Path) -> None:
     usual, _ = measured_family(None, "chat")
-    made = random_checkpoint("tiny", task, progress=untold, parent=tmp_path, of_family=usual.name)
+    made = random_checkpoint("tiny", task, parent=tmp_path, of_family=usual.name)
     with made as path:
         settings = ModelSettings(source=str(path), device="cpu", max_slots=4)
         report = asyncio.run(run_chat(settings, [ChatLoad(4, 200)]))

@@ -62,10 +62,7 @@ def test_every_stream_makes_its_frames_even_if_its_text_is_short() -> None:
 
 @pytest.mark.slow  # checkpoints are made and measured
 def test_random_weights_never_end_before_their_frames(tmp_path: Path) -> None:
-    def untold(part: str, num_done: int, num_all: int) -> None:
-        pass
-
-    with random_checkpoint("tiny", "custom_voice", progress=untold, parent=tmp_path) as path:
+    with random_checkpoint("tiny", "custom_voice", parent=tmp_path) as path:
         settings = ModelSettings(source=str(path), device="cpu", max_slots=2)
         products = frame_products(settings)
         report = asyncio.run(run(settings, [Load(2, 60)]))

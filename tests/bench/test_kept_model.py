@@ -14,15 +14,11 @@ from antiphon_bench.kept_model import kept_checkpoint
 from tests.bench.peer import files_of
 
 
-def untold(part: str, num_done: int, num_all: int) -> None:
-    """Take no notice of the writing of files."""
-
-
 def test_a_second_call_finds_what_the_first_has_made(tmp_path: Path) -> None:
-    made = kept_checkpoint(tmp_path / "kept", "tiny", "custom_voice", progress=untold)
+    made = kept_checkpoint(tmp_path / "kept", "tiny", "custom_voice")
     written = {each: each.stat() for each in made.iterdir()}
     assert made / "config.json" in written
-    assert kept_checkpoint(tmp_path / "kept", "tiny", "custom_voice", progress=untold) == made
+    assert kept_checkpoint(tmp_path / "kept", "tiny", "custom_voice") == made
     assert {each: each.stat() for each in made.iterdir()} == written
 
 
@@ -34,8 +30,7 @@ def test_families_sizes_and_tasks_have_folders_of_their_own(tmp_path: Path) -> N
         ("voxcpm2", "tiny", "custom_voice"),
     ]
     made = {
-        kept_checkpoint(tmp_path, size, task, progress=untold, of_family=family)
-        for family, size, task in wanted
+        kept_checkpoint(tmp_path, size, task, of_family=family) for family, size, task in wanted
     }
     assert {each.parent for each in made} == {tmp_path}
     assert len(made) == len(wanted)
@@ -55,19 +50,19 @@ def test_what_was_interrupted_is_made_anew(tmp_path: Path, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(kept_model, "random_checkpoint", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            kept_checkpoint(tmp_path, "tiny", "custom_voice", progress=untold)
+            kept_checkpoint(tmp_path, "tiny", "custom_voice")
     assert not [each for each in tmp_path.iterdir() if each.is_dir()]
     killed = tmp_path / "qwen3_tts-tiny-custom_voice.part"  # nobody was left to remove it
     killed.mkdir()
     (killed / "half").write_bytes(b"half")
-    made = kept_checkpoint(tmp_path, "tiny", "custom_voice", progress=untold)
+    made = kept_checkpoint(tmp_path, "tiny", "custom_voice")
     assert [each for each in tmp_path.iterdir() if each.is_dir()] == [made]
     assert not (made / "half").exists()
 
 
 def test_what_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match="no such size"):
-        kept_checkpoint(tmp_path, "no such size", "custom_voice", progress=untold)
+        kept_checkpoint(tmp_path, "no such size", "custom_voice")
     assert not [each for each in tmp_path.iterdir() if each.is_dir()]
 
 

@@ -23,12 +23,7 @@ MANY_FRAMES = 60
 
 
 def measured(family: str, load: Load, parent: Path) -> dict[str, Any]:
-    def untold(part: str, num_done: int, num_all: int) -> None:
-        pass
-
-    made = random_checkpoint(
-        "tiny", "custom_voice", progress=untold, parent=parent, of_family=family
-    )
+    made = random_checkpoint("tiny", "custom_voice", parent=parent, of_family=family)
     with made as path:
         settings = ModelSettings(source=str(path), device="cpu", max_slots=load.concurrency)
         _, measuring = measured_family(family)

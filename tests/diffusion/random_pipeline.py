@@ -20,10 +20,10 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from antiphon.diffusion.model_index import MODEL_INDEX, ModelIndex
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.random_checkpoint import Making
 from antiphon.nn.random_weights import Dtype, check_arguments
 from antiphon.nn.safetensors_index import Shape
 from tests.families.random_files import RandomTensor, counted, num_bytes, write_sharded
+from tests.families.whole_checkpoints import Whole
 
 _BIAS_STD = 0.02
 _UNIT = ("weight", "gamma")
@@ -79,12 +79,12 @@ def write_pipeline(
     _write_index(path, pipeline)
     for name, other in pipeline.others.items():
         other.save_pretrained(str(path / name))
-    making = Making(seed=seed, dtype=dtype, shards=shards, progress=progress)
+    making = Whole(seed=seed, dtype=dtype, shards=shards, progress=progress)
     write_networks(path, pipeline.networks, making, pipeline.weights)
 
 
 def write_weights(
-    path: Path, making: Making, weights: Mapping[str, tuple[float, float]] | None = None
+    path: Path, making: Whole, weights: Mapping[str, tuple[float, float]] | None = None
 ) -> None:
     """Write the weights of a checkpoint's directory, of whose configurations there are all.
 
@@ -107,7 +107,7 @@ def write_weights(
 def write_networks(
     path: Path,
     networks: Mapping[str, nn.Module],
-    making: Making,
+    making: Whole,
     weights: Mapping[str, tuple[float, float]],
 ) -> None:
     """Write configurations and weights of networks; arguments as for `write_weights`."""

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.families.kit.random_checkpoint import Progress
 from antiphon.nn.random_weights import Dtype, random_values
 from antiphon.nn.safetensors_index import STEM
 
+Progress: TypeAlias = Callable[[int, int], None]
+"""Callback with the bytes written so far and the total."""
 Written: TypeAlias = Callable[[int], None]
 """Callback with the number of bytes just written."""
 

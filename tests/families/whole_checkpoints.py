@@ -1,7 +1,7 @@
 """Whole checkpoints of families that draw weights: theirs have none, these bring lively ones."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,46 +10,50 @@ from typing import Any
 from antiphon.contracts.family import LoadContext
 from antiphon.families.kit.random_checkpoint import (
     DRAWN_FILE,
+    CheckpointMaker,
     Making,
-    Progress,
     load_format_of,
 )
 from antiphon.families.registry import family
-from antiphon.nn.random_weights import Dtype
+from tests.families.random_files import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole(Making):
+    """Arguments of a maker of checkpoints with weights.
+
+    Attributes:
+        seed: seed of all weights.
+        shards: number of files for the largest part.
+        progress: callback with the bytes written so far and the total.
+    """
+
+    seed: int = 0
+    shards: int = 1
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True)
 class WholeCheckpoints:
-    """A maker of the same arguments as that of the family, and of seed, shards and progress."""
+    """A maker of the same arguments as that of the family, and of those of `Whole`."""
 
     without_weights: Callable[..., None]
-    write_weights: Callable[[Path, Making], None]
+    write_weights: Callable[[Path, Whole], None]
 
-    def __call__(
-        self,
-        path: Path,
-        *,
-        size: str = "tiny",
-        task: str | None = None,
-        vocabulary: str = "byte",
-        seed: int = 0,
-        dtype: Dtype = "float32",
-        shards: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
-        maker = self.without_weights
-        maker(path, size=size, task=task, vocabulary=vocabulary, dtype=dtype)
+    def __call__(self, path: Path, **arguments: Any) -> None:
+        whole = Whole(**arguments)
+        named = {each.name: getattr(whole, each.name) for each in fields(Making)}
+        self.without_weights(path, **named)
         (path / DRAWN_FILE).unlink()
-        making = Making(
-            size=size,
-            task=task,
-            vocabulary=vocabulary,
-            seed=seed,
-            dtype=dtype,
-            shards=shards,
-            progress=progress,
-        )
-        self.write_weights(path, making)
+        self.write_weights(path, whole)
+
+
+def whole_checkpoints(
+    **values: Sequence[str],
+) -> Callable[[Callable[[Path, Whole], None]], WholeCheckpoints]:
+    """Turn a function that writes all files into a maker with the attributes of a family's."""
+    nothing = CheckpointMaker(lambda path, making: None, **values)
+    return lambda write: WholeCheckpoints(nothing, write)
 
 
 def context_of(path: Path, device: str, **more: Any) -> LoadContext:

@@ -29,7 +29,7 @@ _TEMPLATE = (
 _REF_FRAMES = 30
 
 
-@checkpoint_maker(sizes=SIZES, tasks=TASKS, has_weights=False)
+@checkpoint_maker(sizes=SIZES, tasks=TASKS)
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration, tokenizer and speakers; the task is the layout.
 

@@ -21,9 +21,7 @@ VOICE = "random"
 _FIRST_TINY_MARK = 256
 
 
-@checkpoint_maker(
-    sizes=("tiny", "0.5b"), tasks=("base", "custom_voice"), dtypes=("float32",), has_weights=False
-)
+@checkpoint_maker(sizes=("tiny", "0.5b"), tasks=("base", "custom_voice"), dtypes=("float32",))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration and tokenizer: a byte vocabulary, with marks after it in a tiny one.
 

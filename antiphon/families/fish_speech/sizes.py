@@ -27,7 +27,7 @@ _SPECIAL_TOKENS = (
 )
 
 
-@checkpoint_maker(sizes=("tiny", "s2-pro", "s1-mini"), has_weights=False)
+@checkpoint_maker(sizes=("tiny", "s2-pro", "s1-mini"))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration and tokenizer files; the task is the format.
 

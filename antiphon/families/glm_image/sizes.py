@@ -27,7 +27,7 @@ _CONFIGS = Path(__file__).with_name("sizes.json")
 _SPECIALS = ("<|endoftext|>", "[gMASK]", "<sop>", "<eop>", "<|user|>", "<|assistant|>", "<|image|>")
 
 
-@checkpoint_maker(sizes=("tiny", "16b"), tasks=("base",), has_weights=False)
+@checkpoint_maker(sizes=("tiny", "16b"), tasks=("base",))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration, tokenizer and processor files."""
     configs = configs_of(_CONFIGS, making.size)

@@ -1,23 +1,18 @@
-"""Makers of checkpoints of random weights, for tests and measurements.
-
-Families that draw weights make directories without weights, which are drawn when a model is loaded.
-"""
+"""Makers of checkpoints of random weights, for tests and measurements."""
 
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from antiphon.config import LoadFormat
-from antiphon.errors import ModelLoadError
 from antiphon.nn.random_weights import Dtype, check_arguments
 
 _log = logging.getLogger(__name__)
 
-Progress: TypeAlias = Callable[[int, int], None]
 Json: TypeAlias = dict[str, Any]
 
 DRAWN_FILE = "antiphon.json"
@@ -26,110 +21,69 @@ DRAWN_FILE = "antiphon.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Making:
-    """Checked arguments of a maker; see `CheckpointMaker`."""
+    """Arguments of a maker of checkpoints.
+
+    Attributes:
+        size: "tiny" runs in seconds on a CPU, others are published ones.
+        task: what the checkpoint is for; ``None``: the first that the maker has.
+        vocabulary: "byte" reads any text.
+        dtype: number type of weights that are not always float32.
+    """
 
     size: Any = "tiny"
     task: Any = None
     vocabulary: Any = "byte"
-    seed: int = 0
     dtype: Dtype = "float32"
-    shards: int = 1
-    progress: Progress | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CheckpointMaker:
-    """Writer of checkpoints of one family.
+    """Writer of checkpoints of one family without weights, which are drawn by name when loaded.
 
     Attributes:
         write: function of a directory and the arguments.
-        sizes: names of sizes; "tiny" runs in seconds on a CPU, others are published ones.
-        tasks: names of tasks, the default first; empty: a task has no effect.
-        vocabularies: names of vocabularies; "byte" reads any text.
+        sizes: names of sizes; empty, as for the others: any value.
+        tasks: names of tasks, the default first.
+        vocabularies: names of vocabularies.
         dtypes: number types of the weights.
-        has_weights: whether weights are written; without, they are drawn by names when loaded, and
-            seed and shards have no effect, and are refused.
     """
 
     write: Callable[[Path, Making], None]
-    sizes: Sequence[str]
-    tasks: Sequence[str]
-    vocabularies: Sequence[str]
-    dtypes: Sequence[str]
-    has_weights: bool
+    sizes: Sequence[str] = ()
+    tasks: Sequence[str] = ()
+    vocabularies: Sequence[str] = ("byte",)
+    dtypes: Sequence[str] = get_args(Dtype)
 
-    def __call__(
-        self,
-        path: Path,
-        *,
-        size: str = "tiny",
-        task: str | None = None,
-        vocabulary: str = "byte",
-        seed: int = 0,
-        dtype: Dtype = "float32",
-        shards: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
+    def __call__(self, path: Path, **arguments: Any) -> None:
         """Write a checkpoint; files of an existing directory are replaced one by one.
 
         Args:
             path: directory.
-            size: one of `sizes`.
-            task: one of `tasks`; ``None``: the first.
-            vocabulary: one of `vocabularies`.
-            seed: seed of all weights.
-            dtype: number type of weights that are not always float32.
-            shards: number of files for the largest part.
-            progress: callback with the bytes written so far and the total.
+            arguments: fields of `Making`.
 
         Raises:
-            ModelLoadError: an argument is not among these values, or a package is missing.
+            ModelLoadError: an argument is not among the maker's values, or a package is missing.
         """
-        task = self.tasks[0] if task is None and self.tasks else task
+        making = Making(**arguments)
+        if making.task is None and self.tasks:
+            making = replace(making, task=self.tasks[0])
         allowed = {
-            "size": (size, self.sizes),
-            "task": (str(task), self.tasks),
-            "vocabulary": (vocabulary, self.vocabularies),
-            "dtype": (dtype, self.dtypes),
+            "size": (making.size, self.sizes),
+            "task": (str(making.task), self.tasks),
+            "vocabulary": (making.vocabulary, self.vocabularies),
+            "dtype": (making.dtype, self.dtypes),
         }
         check_arguments(**{name: each for name, each in allowed.items() if each[1]})
-        if not self.has_weights and (seed, shards) != (0, 1):
-            raise ModelLoadError(
-                "Weights of this family are drawn when they are loaded: 'seed' and 'shards' have no"
-                " effect."
-            )
         path.mkdir(parents=True, exist_ok=True)
-        making = Making(
-            size=size,
-            task=task,
-            vocabulary=vocabulary,
-            seed=seed,
-            dtype=dtype,
-            shards=shards,
-            progress=progress,
-        )
         self.write(path, making)
-        if not self.has_weights:
-            write_json(path / DRAWN_FILE, {"load_format": "dummy"})
+        write_json(path / DRAWN_FILE, {"load_format": "dummy"})
 
 
 def checkpoint_maker(
-    *,
-    sizes: Sequence[str] = (),
-    tasks: Sequence[str] = (),
-    vocabularies: Sequence[str] = ("byte",),
-    dtypes: Sequence[str] = get_args(Dtype),
-    has_weights: bool = True,
+    **values: Sequence[str],
 ) -> Callable[[Callable[[Path, Making], None]], CheckpointMaker]:
-    """Turn a function into a `CheckpointMaker`; arguments as its attributes, empty: any value."""
-    return lambda write: CheckpointMaker(
-        write=write,
-        sizes=sizes,
-        tasks=tasks,
-        vocabularies=vocabularies,
-        dtypes=dtypes,
-        has_weights=has_weights,
-    )
+    """Turn a function into a `CheckpointMaker` with these attributes."""
+    return lambda write: CheckpointMaker(write, **values)
 
 
 def has_drawn_weights(path: Path) -> bool:

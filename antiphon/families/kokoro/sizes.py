@@ -13,7 +13,7 @@ CONFIGS = Path(__file__).with_name("sizes.json")
 VOICES = ("af_heart", "af_sky", "am_adam", "bf_emma", "jf_alpha", "zf_xiaoxiao")
 
 
-@checkpoint_maker(sizes=("tiny", "82M"), vocabularies=(), dtypes=("float32",), has_weights=False)
+@checkpoint_maker(sizes=("tiny", "82M"), vocabularies=(), dtypes=("float32",))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration and random voices; neither task nor vocabulary has an effect."""
     (path / "voices").mkdir(parents=True, exist_ok=True)

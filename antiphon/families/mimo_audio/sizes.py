@@ -16,7 +16,7 @@ SPECIAL_TOKENS = ("<|endoftext|>", IM_START, IM_END, *SPEECH_TOKENS)
 CONFIGS = Path(__file__).with_name("sizes.json")
 
 
-@checkpoint_maker(sizes=("tiny", "7b"), tasks=("custom_voice",), has_weights=False)
+@checkpoint_maker(sizes=("tiny", "7b"), tasks=("custom_voice",))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration and text tokenizer, with the audio tokenizer's in a subdirectory."""
     configs = configs_of(CONFIGS, making.size)

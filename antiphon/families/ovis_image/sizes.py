@@ -20,7 +20,7 @@ _CHAT_TEMPLATE = (
 )
 
 
-@checkpoint_maker(sizes=("tiny", "7b"), tasks=("base",), has_weights=False)
+@checkpoint_maker(sizes=("tiny", "7b"), tasks=("base",))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration and tokenizer of a text-to-image checkpoint."""
     tokenizer = qwen_tokenizer(INSTRUCTION)

@@ -35,7 +35,6 @@ _CONFIGS = Path(__file__).with_name("sizes.json")
     sizes=("tiny", "tiny-0.6b", "0.6b", "1.7b"),
     tasks=list(CheckpointTask),
     vocabularies=("byte", "full"),
-    has_weights=False,
 )
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration and tokenizer files.

@@ -5,7 +5,9 @@ With a list of texts, an argument that may differ between texts can be a list to
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import wraps
+from inspect import unwrap
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
 from antiphon.audio.recording import Recording
@@ -51,14 +53,37 @@ class Bound(Protocol[TaskT]):
     def __get__(self, instance: object, owner: type | None = None) -> TaskT: ...
 
 
-def text_task(method: Callable[..., Audio | list[Audio] | Chunks]) -> Bound[TextTask]:
-    """Return a method as it is, with the types of a `TextTask`."""
-    return cast("Bound[TextTask]", method)
+def text_task(requests: Callable[..., list[SpeechRequest]]) -> Bound[TextTask]:
+    """Return the task that speaks the requests that a method makes of its fields."""
+
+    @wraps(requests)
+    def speak(
+        self: "SpeechTasks", text: str | list[str], *fields: Any, stream: bool = False, **more: Any
+    ) -> Audio | list[Audio] | Chunks:
+        made = requests(self, text, *fields, **more)
+        if not isinstance(text, list):
+            return self.stream(made[0]) if stream else self.speeches(made)[0]
+        if stream:
+            raise InvalidRequestError("Only one text can be streamed.", param="stream")
+        return self.speeches(made)
+
+    return cast("Bound[TextTask]", speak)
 
 
-def async_text_task(method: Callable[..., Awaitable[Audio | list[Audio]]]) -> Bound[AsyncTextTask]:
-    """Return a method as it is, with the types of an `AsyncTextTask`."""
-    return cast("Bound[AsyncTextTask]", method)
+def asynchronous(task: Bound[TextTask]) -> Bound[AsyncTextTask]:
+    """Return an asynchronous version of a task; to stream, use `Antiphon.astream`."""
+    requests: Callable[..., list[SpeechRequest]] = unwrap(cast("Callable[..., Any]", task))
+
+    @wraps(requests)
+    async def speak(
+        self: "SpeechTasks", text: str | list[str], *fields: Any, **more: Any
+    ) -> Audio | list[Audio]:
+        made = await asyncio.to_thread(requests, self, text, *fields, **more)
+        spoken = await self.aspeeches(made)
+        return spoken if isinstance(text, list) else spoken[0]
+
+    speak.__name__ = f"a{requests.__name__}"
+    return cast("Bound[AsyncTextTask]", speak)
 
 
 class SpeechTasks(ABC):
@@ -67,7 +92,8 @@ class SpeechTasks(ABC):
     Every task also takes ``seed`` (one, or a list), ``speed``, ``sample_rate_hz``,
     ``temperature`` (0 is greedy), ``top_k``, ``top_p``, ``repetition_penalty``,
     ``max_new_tokens``, and the options of the model's family. Every task raises
-    `InvalidRequestError` if the loaded checkpoint cannot do it, or a field is wrong.
+    `InvalidRequestError` if the loaded checkpoint cannot do it, or a field is wrong. With
+    ``stream``, except in asyncio, the audio of one text is yielded during generation.
     """
 
     has_task_types: bool
@@ -100,10 +126,8 @@ class SpeechTasks(ABC):
         speaker: Texts = None,
         language: Texts = None,
         instruct: Texts = None,
-        *,
-        stream: bool = False,
         **more: Any,
-    ) -> Audio | list[Audio] | Chunks:
+    ) -> list[SpeechRequest]:
         """Speak with a built-in voice.
 
         Args:
@@ -111,24 +135,10 @@ class SpeechTasks(ABC):
             speaker: id of a voice; ``None`` is the first.
             language: language; ``None`` lets the model decide.
             instruct: instructions on how to speak, for checkpoints that take them.
-            stream: whether to yield the audio of one text during generation.
             more: further arguments of the class.
         """
         each = {"voice": speaker, "language": language, "instructions": instruct}
-        return self._spoken(self._requests("CustomVoice", text, each, more), text, stream=stream)
-
-    @async_text_task
-    async def agenerate_custom_voice(
-        self,
-        text: str | list[str],
-        speaker: Texts = None,
-        language: Texts = None,
-        instruct: Texts = None,
-        **more: Any,
-    ) -> Audio | list[Audio]:
-        """Run `generate_custom_voice` asynchronously; to stream, use `astream`."""
-        each = {"voice": speaker, "language": language, "instructions": instruct}
-        return await self._aspoken(self._requests("CustomVoice", text, each, more), text)
+        return self._requests("CustomVoice", text, each, more)
 
     @text_task
     def generate_voice_design(
@@ -136,33 +146,18 @@ class SpeechTasks(ABC):
         text: str | list[str],
         instruct: str | list[str],
         language: Texts = None,
-        *,
-        stream: bool = False,
         **more: Any,
-    ) -> Audio | list[Audio] | Chunks:
+    ) -> list[SpeechRequest]:
         """Speak with a voice described in words.
 
         Args:
             text: text to speak.
             instruct: description of the voice.
             language: language; ``None`` lets the model decide.
-            stream: whether to yield the audio of one text during generation.
             more: further arguments of the class.
         """
         each = {"instructions": instruct, "language": language}
-        return self._spoken(self._requests("VoiceDesign", text, each, more), text, stream=stream)
-
-    @async_text_task
-    async def agenerate_voice_design(
-        self,
-        text: str | list[str],
-        instruct: str | list[str],
-        language: Texts = None,
-        **more: Any,
-    ) -> Audio | list[Audio]:
-        """Run `generate_voice_design` asynchronously; to stream, use `astream`."""
-        each = {"instructions": instruct, "language": language}
-        return await self._aspoken(self._requests("VoiceDesign", text, each, more), text)
+        return self._requests("VoiceDesign", text, each, more)
 
     @text_task
     def generate_voice_clone(
@@ -172,10 +167,8 @@ class SpeechTasks(ABC):
         ref_text: Texts = None,
         x_vector_only_mode: Flags = False,
         voice: Voices = None,
-        *,
-        stream: bool = False,
         **more: Any,
-    ) -> Audio | list[Audio] | Chunks:
+    ) -> list[SpeechRequest]:
         """Speak with the voice of a recording.
 
         Args:
@@ -185,27 +178,23 @@ class SpeechTasks(ABC):
             x_vector_only_mode: whether to imitate only the speaker's timbre; needs no ``ref_text``.
             voice: voice from `create_voice`, instead of a recording. ``speaker_embedding`` in
                 ``more`` is a third way.
-            stream: whether to yield the audio of one text during generation.
             more: further arguments of the class; ``language`` may be a list.
         """
-        each = self._clone_fields(ref_audio, ref_text, x_vector_only_mode, voice)
-        return self._spoken(self._requests("Base", text, each, more), text, stream=stream)
+        if voice is not None and ref_audio is not None:
+            raise InvalidRequestError(
+                "'voice' and 'ref_audio' are mutually exclusive.", param="ref_audio"
+            )
+        each = {
+            "ref_audio": _each(self.read_recording, ref_audio) if voice is None else voice,
+            "ref_text": ref_text,
+            # True or None; None leaves it to the voice, which may have been prepared so.
+            "x_vector_only_mode": _each(lambda flag: flag or None, x_vector_only_mode),
+        }
+        return self._requests("Base", text, each, more)
 
-    @async_text_task
-    async def agenerate_voice_clone(
-        self,
-        text: str | list[str],
-        ref_audio: Recordings = None,
-        ref_text: Texts = None,
-        x_vector_only_mode: Flags = False,
-        voice: Voices = None,
-        **more: Any,
-    ) -> Audio | list[Audio]:
-        """Run `generate_voice_clone` asynchronously; to stream, use `astream`."""
-        each = await asyncio.to_thread(
-            self._clone_fields, ref_audio, ref_text, x_vector_only_mode, voice
-        )
-        return await self._aspoken(self._requests("Base", text, each, more), text)
+    agenerate_custom_voice = asynchronous(generate_custom_voice)
+    agenerate_voice_design = asynchronous(generate_voice_design)
+    agenerate_voice_clone = asynchronous(generate_voice_clone)
 
     def create_voice(
         self, ref_audio: Recording, ref_text: str | None = None, name: str = "voice"
@@ -235,36 +224,6 @@ class SpeechTasks(ABC):
         """Return one request per text; a family without task types uses built-in voices."""
         named = {} if task == "CustomVoice" and not self.has_task_types else {"task_type": task}
         return requests_of(text, each, {**named, **more})
-
-    def _spoken(
-        self, requests: list[SpeechRequest], text: str | list[str], *, stream: bool
-    ) -> Audio | list[Audio] | Chunks:
-        if isinstance(text, list):
-            if stream:
-                raise InvalidRequestError("Only one text can be streamed.", param="stream")
-            return self.speeches(requests)
-        return self.stream(requests[0]) if stream else self.speeches(requests)[0]
-
-    async def _aspoken(
-        self, requests: list[SpeechRequest], text: str | list[str]
-    ) -> Audio | list[Audio]:
-        spoken = await self.aspeeches(requests)
-        return spoken if isinstance(text, list) else spoken[0]
-
-    def _clone_fields(
-        self, ref_audio: Recordings, ref_text: Texts, x_vector_only_mode: Flags, voice: Voices
-    ) -> dict[str, Any]:
-        """Read the recordings."""
-        if voice is not None and ref_audio is not None:
-            raise InvalidRequestError(
-                "'voice' and 'ref_audio' are mutually exclusive.", param="ref_audio"
-            )
-        return {
-            "ref_audio": _each(self.read_recording, ref_audio) if voice is None else voice,
-            "ref_text": ref_text,
-            # True or None; None leaves it to the voice, which may have been prepared so.
-            "x_vector_only_mode": _each(lambda flag: flag or None, x_vector_only_mode),
-        }
 
 
 def _each(function: Callable[[Any], Any], value: Any) -> Any:

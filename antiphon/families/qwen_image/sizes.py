@@ -24,7 +24,7 @@ _IDS = {
 }
 
 
-@checkpoint_maker(sizes=("tiny", "20b"), tasks=("base", "edit", "edit_plus"), has_weights=False)
+@checkpoint_maker(sizes=("tiny", "20b"), tasks=("base", "edit", "edit_plus"))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration and tokenizer files.
 

@@ -22,7 +22,7 @@ _FIRST_AUDIO, _FIRST_BYTE = 101, 105
 _MERGED = ("你", "好")
 
 
-@checkpoint_maker(sizes=("tiny", "2b"), has_weights=False)
+@checkpoint_maker(sizes=("tiny", "2b"))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration and tokenizer files."""
     configs = configs_of(CONFIGS, making.size)

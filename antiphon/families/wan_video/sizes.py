@@ -26,7 +26,7 @@ _CONFIGS = Path(__file__).with_name("sizes.json")
 _WORDS = "a the cat dog red blue runs sits on in of and with sun sea snow bright blurred static"
 
 
-@checkpoint_maker(tasks=tuple(SIZES), has_weights=False)
+@checkpoint_maker(tasks=tuple(SIZES))
 def make_checkpoint(path: Path, making: Making) -> None:
     """Write configuration and tokenizer files; the task is the checkpoint's layout."""
     size, layout = making.size, making.task

@@ -2,10 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
-
-import typer
 
 
 @contextmanager
@@ -42,22 +39,17 @@ def model_to_measure(
         yield model
         return
 
-    from antiphon.cli.progress import shown_progress
     from antiphon.families.measured import measured_family
     from antiphon_bench.random_model import random_checkpoint
 
     found, _ = measured_family(family, of_task)
     with ExitStack() as stack:
-        with shown_progress("writing", partial(typer.echo, err=True)) as progress:
-            if random_dir is not None:
-                from antiphon_bench.kept_model import kept_checkpoint
+        if random_dir is not None:
+            from antiphon_bench.kept_model import kept_checkpoint
 
-                path = kept_checkpoint(
-                    random_dir, random, task, progress=progress, of_family=found.name
-                )
-            else:
-                made = random_checkpoint(random, task, progress=progress, of_family=found.name)
-                path = stack.enter_context(made)
+            path = kept_checkpoint(random_dir, random, task, of_family=found.name)
+        else:
+            path = stack.enter_context(random_checkpoint(random, task, of_family=found.name))
         yield str(path)
 
 

@@ -8,13 +8,12 @@ from antiphon.families.causal_lm.config import load_config
 from antiphon.families.causal_lm.omni.checkpoint import talker_layout, token2wav_layout
 from antiphon.families.causal_lm.omni.config import OmniConfig, has_voice, load_omni_config
 from antiphon.families.causal_lm.sizes import make_checkpoint as without_weights
-from antiphon.families.kit.random_checkpoint import Making
 from antiphon.nn.safetensors_index import Shape
 from tests.families.random_files import RandomPart, RandomTensor, write_parts
-from tests.families.whole_checkpoints import WholeCheckpoints
+from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
-def write_weights(path: Path, making: Making) -> None:
+def write_weights(path: Path, making: Whole) -> None:
     """Write weights by the configuration in a directory."""
     layout = layout_of(load_config(path))
     tensors = {name: _tensor(name, shape) for name, shape in layout.items()}

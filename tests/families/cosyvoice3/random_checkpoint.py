@@ -22,10 +22,9 @@ from antiphon.families.cosyvoice3.sizes import make_checkpoint as without_weight
 from antiphon.families.cosyvoice3.voice_encoder import SPEAKER_MELS, WHISPER_MELS
 from antiphon.families.cosyvoice3.voices import VOICES_FILE
 from antiphon.families.kit.formats.onnx_graph import FLOAT, OnnxGraph, OnnxNode, tensor, value_info
-from antiphon.families.kit.random_checkpoint import Making
 from antiphon.nn.safetensors_index import Shape
 from tests.families.random_files import RandomTensor, report_files
-from tests.families.whole_checkpoints import WholeCheckpoints
+from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 TEMPLATE = Path(__file__).with_name("cosyvoice3.yaml")
 """The published file, with names for the sizes that differ."""
@@ -35,7 +34,7 @@ _INT32 = 6
 _MEL_FRAMES_PER_TOKEN = 4
 
 
-def write_weights(path: Path, making: Making) -> None:
+def write_weights(path: Path, making: Whole) -> None:
     """Write weights by the configuration in a directory, one file per network."""
     seed, config = making.seed, load_config(path)
     sizes = json.loads((path / CONFIG_FILE).read_text(encoding="utf-8"))

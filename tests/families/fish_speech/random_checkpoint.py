@@ -20,10 +20,10 @@ from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout
 from antiphon.families.fish_speech.config import Layout, load_config
 from antiphon.families.fish_speech.sizes import CONFIGS
 from antiphon.families.fish_speech.sizes import make_checkpoint as without_weights
-from antiphon.families.kit.random_checkpoint import Making, configs_of
+from antiphon.families.kit.random_checkpoint import configs_of
 from antiphon.nn.safetensors_index import Shape
 from tests.families.random_files import RandomTensor, counted, num_bytes, write_sharded
-from tests.families.whole_checkpoints import WholeCheckpoints
+from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 TINY_CODEC = ConfigSection(
     CONFIGS, "", configs_of(CONFIGS, "tiny")["config.json"]["codec_config"]
@@ -54,7 +54,7 @@ _NORMED = re.compile(r"(encoder|decoder)\..*\.conv\.weight")
 _NORMED_AS_BEFORE = re.compile(r".*\.(in|out)_proj\.weight")
 
 
-def write_weights(path: Path, making: Making) -> None:
+def write_weights(path: Path, making: Whole) -> None:
     """Write weights by the configuration in a directory; the codec is always float32.
 
     S2 has safetensors files, S1 model.pth.

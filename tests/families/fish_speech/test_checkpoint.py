@@ -192,7 +192,7 @@ def test_recordings_are_encoded_in_whole_frames(made: Callable[[str], Path]) -> 
 def test_makers_arguments_are_checked(tmp_path: Path) -> None:
     for wrong in ({"size": "small"}, {"task": "s3"}, {"dtype": "int8"}, {"vocabulary": "full"}):
         with pytest.raises(ModelLoadError, match=r"There is no"):
-            make_checkpoint(tmp_path, **wrong)  # type: ignore[arg-type]
+            make_checkpoint(tmp_path, **wrong)
     with pytest.raises(ModelLoadError, match="one file"):
         make_checkpoint(tmp_path, task="s1", shards=2)
 

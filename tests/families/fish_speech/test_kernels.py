@@ -16,11 +16,12 @@ from antiphon.engine.plan import Start
 from antiphon.families.fish_speech.language_model import load_runner
 from antiphon.families.fish_speech.prompt import FRAME
 from antiphon.families.fish_speech.sizes import CONFIGS, write_files
-from antiphon.families.kit.random_checkpoint import Making, configs_of
+from antiphon.families.kit.random_checkpoint import configs_of
 from antiphon.nn import kernels
 from tests.engine.drive import Drive
 from tests.families.fish_speech.random_checkpoint import write_weights
 from tests.families.fish_speech.spoken import hear, made_prompt
+from tests.families.whole_checkpoints import Whole
 from tests.kernels import why_not_here
 from tests.nn.kernels.compiler import Compiler
 from tests.nn.kernels.test_compilation import compiler
@@ -68,7 +69,7 @@ def test_a_step_of_published_widths_compiles(
     else:
         config["n_layer"] = config["n_fast_layer"] = 1
     write_files(tmp_path, config)
-    write_weights(tmp_path, Making())
+    write_weights(tmp_path, Whole())
     context = LoadContext(tmp_path, "cpu", "bfloat16", 4)
     prompt = made_prompt(np.arange(20))
     compiled: Compiler = request.getfixturevalue("compiler")  # not before: it fakes torch.empty

@@ -5,13 +5,12 @@ from pathlib import Path
 from antiphon.families.glm_image.checkpoint import prior_layout
 from antiphon.families.glm_image.config import PRIOR_DIRECTORY, load_config
 from antiphon.families.glm_image.sizes import make_checkpoint as without_weights
-from antiphon.families.kit.random_checkpoint import Making
 from tests.diffusion.random_pipeline import random_tensors, seed_of, write_weights
 from tests.families.random_files import RandomPart, write_parts
-from tests.families.whole_checkpoints import WholeCheckpoints
+from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
-def write_lively_weights(path: Path, making: Making) -> None:
+def write_lively_weights(path: Path, making: Whole) -> None:
     """Write the weights of all networks."""
     write_weights(path, making, _lively(path))
 
@@ -22,7 +21,7 @@ def make_prior(path: Path) -> None:
     Unlike other networks, the prior needs no diffusers.
     """
     without_weights(path)
-    making, layout = Making(), prior_layout(load_config(path))
+    making, layout = Whole(), prior_layout(load_config(path))
     prior = RandomPart(
         directory=path / PRIOR_DIRECTORY,
         tensors=random_tensors(layout, _lively(path)),

@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from antiphon.families.kit.random_checkpoint import Making
 from antiphon.families.kokoro.checkpoint import MAX_PHONEMES, STYLE_SIZE, load_config
 from antiphon.families.kokoro.model import KokoroModel
 from antiphon.families.kokoro.sizes import VOICES
 from antiphon.families.kokoro.sizes import make_checkpoint as without_weights
 from tests.families.random_files import report_files
-from tests.families.whole_checkpoints import WholeCheckpoints
+from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 _SHORT = -3.0  # of a sigmoid: a few frames a phoneme
 _QUIET = -3.0  # of a logarithm
 _STD_OF_INPUTS = 0.8
 
 
-def write_weights(path: Path, making: Making) -> None:
+def write_weights(path: Path, making: Whole) -> None:
     """Write the weights in the official layout by the configuration in a directory."""
     config, seed = load_config(path), making.seed
     channels, skipped = config.decoder_channels

@@ -3,7 +3,6 @@
 import math
 from pathlib import Path
 
-from antiphon.families.kit.random_checkpoint import Making
 from antiphon.families.mimo_audio.checkpoint import layout_of, tokenizer_layout_of
 from antiphon.families.mimo_audio.config import (
     TOKENIZER_NAME,
@@ -14,10 +13,10 @@ from antiphon.families.mimo_audio.sizes import SPECIAL_TOKENS
 from antiphon.families.mimo_audio.sizes import make_checkpoint as without_weights
 from antiphon.nn.safetensors_index import Shape
 from tests.families.random_files import RandomPart, RandomTensor, write_parts
-from tests.families.whole_checkpoints import WholeCheckpoints
+from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
-def write_weights(path: Path, making: Making) -> None:
+def write_weights(path: Path, making: Whole) -> None:
     """Write weights by the configuration in a directory."""
     config, beside = load_config(path), path / TOKENIZER_NAME
     main = {name: _tensor(name, shape) for name, shape in layout_of(config).items()}

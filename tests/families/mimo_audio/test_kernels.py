@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
-from antiphon.families.kit.random_checkpoint import Making, configs_of, write_configs
+from antiphon.families.kit.random_checkpoint import configs_of, write_configs
 from antiphon.families.mimo_audio.codec_fused import FusedStack
 from antiphon.families.mimo_audio.codec_layers import NetLayer
 from antiphon.families.mimo_audio.codec_stage import StageState, load_codec
@@ -25,6 +25,7 @@ from tests.engine.drive import Drive
 from tests.families.mimo_audio.random_checkpoint import make_checkpoint, write_weights
 from tests.families.mimo_audio.speaking import DRAWN, GREEDY, frames_of, prompt_of
 from tests.families.mimo_audio.test_codec_stage import decode_together, streams_of
+from tests.families.whole_checkpoints import Whole
 from tests.kernels import why_not_here
 from tests.nn.kernels.compiler import CARDS, Card, Compiler, compiling
 from tests.nn.kernels.test_compilation import compiler
@@ -148,7 +149,7 @@ def test_a_step_of_full_size_heads_compiles(
     codes = {key: tiny[key] for key in ("speech_vocab_size", "speech_zeroemb_idx")}
     make_checkpoint(tmp_path)
     write_configs(tmp_path, {"config.json": small | codes})
-    write_weights(tmp_path, Making())
+    write_weights(tmp_path, Whole())
     prompt = prompt_of(tmp_path, "Hello " * 6, DRAWN)
     context = LoadContext(tmp_path, "cpu", "bfloat16", 4)
     compiled: Compiler = request.getfixturevalue("compiler")  # not before: it fakes torch.empty

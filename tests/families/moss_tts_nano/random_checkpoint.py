@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
 from antiphon.families.moss_tts_nano.checkpoint import CODEC_DIRECTORY
+from tests.families.whole_checkpoints import Whole, whole_checkpoints
 
 SIZES = ("tiny",)
 TASKS = ("custom_voice",)
@@ -42,8 +42,8 @@ _CODEC = {
 }
 
 
-@checkpoint_maker(sizes=SIZES, tasks=TASKS, dtypes=("float32",))
-def make_checkpoint(path: Path, making: Making) -> None:
+@whole_checkpoints(sizes=SIZES, tasks=TASKS, dtypes=("float32",))
+def make_checkpoint(path: Path, making: Whole) -> None:
     """Write the directories of a model and its codec."""
     num_bytes = write_repositories(path, seed=making.seed)
     if making.progress is not None:

@@ -15,7 +15,7 @@ from antiphon.families.kit.formats.onnx_graph import (
     tensor,
     value_info,
 )
-from antiphon.families.kit.random_checkpoint import Making, checkpoint_maker
+from tests.families.whole_checkpoints import Whole, whole_checkpoints
 
 SIZES = ("tiny",)
 TASKS = ("custom_voice",)
@@ -24,8 +24,8 @@ _NUM_SYMBOLS, _WIDTH, _FRAMES = 256, 4, 3.0
 _SYMBOLS = "_^$ !'(),-.:;?abcdefhijklmnopqrstuvwxyzæçðøħŋœɐɑɒɓɔəɚɛɜɟɡɪɫɬɭɲɹɾʁʃʊʋʌʎʒʔˈˌːθᵻ\"̩"
 
 
-@checkpoint_maker(sizes=SIZES, tasks=TASKS, vocabularies=(), dtypes=("float32",))
-def make_checkpoint(path: Path, making: Making) -> None:
+@whole_checkpoints(sizes=SIZES, tasks=TASKS, vocabularies=(), dtypes=("float32",))
+def make_checkpoint(path: Path, making: Whole) -> None:
     """Write a directory with one English voice."""
     num_bytes = write_voice(path, "en_US-random-tiny", seed=making.seed)
     if making.progress is not None:

@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    path = kept_checkpoint(given.random_dir, given.size, "custom_voice", progress=lambda *_: None)
+    path = kept_checkpoint(given.random_dir, given.size, "custom_voice")
     found = compare(path, given.seconds)
     report = {
         **provenance(),

@@ -277,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--default-mode", action="store_true", help="without --deterministic")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    path = kept_checkpoint(given.random_dir, given.size, "custom_voice", progress=lambda *_: None)
+    path = kept_checkpoint(given.random_dir, given.size, "custom_voice")
     context = context_of(
         path,
         given.device,

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.random_checkpoint import Making
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.sizes import make_checkpoint as without_weights
 from tests.families.qwen3_tts.random_recipe import recipe
 from tests.families.random_files import RandomPart, write_parts
-from tests.families.whole_checkpoints import WholeCheckpoints
+from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 Size: TypeAlias = Literal["tiny", "tiny-0.6b", "0.6b", "1.7b"]
 
@@ -25,7 +24,7 @@ FEW_GROUPS = 4
 _NUM_GROUPS = re.compile(r'"(num_code_groups|num_quantizers|encoder_valid_num_quantizers)": 16\b')
 
 
-def write_weights(path: Path, making: Making) -> None:
+def write_weights(path: Path, making: Whole) -> None:
     """Write weights by the configuration in a directory; the codec's are always float32."""
     config, seed = load_config(path), making.seed
     main = recipe(main_layout(config), config)

@@ -82,7 +82,7 @@ def test_sizes_share_the_codec(checkpoint: Callable[[Size, CheckpointTask], Path
 def test_unknown_arguments_are_named(tmp_path: Path, argument: str) -> None:
     arguments: dict[str, str] = {"size": "tiny", "task": "base", argument: "nonsense"}
     with pytest.raises(ModelLoadError, match=f"{argument} 'nonsense'"):
-        make_full_checkpoint(tmp_path, **arguments)  # type: ignore[arg-type]
+        make_full_checkpoint(tmp_path, **arguments)
 
 
 def test_more_files_than_tensors_are_refused(tmp_path: Path) -> None:

@@ -3,16 +3,15 @@
 import math
 from pathlib import Path
 
-from antiphon.families.kit.random_checkpoint import Making
 from antiphon.families.voxcpm2.checkpoint import VAE_STEM, model_layout, vae_layout
 from antiphon.families.voxcpm2.config import load_config
 from antiphon.families.voxcpm2.sizes import make_checkpoint as without_weights
 from antiphon.nn.safetensors_index import Shape
 from tests.families.random_files import RandomPart, RandomTensor, write_parts
-from tests.families.whole_checkpoints import WholeCheckpoints
+from tests.families.whole_checkpoints import Whole, WholeCheckpoints
 
 
-def write_weights(path: Path, making: Making) -> None:
+def write_weights(path: Path, making: Whole) -> None:
     """Write weights by the configuration in a directory; the AudioVAE's are always float32."""
     config = load_config(path)
     model = {name: _tensor(name, shape) for name, shape in model_layout(config).items()}

@@ -20,7 +20,7 @@ def test_what_cannot_be_made_is_said(tmp_path: Path, given: dict[str, str], said
     from antiphon.families.wan_video.sizes import make_checkpoint
 
     with pytest.raises(ModelLoadError, match=said):
-        make_checkpoint(tmp_path / "made", **given)  # type: ignore[arg-type]
+        make_checkpoint(tmp_path / "made", **given)
 
 
 def test_full_sizes_are_those_that_are_published(tmp_path: Path) -> None:
