@@ -169,14 +169,17 @@ class CodecConfig:
     Attributes:
         encoder: its sizes; ``None`` by a null in the file, in a checkpoint that clones nothing.
         num_quantizers: codes per frame.
-        samples_per_frame: samples per frame of input and output.
     """
 
     decoder: CodecDecoderConfig
     encoder: CodecEncoderConfig | None
     num_quantizers: int
     sample_rate_hz: int
-    samples_per_frame: int
+
+    @property
+    def samples_per_frame(self) -> int:
+        """Samples per frame of input and output."""
+        return self.decoder.samples_per_frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

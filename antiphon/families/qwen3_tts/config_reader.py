@@ -167,7 +167,6 @@ def _codec(top: ConfigSection) -> CodecConfig:
         encoder=encoder,
         num_quantizers=num_quantizers,
         sample_rate_hz=sample_rate_hz,
-        samples_per_frame=decoder.samples_per_frame,
     )
 
 

@@ -1,10 +1,11 @@
 """Prompts from requests: checks against the checkpoint, and tokenization."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 from antiphon.contracts.family import LoadContext
+from antiphon.contracts.languages import resolve_language
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.sampling import max_frames_of
@@ -19,7 +20,6 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
 from antiphon.families.qwen3_tts.prompt_layout import (
     SPEAKER,
-    Ids,
     Qwen3TTSPrompt,
     Spoken,
     language_tag,
@@ -37,21 +37,10 @@ from antiphon.families.qwen3_tts.voices import (
     capabilities_of,
     check_task,
     instructions_of,
-    language_name,
     speaker_of,
 )
 
 _MAX_CACHED = 2 * 64  # parts of a voice, up to 60 kB together
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """Known text of a segment."""
-
-    role: Ids
-    body: Ids
-    num_slow_frames: int
-    is_open: bool = False
 
 
 class Qwen3TTSPrompter(CloningPrompter):
@@ -64,7 +53,7 @@ class Qwen3TTSPrompter(CloningPrompter):
             ModelLoadError: a file is missing or wrong.
         """
         self._config = load_config(context.checkpoint)
-        self._encode = load_tokenizer(context.checkpoint).encode
+        self._encode = load_tokenizer(context.checkpoint)
         self._turns = ChatTemplate(self._encode, self._config.tokens)
         parts = (SPEAKER_VECTOR, CODES)
         super().__init__(capabilities_of(self._config), FAMILY_NAME, parts, _MAX_CACHED)
@@ -89,8 +78,8 @@ class Qwen3TTSPrompter(CloningPrompter):
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         role, body = self._turns.spoken(request.input)
-        text = _Text(role, body, slow_frames(request.input))
-        return self._prompt(request, voice, seed, text)
+        spoken = Spoken(role=role, body=body, num_slow_frames=slow_frames(request.input))
+        return self._prompt(request, voice, seed, spoken)
 
     def open(
         self, request: SpeechRequest, voice: Voice, seed: int
@@ -107,8 +96,9 @@ class Qwen3TTSPrompter(CloningPrompter):
         cutter = TextCutter(self._encode)
         ids = (*first, *cutter.push(rest))
         cutter.num_slow_frames += slow_frames(request.input[: len(request.input) - len(rest)])
-        text = _Text(role, ids, cutter.num_slow_frames, is_open=True)
-        prompt = self._prompt(request, voice, seed, text)
+        num_slow_frames = cutter.num_slow_frames
+        spoken = Spoken(role=role, body=ids, num_slow_frames=num_slow_frames, is_open=True)
+        prompt = self._prompt(request, voice, seed, spoken)
         num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
         end_id, budget = self._config.tokens.tts_eos, self._budget(request)
         return prompt, StreamingTokenizer(cutter, num_frames_allowed, end_id, budget)
@@ -124,31 +114,30 @@ class Qwen3TTSPrompter(CloningPrompter):
         check_task(self._config, read_options(Qwen3TTSOptions, {"ref_audio": samples}))
         return super().prepare_voice(samples, name=name, ref_text=ref_text)
 
-    def _prompt(self, request: SpeechRequest, voice: Voice, seed: int, text: _Text) -> Prompt:
+    def _prompt(self, request: SpeechRequest, voice: Voice, seed: int, spoken: Spoken) -> Prompt:
         config, options = self._config, read_options(Qwen3TTSOptions, request.options)
         check_task(config, options)
         instructions = instructions_of(config, request.instructions)
         clone = self._clone(options)
-        spoken = Spoken(
-            role=text.role,
-            body=text.body,
+        spoken = replace(
+            spoken,
             instructions=self._turns.instructions(instructions),
             reference=self._turns.spoken(clone.text)[1] if clone else (),
         )
         speaker = speaker_of(config, voice)
+        language = resolve_language(request.language, config.selectable_languages)
         tracks = lay_out(
             config,
             spoken,
-            tag=language_tag(config, language_name(config, request.language), speaker),
+            tag=language_tag(config, language, speaker),
             speaker_id=SPEAKER if clone else config.speakers[speaker] if speaker else None,
-            streams_text=text.is_open or self._streams_text(options),
-            is_open=text.is_open,
+            streams_text=spoken.is_open or self._streams_text(options),
         )
         data = Qwen3TTSPrompt(
             prefix=tracks.prefix,
             text=tracks.text,
-            max_frames=self._budget(request)(text.num_slow_frames),
-            is_open=text.is_open,
+            max_frames=self._budget(request)(spoken.num_slow_frames),
+            is_open=spoken.is_open,
             speaker=clone.speaker if clone else None,
             reference=clone.codes if clone else None,
             predictor_sampling=_predictor_sampling(request.sampling, options, config.generation),

@@ -111,10 +111,14 @@ class Spoken:
         role: start of the turn.
         reference: transcript of the reference recording; empty without one.
         body: text to be spoken.
+        num_slow_frames: `slow_frames` of that text.
+        is_open: whether more of it will come.
     """
 
     role: Ids
     body: Ids
+    num_slow_frames: int = 0
+    is_open: bool = False
     instructions: Ids = ()
     reference: Ids = ()
 
@@ -143,7 +147,6 @@ def lay_out(
     tag: Ids,
     speaker_id: int | None,
     streams_text: bool,
-    is_open: bool = False,
 ) -> Tracks:
     """Lay out a prompt.
 
@@ -153,15 +156,16 @@ def lay_out(
         tag: result of `language_tag`.
         speaker_id: id of a built-in speaker, `SPEAKER`, or ``None`` for no speaker position.
         streams_text: whether text is read beside the frames rather than before them.
-        is_open: whether more text will come; only with ``streams_text``.
     """
-    assert streams_text or not is_open, "text that is read before the frames must be complete"
+    assert streams_text or not spoken.is_open, (
+        "text that is read before the frames must be complete"
+    )
     text, codec = config.tokens, config.talker.tokens
     heading = [(id, NOTHING) for id in (*spoken.instructions, *spoken.role)]
     row = (*tag, *(() if speaker_id is None else (speaker_id,)), codec.pad)
     row_text = (text.tts_pad,) * (len(row) - 1) + (text.tts_bos,)
     prefix = (*heading, *zip(row_text, row, strict=True))
-    text_ids = (*spoken.reference, *spoken.body, *(() if is_open else (text.tts_eos,)))
+    text_ids = (*spoken.reference, *spoken.body, *(() if spoken.is_open else (text.tts_eos,)))
     num_common = len(prefix) + len(spoken.reference)
     if streams_text:
         return Tracks(prefix, text_ids, num_common)
@@ -188,50 +192,6 @@ class InputIds:
     frames: Codes
 
 
-def no_frames(config: Qwen3TTSConfig) -> Codes:
-    """Return codes without frames, ``[0, num_groups]``."""
-    return np.empty((0, config.talker.num_groups), np.int64)
-
-
-def lead_frames(prompt: Qwen3TTSPrompt, made: Codes) -> Codes:
-    """Return the reference's frames and the generated ones, int64 ``[num_frames, num_groups]``."""
-    return made if prompt.reference is None else np.concatenate((prompt.reference, made))
-
-
-def columns_between(
-    config: Qwen3TTSConfig,
-    prompt: Qwen3TTSPrompt,
-    text: Ids,
-    lead: Codes,
-    start: int,
-    end: int,
-) -> InputIds:
-    """Return positions ``start`` to ``end - 1``.
-
-    Args:
-        config: configuration of the checkpoint.
-        prompt: prompt of the request.
-        text: text track so far; beside the lead it covers the positions, or has ended.
-        lead: result of `lead_frames`.
-        start: first position.
-        end: position after the last one, at most that of the next frame.
-    """
-    num_prefix = len(prompt.prefix)
-    assert start < end <= num_prefix + len(lead), "there are no such positions"
-    prefix = np.array(prompt.prefix[start:end], np.int64).reshape(-1, 2)
-    first, last = max(0, start - num_prefix), max(0, end - num_prefix)
-    beside = text[first:last]
-    padding = (config.tokens.tts_pad,) * (last - first - len(beside))
-    codec = np.full(last - first, FRAME, np.int64)
-    if first == 0 < last:
-        codec[0] = config.talker.tokens.bos
-    return InputIds(
-        text=np.concatenate((prefix[:, 0], np.array((*beside, *padding), np.int64))),
-        codec=np.concatenate((prefix[:, 1], codec)),
-        frames=lead[max(0, first - 1) : max(0, last - 1)],
-    )
-
-
 def position_keys(config: Qwen3TTSConfig, prompt: Qwen3TTSPrompt) -> tuple[int, ...]:
     """Return a 64-bit key for each known position before the first frame.
 
@@ -240,8 +200,8 @@ def position_keys(config: Qwen3TTSConfig, prompt: Qwen3TTSPrompt) -> tuple[int, 
     num_known = prompt.num_prefilled
     if prompt.is_open:
         num_known = len(prompt.prefix) + min(len(prompt.text), prompt.num_reference_frames)
-    lead = lead_frames(prompt, no_frames(config))
-    columns = columns_between(config, prompt, prompt.text, lead, 0, num_known)
+    no_frames = np.empty((0, config.talker.num_groups), np.int64)
+    columns = Qwen3TTSRequest.of(prompt, no_frames, row=0).columns(config, 0, num_known)
     other = np.zeros(num_known, np.uint64)  # input beside ids
     if prompt.speaker is not None:
         other[columns.codec == SPEAKER] = _digest(prompt.speaker.astype(np.float32))
@@ -292,7 +252,7 @@ class Qwen3TTSRequest:
         cls, prompt: Qwen3TTSPrompt, made: Codes, row: int, first_end: int = 0
     ) -> "Qwen3TTSRequest":
         """Start a request, or resume it after its generated frames."""
-        lead = lead_frames(prompt, made)
+        lead = made if prompt.reference is None else np.concatenate((prompt.reference, made))
         return cls(row, prompt, lead, [*prompt.text], prompt.max_frames, first_end, prompt.is_open)
 
     @property
@@ -312,7 +272,22 @@ class Qwen3TTSRequest:
         return max(0, first_frame), more.ids[max(0, -first_frame) :]
 
     def columns(self, config: Qwen3TTSConfig, start: int, end: int) -> InputIds:
-        """Return the model's input at positions ``start`` to ``end - 1``."""
-        is_known = not self.is_open or len(self.text) >= end - len(self.prompt.prefix)
-        assert is_known, "its text is not known yet"
-        return columns_between(config, self.prompt, tuple(self.text), self.lead, start, end)
+        """Return the model's input at positions ``start`` to ``end - 1``, up to the next frame's.
+
+        The text track covers them beside the lead, or has ended.
+        """
+        num_prefix = len(self.prompt.prefix)
+        assert not self.is_open or len(self.text) >= end - num_prefix, "its text is not known yet"
+        assert start < end <= num_prefix + len(self.lead), "there are no such positions"
+        prefix = np.array(self.prompt.prefix[start:end], np.int64).reshape(-1, 2)
+        first, last = max(0, start - num_prefix), max(0, end - num_prefix)
+        beside = self.text[first:last]
+        padding = (config.tokens.tts_pad,) * (last - first - len(beside))
+        codec = np.full(last - first, FRAME, np.int64)
+        if first == 0 < last:
+            codec[0] = config.talker.tokens.bos
+        return InputIds(
+            text=np.concatenate((prefix[:, 0], np.array((*beside, *padding), np.int64))),
+            codec=np.concatenate((prefix[:, 1], codec)),
+            frames=self.lead[max(0, first - 1) : max(0, last - 1)],
+        )

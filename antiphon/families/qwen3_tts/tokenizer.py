@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from tokenizers.models import BPE
-
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.contracts.prompt import Piece
 from antiphon.errors import InvalidRequestError, ModelLoadError
@@ -20,19 +18,11 @@ from antiphon.families.kit.token_ids import qwen_tokenizer, token_ids
 from antiphon.families.qwen3_tts.config import TextTokens
 from antiphon.families.qwen3_tts.prompt_layout import Ids, MoreText
 
-
-class TextTokenizer:
-    """Encoder of plain text; may be used from any thread."""
-
-    def __init__(self, model: BPE) -> None:
-        self._tokenizer = qwen_tokenizer(model)
-
-    def encode(self, text: str) -> tuple[int, ...]:
-        """Return the ids of ``text``, all letters: ``<|im_end|>`` in it ends nothing."""
-        return tuple(token_ids(self._tokenizer, text))
+Encode: TypeAlias = Callable[[str], Ids]
+"""Plain text to ids, from any thread; all is letters: ``<|im_end|>`` in it ends nothing."""
 
 
-def load_tokenizer(path: Path) -> TextTokenizer:
+def load_tokenizer(path: Path) -> Encode:
     """Read vocab.json and merges.txt, or else tokenizer.json, of a checkpoint's directory.
 
     Raises:
@@ -49,11 +39,9 @@ def load_tokenizer(path: Path) -> TextTokenizer:
         section = model.section("vocab")
         merges = [merge_of(file, merge) for merge in model.values.get("merges", ())]
     vocab = {token: section.integer(token) for token in section.values}
-    return TextTokenizer(byte_level_model(section.file, vocab, merges))
+    tokenizer = qwen_tokenizer(byte_level_model(section.file, vocab, merges))
+    return lambda text: tuple(token_ids(tokenizer, text))
 
-
-Encode: TypeAlias = Callable[[str], Ids]
-"""Plain text to ids."""
 
 _NUM_ROLE_IDS = 3
 
@@ -71,7 +59,7 @@ class ChatTemplate:
         They are cut by number, as in the official code: a newline at the start of a text merges
         into the role.
         """
-        ids = self._assistant(text)
+        ids = (self._tokens.im_start, *self._encode(f"assistant\n{text}"))
         return ids[:_NUM_ROLE_IDS], ids[_NUM_ROLE_IDS:]
 
     def begun(self, text: str) -> tuple[Ids, Ids, str]:
@@ -90,9 +78,6 @@ class ChatTemplate:
         ids = self._encode(f"user\n{text}")
         return (self._tokens.im_start, *ids, self._tokens.im_end, *self._encode("\n"))
 
-    def _assistant(self, text: str) -> Ids:
-        return (self._tokens.im_start, *self._encode(f"assistant\n{text}"))
-
 
 class TextCutter:
     """Incremental tokenizer that returns ids as soon as they are final.
@@ -101,7 +86,7 @@ class TextCutter:
         num_slow_frames: `slow_frames` of the text whose ids were returned.
     """
 
-    def __init__(self, encode: Callable[[str], Ids]) -> None:
+    def __init__(self, encode: Encode) -> None:
         self._encode = encode
         self.num_slow_frames = 0
         self._waiting = ""

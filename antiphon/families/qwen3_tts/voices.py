@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from antiphon.contracts.family import SpeechCapabilities
-from antiphon.contracts.languages import AUTO, resolve_language
+from antiphon.contracts.languages import AUTO
 from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
@@ -46,7 +46,8 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
 
     A checkpoint without speakers of its own has one voice, which every request describes.
     """
-    speakers = tuple(Voice(id=name, name=_title(name)) for name in config.speakers)
+    titles = {name: name.replace("_", " ").title() for name in config.speakers}
+    speakers = tuple(Voice(id=name, name=title) for name, title in titles.items())
     lone = _REFERENCE if config.task is CheckpointTask.BASE else _DESIGNED
     names = config.selectable_languages
     codes = tuple(code for code, name in _LANGUAGE_CODES.items() if name in names)
@@ -77,15 +78,6 @@ def _sample_request(config: Qwen3TTSConfig) -> SpeechRequest:
     return SpeechRequest("Ready.")
 
 
-def language_name(config: Qwen3TTSConfig, language: str | None) -> str | None:
-    """Return the checkpoint's name of a language, or ``None`` to leave it to the model.
-
-    Raises:
-        InvalidRequestError: the checkpoint has no such language.
-    """
-    return resolve_language(language, config.selectable_languages)
-
-
 def speaker_of(config: Qwen3TTSConfig, voice: Voice) -> str | None:
     """Return the built-in speaker that a voice names; ``None`` if the checkpoint has none.
 
@@ -98,10 +90,6 @@ def speaker_of(config: Qwen3TTSConfig, voice: Voice) -> str | None:
     if name not in config.speakers:
         raise UnknownVoiceError(voice.id, config.speakers)
     return name
-
-
-def _title(name: str) -> str:
-    return name.replace("_", " ").title()
 
 
 TASK_NAMES = {

@@ -42,7 +42,7 @@ def small_config() -> Qwen3TTSConfig:
         decoder_dim=32,
         upsample_rates=(2, 2, 2, 2),
     )
-    return replace(config, codec=replace(config.codec, decoder=decoder, samples_per_frame=64))
+    return replace(config, codec=replace(config.codec, decoder=decoder))
 
 
 @cache

@@ -44,7 +44,7 @@ def mini_config() -> Qwen3TTSConfig:
         upsampling_ratios=(2,),
         upsample_rates=(2, 2),
     )
-    return replace(config, codec=replace(config.codec, decoder=decoder, samples_per_frame=8))
+    return replace(config, codec=replace(config.codec, decoder=decoder))
 
 
 @cache

@@ -14,8 +14,7 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.prompt_layout import (
     SPEAKER,
     Qwen3TTSPrompt,
-    columns_between,
-    lead_frames,
+    Qwen3TTSRequest,
     position_keys,
 )
 from tests.families.qwen3_tts.lm import made_prompt, opened
@@ -91,14 +90,11 @@ def test_an_open_prompt_has_keys_as_far_as_it_is_known(
 def test_columns_are_the_same_however_they_are_cut(config: Qwen3TTSConfig, prompt: Prompt) -> None:
     data = prompt.data
     made = np.random.default_rng(0).integers(0, 2048, (6, config.talker.num_groups))
-    lead, end = lead_frames(data, made), data.num_prefilled + len(made)
-    whole = columns_between(config, data, data.text, lead, 0, end)
+    request, end = Qwen3TTSRequest.of(data, made, row=0), data.num_prefilled + len(made)
+    whole = request.columns(config, 0, end)
     assert len(whole.frames) == len(data.reference) + len(made) - 1
     for cut in range(1, end):
-        parts = [
-            columns_between(config, data, data.text, lead, start, stop)
-            for start, stop in ((0, cut), (cut, end))
-        ]
+        parts = [request.columns(config, start, stop) for start, stop in ((0, cut), (cut, end))]
         assert (np.concatenate([part.text for part in parts]) == whole.text).all()
         assert (np.concatenate([part.codec for part in parts]) == whole.codec).all()
         assert (np.concatenate([part.frames for part in parts]) == whole.frames).all()

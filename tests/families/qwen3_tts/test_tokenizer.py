@@ -17,7 +17,7 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.sizes import SPECIAL_TOKENS, write_vocabulary
-from antiphon.families.qwen3_tts.tokenizer import ChatTemplate, TextTokenizer, load_tokenizer
+from antiphon.families.qwen3_tts.tokenizer import ChatTemplate, Encode, load_tokenizer
 from tests.families.qwen3_tts.oracle.texts import TEXTS
 from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 
@@ -37,27 +37,27 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(full: Path) -> TextTokenizer:
+def tokenizer(full: Path) -> Encode:
     return load_tokenizer(full)
 
 
-def test_ids_are_the_official_ones(tokenizer: TextTokenizer) -> None:
+def test_ids_are_the_official_ones(tokenizer: Encode) -> None:
     assert len(TEXTS) == len(OFFICIAL)
     for text, official in zip(TEXTS, OFFICIAL, strict=True):
-        ids = [IM_START, *tokenizer.encode(f"assistant\n{text}"), IM_END, NEWLINE]
+        ids = [IM_START, *tokenizer(f"assistant\n{text}"), IM_END, NEWLINE]
         assert ids == official, text
 
 
-def test_known_words_have_their_published_ids(tokenizer: TextTokenizer) -> None:
-    assert tokenizer.encode("assistant") == (77091,)
-    assert tokenizer.encode("user") == (872,)
-    assert tokenizer.encode("\n") == (NEWLINE,)
-    assert tokenizer.encode("") == ()
+def test_known_words_have_their_published_ids(tokenizer: Encode) -> None:
+    assert tokenizer("assistant") == (77091,)
+    assert tokenizer("user") == (872,)
+    assert tokenizer("\n") == (NEWLINE,)
+    assert tokenizer("") == ()
 
 
 @pytest.mark.parametrize("special", SPECIAL_TOKENS)
-def test_special_tokens_in_text_are_only_letters(tokenizer: TextTokenizer, special: str) -> None:
-    ids = tokenizer.encode(f"say {special} now")
+def test_special_tokens_in_text_are_only_letters(tokenizer: Encode, special: str) -> None:
+    ids = tokenizer(f"say {special} now")
     assert max(ids) < 151643
     assert len(ids) > 3
 
@@ -67,7 +67,7 @@ def test_a_byte_vocabulary_keeps_text_harmless_too(
 ) -> None:
     path = checkpoint("tiny", CheckpointTask.BASE)
     tokens = load_config(path).tokens
-    encode = load_tokenizer(path).encode
+    encode = load_tokenizer(path)
     ids = encode("<|im_end|><tts_pad>")
     assert ids == tuple(b"<|im_end|><tts_pad>")
     assert {tokens.im_start, tokens.im_end, tokens.tts_pad}.isdisjoint(ids)
@@ -86,7 +86,7 @@ def spell(byte: Path) -> Callable[[str], str]:
     """Return what the tokens of a text stand for."""
     vocab = json.loads((byte / "vocab.json").read_text(encoding="utf-8"))
     alphabet = {id: token for token, id in vocab.items()}
-    encode = load_tokenizer(byte).encode
+    encode = load_tokenizer(byte)
     return lambda text: "".join(alphabet[id] for id in encode(text))
 
 
@@ -105,7 +105,7 @@ def test_one_file_serves_as_well_as_two(full: Path, tmp_path: Path) -> None:
     lines = (full / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
     merges = [(left, right) for left, right in (line.split(" ") for line in lines)]
     Tokenizer(BPE(vocab, merges)).save(str(tmp_path / "tokenizer.json"))
-    encode = load_tokenizer(tmp_path).encode
+    encode = load_tokenizer(tmp_path)
     ids = [list(encode(f"assistant\n{text}")) for text in TEXTS]
     assert ids == [official[1:-2] for official in OFFICIAL]
 
@@ -116,12 +116,12 @@ def test_merges_may_be_written_as_strings(byte: Path, tmp_path: Path) -> None:
     content = {"model": {"vocab": vocab, "merges": merges}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
     for text in TEXTS:
-        assert load_tokenizer(tmp_path).encode(text) == load_tokenizer(byte).encode(text)
+        assert load_tokenizer(tmp_path)(text) == load_tokenizer(byte)(text)
 
 
-def test_turns_are_the_official_ones(full: Path, tokenizer: TextTokenizer, tmp_path: Path) -> None:
+def test_turns_are_the_official_ones(full: Path, tokenizer: Encode, tmp_path: Path) -> None:
     config = write_all_but_weights(tmp_path, size="1.7b", task=CheckpointTask.BASE, dtype="float32")
-    turns = ChatTemplate(tokenizer.encode, config.tokens)
+    turns = ChatTemplate(tokenizer, config.tokens)
     for text, official in zip(TEXTS, OFFICIAL, strict=True):
         role, body = turns.spoken(text)
         assert [*role, *body] == official[:-2]
