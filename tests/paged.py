@@ -8,7 +8,7 @@ import pytest
 from antiphon.contracts.family import Family, LoadContext, Ref
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import CacheShape, Start, StepPlan
-from antiphon.engine.runner import Done
+from antiphon.engine.runner import PendingStep
 from antiphon.families.registry import FAMILIES
 from antiphon.families.toy import FAMILY as TOY
 from antiphon.families.toy.talker import ToyRunner
@@ -58,7 +58,7 @@ class PagedToyRunner(ToyRunner):
         self._tables: dict[int, _Table] = {}
         self._memory: dict[tuple[int, int], Any] = {}
 
-    def launch(self, plan: StepPlan) -> Done:
+    def launch(self, plan: StepPlan) -> PendingStep:
         for slot in plan.releases:
             del self._tables[slot]
         for start in plan.starts:

@@ -99,13 +99,11 @@ class GraphDecoder:
         num_quantizers: int,
         sample_rate_hz: int,
         samples_per_frame: int,
-        uses_graphs: bool = True,
         progress: Progress | None = None,
     ) -> None:
         """Wrap a decoder on a GPU; ``progress`` is called for every captured graph."""
         self._decoder = decoder
         self._num_quantizers = num_quantizers
-        self._uses_graphs = uses_graphs
         self._progress = progress
         self.sample_rate_hz = sample_rate_hz
         self.samples_per_frame = samples_per_frame
@@ -117,7 +115,7 @@ class GraphDecoder:
         device = streams.memory.device
         sizes = frame_buckets(_max_frames(num_slots))
         codes = torch.zeros((sizes[-1], self._num_quantizers), dtype=torch.int64, device=device)
-        graphs = Graphs(device, is_enabled=self._uses_graphs)
+        graphs = Graphs(device)
         numbers = empty_table(sizes[-1], device, num_more=1)
         table, places, staging = numbers[:-1], numbers[-1], Staging(numbers)
         state = GraphState(streams, graphs, sizes, table, places, staging, codes)

@@ -84,7 +84,6 @@ class LockstepDecoder:
         frame_size: int,
         sample_rate_hz: int,
         samples_per_frame: int,
-        uses_graphs: bool = True,
         progress: Progress | None = None,
     ) -> None:
         """Wrap a network.
@@ -94,12 +93,10 @@ class LockstepDecoder:
             frame_size: numbers of a frame.
             sample_rate_hz: Sample rate of the audio.
             samples_per_frame: Samples of a frame.
-            uses_graphs: Whether passes are CUDA graphs on a GPU.
             progress: called for every captured graph.
         """
         self._network = network
         self._frame_size = frame_size
-        self._uses_graphs = uses_graphs
         self._progress = progress
         self.sample_rate_hz = sample_rate_hz
         self.samples_per_frame = samples_per_frame
@@ -112,7 +109,7 @@ class LockstepDecoder:
         sizes = row_buckets(num_slots) if device.type == "cuda" else (1,)
         state = LockstepState(
             streams,
-            Graphs(device, is_enabled=self._uses_graphs),
+            Graphs(device),
             sizes,
             torch.full((sizes[-1],), num_slots, device=device),
             torch.zeros(sizes[-1], self._frame_size, dtype=torch.int64, device=device),

@@ -6,33 +6,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
+from antiphon.engine.runner import Done, Pending
 
-
-class PendingAudio(Protocol):
-    """Chunks that are being decoded."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether `result` returns at once."""
-
-    def wait(self) -> None:
-        """Wait until it is done, in any thread, while others run."""
-
-    def result(self) -> Mapping[int, Samples]:
-        """Wait for the chunks; called once.
-
-        Returns:
-            Of each slot, ``[num_frames * samples_per_frame]``, or with ``[..., channels]``; see
-            `StepOutput.chunks`.
-        """
+PendingAudio: TypeAlias = Pending[Mapping[int, Samples]]
+"""Chunks that are being decoded: of each slot ``[num_frames * samples_per_frame]``, or with
+``[..., channels]``; see `StepOutput.chunks`."""
 
 
 class StreamingDecoder(Protocol):
@@ -142,20 +127,6 @@ class ElasticDecoder(StreamingDecoder, Protocol):
         """Frames past the end that chunks reach to, until all has become audio; 1 or more."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedAudio:
-    """A `PendingAudio` of a decoder that computes where it is called."""
-
-    chunks: Mapping[int, Samples]
-    is_done: bool = True
-
-    def wait(self) -> None:
-        """It is done."""
-
-    def result(self) -> Mapping[int, Samples]:
-        return self.chunks
-
-
 class RowDecoder(ABC):
     """The calls of a `StreamingDecoder` that decode, made of `decode_row`."""
 
@@ -179,9 +150,9 @@ class RowDecoder(ABC):
 
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: NDArray[Any], state: Any
-    ) -> DecodedAudio:
+    ) -> PendingAudio:
         audio = {}
         for each in chunks:
             places = np.arange(each.start, each.start + each.num_frames) % frame_store.shape[1]
             audio[each.slot] = self.decode_row(frame_store[each.slot, places], state, each.slot)
-        return DecodedAudio(audio)
+        return Done(audio)

@@ -142,13 +142,15 @@ class AdmissionControl:
 
     Attributes:
         queue: detector of a standing queue of live requests; used in the engine's thread.
+        reserved: streams that were admitted and count as open, before their first requests.
+        leaving: open requests that end before the next step, and count as closed.
     """
 
     def __init__(self, num_slots: int, limits: AdmissionLimits | None = None) -> None:
         self.forecast = Forecast(num_slots)
         self.queue = StandingQueueDetector()
-        self._reserved = Reservations()
-        self._leaving = Reservations()
+        self.reserved = Reservations()
+        self.leaving = Reservations()
         self._limits = limits or AdmissionLimits()
         self._lock = Lock()
         self._returns_s: deque[float] = deque(maxlen=_MAX_RETURNS * num_slots)
@@ -156,22 +158,6 @@ class AdmissionControl:
     def expect(self, forecast: Forecast) -> None:
         """Admit by another forecast from now on."""
         self.forecast, self.queue.turnover_s = forecast, forecast.turnover_s
-
-    def reserve(self, stream_id: str, *, is_live: bool) -> None:
-        """Count a stream that was admitted as open, before its first request."""
-        self._reserved.add(stream_id, is_live=is_live)
-
-    def release(self, stream_id: str) -> bool:
-        """Free the reservation of a stream; return whether there was any."""
-        return self._reserved.remove(stream_id)
-
-    def leaving(self, request_id: str, *, is_live: bool) -> None:
-        """Count an open request, which ends before the next step, as closed."""
-        self._leaving.add(request_id, is_live=is_live)
-
-    def left(self, request_id: str) -> None:
-        """Record that a request has ended."""
-        self._leaving.remove(request_id)
 
     def check(self, num_open: int, now_s: float, *, is_live: bool) -> None:
         """Admit one more request.
@@ -183,8 +169,8 @@ class AdmissionControl:
             OverloadedError: the request is refused until a slot should be free.
         """
         forecast = self.forecast
-        num_open = max(num_open - self._leaving.count(is_live=is_live), 0)
-        num_open += self._reserved.count(is_live=is_live)
+        num_open = max(num_open - self.leaving.count(is_live=is_live), 0)
+        num_open += self.reserved.count(is_live=is_live)
         num_ahead = num_open - forecast.num_streams
         if num_ahead < 0:
             # Another stream fits in real time. Requests that wait for their first frame wait for

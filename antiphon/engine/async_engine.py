@@ -146,7 +146,7 @@ class AsyncEngine:
 
     def release(self, stream_id: str) -> None:
         """Free the reservation of a stream, if there is one, before a request of it."""
-        if self._admission.release(stream_id):
+        if self._admission.reserved.remove(stream_id):
             self._publish_open(-1)
 
     def append(self, request_id: str, piece: Piece) -> None:
@@ -257,11 +257,11 @@ class AsyncEngine:
 
     def _leave(self, request: EngineRequest) -> None:
         """Abort a request; one that the same client sends next finds room at once."""
-        self._admission.leaving(request.id, is_live=request.is_live)
+        self._admission.leaving.add(request.id, is_live=request.is_live)
         self.abort(request.id)
 
     def _abort(self, request_id: str) -> None:
-        self._admission.left(request_id)
+        self._admission.leaving.remove(request_id)
         if not self.failure and self._core.scheduler.abort(request_id):
             self._emit(request_id, Ended("abort"))
 

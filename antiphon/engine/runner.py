@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ _MAX_RESERVE_BYTES, _RESERVE_SHARE = 10 * _GIB, 0.15
 SLOT_RESERVE_BYTES = 16 * _MIB  # the codec's state of each slot and its share of batches
 
 StateT = TypeVar("StateT")
+ResultT = TypeVar("ResultT", covariant=True)
 
 
 def row_buckets(most: int) -> tuple[int, ...]:
@@ -69,8 +70,8 @@ def num_bytes_left(num_free: int, num_total: int, *, utilization: float, num_slo
     return int(num_free - (1 - utilization) * num_total - reserve)
 
 
-class PendingStep(Protocol):
-    """A step that has been launched."""
+class Pending(Protocol[ResultT]):
+    """Work that has been launched."""
 
     @property
     def is_done(self) -> bool:
@@ -79,21 +80,24 @@ class PendingStep(Protocol):
     def wait(self) -> None:
         """Wait until it is done, in any thread, while others run."""
 
-    def result(self) -> StepOutput:
-        """Wait for the step; called once, in the order of the launches."""
+    def result(self) -> ResultT:
+        """Wait for the result; called once, in the order of the launches."""
+
+
+PendingStep: TypeAlias = Pending[StepOutput]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A `PendingStep` of a runner that computes where it is called."""
+class Done(Generic[ResultT]):
+    """A `Pending` result that was computed where it was called."""
 
-    output: StepOutput
+    output: ResultT
     is_done: bool = True
 
     def wait(self) -> None:
         """Return at once."""
 
-    def result(self) -> StepOutput:
+    def result(self) -> ResultT:
         return self.output
 
 
@@ -161,7 +165,7 @@ class HostRunner(ABC, Generic[StateT]):
     def on_stream(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def launch(self, plan: StepPlan) -> Done:
+    def launch(self, plan: StepPlan) -> PendingStep:
         for slot in plan.releases:
             del self._states[slot]
         for start in plan.starts:

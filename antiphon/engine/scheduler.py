@@ -104,9 +104,9 @@ class Scheduler:
             self._admit(is_live=is_live)
 
     def reserve(self, stream_id: str, *, is_live: bool = True) -> None:
-        """Keep room for a stream until `AdmissionControl.release`; in any thread, as `check`."""
+        """Keep room for a stream as `AdmissionControl.reserved`; in any thread, as `check`."""
         self._admit(is_live=is_live)
-        self.admission.reserve(stream_id, is_live=is_live)
+        self.admission.reserved.add(stream_id, is_live=is_live)
 
     def add(self, request: EngineRequest) -> None:
         """Queue a request, or refuse it as `check` does."""

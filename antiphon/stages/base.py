@@ -1,6 +1,6 @@
 """Stage contracts: requests, the streams that answer them, and the drivers' protocol."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -82,9 +82,5 @@ class Stage(Protocol):
         """Free the memory of loading."""
 
 
-class StageBuilder(Protocol):
-    """Loads the model code of stages that share a device, and puts the driver of it around it."""
-
-    def __call__(
-        self, specs: Sequence[StageSpec], context: LoadContext, publish: Publish
-    ) -> Stage: ...
+StageBuilder: TypeAlias = Callable[[Sequence[StageSpec], LoadContext, Publish], Stage]
+"""Loads the model code of stages that share a device, and puts the driver of it around it."""

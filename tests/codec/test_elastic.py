@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import DecodedAudio
+from antiphon.codec.protocol import PendingAudio
 from antiphon.contracts.prompt import Piece
 from antiphon.contracts.types import AudioChunk, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, CodecChunk
 from antiphon.engine.request import EngineRequest
+from antiphon.engine.runner import Done
 from antiphon.fabric.replicas.resume_log import ResumeLog
 from antiphon.stages.base import StageRequest
 from tests.codec.test_look_ahead import (
@@ -87,7 +88,7 @@ class LateDecoder:
 
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: NDArray[np.int64], state: list[Row]
-    ) -> DecodedAudio:
+    ) -> PendingAudio:
         self.launched.append([*chunks])
         audio = {}
         for each in chunks:
@@ -100,7 +101,7 @@ class LateDecoder:
             self.num_late += num_late
             late, row.held = row.held[:num_late], row.held[num_late:]
             audio[each.slot] = np.concatenate((samples, heard(late)))
-        return DecodedAudio(audio)
+        return Done(audio)
 
     def decode(self, frames: NDArray[np.int64], row: Row) -> Samples:
         row.held += [int(each) for each in frames[:, 0] if each % 2]

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import DecodedAudio
+from antiphon.codec.protocol import PendingAudio
 from antiphon.codec.runners import CodecRunner, FusedRunner
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, Samples, Sampling
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, CodecChunk, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.runner import HostRunner, PendingStep, Runner
+from antiphon.engine.runner import Done, HostRunner, PendingStep, Runner
 from tests.engine.simulator import VirtualClock
 
 LOOK_AHEAD, GROUP = 2, 3
@@ -69,7 +69,7 @@ class FlowDecoder:
 
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: NDArray[np.int64], state: list[Row]
-    ) -> DecodedAudio:
+    ) -> PendingAudio:
         audio = {}
         for each in chunks:
             read_to = each.start + each.num_frames + LOOK_AHEAD
@@ -81,7 +81,7 @@ class FlowDecoder:
             audio[each.slot] = self.decode(
                 frame_store[each.slot, places], num_ahead, state[each.slot]
             )
-        return DecodedAudio(audio)
+        return Done(audio)
 
     def decode(self, frames: NDArray[np.int64], num_ahead: int, row: Row) -> Samples:
         num_frames = len(frames) - num_ahead

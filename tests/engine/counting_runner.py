@@ -9,7 +9,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepOutput, StepPlan
-from antiphon.engine.runner import ROW_BUCKETS, Done
+from antiphon.engine.runner import ROW_BUCKETS, Done, PendingStep
 
 
 class CountingRunner:
@@ -27,7 +27,7 @@ class CountingRunner:
         self.is_closed = False
         self.num_steps = 0
 
-    def launch(self, plan: StepPlan) -> Done:
+    def launch(self, plan: StepPlan) -> PendingStep:
         self.num_steps += 1
         for slot in plan.releases:
             del self.slots[slot]

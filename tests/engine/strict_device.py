@@ -20,7 +20,7 @@ from antiphon.engine.plan import (
     StepOutput,
     StepPlan,
 )
-from antiphon.engine.runner import ROW_BUCKETS, Done
+from antiphon.engine.runner import ROW_BUCKETS, Done, PendingStep
 from antiphon.engine.scheduler import REPLAY_FRAMES
 
 SAMPLES_PER_FRAME = 2
@@ -86,7 +86,7 @@ class StrictDevice:
         self.num_resumed = 0
         self.num_replayed = 0
 
-    def launch(self, plan: StepPlan) -> Done:
+    def launch(self, plan: StepPlan) -> PendingStep:
         for slot in plan.releases:
             del self.rows[slot]
         self._start(plan)

@@ -13,7 +13,7 @@ from antiphon.contracts.prompt import Admitted, Piece, Prompt
 from antiphon.contracts.types import Ended, FrameReady, Sampling
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import CacheShape, StepPlan
-from antiphon.engine.runner import Done
+from antiphon.engine.runner import PendingStep
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import EngineFailedError, InvalidRequestError, OverloadedError
 from antiphon.telemetry.stage_status import StageStatus
@@ -208,7 +208,7 @@ async def test_who_leaves_has_room_at_once_though_a_step_is_under_way() -> None:
             self.may_go_on.set()
             self.is_held = threading.Event()
 
-        def launch(self, plan: StepPlan) -> Done:
+        def launch(self, plan: StepPlan) -> PendingStep:
             if not self.may_go_on.is_set():
                 self.is_held.set()
                 assert self.may_go_on.wait(60)

@@ -12,7 +12,7 @@ from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import Ended, FrameReady, Latents, PositionStates, Sampling
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepPlan
-from antiphon.engine.runner import Done, HostRunner
+from antiphon.engine.runner import Done, HostRunner, PendingStep
 
 NUM_FRAMES = 3
 
@@ -30,8 +30,8 @@ class Exporter(HostRunner[list[int]]):
         state[0] += 1
         return np.array([state[0]]) if state[0] <= NUM_FRAMES else None
 
-    def launch(self, plan: StepPlan) -> Done:
-        output = super().launch(plan).output
+    def launch(self, plan: StepPlan) -> PendingStep:
+        output = super().launch(plan).result()
         states = {
             slot: PositionStates(self._states[slot][0] - 1, np.ones((1, 2), np.float32))
             for slot in plan.decode_slots

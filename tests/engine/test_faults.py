@@ -9,7 +9,7 @@ from antiphon.contracts.types import Ended, FrameReady
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.runner import ROW_BUCKETS, Done
+from antiphon.engine.runner import ROW_BUCKETS, Done, PendingStep
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import EngineError
 
@@ -29,7 +29,7 @@ class FatefulRunner:
     def __init__(self) -> None:
         self.slots: dict[int, tuple[str, int]] = {}
 
-    def launch(self, plan: StepPlan) -> Done:
+    def launch(self, plan: StepPlan) -> PendingStep:
         for slot in plan.releases:
             del self.slots[slot]
         for start in plan.starts:

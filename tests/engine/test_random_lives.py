@@ -12,7 +12,7 @@ from antiphon.contracts.prompt import Piece
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady
 from antiphon.engine.plan import CacheShape, CodecShape, StepPlan
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.runner import Done
+from antiphon.engine.runner import PendingStep
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
 from antiphon.errors import OverloadedError
 from tests.engine.strict_device import (
@@ -60,7 +60,7 @@ class World:
         self.sent: dict[str, list[Any]] = defaultdict(list)
         self.slow: dict[str, int] = {}
         self.decoded: set[str] = set()
-        self.in_flight: deque[tuple[StepPlan, Done]] = deque()
+        self.in_flight: deque[tuple[StepPlan, PendingStep]] = deque()
 
     def arrive(self) -> None:
         random, name = self.random, f"r{len(self.words)}"

@@ -99,8 +99,8 @@ class HeldRunner(CountingRunner):
         self.steps: list[HeldStep] = []
         self.holds = True
 
-    def launch(self, plan: StepPlan) -> HeldStep:  # type: ignore[override]
-        self.steps.append(step := HeldStep(super().launch(plan).output))
+    def launch(self, plan: StepPlan) -> HeldStep:
+        self.steps.append(step := HeldStep(super().launch(plan).result()))
         if not self.holds:
             step.over.set()
         return step

@@ -255,7 +255,7 @@ def test_both_tokenizers_agree(training: Training) -> None:
     texts = ["Hello there.", "user assistant", "Grüße 你好 12", "\nA line. Another!"]
     engine = load_tokenizer(training.options.out)
     ours = Vocabulary.read(training.options.out)
-    assert [list(engine.encode(text)) for text in texts] == ours.encode(texts)
+    assert [list(engine(text)) for text in texts] == ours.encode(texts)
 
 
 def test_role_is_three_tokens(taught: Corpus) -> None:

@@ -157,9 +157,7 @@ def lay_out(
         speaker_id: id of a built-in speaker, `SPEAKER`, or ``None`` for no speaker position.
         streams_text: whether text is read beside the frames rather than before them.
     """
-    assert streams_text or not spoken.is_open, (
-        "text that is read before the frames must be complete"
-    )
+    assert streams_text or not spoken.is_open, "text read before the frames must be complete"
     text, codec = config.tokens, config.talker.tokens
     heading = [(id, NOTHING) for id in (*spoken.instructions, *spoken.role)]
     row = (*tag, *(() if speaker_id is None else (speaker_id,)), codec.pad)

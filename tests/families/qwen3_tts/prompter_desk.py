@@ -39,7 +39,7 @@ class Desk:
     def __init__(self, path: Path) -> None:
         self.config: Qwen3TTSConfig = load_config(path)
         self.prompter = Qwen3TTSPrompter(LoadContext(path))
-        self.encode = load_tokenizer(path).encode
+        self.encode = load_tokenizer(path)
 
     def voice(self, name: str | None) -> Voice:
         voices = self.prompter.capabilities.voices

@@ -97,7 +97,7 @@ def test_ids_spell_the_composed_text(spell: Callable[[str], str], text: str) -> 
 
 
 def test_text_that_no_encoding_has_is_replaced(byte: Path) -> None:
-    assert load_tokenizer(byte).encode("a\ud800b") == tuple("a\ufffdb".encode())
+    assert load_tokenizer(byte)("a\ud800b") == tuple("a\ufffdb".encode())
 
 
 def test_one_file_serves_as_well_as_two(full: Path, tmp_path: Path) -> None:
