@@ -282,22 +282,18 @@ class Extra:
 
     Attributes:
         name: Name of the extra, as in ``pip install '.[NAME]'``.
-        packages: ``(module, what people call it)``, the most telling one first.
+        packages: names of modules, the most telling one first.
     """
 
     name: str
-    packages: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, name: str, *modules: str) -> "Extra":
-        """Return the extra of modules, the most telling one first."""
-        return cls(name, tuple((module, _TITLES.get(module, module)) for module in modules))
+    packages: tuple[str, ...]
 
     @property
     def missing(self) -> str | None:
         """The first package that is not installed, and how to get it; ``None`` if all are."""
-        for module, title in self.packages:
+        for module in self.packages:
             if find_spec(module) is None:
+                title = _TITLES.get(module, module)
                 return f"this model needs {title}: {how_to_install(self.name)}"
         return None
 

@@ -34,20 +34,16 @@ class DiffusionParameters(Overrides):
 
 
 @dataclass(frozen=True, slots=True)
-class ImageRequest:
-    """One image to be drawn.
+class PictureRequest:
+    """One image or video to be made.
 
     Attributes:
-        prompt: Description of the image.
-        seed: makes the image repeatable; ``None`` draws one.
+        prompt: Description of what is made.
+        seed: makes it repeatable; ``None`` draws one.
         negative_prompt: Description of what to avoid.
         model: a served model's name; ``None`` is the default model.
         width: Width in pixels; ``None`` is the model's default.
         height: Height in pixels; ``None`` is the model's default.
-        images: Images to edit, each ``[height, width, 3 or 4]`` of uint8; empty: it is made anew.
-        mask: ``[height, width]`` of the first image, 255 where it may change; ``None``: anywhere.
-        num_previews: images to be shown while it forms, evenly over the steps.
-        parameters: Denoising parameters.
         options: family-only fields, validated by the family's options model.
         is_live: Whether a client waits for it; otherwise its priority is offline.
         id: names the request in logs, metrics and the engine.
@@ -59,9 +55,6 @@ class ImageRequest:
     model: str | None = None
     width: int | None = None
     height: int | None = None
-    images: "tuple[NDArray[np.uint8], ...]" = ()
-    mask: "NDArray[np.uint8] | None" = None
-    num_previews: int = 0
     parameters: DiffusionParameters = DiffusionParameters()
     options: Mapping[str, Any] = field(default_factory=dict)
     is_live: bool = True
@@ -69,38 +62,33 @@ class ImageRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class VideoRequest:
+class ImageRequest(PictureRequest):
+    """One image to be drawn.
+
+    Attributes:
+        images: Images to edit, each ``[height, width, 3 or 4]`` of uint8; empty: it is made anew.
+        mask: ``[height, width]`` of the first image, 255 where it may change; ``None``: anywhere.
+        num_previews: images to be shown while it forms, evenly over the steps.
+    """
+
+    images: "tuple[NDArray[np.uint8], ...]" = ()
+    mask: "NDArray[np.uint8] | None" = None
+    num_previews: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VideoRequest(PictureRequest):
     """One video to be made.
 
     Attributes:
-        prompt: Description of the video.
-        seed: makes the video repeatable; ``None`` draws one.
-        negative_prompt: Description of what to avoid.
-        model: a served model's name; ``None`` is the default model.
-        width: Width in pixels; ``None`` is the model's default.
-        height: Height in pixels; ``None`` is the model's default.
         num_frames: ``None`` is the model's default.
         fps: frames a second at which it is played.
         image: the first frame, ``[height, width, 3]`` of uint8; ``None``: from the prompt alone.
-        parameters: Denoising parameters.
-        options: family-only fields, validated by the family's options model.
-        is_live: Whether a client waits for it; otherwise its priority is offline.
-        id: names the request in logs, metrics and the engine.
     """
 
-    prompt: str
-    seed: int | None = None
-    negative_prompt: str | None = None
-    model: str | None = None
-    width: int | None = None
-    height: int | None = None
     num_frames: int | None = None
     fps: int = 24
     image: "NDArray[np.uint8] | None" = None
-    parameters: DiffusionParameters = DiffusionParameters()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    is_live: bool = True
-    id: str = field(default_factory=new_request_id)
 
 
 @dataclass(frozen=True, slots=True)

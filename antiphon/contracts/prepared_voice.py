@@ -7,10 +7,11 @@ import hashlib
 import math
 import os
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from antiphon.contracts.well_formed import is_encodable
 from antiphon.errors import InvalidRequestError
 
-Number = TypeVar("Number", np.float32, np.int64)
-
 _METADATA_KEY = "antiphon_voice"
-_ARRAYS = ("speaker_embedding", "ref_codes", "ref_features")
+_ARRAYS: Mapping[str, tuple[type[np.generic], int]] = {
+    "speaker_embedding": (np.float32, 1),
+    "ref_codes": (np.int64, 2),
+    "ref_features": (np.float32, 2),
+}
+"""Type and number of dimensions of each array."""
 
 
 class _Metadata(BaseModel):
@@ -62,20 +66,17 @@ class PreparedVoice:
             raise _wrong("a voice has a name and a family")
         if not all(map(is_encodable, (self.name, self.family, self.ref_text or ""))):
             raise _wrong("its texts are not valid Unicode")
-        arrays = (self.speaker_embedding, self.ref_codes, self.ref_features)
-        if all(array is None for array in arrays):
+        if not self._arrays:
             raise _wrong("a voice has a speaker embedding, codes or features")
-        if self.speaker_embedding is not None:
-            embedding = _finite("speaker_embedding", self.speaker_embedding, 1)
-            object.__setattr__(self, "speaker_embedding", embedding)
-        if self.ref_codes is not None:
-            codes = _checked("ref_codes", self.ref_codes, np.int64, 2)
-            if (codes < 0).any():
-                raise _wrong("'ref_codes' has negative values")
-            object.__setattr__(self, "ref_codes", codes)
-        if self.ref_features is not None:
-            features = _finite("ref_features", self.ref_features, 2)
-            object.__setattr__(self, "ref_features", features)
+        for name, array in self._arrays.items():
+            object.__setattr__(self, name, _checked(name, array))
+
+    @property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays that it has, by name."""
+        given = (self.speaker_embedding, self.ref_codes, self.ref_features)
+        arrays = zip(_ARRAYS, given, strict=True)
+        return {name: array for name, array in arrays if array is not None}
 
     @cached_property
     def content_hash(self) -> str:
@@ -97,12 +98,7 @@ class PreparedVoice:
         import safetensors.numpy
 
         metadata = _Metadata(name=self.name, family=self.family, ref_text=self.ref_text)
-        given = (self.speaker_embedding, self.ref_codes, self.ref_features)
-        arrays = dict(zip(_ARRAYS, given, strict=True))
-        content = safetensors.numpy.save(
-            {name: array for name, array in arrays.items() if array is not None},
-            {_METADATA_KEY: metadata.model_dump_json()},
-        )
+        content = safetensors.numpy.save(self._arrays, {_METADATA_KEY: metadata.model_dump_json()})
         path = Path(path)
         unfinished = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
@@ -132,7 +128,7 @@ class PreparedVoice:
             metadata = _Metadata.model_validate_json(written)
         except ValidationError as error:
             raise _wrong("its description is damaged, or of a later version", path) from error
-        unknown = set(arrays) - set(_ARRAYS)
+        unknown = arrays.keys() - _ARRAYS.keys()
         if unknown:
             raise _wrong(f"unknown arrays: {', '.join(sorted(unknown))}", path)
         try:
@@ -146,23 +142,18 @@ def _wrong(reason: str, path: str | os.PathLike[str] | None = None) -> InvalidRe
     return InvalidRequestError(f"Invalid voice{where}: {reason}", param="voice")
 
 
-def _finite(name: str, array: NDArray[np.float32], num_dimensions: int) -> NDArray[np.float32]:
-    """Return a copy that cannot be written to, of finite numbers."""
-    copy = _checked(name, array, np.float32, num_dimensions)
-    if not np.isfinite(copy).all():
-        raise _wrong(f"'{name}' has values that are not finite numbers")
-    return copy
-
-
-def _checked(
-    name: str, array: NDArray[Number], dtype: type[Number], num_dimensions: int
-) -> NDArray[Number]:
-    """Return a copy that cannot be written to."""
+def _checked(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy that cannot be written to, of finite numbers, or of codes."""
+    dtype, num_dimensions = _ARRAYS[name]
     if array.dtype != dtype or array.ndim != num_dimensions or math.prod(array.shape) == 0:
         raise _wrong(
             f"'{name}' must have {num_dimensions} dimension(s) of {dtype.__name__}, none empty; "
             f"it has shape {list(array.shape)} of {array.dtype}"
         )
+    if not np.isfinite(array).all():
+        raise _wrong(f"'{name}' has values that are not finite numbers")
+    if dtype is np.int64 and (array < 0).any():
+        raise _wrong(f"'{name}' has negative values")
     copy = np.array(array, order="C")
     copy.flags.writeable = False
     return copy

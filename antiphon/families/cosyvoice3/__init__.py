@@ -22,7 +22,7 @@ FAMILY = Family(
     needs_checkpoint=True,
     draws_weights=True,
     quantizes=True,
-    extra=Extra.of("torch", "torch", "tokenizers"),
+    extra=Extra("torch", ("torch", "tokenizers")),
     inspector=_HERE("checkpoint:inspect"),
     checkpoint_maker=_HERE("sizes:make_checkpoint"),
     measuring=Measuring(frame_products=_HERE("checkpoint:frame_products"), dtype="float32"),

@@ -15,7 +15,7 @@ FAMILY = Family(
     title="MOSS-TTS-Nano, 0.1B, 48 kHz stereo, run by the code of its checkpoint",
     architectures=("MossTTSNanoForCausalLM",),
     needs_checkpoint=True,
-    extra=Extra.of("omni", "transformers", "torch"),
+    extra=Extra("omni", ("transformers", "torch")),
     tasks={
         "speech": Task(
             request=SpeechRequest,
