@@ -1,14 +1,15 @@
 """Attention over cached keys and values by a backend: PyTorch, or Triton kernels.
 
-A transformer passes the joined query, key and value product of each layer to an attention of one
-kind, such as `PrefillAttention`, and gets the attention output, ``[rows, positions, num_heads *
-head_dim]``.
+A transformer passes the joined query, key and value product of each layer to an `Attend` of one
+kind, such as that of `prefill_attention`, and gets the attention output, ``[rows, positions,
+num_heads * head_dim]``.
 
 The PyTorch backend reads exactly what the kernels read: nothing beyond a row's own positions, so
 that stale values of another request do not matter, not even NaN.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn import kernels
-from antiphon.nn.attention import FrameCache, PagedCache, QKVHeads, Span, Tokens
+from antiphon.nn.attention import Attend, FrameCache, PagedCache, QKVHeads, Span, Tokens
 from antiphon.nn.layers import Rotation
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 NewPositions = tuple[Tensor, QKVHeads, Rotation]
 """Joined query, key and value product of a layer, its heads, and the rotation."""
-Rows = tuple[tuple[Tensor, Tensor], int]
-"""Slots and positions of rows, int64 ``[num_rows]``, and a bound of the positions, plus one."""
+Places = tuple[Tensor, Tensor]
+"""Slots and positions of rows, int64 ``[num_rows]``."""
+Rows = tuple[Places, int]
+"""Places, and a bound of the positions, plus one."""
 
 
 class TorchAttention:
@@ -35,12 +38,12 @@ class TorchAttention:
     def __init__(self) -> None:
         self._step: tuple[tuple[Tensor, Tensor], list[Span]] | None = None  # of all layers
 
-    def prefill(self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens) -> Tensor:
+    def prefill(self, cache: PagedCache, tokens: Tokens, layer: int, *new: *NewPositions) -> Tensor:
         queries = self._keep(cache, layer, new, tokens)
         attended = torch.zeros_like(queries[0]).flatten(1)
         return self._attend_tiles(cache, layer, queries, tokens, attended)
 
-    def decode(self, cache: PagedCache, layer: int, new: NewPositions, rows: Rows) -> Tensor:
+    def decode(self, cache: PagedCache, rows: Rows, layer: int, *new: *NewPositions) -> Tensor:
         (joined, heads, rotation), (slots, positions) = new, rows[0]
         queries, keys, values = heads(joined, rotation)
         if self._step is None:
@@ -53,7 +56,7 @@ class TorchAttention:
         return torch.cat([_attend_one(row, *cache.read(layer, span)) for row, span in kept])
 
     def mixed(
-        self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens, rows: Rows
+        self, cache: PagedCache, tokens: Tokens, rows: Rows, layer: int, *new: *NewPositions
     ) -> Tensor:
         """Attend from all rows, then from all prompt tiles, which overwrite them."""
         joined, heads, rotation = new
@@ -62,11 +65,11 @@ class TorchAttention:
         turned = Rotation(*(part[0, :num_rows, None] for part in parts))
         first = (joined[0, :num_rows, None], heads, turned)
         attended = torch.zeros_like(queries[0]).flatten(1)
-        attended[:num_rows] = self.decode(cache, layer, first, rows)[:, 0]
+        attended[:num_rows] = self.decode(cache, rows, layer, *first)[:, 0]
         return self._attend_tiles(cache, layer, queries, tokens, attended)
 
     def frame(
-        self, cache: FrameCache, layer: int, new: NewPositions, num_rows: int, start: int
+        self, cache: FrameCache, num_rows: int, start: int, layer: int, *new: *NewPositions
     ) -> Tensor:
         joined, heads, rotation = new
         queries, keys, values = heads(joined, rotation)
@@ -78,7 +81,7 @@ class TorchAttention:
             return _attend_new(queries, keys, values, is_causal=True)
         return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end])
 
-    def whole(self, new: NewPositions) -> Tensor:
+    def whole(self, *new: *NewPositions) -> Tensor:
         joined, heads, rotation = new
         return _attend_new(*heads(joined, rotation), is_causal=False)
 
@@ -127,7 +130,7 @@ class TorchAttention:
 class TritonAttention:
     """Kernels that norm, rotate, write and attend; CUDA graphs can capture them."""
 
-    def prefill(self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens) -> Tensor:
+    def prefill(self, cache: PagedCache, tokens: Tokens, layer: int, *new: *NewPositions) -> Tensor:
         from antiphon.nn.kernels import paged_prefill
 
         kept = cache.tensor[layer]
@@ -136,7 +139,7 @@ class TritonAttention:
         attended = paged_prefill.attend_tiles(queries, kept, cache.table, tokens.tiles)
         return attended.view(*new[0].shape[:2], -1)
 
-    def decode(self, cache: PagedCache, layer: int, new: NewPositions, rows: Rows) -> Tensor:
+    def decode(self, cache: PagedCache, rows: Rows, layer: int, *new: *NewPositions) -> Tensor:
         from antiphon.nn.kernels import paged_attention
 
         projected, kept = _projected(*new), cache.tensor[layer]
@@ -144,7 +147,7 @@ class TritonAttention:
         return attended.view(*new[0].shape[:2], -1)
 
     def mixed(
-        self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens, rows: Rows
+        self, cache: PagedCache, tokens: Tokens, rows: Rows, layer: int, *new: *NewPositions
     ) -> Tensor:
         """Attend from all rows, then from all prompt tiles, which overwrite them."""
         from antiphon.nn.kernels import paged_attention, paged_prefill
@@ -159,7 +162,7 @@ class TritonAttention:
         return attended.view(*new[0].shape[:2], -1)
 
     def frame(
-        self, cache: FrameCache, layer: int, new: NewPositions, num_rows: int, start: int
+        self, cache: FrameCache, num_rows: int, start: int, layer: int, *new: *NewPositions
     ) -> Tensor:
         from antiphon.nn.kernels import paged_attention
 
@@ -170,13 +173,13 @@ class TritonAttention:
         )
         return attended.view(*joined.shape[:2], -1)
 
-    def whole(self, new: NewPositions) -> Tensor:
+    def whole(self, *new: *NewPositions) -> Tensor:
         from antiphon.nn.kernels import whole_attention
 
         num_positions = new[0].shape[1]
         is_small = new[1].shape.head_dim < whole_attention.MIN_HEAD_DIM
         if is_small or num_positions > whole_attention.MAX_POSITIONS:
-            return TorchAttention().whole(new)
+            return TorchAttention().whole(*new)
         attended = whole_attention.attend_whole(_projected(*new), num_positions)
         return attended.view(*new[0].shape[:2], -1)
 
@@ -189,69 +192,37 @@ def attention_backend_of(tensor: Tensor) -> TorchAttention | TritonAttention:
     return _TRITON if kernels.run_on(tensor) else TorchAttention()
 
 
-class PrefillAttention:
-    """Causal attention of new prompt positions."""
-
-    def __init__(self, cache: PagedCache, tokens: Tokens) -> None:
-        """Prepare a pass over tokens, which form one row."""
-        self._cache, self._backend = cache, attention_backend_of(cache.tensor)
-        self._tokens = tokens
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        return self._backend.prefill(self._cache, layer, (joined, heads, rotation), self._tokens)
+def prefill_attention(cache: PagedCache, tokens: Tokens) -> Attend:
+    """Return the causal attention of new prompt positions, which form one row."""
+    return partial(attention_backend_of(cache.tensor).prefill, cache, tokens)
 
 
-class DecodeAttention:
-    """Decode attention: one new position for each of several slots."""
+def decode_attention(cache: PagedCache, places: Places, num_visible: int) -> Attend:
+    """Return the attention of one new position for each of several slots.
 
-    def __init__(
-        self, cache: PagedCache, slots: Tensor, positions: Tensor, num_visible: int
-    ) -> None:
-        """Prepare a step.
-
-        Args:
-            slots: int64, ``[num_rows]``.
-            positions: positions of the new keys, int64 ``[num_rows]``.
-            num_visible: upper bound of the rows' positions, plus one.
-        """
-        self._cache, self._backend = cache, attention_backend_of(cache.tensor)
-        self._rows = ((slots, positions), num_visible)
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        return self._backend.decode(self._cache, layer, (joined, heads, rotation), self._rows)
+    Args:
+        places: slots and positions of the new keys, int64 ``[num_rows]``.
+        num_visible: upper bound of the rows' positions, plus one.
+    """
+    return partial(attention_backend_of(cache.tensor).decode, cache, (places, num_visible))
 
 
-class MixedAttention:
-    """Mixed pass: decode rows, then prompt positions.
+def mixed_attention(cache: PagedCache, tokens: Tokens, places: Places, num_visible: int) -> Attend:
+    """Return the attention of a mixed pass: decode rows, then prompt positions.
 
     A row attends to what its slot's prompt adds in the same pass, and is computed as by
-    `DecodeAttention`.
+    `decode_attention`, whose further arguments these are.
+
+    Args:
+        tokens: tokens of the pass, decode rows first; tiles cover all others.
+        places: rows beyond the decode rows use the padding slot: tiles take precedence.
     """
-
-    def __init__(
-        self, cache: PagedCache, tokens: Tokens, places: tuple[Tensor, Tensor], num_visible: int
-    ) -> None:
-        """Prepare a pass.
-
-        Args:
-            tokens: tokens of the pass, decode rows first; tiles cover all others.
-            places: slots and positions of the rows, int64 ``[num_rows]``. Rows beyond the decode
-                rows use the padding slot: tiles take precedence.
-            num_visible: upper bound of the rows' positions, plus one.
-        """
-        self._cache, self._backend = cache, attention_backend_of(cache.tensor)
-        self._tokens, self._rows = tokens, (places, num_visible)
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        new = (joined, heads, rotation)
-        return self._backend.mixed(self._cache, layer, new, self._tokens, self._rows)
+    return partial(attention_backend_of(cache.tensor).mixed, cache, tokens, (places, num_visible))
 
 
-class WholeAttention:
-    """Bidirectional attention among the positions of a row, without a cache."""
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        return attention_backend_of(joined).whole((joined, heads, rotation))
+def whole_attention(layer: int, *new: *NewPositions) -> Tensor:
+    """Attend among all positions of a row, without a cache; an `Attend`."""
+    return attention_backend_of(new[0]).whole(*new)
 
 
 class FrameAttention:
@@ -269,7 +240,7 @@ class FrameAttention:
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         new, start = (joined, heads, rotation), self.num_positions
-        return self._backend.frame(self._cache, layer, new, self._num_rows, start)
+        return self._backend.frame(self._cache, self._num_rows, start, layer, *new)
 
 
 def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projected":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.nn.attention import FrameCache, KVShape, PagedCache, Tokens, cut_tiles
-from antiphon.nn.attention_backends import DecodeAttention, FrameAttention, PrefillAttention
+from antiphon.nn.attention_backends import FrameAttention, decode_attention, prefill_attention
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, SwiGLU
 from antiphon.nn.transformer import Transformer
@@ -145,7 +145,7 @@ def prefill_pieces(
     slots = [slot for slot, _, count in pieces for _ in range(count)]
     positions = torch.tensor([start + at for _, start, count in pieces for at in range(count)])
     tokens = Tokens(torch.tensor(slots), positions, torch.from_numpy(cut_tiles(pieces)))
-    attend = PrefillAttention(cache, tokens)
+    attend = prefill_attention(cache, tokens)
     return model(states[None], model.rope.at(positions[None]), attend)[0]
 
 
@@ -153,7 +153,7 @@ def decode(
     model: Transformer, cache: PagedCache, slots: list[int], positions: list[int], states: Tensor
 ) -> Tensor:
     at = torch.tensor(positions)
-    attend = DecodeAttention(cache, torch.tensor(slots), at, max(positions) + 1)
+    attend = decode_attention(cache, (torch.tensor(slots), at), max(positions) + 1)
     return model(states[:, None], model.rope.at(at[:, None]), attend)[:, 0]
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from antiphon.nn.attention import PagedCache, Tokens, cut_tiles
-from antiphon.nn.attention_backends import DecodeAttention, PrefillAttention, WholeAttention
+from antiphon.nn.attention_backends import decode_attention, prefill_attention, whole_attention
 from antiphon.nn.layer_configs import Llama3Scaling, TransformerConfig
 from antiphon.nn.layers import Rope, rotary_order
 from antiphon.nn.transformer import Transformer
@@ -164,10 +164,10 @@ def test_positions_of_a_row_may_see_each_other() -> None:
     weights = made_weights(PLAIN, has_norms=False, has_bias=False)
     model = model_of(PLAIN, weights)
     rows = torch.randn(3, 5, PLAIN.hidden_size, generator=torch.Generator())
-    ours = model(rows, model.rope.between(0, 5), WholeAttention())
+    ours = model(rows, model.rope.between(0, 5), whole_attention)
     expected = [plain(row.double(), weights, PLAIN, is_causal=False) for row in rows]
     torch.testing.assert_close(ours.double(), torch.stack(expected), atol=2e-5, rtol=2e-5)
-    some = model(rows, model.rope.between(0, 5), WholeAttention(), slice(3, None))
+    some = model(rows, model.rope.between(0, 5), whole_attention, slice(3, None))
     torch.testing.assert_close(some, ours[:, 3:], atol=1e-5, rtol=1e-5)
 
 
@@ -200,11 +200,11 @@ def assert_plain(config: TransformerConfig, weights: dict[str, Tensor]) -> None:
     split = NUM_POSITIONS - 2
     at = torch.arange(split)
     tiles = torch.from_numpy(cut_tiles([(0, 0, split)]))
-    attend = PrefillAttention(cache, Tokens(torch.zeros_like(at), at, tiles))
+    attend = prefill_attention(cache, Tokens(torch.zeros_like(at), at, tiles))
     ours = [model(states[None, :split], model.rope.at(at[None]), attend)[0]]
     for position in range(split, NUM_POSITIONS):
         now = torch.tensor([position])
-        step = DecodeAttention(cache, torch.zeros_like(now), now, position + 1)
+        step = decode_attention(cache, (torch.zeros_like(now), now), position + 1)
         row = states[None, position : position + 1]
         ours.append(model(row, model.rope.at(now[:, None]), step)[0])
     expected = plain(states.double(), weights, config)

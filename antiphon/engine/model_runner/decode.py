@@ -17,7 +17,7 @@ from torch import Tensor
 from antiphon.engine.model_runner.ar_model import ARModel, Codes, Frames, Inputs, RequestT
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.runner import row_buckets
-from antiphon.nn.attention_backends import DecodeAttention
+from antiphon.nn.attention_backends import decode_attention
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import Graphs, buckets, round_up
 
@@ -168,7 +168,7 @@ class DecodeSteps(Generic[RequestT]):
     def _forward(self, inputs: Inputs, num_visible: int) -> Tensor:
         """Run the model on one position; return hidden states, ``[num_rows, width]``."""
         attends = [
-            DecodeAttention(stack, inputs.slots, inputs.positions, num_visible)
+            decode_attention(stack, (inputs.slots, inputs.positions), num_visible)
             for stack in self._caches.stacks
         ]
         slots, positions = inputs.slots[:, None], inputs.positions[:, None]

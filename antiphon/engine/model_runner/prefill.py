@@ -29,7 +29,7 @@ from antiphon.engine.model_runner.ar_model import (
 from antiphon.engine.model_runner.kv_cache import KVCaches
 from antiphon.engine.runner import BLOCK_POSITIONS, token_buckets
 from antiphon.nn.attention import TILE_POSITIONS, Tokens, cut_tiles
-from antiphon.nn.attention_backends import MixedAttention, PrefillAttention
+from antiphon.nn.attention_backends import mixed_attention, prefill_attention
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import Graphs, round_up
 
@@ -269,7 +269,6 @@ class Prefiller(Generic[RequestT]):
     def _compute(self, states: Tensor, index: Tensor, tokens: Tokens, num_visible: int) -> Tensor:
         """Return hidden states of as many tokens as can be rows; ``states`` lacks those of rows."""
         stacks = self._caches.stacks
-        attends: list[MixedAttention] | list[PrefillAttention]
         if len(index):
             inputs = self._model.embed(index)
             is_row = index != self._padding_slot
@@ -277,9 +276,9 @@ class Prefiller(Generic[RequestT]):
             positions = _with_front(is_row, inputs.positions, tokens.positions)
             tokens = replace(tokens, positions=positions)
             places = (index, inputs.positions)
-            attends = [MixedAttention(stack, tokens, places, num_visible) for stack in stacks]
+            attends = [mixed_attention(stack, tokens, places, num_visible) for stack in stacks]
         else:
-            attends = [PrefillAttention(stack, tokens) for stack in stacks]
+            attends = [prefill_attention(stack, tokens) for stack in stacks]
         slots, positions = tokens.slots[None], tokens.positions[None]
         return self._model.forward(states[None], slots, positions, attends)[0, : len(index)]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from antiphon.families.mimo_audio.config import MiMoAudioConfig
 from antiphon.nn.attention import Attend, FrameCache, QKVHeads
-from antiphon.nn.attention_backends import FrameAttention, WholeAttention
+from antiphon.nn.attention_backends import FrameAttention, whole_attention
 from antiphon.nn.layers import Linear, Rotation, Weights
 from antiphon.nn.sampler import SamplingRows
 from antiphon.nn.transformer import Transformer
@@ -88,7 +88,7 @@ class GroupEncoder:
         frames = self.tables.frames(codes.view(len(codes), self.config.group_frames, -1))
         rotation = self.transformer.rope.between(0, self.config.group_frames)
         is_causal = self.config.is_encoder_causal
-        attend: Attend = CausalGroupAttention() if is_causal else WholeAttention()
+        attend: Attend = CausalGroupAttention() if is_causal else whole_attention
         return self.narrow(self.transformer(frames, rotation, attend).flatten(1))
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.families.voxcpm2.config import VoxCPM2Config
-from antiphon.nn.attention_backends import WholeAttention
+from antiphon.nn.attention_backends import whole_attention
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.transformer import DecoderLayer, Transformer
@@ -72,7 +72,7 @@ class LocalTransformer:
     def __call__(self, states: Tensor, wanted: slice) -> Tensor:
         """Map ``[rows, num_positions, hidden_size]`` to normed states of ``wanted`` positions."""
         rotation = self.transformer.rope.between(0, self.num_positions)
-        return self.transformer(states, rotation, WholeAttention(), wanted)
+        return self.transformer(states, rotation, whole_attention, wanted)
 
 
 @dataclass(frozen=True, slots=True)

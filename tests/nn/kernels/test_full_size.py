@@ -19,7 +19,7 @@ from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.language_model import FusedLanguageModel
 from antiphon.families.qwen3_tts.talker import Talker, load_predictor
 from antiphon.nn.attention import PagedCache, Tokens
-from antiphon.nn.attention_backends import DecodeAttention, PrefillAttention
+from antiphon.nn.attention_backends import decode_attention, prefill_attention
 from antiphon.nn.kernels.fused_linear import FusedLinear, scale
 from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 from tests.nn.kernels.compiler import CARDS, Card, compiling
@@ -67,7 +67,7 @@ def paged_cache(model: FusedLanguageModel) -> PagedCache:
 def make_frames(model: FusedLanguageModel, num_rows: int, num_visible: int) -> None:
     """Go through a step of some rows."""
     inputs = model.embed(meta(num_rows, dtype=torch.int64))
-    attend = DecodeAttention(paged_cache(model), inputs.slots, inputs.positions, num_visible)
+    attend = decode_attention(paged_cache(model), (inputs.slots, inputs.positions), num_visible)
     places = inputs.slots[:, None], inputs.positions[:, None]
     hidden = model.forward(inputs.states, *places, [attend])[:, 0]
     frames: Frames = model.sample(hidden, inputs, model.sampling_shape(()))
@@ -76,7 +76,7 @@ def make_frames(model: FusedLanguageModel, num_rows: int, num_visible: int) -> N
 
 def read_prompt(model: FusedLanguageModel, num_positions: int) -> None:
     slots = meta(num_positions, dtype=torch.int64)
-    attend = PrefillAttention(
+    attend = prefill_attention(
         paged_cache(model), Tokens(slots, slots, meta(num_positions // 32, 4, dtype=torch.int64))
     )
     states = meta(1, num_positions, model.width, dtype=model.like.dtype)

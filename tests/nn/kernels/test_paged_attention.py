@@ -24,11 +24,11 @@ from antiphon.nn.attention import (
     cut_tiles,
 )
 from antiphon.nn.attention_backends import (
-    DecodeAttention,
     FrameAttention,
-    MixedAttention,
-    PrefillAttention,
-    WholeAttention,
+    decode_attention,
+    mixed_attention,
+    prefill_attention,
+    whole_attention,
 )
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import RMSNorm, Rope, Rotation
@@ -120,12 +120,15 @@ def test_decoding_slots_of_any_length(use_kernels: Using) -> None:
 
     def attend(num_visible: int, row: int | None = None) -> Tensor:
         rows = slice(None) if row is None else slice(row, row + 1)
-        step = DecodeAttention(new_cache(), slots[rows], positions[rows], num_visible)
+        step = decode_attention(new_cache(), (slots[rows], positions[rows]), num_visible)
         turned = Rotation(rotation.cosines[rows], rotation.sines[rows])
         return step(1, joined[rows], normed_heads(), turned)
 
     ours, _ = both(
-        use_kernels, lambda cache: DecodeAttention(cache, slots, positions, 601), joined, rotation
+        use_kernels,
+        lambda cache: decode_attention(cache, (slots, positions), 601),
+        joined,
+        rotation,
     )
     assert torch.equal(ours, attend(MAX_POSITIONS))
     for row, num_visible in enumerate((601, 31, 256, 257)):
@@ -138,7 +141,7 @@ def test_decoding_a_short_slot(use_kernels: Using, position: int) -> None:
     slots, positions = (torch.tensor([value], device=DEVICE) for value in (1, position))
     both(
         use_kernels,
-        lambda cache: DecodeAttention(cache, slots, positions, position + 1),
+        lambda cache: decode_attention(cache, (slots, positions), position + 1),
         random(1, 1, WIDTH),
         rope().at(positions[:, None]),
     )
@@ -149,7 +152,7 @@ def test_decoding_without_norms(use_kernels: Using, position: int) -> None:
     slots, positions = (torch.tensor([value], device=DEVICE) for value in (1, position))
     both(
         use_kernels,
-        lambda cache: DecodeAttention(cache, slots, positions, position + 1),
+        lambda cache: decode_attention(cache, (slots, positions), position + 1),
         random(1, 1, WIDTH),
         rope().at(positions[:, None]),
         has_norms=False,
@@ -171,7 +174,7 @@ def test_reading_pieces_of_prompts(use_kernels: Using) -> None:
     tokens = tokens_of(pieces)
     joined = random(1, len(tokens.slots), WIDTH)
     rotation = rope().at(tokens.positions[None])
-    both(use_kernels, lambda cache: PrefillAttention(cache, tokens), joined, rotation)
+    both(use_kernels, lambda cache: prefill_attention(cache, tokens), joined, rotation)
 
 
 def test_many_heads_share_a_key(use_kernels: Using, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,11 +186,11 @@ def test_many_heads_share_a_key(use_kernels: Using, monkeypatch: pytest.MonkeyPa
     tokens = tokens_of([(2, 0, 5), (0, 70, 40), (3, 31, 1)])
     joined = random(1, len(tokens.slots), WIDTH)
     rotation = rope().at(tokens.positions[None])
-    both(use_kernels, lambda cache: PrefillAttention(cache, tokens), joined, rotation)
+    both(use_kernels, lambda cache: prefill_attention(cache, tokens), joined, rotation)
     slots, positions = (torch.tensor([value], device=DEVICE) for value in (1, 600))
     both(
         use_kernels,
-        lambda cache: DecodeAttention(cache, slots, positions, 601),
+        lambda cache: decode_attention(cache, (slots, positions), 601),
         joined[:, :1],
         rope().at(positions[:, None]),
     )
@@ -206,17 +209,17 @@ def test_rows_of_a_step_beside_prompts(use_kernels: Using) -> None:
     joined, rotation = random(1, len(tokens.slots), WIDTH), rope().at(tokens.positions[None])
     places = (slots, positions)
     ours, _ = both(
-        use_kernels, lambda cache: MixedAttention(cache, tokens, places, 301), joined, rotation
+        use_kernels, lambda cache: mixed_attention(cache, tokens, places, 301), joined, rotation
     )
     padding = torch.tensor([(NUM_SLOTS, 0)] * 18, device=DEVICE).T
     padded = tuple(torch.cat(each) for each in zip(places, padding, strict=True))
-    attend = MixedAttention(new_cache(), tokens, (padded[0], padded[1]), MAX_POSITIONS)
+    attend = mixed_attention(new_cache(), tokens, (padded[0], padded[1]), MAX_POSITIONS)
     assert torch.equal(attend(1, joined, normed_heads(), rotation), ours)
     cache, parts = new_cache(), (rotation.cosines, rotation.sines)
     turned = Rotation(*(part[:, len(rows) :] for part in parts))
-    read = PrefillAttention(cache, prompts)(1, joined[:, len(rows) :], normed_heads(), turned)
+    read = prefill_attention(cache, prompts)(1, joined[:, len(rows) :], normed_heads(), turned)
     turned = Rotation(*(part[0, : len(rows), None] for part in parts))
-    step = DecodeAttention(cache, *places, 301)
+    step = decode_attention(cache, places, 301)
     made = step(1, joined[0, : len(rows), None], normed_heads(), turned)
     assert torch.equal(ours, torch.cat((made.transpose(0, 1), read), dim=1))
 
@@ -228,7 +231,7 @@ def test_a_piece_is_read_alike_in_any_company(use_kernels: Using) -> None:
     for others in ([], [(0, 3, 9)]):
         tokens = tokens_of([*others, (2, 60, 45)])
         padded = torch.cat((random(1, len(tokens.slots) - 45, WIDTH, seed=5), joined), dim=1)
-        attend = PrefillAttention(new_cache(), tokens)
+        attend = prefill_attention(new_cache(), tokens)
         rotation = rope().at(tokens.positions[None])
         results.append(attend(1, padded, normed_heads(), rotation)[:, -45:])
     assert torch.equal(*results)
@@ -260,16 +263,16 @@ def test_positions_that_all_see_each_other(
     joined = random(3, num_positions, WIDTH)
     heads, rotation = normed_heads(has_norms), rope().between(0, num_positions)
     use_kernels(True)
-    ours = WholeAttention()(0, joined, heads, rotation)
-    alone = WholeAttention()(0, joined[1:2], heads, rotation)
+    ours = whole_attention(0, joined, heads, rotation)
+    alone = whole_attention(0, joined[1:2], heads, rotation)
     assert torch.equal(alone[0], ours[1]), "a row's result depends on its company"
     use_kernels(False)
-    expected = WholeAttention()(0, joined, heads, rotation)
+    expected = whole_attention(0, joined, heads, rotation)
     torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_more_positions_than_a_program_holds_all_see_each_other(use_kernels: Using) -> None:
     joined, rotation = random(1, 65, WIDTH), rope().between(0, 65)
     use_kernels(True)
-    ours = WholeAttention()(0, joined, normed_heads(), rotation)
+    ours = whole_attention(0, joined, normed_heads(), rotation)
     assert ours.shape == (1, 65, HEADS.num_heads * HEADS.head_dim)
