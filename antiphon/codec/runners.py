@@ -60,10 +60,6 @@ class FusedRunner:
     codec must have decoded that before all else. One row is primed so in a step, that the others do
     not wait; unless something of a row is decoded in the step, which goes before everything. What
     had become audio before a request came into its slot follows in parts (`CodecReplay`).
-
-    Attributes:
-        num_slots: requests that can run at once.
-        row_buckets: Row counts of the model's steps.
     """
 
     def __init__(self, runner: FrameSource, decoder: StreamingDecoder) -> None:

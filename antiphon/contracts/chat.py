@@ -24,7 +24,6 @@ class ChatCapabilities(Capabilities):
         sampling: defaults of the checkpoint, every field set.
         max_positions: Positions of prompt and answer together.
         vocab_size: ids of tokens are below it.
-        logprobs: Whether it returns log probabilities.
         thinks: whether an answer may begin with thoughts, between ``<think>`` and ``</think>``.
     """
 
@@ -123,8 +122,6 @@ def answer_limits(request: ChatRequest, num_tokens: int, max_positions: int) -> 
     """Return the limits of an answer's tokens: those asked for, or what there is room for.
 
     Args:
-        request: Request, with its limits if it has any.
-        num_tokens: Tokens of its prompt.
         max_positions: Positions of prompt and answer together.
 
     Raises:

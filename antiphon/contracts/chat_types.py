@@ -61,7 +61,6 @@ class TokenLogprob:
 
     Attributes:
         token: its text; bytes that are no character by themselves are U+FFFD here.
-        content: its bytes.
         logprob: natural logarithm of its probability, before penalties and temperature.
         top: the likeliest tokens in its place, the likeliest first; empty within ``top``.
     """
@@ -78,7 +77,6 @@ class TextDelta:
 
     Attributes:
         text: New text, not empty unless only ``logprobs`` or thoughts are returned.
-        num_tokens: Number of its tokens.
         logprobs: Log probabilities of these tokens, if they were requested.
         reasoning: Thoughts of the model before its answer.
     """
@@ -99,9 +97,7 @@ class ChatAnswer:
     """A whole answer.
 
     Attributes:
-        text: Text of the new message.
         finish_reason: "stop", or "length" at the limit of tokens.
-        usage: tokens read and written.
         logprobs: Log probabilities of its tokens, if they were requested.
         reasoning: Thoughts of the model before its answer.
     """

@@ -33,9 +33,7 @@ class ConfigSection:
     Keys that are not read are ignored: published files carry many that have no effect.
 
     Attributes:
-        file: Path of the file.
         prefix: dotted path of this object inside the file, ``""`` at the top.
-        values: the object.
     """
 
     file: Path

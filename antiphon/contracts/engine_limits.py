@@ -46,9 +46,7 @@ class AdmissionLimits:
         Args:
             num_ahead: requests of its priority that wait already.
             wait_s: Predicted wait in seconds.
-            is_live: its priority.
             num_streams: capacity in live streams, see `is_met`.
-            message: Message of the refusal.
 
         Raises:
             OverloadedError: it would have to wait for too long; has the time to retry.
@@ -62,9 +60,6 @@ class AdmissionLimits:
         """Whether a request may wait; see `check`.
 
         Args:
-            num_ahead: requests of its priority that wait already.
-            wait_s: predicted wait.
-            is_live: its priority.
             num_streams: live streams that there is capacity for, as far as it is known. With one
                 or two, the wait for one of them to end may be ten times as long.
         """

@@ -61,7 +61,6 @@ class LoadContext:
         is_deterministic: Whether a request's numbers must not depend on its batch.
         admission: limits of the requests that a stage admits; ``None``: the defaults.
         playback: sizes of the codec's chunks; ``None``: the defaults.
-        diffusion: Settings of models that denoise.
         load_format: ``"auto"``: weights are read from the checkpoint's files; ``"dummy"``: they are
             random, and its files of weights are not read.
         quantize: type of products' weights, ``"int8"`` or ``"fp16"``; ``None``: ``dtype``.
@@ -134,7 +133,6 @@ class VoiceCapabilities(Capabilities):
     """Capabilities of a loaded model that speaks, whatever it reads.
 
     Attributes:
-        sample_rate_hz: Sample rate of the audio.
         channels: Number of channels, 1 or 2; with 2, samples have the shape ``[num_samples, 2]``.
         voices: never empty; the first one is the default.
     """
@@ -202,9 +200,7 @@ class StageSpec:
 
     Attributes:
         name: unique in its pipeline.
-        kind: Kind of driver.
         consumes: Items that flow in: of a first stage, the content of its prompts.
-        produces: Items that flow out.
         factory: takes a `LoadContext` and returns what the driver of its kind is given.
         max_concurrency: requests that it can work on at once; ``None``: as many as the context
             has slots.
@@ -234,7 +230,6 @@ class Task:
     """A kind of request that a family serves.
 
     Attributes:
-        request: its type.
         prompter: takes a `LoadContext`, returns what has `Capabilities` and builds prompts: in the
             task of speech a `Prompter`.
         pipeline: the stages, first to last; each consumes what the one before produces.
@@ -325,7 +320,6 @@ class Measuring:
     """What measurements of speed need of a family.
 
     Attributes:
-        task: Task that is measured.
         frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order;
             ``None``: what bounds it is not measured.
         frames_per_token: Frames that a prompter allows for a token of text at least.
@@ -345,7 +339,6 @@ class Family:
     """Declaration of one kind of model for the rest of the system.
 
     Attributes:
-        name: Name in the registry.
         title: one line for people.
         architectures: values of ``architectures`` in a config.json, else of ``model_type``, else of
             ``architecture``.
@@ -361,7 +354,6 @@ class Family:
         checkpoint_maker: writes a checkpoint without weights, which are drawn when it is loaded,
             into a directory; besides it takes ``size``, ``task``, ``vocabulary`` and ``dtype``.
         draws_weights: Support of random weights in place of files.
-        quantizes: Support of quantised weights.
         accelerations: Supported settings of models that denoise.
         measuring: Requirements of speed measurements, with its ``checkpoint_maker``;
             ``None`` for other families.

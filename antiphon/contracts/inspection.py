@@ -27,7 +27,6 @@ class Inspection:
 
     Attributes:
         facts: short answers by name, in the order in which people want them.
-        tables: longer ones.
         problems: why it cannot be served; empty if it can.
     """
 
@@ -50,7 +49,6 @@ class Footprint:
         num_resident: Number of these that one resident program replaces, where there is one.
         resident_streams: Largest number of streams of that program.
         frames_per_s: Frames per second of audio.
-        prompt_positions: Positions of a usual prompt.
         measured_ms: Measured times of a frame, by the name of a card and the number of streams.
     """
 

@@ -17,12 +17,10 @@ class DiffusionParameters(Overrides):
     """How a denoising stage works on a request. ``None`` means the family's default.
 
     Attributes:
-        num_inference_steps: Denoising steps.
         guidance_scale: Adherence to the prompt; of a distilled model, one of its inputs.
         true_cfg_scale: Classifier-free guidance, where ``guidance_scale`` is such an input.
         guidance_scale_2: Guidance of the second expert, for low noise.
         boundary_ratio: Share of the schedule at which the second expert takes over.
-        flow_shift: Shift of the flow-matching schedule.
     """
 
     num_inference_steps: int | None = None
@@ -97,7 +95,6 @@ class Progress:
 
     Attributes:
         step: steps that are done, 1 to ``num_steps``; it grows, and a slow reader may miss some.
-        num_steps: Steps of this request.
     """
 
     step: int
@@ -123,7 +120,6 @@ class Video:
 
     Attributes:
         frames: shape ``[num_frames, height, width, 3]``.
-        fps: frames a second.
     """
 
     frames: "NDArray[np.uint8]"

@@ -16,7 +16,6 @@ class PictureCapabilities(Capabilities):
         size_multiple: width and height must be multiples of it, in pixels.
         default_size: ``(width, height)`` unless the request has its own.
         max_prompt_tokens: Tokens of a prompt; longer ones are refused. ``None``: any length.
-        negative_prompts: Whether a request may have a negative prompt.
         min_steps: Fewest denoising steps of the family's schedule.
     """
 

@@ -45,7 +45,6 @@ class PreparedVoice:
     """A voice, ready to be part of prompts. Arrays are copied and cannot be written to.
 
     Attributes:
-        name: Name for users.
         family: Family that made the arrays; no other can use them.
         ref_text: Transcript of the recording, for families that continue it.
         speaker_embedding: Speaker vector, shape ``[D]``.

@@ -142,7 +142,6 @@ class TextCheck:
 
     Attributes:
         unspoken: Text that it leaves out, in order: words, signs, emoji. Not punctuation.
-        is_spoken: Whether anything is spoken.
     """
 
     unspoken: tuple[str, ...]
@@ -183,8 +182,6 @@ class VoicePreparing(Protocol):
 
         Args:
             samples: mono, at the model's rate.
-            name: Name of the voice.
-            ref_text: Transcript of the recording.
 
         Raises:
             InvalidRequestError: the recording will not do, or the loaded checkpoint clones none.

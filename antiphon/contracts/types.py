@@ -150,8 +150,6 @@ class WordTime:
 
     Attributes:
         word: characters of the text.
-        start_s: start time.
-        end_s: end time.
         offset: offset of its first character in the text, in code points.
         read: words that are spoken for it; empty if they are ``word``.
     """
@@ -178,7 +176,6 @@ class AudioChunk:
 
     Attributes:
         samples: PCM in [-1, 1], shape ``[num_samples]`` (mono) or ``[num_samples, channels]``.
-        sample_rate_hz: Sample rate of ``samples``.
         num_frames: model frames that this chunk completes, for usage and metrics.
         words: those that have become known with this chunk, in order; what a request that asked
             for none gets is empty.
@@ -247,8 +244,6 @@ class Ended:
     """The last item of every stream, exactly once.
 
     Attributes:
-        reason: why it ended.
-        usage: Usage of the request.
         unspoken: Text that the voice has left out, in order, each once; the first of it if
             it is much.
     """

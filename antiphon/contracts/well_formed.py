@@ -182,7 +182,6 @@ def read_options(model: type[Options], values: Mapping[str, Any]) -> Options:
 
     Args:
         model: a family's options; it forbids what it does not know.
-        values: Options by name.
 
     Raises:
         InvalidRequestError: one is unknown or wrong; ``param`` is its name.

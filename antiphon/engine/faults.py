@@ -21,7 +21,6 @@ def loaded(load: Callable[[], T], problem: str, *passed: type[Exception]) -> T:
     """Return the result of a library whose exceptions for broken files have no class in common.
 
     Args:
-        load: function that calls the library.
         problem: beginning of the message if that fails.
         passed: exceptions that are no fault of the files.
 

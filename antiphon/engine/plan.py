@@ -183,7 +183,6 @@ class StepPlan:
 
     Attributes:
         releases: slots whose requests are gone; released before any start.
-        starts: requests that enter slots.
         appends: text that has arrived for requests in slots, those of ``starts`` included.
         blocks: blocks appended to the block tables, by slot.
         copies: block copies, done at once before blocks are written; each target once.

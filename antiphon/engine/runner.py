@@ -63,7 +63,6 @@ def num_bytes_left(num_free: int, num_total: int, *, utilization: float, num_slo
     Args:
         num_free: free bytes once the model's weights are loaded.
         utilization: share of its memory that may be in use once all is loaded.
-        num_slots: requests that run at once.
     """
     reserve = min(_RESERVE_SHARE * num_total, _MAX_RESERVE_BYTES)
     reserve += num_slots * SLOT_RESERVE_BYTES

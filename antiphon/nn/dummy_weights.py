@@ -39,7 +39,6 @@ class DrawnTensors:
         """Store the layout without drawing.
 
         Args:
-            layout: shapes by name.
             like: tensor of the wanted type, on the wanted device.
         """
         self._layout = layout

@@ -114,8 +114,6 @@ class PaddedBatches:
         """Allocate inputs; on a GPU, run or capture every pass once in each shape.
 
         Args:
-            passes: passes by name.
-            device: device of the passes.
             samples_per_frame: unit of lengths.
             captures: whether passes become CUDA graphs on a GPU.
             pads: whether to form batches; default: on a GPU. Otherwise every recording is encoded
@@ -156,7 +154,6 @@ class PaddedBatches:
         """Run passes over recordings.
 
         Args:
-            names: names of the passes.
             recordings: float32 recordings, at most `num_rows` of a length.
             key: padded length, from `length_of`.
 

@@ -49,10 +49,6 @@ class TensorHeader:
 def tensor_files(directory: Path, stem: str = STEM) -> list[Path]:
     """Return model.safetensors, or the shards that its index lists, whether they exist or not.
 
-    Args:
-        directory: folder with the files.
-        stem: prefix of their names.
-
     Raises:
         ModelLoadError: neither exists, or the index is broken.
     """

@@ -130,8 +130,6 @@ class Transformer:
 
         Args:
             weights: tensors of one type and on one device.
-            name: prefix such as ``model``.
-            max_positions: longest run.
         """
         norm = RMSNorm(weights[f"{name}.norm.weight"], config.norm_eps)
         return cls(

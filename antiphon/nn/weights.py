@@ -64,7 +64,6 @@ class LazyWeights(Mapping[str, Tensor]):
         """Store the headers without reading tensors.
 
         Args:
-            directory: folder named in messages.
             tensors: header and open file of each tensor, by name.
         """
         self.quantize = how.get("quantize")
@@ -132,7 +131,6 @@ def open_weights(
         part: prefix of the part's tensor names.
         unused: regular expression of whole names that the part does not need.
         others: regular expression of whole names beside the layout, read elsewhere.
-        stem: prefix of the file names.
 
     Raises:
         ModelLoadError: the files do not match the layout, or a tensor was left unread.
@@ -181,7 +179,6 @@ def check_tied(directory: Path, tied: Mapping[str, str]) -> None:
     """Refuse a checkpoint with a head that differs from the embedding it should be tied to.
 
     Args:
-        directory: folder with safetensors files.
         tied: pairs of names as for `tied_problems`.
 
     Raises:

@@ -35,7 +35,6 @@ class StageRequest:
             stream comes, which is ``is_later``.
         tells_admission: whether its first item shall be `Admitted`, as soon as it is not refused
             any more. Stages that admit nothing leave it out.
-        speed: Playback speed.
         pieces: Text that has arrived since the prompt was built; more may follow.
         resume_frames: Frames that a lost replica of the first stage made, and whose audio
             was delivered; the stream goes on after them. Text that had arrived by then is part of

@@ -234,8 +234,6 @@ def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publi
     """Load the model code of stages of one device, and put the driver of their kind around it.
 
     Args:
-        specs: Specs of the stages, first to last.
-        context: Device, types and settings of loading.
         publish: takes each change of the stage's status.
     """
     name = "+".join(spec.name for spec in specs)

@@ -51,9 +51,6 @@ class ThreadedDecoder:
     """An `antiphon.codec.protocol.StreamingDecoder` around another.
 
     Calls are executed in their order. The model makes the next frame meanwhile.
-
-    Attributes:
-        decoder: decoder in the thread.
     """
 
     def __init__(self, decoder: HostDecoder) -> None:

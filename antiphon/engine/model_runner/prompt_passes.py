@@ -19,7 +19,6 @@ class PromptWork(Generic[RequestT]):
     """Work that slots need before they make a frame.
 
     Attributes:
-        spans: spans of prompts.
         replays: positions of known frames by slot.
     """
 

@@ -35,7 +35,6 @@ class WeightsPart:
     """Tensors of a network, or several, in the safetensors files of a directory.
 
     Attributes:
-        directory: folder of the files.
         layout: names and shapes of all tensors of the files.
         prefix: prefix of the part's tensor names.
         unused: regular expression of names that the network does not need.
@@ -103,8 +102,6 @@ class Findings:
         """Return the headers of a directory's tensors, ``None`` if a file cannot be read.
 
         Args:
-            directory: folder of safetensors files.
-            stem: beginning of the files' names.
             others: regular expression of tensor names to ignore.
         """
         found = None if self.is_drawn else self.attempt(lambda: read_directory(directory, stem))
@@ -128,7 +125,6 @@ class Findings:
 
         Args:
             where: folder or file, for messages.
-            headers: tensors by name.
             layout: expected tensors; ``None``: the configuration cannot be read.
             others: regular expression of names to ignore.
         """
@@ -155,7 +151,6 @@ def by_prefix(
     """Return tensors with the titles of their components.
 
     Args:
-        headers: tensors.
         parts: titles by prefix of the tensors' names; the first match applies.
         rest: title of all other tensors.
     """

@@ -74,7 +74,6 @@ class RecordingLimits:
 
     Attributes:
         rate_hz: sample rate of recordings.
-        max_s: longest duration.
         min_s: shortest duration; a recording without samples is never accepted.
     """
 
@@ -120,8 +119,6 @@ class VoicePreparer:
         Args:
             encode: the encoder stage, which takes a `Recording`.
             parts: names of the encoder's outputs.
-            rate_hz: sample rate of recordings.
-            max_cached: number of outputs to keep.
         """
         self._encode = encode
         self._parts = tuple(parts)
@@ -139,8 +136,6 @@ class VoicePreparer:
 
         Args:
             samples: mono at the model's rate, float32 ``[num_samples]``.
-            wanted: names of the outputs.
-            param: request field that brought the recording.
 
         Raises:
             InvalidRequestError: the recording is too short or too long.
@@ -176,10 +171,8 @@ class CloningPrompter:
         """Store the capabilities; the pipeline sets the encoder later.
 
         Args:
-            capabilities: abilities of the checkpoint.
             family: name of the family that voices are prepared for.
             parts: names of the encoder's outputs.
-            max_cached: number of outputs to cache.
         """
         self.capabilities = capabilities
         self._family, self._parts, self._max_cached = family, parts, max_cached
@@ -213,8 +206,6 @@ class CloningPrompter:
 
         Args:
             samples: mono at the model's rate, float32 ``[num_samples]``.
-            wanted: names of the parts.
-            name: name of the voice.
             ref_text: transcript of the recording; ``None`` or blank if unknown.
         """
         features = self._preparer.features(samples, wanted)

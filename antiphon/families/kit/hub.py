@@ -21,7 +21,6 @@ def download(model: str, patterns: Iterable[str]) -> Path:
 
     Args:
         model: name accepted by `is_hub_id`.
-        patterns: patterns of needed files.
 
     Raises:
         ModelLoadError: as of `ask_hub`.

@@ -28,7 +28,6 @@ def like_of(context: LoadContext, dtype: str | None = None) -> Tensor:
     """Return an empty tensor of the type and on the device of loaded weights.
 
     Args:
-        context: device, number type and limits.
         dtype: name of the type; ``None``: that of the context.
     """
     device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
@@ -41,7 +40,6 @@ def weights_for(
     """Return the arguments of `antiphon.nn.weights.open_weights` that depend on the context.
 
     Args:
-        context: device, number type and load format.
         part: label of the progress; ``None``: it is not reported.
         dtype: name of the type; ``None``: that of the context.
     """
@@ -63,12 +61,9 @@ def runner_of(
     """Return the runner of a model, sized for the requests that it serves.
 
     Args:
-        context: device, number type and limits.
-        model: loaded language model.
         max_positions: longest request, prompt and frames together.
         budget: memory for keys and values; ``None``: derived from the context.
         graphs: label of the progress of capturing graphs.
-        how: further arguments of `ModelRunner`.
     """
     if budget is None:
         slots, cache_bytes = context.max_slots, context.cache_bytes

@@ -44,8 +44,6 @@ class CheckpointMaker:
         write: function of a directory and the arguments.
         sizes: names of sizes; empty, as for the others: any value.
         tasks: names of tasks, the default first.
-        vocabularies: names of vocabularies.
-        dtypes: number types of the weights.
     """
 
     write: Callable[[Path, Making], None]
@@ -58,7 +56,6 @@ class CheckpointMaker:
         """Write a checkpoint; files of an existing directory are replaced one by one.
 
         Args:
-            path: directory.
             arguments: fields of `Making`.
 
         Raises:
@@ -143,7 +140,6 @@ def write_byte_tokenizer(
     """Write tokenizer.json and tokenizer_config.json; return the number of ids.
 
     Args:
-        path: directory of the checkpoint.
         special_tokens: tokens whose ids follow those of the bytes.
         config: members of tokenizer_config.json beside the tokenizer's class.
         vocabulary: ids by the letters that stand for bytes; ``None``: in the letters' order.

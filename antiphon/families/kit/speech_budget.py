@@ -45,7 +45,6 @@ def frame_budget(
     """Return the most frames that a text may take.
 
     Args:
-        num_slow_frames: sum of `slow_frames` over the text.
         is_instructed: whether the request describes how to speak.
         is_limited: whether the request sets its own limit; the budget then has the largest
             margin, so that limits up to 15 s apply in full.
@@ -90,8 +89,6 @@ def check_prompt_length(num_positions: int, limit: int, param: str = "input") ->
     """Refuse a prompt that leaves no room for speech.
 
     Args:
-        num_positions: positions of the prompt.
-        limit: most positions of a prompt.
         param: request field that takes most of them.
 
     Raises:

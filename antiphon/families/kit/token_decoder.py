@@ -69,7 +69,6 @@ def halves_of(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
     """Return the two tokens that merge into one of several bytes.
 
     Args:
-        token: bytes of the token.
         ranks: rank of each token; pairs with lower ones are merged first.
     """
     parts = [token[index : index + 1] for index in range(len(token))]

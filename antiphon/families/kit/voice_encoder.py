@@ -26,8 +26,6 @@ class ClonedVoiceEncoder:
         """Warm the networks.
 
         Args:
-            batches: passes of the networks.
-            limits: accepted durations.
             parts: names of the passes.
             rate_hz: sample rate of the networks; ``None``: that of recordings.
         """

@@ -37,8 +37,6 @@ def choose_clone(
     """Return the voice to imitate.
 
     Args:
-        config: configuration of the checkpoint.
-        options: options of the request.
         prepare: `CloningPrompter.prepare_parts`.
 
     Raises:

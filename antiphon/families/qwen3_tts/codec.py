@@ -44,7 +44,6 @@ def decoder_of(
 
     Args:
         weights: float32 tensors on one device, by their names in the checkpoint.
-        config: configuration of the decoder.
         dtype: type of weights, activations and states; activation functions keep float32 factors.
     """
     window = config.transformer.window

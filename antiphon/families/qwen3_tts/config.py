@@ -168,7 +168,6 @@ class CodecConfig:
 
     Attributes:
         encoder: its sizes; ``None`` by a null in the file, in a checkpoint that clones nothing.
-        num_quantizers: codes per frame.
     """
 
     decoder: CodecDecoderConfig

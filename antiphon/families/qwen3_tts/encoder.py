@@ -54,7 +54,6 @@ class CodecEncoder:
 
         Args:
             weights: float32 tensors by their names in the checkpoint; rounding would change codes.
-            config: configuration of the encoder.
             num_quantizers: codes per frame, the first of those in the checkpoint.
         """
         num_semantic = config.num_semantic_quantizers
@@ -140,7 +139,6 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     """Load the encoders of a base checkpoint.
 
     Args:
-        context: device and settings of loading.
         pads: whether recordings are padded; ``None``: on a GPU.
 
     Raises:

@@ -61,10 +61,6 @@ class Qwen3TTSPrompter(CloningPrompter):
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
         """Refuse a request that no text and no voice could make valid.
 
-        Args:
-            request: request without its recordings.
-            recordings: names of the options that will be recordings.
-
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """

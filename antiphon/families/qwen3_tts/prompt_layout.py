@@ -79,7 +79,6 @@ class MoreText:
     """Addition of late text to a prompt.
 
     Attributes:
-        ids: ids of the text track.
         max_frames: frame budget of the text so far.
     """
 
@@ -110,7 +109,6 @@ class Spoken:
         instructions: instructions before all else; may be empty.
         role: start of the turn.
         reference: transcript of the reference recording; empty without one.
-        body: text to be spoken.
         num_slow_frames: `slow_frames` of that text.
         is_open: whether more of it will come.
     """
@@ -151,8 +149,6 @@ def lay_out(
     """Lay out a prompt.
 
     Args:
-        config: configuration of the checkpoint.
-        spoken: text parts of the prompt.
         tag: result of `language_tag`.
         speaker_id: id of a built-in speaker, `SPEAKER`, or ``None`` for no speaker position.
         streams_text: whether text is read beside the frames rather than before them.
@@ -234,7 +230,6 @@ class Qwen3TTSRequest:
         text: text track so far.
         max_frames: frame budget of the text so far.
         first_end: number of frames before which it does not end.
-        is_open: whether more text will come.
     """
 
     row: int

@@ -74,7 +74,6 @@ def write_vocabulary(
     """Write vocab.json and merges.txt; return ids of the special tokens, and the embedding's rows.
 
     Args:
-        path: directory of the checkpoint.
         vocabulary: ``"byte"`` merges only the two words by which prompts are cut; the id of
             "assistant" is among the returned ones.
         compact: whether the special ids directly follow a byte vocabulary, for a small embedding,

@@ -30,11 +30,7 @@ class LoopDetectors:
     """
 
     def __init__(self, num_codes: int) -> None:
-        """Start without rows, which are added when needed.
-
-        Args:
-            num_codes: number of different codes.
-        """
+        """Start without rows, which are added when needed."""
         self._free: list[int] = []
         self._num_seen = np.zeros(0, np.int64)
         self._num_distinct = np.zeros(0, np.int64)  # in the window

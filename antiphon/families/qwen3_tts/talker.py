@@ -28,7 +28,6 @@ class Talker:
     Attributes:
         text_table: projected embeddings of all text ids, ``[text_vocab_size, hidden_size]``.
         lazy_text: rows of ``text_table`` computed on first use; ``None``: all are there.
-        frame_table: embeddings of codes.
         head: final state to logits of group 0.
         is_forbidden: mask of group-0 ids that are never drawn, bool, ``[vocab_size]``.
     """

@@ -243,7 +243,6 @@ def requests_of(
     """Return one request per text.
 
     Args:
-        text: text or list of texts.
         each: fields and options by name; a list has one entry per text. ``None`` is left out.
         more: fields shared by all texts, except ``seed`` and ``language``, which may be lists.
 

@@ -105,8 +105,6 @@ def check_task(
     """Refuse a task that the checkpoint was not trained for, and fields of such a task.
 
     Args:
-        config: configuration of the checkpoint.
-        options: options of the request.
         recordings: names of further options that are not loaded yet.
 
     Raises:
