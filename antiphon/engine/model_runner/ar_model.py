@@ -1,9 +1,10 @@
-"""Interface of autoregressive models, which a family implements.
+"""Base of autoregressive models, which a family completes.
 
 `ModelRunner` owns slots, blocks, buckets and graphs; the model owns its weights and the rest of a
 slot's state on the device. A step must not wait for the device or read a tensor's values.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.engine.plan import FRAME_STORE_FRAMES
+from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.sampler import seed_words
@@ -175,46 +177,57 @@ class Frames:
         return cls(codes, torch.empty(num_rows, size, device=store.device))
 
 
-class ARModel(Protocol[RequestT]):
-    """A model that `ModelRunner` calls, in the engine's thread and on the runner's stream."""
+class ARModel(ABC, Generic[RequestT]):
+    """A model that `ModelRunner` calls, in the engine's thread and on the runner's stream.
+
+    The input of a position is one row of numbers. Its prompts are complete; a model whose text
+    arrives later overrides `append`. One with limits of its own overrides `observe`.
+
+    Attributes:
+        slots: state of every slot, and of one more for padding.
+        like: a tensor of the KV cache's type and device.
+        width: size of one position's input.
+        uses_kernels: whether steps use GPU kernels, and so can be captured in graphs; by default,
+            on a GPU.
+    """
+
+    def __init__(
+        self, like: Tensor, *, width: int, num_slots: int, frame_size: int, max_positions: int
+    ) -> None:
+        self.like = like
+        self.width = width
+        self.uses_kernels = kernels.run_on(like)
+        self._device = like.device
+        self._max_positions = max_positions
+        self.slots = SlotState.zeros(num_slots + 1, frame_size, like.device)
 
     @property
-    def slots(self) -> SlotState:
-        """State of every slot, and of one more for padding."""
-
-    @property
+    @abstractmethod
     def kv_shapes(self) -> tuple[KVShape, ...]:
         """KV shapes of the transformers, which share each slot's block numbers."""
 
-    @property
-    def like(self) -> Tensor:
-        """A tensor of the KV cache's type and device."""
-
-    @property
-    def width(self) -> int:
-        """Size of one position's input."""
-
-    @property
-    def uses_kernels(self) -> bool:
-        """Whether steps use GPU kernels, and so can be captured in graphs."""
-
+    @abstractmethod
     def open(self, prompt: Prompt, frames: Codes) -> RequestT:
         """Return the host state of a request, with the frames that it made before."""
 
     def close(self, request: RequestT) -> None:
-        """Free a request after its last frame was observed."""
+        """Free a request after its last frame was observed; no other state is kept of it here."""
 
     def observe(
         self, requests: Sequence[RequestT], frames: Codes, numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
         """Record a frame of each request, in order; return which must be the last ones.
 
+        None is here: the scheduler enforces the limits.
+
         Args:
             requests: different requests.
             frames: codes, ``[len(requests), frame_size]``.
             numbers: numbers of the frames, from 1.
         """
+        return np.zeros(len(requests), np.bool_)
 
+    @abstractmethod
     def start(self, starts: Sequence[SlotStart[RequestT]], uploads: PackedUpload) -> None:
         """Write the model's slot state of new requests; the runner writes `SlotState`.
 
@@ -223,19 +236,32 @@ class ARModel(Protocol[RequestT]):
 
     def append(self, pieces: Sequence[tuple[int, RequestT, Piece]], uploads: PackedUpload) -> None:
         """Add text for requests in slots, before the frames that need it."""
+        raise AssertionError("its prompts are complete")
 
+    @abstractmethod
     def embed_prompts(self, spans: Sequence[PromptSpan[RequestT]]) -> Tensor:
         """Return the inputs of all positions of the spans, ``[num_positions, width]``."""
 
+    @abstractmethod
     def sampling_shape(self, slots: Sequence[int]) -> Hashable:
         """Return the part of a graph's key that the step's sampling needs."""
 
+    @abstractmethod
+    def next_states(self, slots: Tensor) -> Tensor:
+        """Return the next inputs of slots, ``[num_slots, width]``."""
+
     def embed(self, slots: Tensor) -> Inputs:
         """Return the inputs of a step: the fed-back frame and the text beside the next one."""
+        last = self._max_positions - 1  # reached only by a step whose result is not used
+        positions = self.slots.positions[slots].clamp(max=last)
+        return Inputs(slots, self.next_states(slots)[:, None], positions, self.slots.frames[slots])
 
     def flat(self, inputs: Inputs) -> Tensor:
         """Return the states of `embed` in the form of `embed_prompts`, ``[num_rows, width]``."""
+        states: Tensor = inputs.states
+        return states[:, 0]
 
+    @abstractmethod
     def forward(
         self, states: Any, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:
@@ -248,6 +274,7 @@ class ARModel(Protocol[RequestT]):
             attends: attention over each of `kv_shapes`.
         """
 
+    @abstractmethod
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: Any) -> Frames:
         """Draw a frame in every row, inner codebooks included; no outcome yet.
 
@@ -256,6 +283,7 @@ class ARModel(Protocol[RequestT]):
             sampling: result of `sampling_shape`.
         """
 
+    @abstractmethod
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         """Feed frames back: advance the slots by one position, and write each row's outcome.
 
@@ -263,6 +291,40 @@ class ARModel(Protocol[RequestT]):
             frames: result of `sample`, or known frames.
             is_replay: whether frame store and sampling history hold these frames already.
         """
+
+    def hold_end(self, logits: Tensor, is_end: Tensor, inputs: Inputs) -> Tensor:
+        """Rule the end out of rows that have not made their minimum of frames.
+
+        Args:
+            logits: ``[num_rows, vocab_size]``.
+            is_end: ids that end a request, bool ``[vocab_size]``.
+        """
+        is_early = inputs.frames < self.slots.min_frames[inputs.slots]
+        return logits.masked_fill(is_end & is_early[:, None], -torch.inf)
+
+    def finish(
+        self,
+        frames: Frames,
+        inputs: Inputs,
+        *,
+        is_replay: bool,
+        is_end: Tensor,
+        is_finite: Tensor,
+    ) -> None:
+        """Store the frames of a step, advance their slots, and write the outcome of each row.
+
+        Args:
+            frames: frames of the step, whose outcomes are written.
+            is_replay: whether frame store and sampling history hold these frames already.
+            is_end: frames that are the end of speech, bool ``[num_rows]``.
+            is_finite: frames without NaN, bool ``[num_rows]``.
+        """
+        if not is_replay:
+            places = inputs.frames % FRAME_STORE_FRAMES
+            self.slots.frame_store[inputs.slots, places] = frames.codes[:, :-1]
+        self.slots.advance(inputs.slots, inputs.positions, inputs.frames)
+        outcome = torch.where(is_end, STOP, FRAME)
+        frames.codes[:, -1] = torch.where(is_finite, outcome, FAULT)
 
 
 @runtime_checkable

@@ -13,12 +13,12 @@ from antiphon.engine.model_runner.ar_model import (
     FAULT,
     FRAME,
     STOP,
+    ARModel,
     Frames,
     Inputs,
     PromptSpan,
     SlotStart,
 )
-from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.transformer import Transformer
@@ -35,7 +35,7 @@ class TokenRequest(Protocol):
 TokenRequestT = TypeVar("TokenRequestT", bound=TokenRequest)
 
 
-class TokenModel(SlotModel[TokenRequestT]):
+class TokenModel(ARModel[TokenRequestT]):
     """The half of an `ARModel` that reads tokens; a family adds sampling.
 
     Attributes:

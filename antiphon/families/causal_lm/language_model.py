@@ -42,7 +42,7 @@ _MOST_GPU_BYTES, _MOST_BYTES = 8 * 2**30, 2**30  # without a setting
 
 
 class CausalLM(TokenModel[CausalLMRequest]):
-    """An `antiphon.engine.model_runner.ar_model.ARModel`."""
+    """Language model of text."""
 
     def __init__(
         self,

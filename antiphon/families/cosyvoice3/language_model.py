@@ -40,7 +40,7 @@ CosyVoice3Runner: TypeAlias = ModelRunner[CosyVoice3Request]
 
 
 class SpeechLM(TokenModel[CosyVoice3Request]):
-    """An `antiphon.engine.model_runner.ar_model.ARModel`."""
+    """Language model of speech tokens."""
 
     def __init__(
         self,

@@ -18,9 +18,15 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, PromptSpan, SlotStart
+from antiphon.engine.model_runner.ar_model import (
+    ARModel,
+    Codes,
+    Frames,
+    Inputs,
+    PromptSpan,
+    SlotStart,
+)
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.families.fish_speech.config import LICENCE, MAX_POSITIONS, load_config
 from antiphon.families.fish_speech.dual_ar import SlowModel, load_fast_model
 from antiphon.families.fish_speech.prompt import FishSpeechPrompt, FishSpeechRequest
@@ -45,8 +51,8 @@ _HOT_TEMPERATURE, _HOT_TOP_P = 1.0, 0.9
 _FIRST_WATCHED = 1
 
 
-class DualARModel(SlotModel[FishSpeechRequest]):
-    """An `antiphon.engine.model_runner.ar_model.ARModel`.
+class DualARModel(ARModel[FishSpeechRequest]):
+    """Language model of frames: a slow model, and a fast one within a frame.
 
     Attributes:
         pending: next input of each slot, ``[num_rows, hidden_size]``.

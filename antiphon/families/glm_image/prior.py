@@ -63,7 +63,7 @@ def load_prior(context: LoadContext, **how: Unpack[RunnerOptions]) -> PriorRunne
 
 
 class PriorModel(TokenModel[PriorRequest]):
-    """An `antiphon.engine.model_runner.ar_model.ARModel`."""
+    """Language model of an image's tokens."""
 
     def __init__(
         self,

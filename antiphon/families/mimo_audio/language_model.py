@@ -19,10 +19,16 @@ from antiphon.contracts.chat import MAX_BIASES
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling
-from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, PromptSpan, SlotStart
+from antiphon.engine.model_runner.ar_model import (
+    ARModel,
+    Codes,
+    Frames,
+    Inputs,
+    PromptSpan,
+    SlotStart,
+)
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.engine.runner import SLOT_RESERVE_BYTES
 from antiphon.families.kit.layouts import FLOAT_BYTES, HALF_BYTES
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
@@ -64,8 +70,8 @@ class Reaches:
     codes: SamplingReach
 
 
-class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
-    """An `antiphon.engine.model_runner.ar_model.ARModel`.
+class MiMoAudioModel(ARModel[MiMoAudioRequest]):
+    """Language model of text and of groups of codes.
 
     Attributes:
         like: text embedding, ``[vocab_size, hidden_size]``.

@@ -17,9 +17,15 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Piece, Prompt
-from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, PromptSpan, SlotStart
+from antiphon.engine.model_runner.ar_model import (
+    ARModel,
+    Codes,
+    Frames,
+    Inputs,
+    PromptSpan,
+    SlotStart,
+)
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.families.qwen3_tts.checkpoint import language_model_part
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
@@ -48,8 +54,8 @@ Reaches: TypeAlias = tuple[SamplingReach, SamplingReach]
 """Reach of the talker's sampling, and of the predictor's."""
 
 
-class LanguageModel(SlotModel[Qwen3TTSRequest]):
-    """PyTorch implementation of `antiphon.engine.model_runner.ar_model.ARModel`.
+class LanguageModel(ARModel[Qwen3TTSRequest]):
+    """Language model in PyTorch operations.
 
     Attributes:
         pending: codec side of each slot's next input, ``[num_rows, hidden_size]``.

@@ -18,6 +18,7 @@ from torch import Tensor
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.model_runner.ar_model import (
+    ARModel,
     Codes,
     Frames,
     Inputs,
@@ -25,7 +26,6 @@ from antiphon.engine.model_runner.ar_model import (
     SlotStart,
 )
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.families.voxcpm2.checkpoint import model_part
 from antiphon.families.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, VoxCPM2Config, load_config
@@ -41,8 +41,8 @@ _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
 VoxCPM2Runner: TypeAlias = ModelRunner[VoxCPM2Request]
 
 
-class VoxCPM2Model(SlotModel[VoxCPM2Request]):
-    """An `antiphon.engine.model_runner.ar_model.ARModel`.
+class VoxCPM2Model(ARModel[VoxCPM2Request]):
+    """Language model of patches of latents.
 
     An input is the base model's input, followed by the residual model's additional input: the same
     for a patch, zeros for text. A hidden state holds the outputs of both.

@@ -10,16 +10,16 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.contracts.prompt import Piece, Prompt
+from antiphon.contracts.prompt import Prompt
 from antiphon.engine.model_runner.ar_model import (
     FRAME,
     STOP,
+    ARModel,
     Codes,
     Frames,
     Inputs,
     PromptSpan,
     SlotStart,
-    SlotState,
 )
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
@@ -44,22 +44,25 @@ class OneCodeRequest:
     is_closed: bool = False
 
 
-class TwoStackModel:
-    """An `ARModel` whose keys and values are in two stacks of different shapes."""
-
-    uses_kernels = False
-    width = PLAIN.hidden_size
+class TwoStackModel(ARModel[OneCodeRequest]):
+    """A model whose keys and values are in two stacks of different shapes."""
 
     def __init__(self) -> None:
+        super().__init__(
+            torch.zeros(0),
+            width=PLAIN.hidden_size,
+            num_slots=NUM_SLOTS,
+            frame_size=1,
+            max_positions=MAX_POSITIONS,
+        )
+        self.uses_kernels = False
         configs = (PLAIN, replace(PLAIN, num_layers=1, num_kv_heads=1, rotary_dim=4))
         self.stacks = []
         for config in configs:
             weights = made_weights(config, has_norms=True, has_bias=False)
             named = {f"model.{name}": each for name, each in weights.items()}
             self.stacks.append(Transformer.of(named, "model", config, MAX_POSITIONS))
-        self.like = torch.zeros(0)
         self.table = torch.randn(VOCAB, self.width, generator=torch.Generator().manual_seed(3))
-        self.slots = SlotState.zeros(NUM_SLOTS + 1, 1, torch.device("cpu"))
         self.pending = torch.zeros(NUM_SLOTS + 1, self.width)
 
     @property
@@ -87,11 +90,6 @@ class TwoStackModel:
             position = each.prompt.num_positions + each.next_frame
             self.pending[each.slot] = self.table[each.request.codes[position]]
 
-    def append(
-        self, pieces: Sequence[tuple[int, OneCodeRequest, Piece]], uploads: PackedUpload
-    ) -> None:
-        raise AssertionError("its prompts are complete")
-
     def embed_prompts(self, spans: Sequence[PromptSpan[OneCodeRequest]]) -> Tensor:
         codes = np.concatenate([each.request.codes[each.start : each.end] for each in spans])
         return self.table[torch.from_numpy(codes)]
@@ -99,13 +97,8 @@ class TwoStackModel:
     def sampling_shape(self, slots: Sequence[int]) -> None:
         return None
 
-    def embed(self, slots: Tensor) -> Inputs:
-        positions, frames = self.slots.positions[slots], self.slots.frames[slots]
-        return Inputs(slots, self.pending[slots][:, None], positions, frames)
-
-    def flat(self, inputs: Inputs) -> Tensor:
-        states: Tensor = inputs.states
-        return states[:, 0]
+    def next_states(self, slots: Tensor) -> Tensor:
+        return self.pending[slots]
 
     def forward(
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]

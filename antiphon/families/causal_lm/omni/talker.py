@@ -47,7 +47,7 @@ _USUAL_POSITIONS = 2048  # per conversation with the codes of its answer
 
 
 class OmniTalker(TokenModel[TalkerRequest]):
-    """An `antiphon.engine.model_runner.ar_model.ARModel`."""
+    """Language model of an answer's codes."""
 
     def __init__(
         self,
