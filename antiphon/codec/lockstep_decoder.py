@@ -86,15 +86,7 @@ class LockstepDecoder:
         samples_per_frame: int,
         progress: Progress | None = None,
     ) -> None:
-        """Wrap a network.
-
-        Args:
-            network: loaded.
-            frame_size: numbers of a frame.
-            sample_rate_hz: Sample rate of the audio.
-            samples_per_frame: Samples of a frame.
-            progress: called for every captured graph.
-        """
+        """Wrap a network; ``progress`` is called for every captured graph."""
         self._network = network
         self._frame_size = frame_size
         self._progress = progress

@@ -27,6 +27,9 @@ class ChunkPlanner(ABC):
         self._policy = policy
         self._costs = costs
         self._sizes = codec.chunk_sizes
+        # Of the step before: whether it decoded, and the frames that it made if it left that to
+        # this one.
+        self._has_decoded, self._num_deferred_frames = False, 0
 
     @abstractmethod
     def _num_ready(self, request: EngineRequest) -> int:
@@ -110,7 +113,12 @@ class ChunkPlanner(ABC):
             elif (is_in_danger or not request.may_run) and self._partial_due_s(request) <= now_s:
                 partial.append(request)
                 is_urgent |= is_in_danger
-        chosen = self._choose(due, partial, num_frames, now_s, is_urgent=is_urgent)
+        if not is_urgent and self._has_decoded and self._defers(due, num_frames, now_s):
+            self._has_decoded, self._num_deferred_frames = False, num_frames
+            return []
+        num_frames += self._num_deferred_frames
+        chosen = [*self.select(due, num_frames, now_s), *partial]
+        self._has_decoded, self._num_deferred_frames = bool(chosen), 0
         return [(request, self._chunk(request, now_s)) for request in chosen]
 
     def next_due_s(self, requests: Iterable[EngineRequest]) -> float:
@@ -163,23 +171,9 @@ class ChunkPlanner(ABC):
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
         return max(self._sizes[0], round_down(longest, self._sizes))
 
-    def _choose(
-        self,
-        due: Sequence[EngineRequest],
-        partial: Sequence[EngineRequest],
-        num_frames: int,
-        now_s: float,
-        *,
-        is_urgent: bool,
-    ) -> list[EngineRequest]:
-        """Return the requests that are decoded for in this step.
-
-        Args:
-            due: requests with a complete chunk.
-            partial: requests whose partial chunks must be flushed.
-            is_urgent: whether the audio of one of ``partial`` is about to run out.
-        """
-        return [*self.select(due, num_frames, now_s), *partial]
+    def _defers(self, due: Sequence[EngineRequest], num_frames: int, now_s: float) -> bool:
+        """Whether the chunks of a step are left to the next one."""
+        return False
 
     def _least_frames(self, num_made: int) -> int:
         """Return how many frames a step that makes ``num_made`` may decode, however few."""
@@ -251,12 +245,6 @@ class CausalChunks(ChunkPlanner):
     and no stream is near its deadline, every other step leaves its chunks to the next one.
     """
 
-    def __init__(self, codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) -> None:
-        super().__init__(codec, policy, costs)
-        # Of the step before: whether it decoded, and the frames that it made if it left that to
-        # this one.
-        self._has_decoded, self._num_deferred_frames = False, 0
-
     def _num_ready(self, request: EngineRequest) -> int:
         return request.num_frames_undecoded
 
@@ -266,26 +254,14 @@ class CausalChunks(ChunkPlanner):
     def _end(self, request: EngineRequest) -> None:
         return None  # audio past the end is cut off by `deliver`
 
-    def _choose(
-        self,
-        due: Sequence[EngineRequest],
-        partial: Sequence[EngineRequest],
-        num_frames: int,
-        now_s: float,
-        *,
-        is_urgent: bool,
-    ) -> list[EngineRequest]:
-        if not is_urgent and self._has_decoded and self._may_defer(due, num_frames, now_s):
-            for request in due:
-                size = round_up(request.codec.chunk_frames + 1, self._sizes)
-                if size <= request.num_frames_undecoded + 1:
-                    request.codec.chunk_frames = size
-            self._has_decoded, self._num_deferred_frames = False, num_frames
-            return []
-        num_frames += self._num_deferred_frames
-        chosen = super()._choose(due, partial, num_frames, now_s, is_urgent=is_urgent)
-        self._has_decoded, self._num_deferred_frames = bool(chosen), 0
-        return chosen
+    def _defers(self, due: Sequence[EngineRequest], num_frames: int, now_s: float) -> bool:
+        if not self._may_defer(due, num_frames, now_s):
+            return False
+        for request in due:
+            size = round_up(request.codec.chunk_frames + 1, self._sizes)
+            if size <= request.num_frames_undecoded + 1:
+                request.codec.chunk_frames = size
+        return True
 
     def _may_defer(self, due: Sequence[EngineRequest], num_frames: int, now_s: float) -> bool:
         """Whether chunks may be left to the next step, and that is worth it."""

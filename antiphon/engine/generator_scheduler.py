@@ -205,7 +205,7 @@ class GeneratorScheduler:
         if not self.costs.throughput:
             return 0.0
         start_s = self._start_s()
-        if self._has_capacity(speed):
+        if self._fits(self._streams.values(), speed):
             return start_s
         # All streams that have begun advance alike, and each that ends is replaced by the next.
         lefts_s: dict[bool, list[float]] = {True: [], False: []}
@@ -220,7 +220,8 @@ class GeneratorScheduler:
 
     def _check_live(self, speed: float) -> None:
         wait_s = self.wait_s(speed)
-        if self._has_capacity(speed) and wait_s <= self._limits.max_wait_s:
+        has_capacity = self._fits(self._streams.values(), speed)
+        if has_capacity and wait_s <= self._limits.max_wait_s:
             return
         num_streams = int(self.costs.throughput * self._limits.max_load)
         self._limits.check(self.num_waiting, wait_s, is_live=True, num_streams=num_streams)
@@ -231,10 +232,6 @@ class GeneratorScheduler:
             lefts_s = (self.costs.audio_left_s(request.work) for request in self._offline.values())
             wait_s = sum(lefts_s) / num_ahead / self.costs.throughput  # until one has ended
         self._limits.check(num_ahead, wait_s, is_live=False)
-
-    def _has_capacity(self, speed: float) -> bool:
-        """Whether one more stream would play without gaps besides all open ones."""
-        return self._fits(self._streams.values(), speed)
 
     def _first_to_begin(self) -> GeneratorRequest | None:
         """Return the request that has waited longest for its first run, if it may have it."""

@@ -113,13 +113,9 @@ class Linear:
         parts = [cls.of(weights, name) for name in names]
         weight, bias = torch.cat([each.weight for each in parts]), None
         if any(each.bias is not None for each in parts):
-            zeros = (weight.new_zeros(len(each.weight)) for each in parts)
-            bias = torch.cat(
-                [
-                    zero if each.bias is None else each.bias
-                    for zero, each in zip(zeros, parts, strict=True)
-                ]
-            )
+            zeros = [weight.new_zeros(len(each.weight)) for each in parts]
+            pairs = zip(zeros, parts, strict=True)
+            bias = torch.cat([zero if each.bias is None else each.bias for zero, each in pairs])
         return cls(weight, bias)
 
     def __call__(self, states: Tensor) -> Tensor:

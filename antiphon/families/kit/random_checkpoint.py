@@ -158,6 +158,5 @@ def write_byte_tokenizer(
     )
     tokenizer.save(str(path / "tokenizer.json"))
     content = {"tokenizer_class": "PreTrainedTokenizerFast", **config}
-    text = json.dumps(content, indent=2) + "\n"
-    (path / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    write_json(path / "tokenizer_config.json", content)
     return tokenizer.get_vocab_size(with_added_tokens=True)

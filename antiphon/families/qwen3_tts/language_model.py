@@ -4,6 +4,7 @@ A step reads and writes tensors only; it never waits for the device or reads a t
 the host. Host state (slot numbers, lengths) is passed in as numbers.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -49,6 +50,7 @@ from antiphon.nn.sampler import SamplingReach, SamplingTable, penalize_repetitio
 if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.kernels.fused_linear import PreNormState
 
+_MANY = sys.maxsize  # frames, while more text may come
 Qwen3TTSRunner: TypeAlias = ModelRunner[Qwen3TTSRequest]
 Reaches: TypeAlias = tuple[SamplingReach, SamplingReach]
 """Reach of the talker's sampling, and of the predictor's."""
@@ -121,7 +123,7 @@ class LanguageModel(ARModel[Qwen3TTSRequest]):
         self, requests: Sequence[Qwen3TTSRequest], frames: Codes, numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
         rows = np.array([each.row for each in requests], np.int64)
-        limits = np.array([each.frames_limit for each in requests], np.int64)
+        limits = np.array([_MANY if each.is_open else each.max_frames for each in requests])
         first_ends = np.array([each.first_end for each in requests], np.int64)
         is_stuck = self._loops.observe(rows, frames[:, 0]) & (numbers >= first_ends)
         return is_stuck | (numbers >= limits)

@@ -13,7 +13,6 @@ may still grow during generation.
 A preempted request resumes as if its generated frames were further reference frames.
 """
 
-import sys
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
@@ -217,9 +216,6 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words ^ (words >> np.uint64(31))
 
 
-_NO_LIMIT = sys.maxsize
-
-
 @dataclass(slots=True, eq=False)
 class Qwen3TTSRequest:
     """Request in a slot.
@@ -247,11 +243,6 @@ class Qwen3TTSRequest:
         """Start a request, or resume it after its generated frames."""
         lead = made if prompt.reference is None else np.concatenate((prompt.reference, made))
         return cls(row, prompt, lead, [*prompt.text], prompt.max_frames, first_end, prompt.is_open)
-
-    @property
-    def frames_limit(self) -> int:
-        """Frame limit so far."""
-        return _NO_LIMIT if self.is_open else self.max_frames
 
     def append(self, piece: Piece) -> tuple[int, Ids]:
         """Add text; return the ids beside frames to be generated, and the first frame's number."""
