@@ -16,7 +16,7 @@ from antiphon.contracts.types import Ended, Latents
 from antiphon.diffusion.protocol import Denoiser, DenoisingWork
 from antiphon.diffusion.scheduler import DenoisingRequest, DiffusionScheduler
 from antiphon.engine.faults import fault_of
-from antiphon.engine.thread import EngineThread, Outbox
+from antiphon.engine.thread import Outbox, ThreadedEngine
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError
 from antiphon.telemetry.stage_status import EngineStats, Publish
 
@@ -74,12 +74,11 @@ class DenoisingJob:
                 return
 
 
-class DiffusionEngine:
+class DiffusionEngine(ThreadedEngine):
     """Steps the requests that a `DiffusionScheduler` chooses, again before each step.
 
-    All calls to the denoiser come from one thread, a daemon: if it hangs, that delays neither the
-    engine's closing nor the process's exit. A request on which the model fails is ended alone,
-    unless it fails in a step, which ends those of the step.
+    All calls to the denoiser come from one thread. A request on which the model fails is ended
+    alone, unless it fails in a step, which ends those of the step.
     """
 
     def __init__(
@@ -105,6 +104,7 @@ class DiffusionEngine:
             limits: admission limits.
             publish: callback for each change of the engine's status.
         """
+        super().__init__(name=name, publish=publish)
         self._denoiser = denoiser
         max_batch = min(max_batch or denoiser.max_batch, denoiser.max_batch, max_requests)
         self._scheduler = DiffusionScheduler(
@@ -112,21 +112,7 @@ class DiffusionEngine:
         )
         self._jobs: dict[int, DenoisingJob] = {}
         self._stats = EngineStats()
-        self._thread = EngineThread(
-            self._run, self._end_all, self._snapshot, name=name, publish=publish
-        )
-        self._changed = self._thread.changed
-        self._thread.start(capacity=max_batch)
-
-    @property
-    def num_open(self) -> int:
-        """Requests that have not ended."""
-        return self._thread.num_open
-
-    @property
-    def failure(self) -> str | None:
-        """Fault that broke the engine, or ``None`` while it works."""
-        return self._thread.failure
+        self._start(capacity=max_batch)
 
     @contextmanager
     def admitted(
@@ -157,11 +143,11 @@ class DiffusionEngine:
         """
         work = work or self._denoiser.work(prompt)
         with self._changed:
-            self._thread.check()
+            self._check_works()
             request = self._scheduler.add(work, is_live=is_live, is_later=is_later)
             job = self._jobs[request.order] = DenoisingJob(self, request_id, prompt, request)
             self._call()
-        with self._thread.opened():
+        with self._counted():
             try:
                 yield job
             finally:
@@ -182,14 +168,13 @@ class DiffusionEngine:
                     self._end(job, Ended("abort"))
 
     async def close(self) -> None:
-        """End everything; a step in flight is waited for, for a few seconds."""
-        await self._thread.close()
+        await super().close()
         self._denoiser.close()
 
     def _leave(self, job: DenoisingJob) -> None:
         with self._changed:
             self._forget(job)
-            self._thread.publish_stats(is_idle=not self._jobs)
+            self._publish_stats(is_idle=not self._jobs)
 
     def _end(self, job: DenoisingJob, *items: _Item | Exception) -> None:
         """Deliver the last items of a job, and release its state."""
@@ -200,7 +185,7 @@ class DiffusionEngine:
     def _end_all(self, error: Exception | None = None) -> None:
         with self._changed:
             for job in tuple(self._jobs.values()):
-                self._end(job, error or self._thread.error())
+                self._end(job, error or self._closed_error())
 
     def _forget(self, job: DenoisingJob) -> None:
         """Release the state of a job; a step in flight releases its state when it has ended."""
@@ -217,20 +202,20 @@ class DiffusionEngine:
         for request in self._scheduler.call():
             self._jobs[request.order].outbox.put(_Signal.CALLED)
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         while batch := self._next_batch():
-            with self._thread.status.step():
+            with self._status.step():
                 self._step(batch)
             del batch  # with what it refers to, while the next one is waited for
 
     def _next_batch(self) -> list[DenoisingJob]:
         """Wait for requests to be stepped; empty: the engine is closed."""
         with self._changed:
-            while not self._thread.is_closed:
+            while not self._is_closed:
                 if requests := self._scheduler.schedule():
-                    self._thread.publish_stats()
+                    self._publish_stats()
                     return [self._jobs[request.order] for request in requests]
-                self._thread.publish_stats(is_idle=True)
+                self._publish_stats(is_idle=True)
                 self._changed.wait()
         return []
 
@@ -306,7 +291,7 @@ class DiffusionEngine:
         error = error.with_traceback(None)  # which refers to states
         with self._changed:
             if isinstance(fault, EngineFailedError):
-                self._thread.status.update(failure=str(fault))
+                self._status.update(failure=str(fault))
                 self._end_all(error)
             for job in jobs:
                 if not job.has_left:

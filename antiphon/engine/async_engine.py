@@ -15,9 +15,9 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import PendingStep, Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
-from antiphon.engine.thread import EngineThread, Outbox, StepWaiter, put_all
+from antiphon.engine.thread import Outbox, StepWaiter, ThreadedEngine, put_all
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError, InvalidRequestError
-from antiphon.telemetry.stage_status import Publish
+from antiphon.telemetry.stage_status import EngineStats, Publish
 
 _Command: TypeAlias = Callable[[], object] | None
 """Runs in the engine's thread; ``None`` stops the engine."""
@@ -25,7 +25,7 @@ _Command: TypeAlias = Callable[[], object] | None
 _IDLE_S = 0.5  # time without work before integrity is checked
 
 
-class AsyncEngine:
+class AsyncEngine(ThreadedEngine):
     """Runs an `EngineCore` in a thread of its own."""
 
     def __init__(
@@ -38,6 +38,7 @@ class AsyncEngine:
         publish: Publish | None = None,
     ) -> None:
         """Start the thread; it closes ``runner``. ``publish`` receives each change of status."""
+        super().__init__(name=name, publish=publish)
         self._core = EngineCore(runner, limits=limits, policy=policy)
         self._admission = self._core.scheduler.admission
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
@@ -49,16 +50,7 @@ class AsyncEngine:
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
         self._has_stopped = False  # the thread has seen that, and waits for no command any more
         self._waiter = StepWaiter(self._note_end, f"{name}-waiter")
-        snapshot = self._core.scheduler.snapshot
-        self._thread = EngineThread(
-            self._run_steps, self._end_all, snapshot, name=name, publish=publish
-        )
-        self._thread.start(capacity=self._admission.forecast.num_streams)
-
-    @property
-    def failure(self) -> str | None:
-        """What broke the engine, or ``None`` while it works."""
-        return self._thread.failure
+        self._start(capacity=self._admission.forecast.num_streams)
 
     async def generate(
         self,
@@ -96,7 +88,7 @@ class AsyncEngine:
         if not self.failure:
             self._core.scheduler.check(prompt, is_live=is_live, is_admitted=request.is_admitted)
         with self._opened(request) as outbox:
-            if self._thread.is_closed:  # read after the command is queued, or it may never be seen
+            if self._is_closed:  # read after the command is queued, or it may never be seen
                 raise EngineFailedError("The engine has been closed.")
             while not isinstance(item := await outbox.get(), Ended):
                 self._note_read(request, item)
@@ -134,7 +126,7 @@ class AsyncEngine:
             OverloadedError: one more stream would cause gaps in others.
             EngineFailedError: the engine failed, or has been closed.
         """
-        if self.failure or self._thread.is_closed:
+        if self.failure or self._is_closed:
             raise EngineFailedError("The model has failed, or was closed.")
         self._core.scheduler.reserve(stream_id, is_live=is_live)
         self._publish_open(1)
@@ -159,9 +151,9 @@ class AsyncEngine:
 
     async def close(self) -> None:
         """Abort everything and join the thread."""
-        self._thread.is_closed = True
+        self._is_closed = True
         self._commands.put(None)
-        await self._thread.join()
+        await self._join()
 
     def _note_end(self, step: PendingStep, ended_s: float) -> None:
         """Wake the engine's thread at the end of a step."""
@@ -192,17 +184,20 @@ class AsyncEngine:
 
     def _publish_open(self, num_opened: int) -> None:
         capacity = self._admission.forecast.num_streams
-        self._thread.status.update(opened=num_opened, capacity=capacity)
+        self._status.update(opened=num_opened, capacity=capacity)
 
-    def _run_steps(self) -> None:
+    def _snapshot(self) -> EngineStats:
+        return self._core.scheduler.snapshot()
+
+    def _work(self) -> None:
         while self._take_commands():
             self._take_reads()
-            with self._thread.status.step():
+            with self._status.step():
                 events = self._core.step()
             for request_id, event in events:
                 self._emit(request_id, event)
             self._flush()
-            self._thread.publish_stats()
+            self._publish_stats()
 
     def _take_commands(self) -> bool:
         """Execute commands until it is time for a step; False means stop."""
@@ -231,9 +226,9 @@ class AsyncEngine:
     def _next_command(self) -> _Command:
         """Wait for a command, or a step's end; check integrity once while the engine is idle."""
         if self._core.awaited is not None:
-            with self._thread.status.step():  # a device that hangs in its last step is noticed too
+            with self._status.step():  # a device that hangs in its last step is noticed too
                 return self._commands.get()
-        self._thread.publish_stats(is_idle=True)
+        self._publish_stats(is_idle=True)
         try:
             return self._commands.get(timeout=_IDLE_S)
         except queue.Empty:

@@ -8,7 +8,7 @@ from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.prompt import BatchEncoder, EncodingBatch
 from antiphon.contracts.types import Latents
 from antiphon.engine.faults import fault_of
-from antiphon.engine.thread import EngineThread, Outbox
+from antiphon.engine.thread import Outbox, ThreadedEngine
 from antiphon.telemetry.stage_status import EngineStats, Publish
 
 
@@ -21,7 +21,7 @@ class _Job:
     outbox: Outbox[Latents] = field(default_factory=Outbox)
 
 
-class EncoderEngine:
+class EncoderEngine(ThreadedEngine):
     """Encodes data in order of arrival, together with all data in the queue of the same batch key.
 
     Data whose caller leaves before its batch begins is not encoded. Data that fails in a batch is
@@ -38,19 +38,13 @@ class EncoderEngine:
         publish: Publish | None = None,
     ) -> None:
         """Start the thread, which serves ``capacity`` requests at once as well as one."""
+        super().__init__(name=name, publish=publish)
         self._encoder = encoder
         self._limits = limits or AdmissionLimits()
         self._waiting: list[_Job] = []
         self._num_running = 0
         self._stats = EngineStats()
-        self._thread = EngineThread(
-            self._work, self._end_all, self._snapshot, name=name, publish=publish
-        )
-        self._thread.start(capacity=capacity)
-
-    @property
-    def num_open(self) -> int:
-        return self._thread.num_open
+        self._start(capacity=capacity)
 
     async def encode(self, data: Any, *, is_live: bool = True, is_later: bool = False) -> Latents:
         """Return the encoder's latents of ``data``; a caller that is cancelled leaves its batch.
@@ -65,41 +59,40 @@ class EncoderEngine:
             EngineFailedError: the engine has been closed.
         """
         job = _Job(data, self._encoder.batch_of(data))
-        with self._thread.changed:
-            self._thread.check()
+        with self._changed:
+            self._check_works()
             if (self._waiting or self._num_running) and not is_later:
                 self._limits.check(len(self._waiting), 0.0, is_live=is_live)
             self._waiting.append(job)
-            self._thread.changed.notify()
-        with self._thread.opened():
+            self._changed.notify()
+        with self._counted():
             try:
                 return await job.outbox.get()
             finally:
-                with self._thread.changed:
+                with self._changed:
                     if job in self._waiting:
                         self._waiting.remove(job)
 
     async def close(self) -> None:
-        """End all requests; wait a few seconds for a batch in flight."""
-        await self._thread.close()
+        await super().close()
         self._encoder.close()
 
     def _end_all(self) -> None:
-        with self._thread.changed:
+        with self._changed:
             for job in self._waiting:
-                job.outbox.put(self._thread.error())
+                job.outbox.put(self._closed_error())
             self._waiting = []
 
     def _work(self) -> None:
         while jobs := self._next_batch():
             began_s = time.monotonic()
-            with self._thread.status.step():
+            with self._status.step():
                 self._encode(jobs)
             self._stats.step_seconds["encode"].observe(time.monotonic() - began_s)
             self._stats.record_rows(encode=len(jobs))
-            with self._thread.changed:
+            with self._changed:
                 self._num_running = 0
-                self._thread.publish_stats(is_idle=not self._waiting)
+                self._publish_stats(is_idle=not self._waiting)
 
     def _snapshot(self) -> EngineStats:
         self._stats.requests_waiting = len(self._waiting)
@@ -107,8 +100,8 @@ class EncoderEngine:
 
     def _next_batch(self) -> list[_Job]:
         """Wait for data; return the oldest and what can join it; empty: closed."""
-        with self._thread.changed:
-            while not self._thread.is_closed:
+        with self._changed:
+            while not self._is_closed:
                 if self._waiting:
                     first = self._waiting[0].batch
                     fitting = [job for job in self._waiting if job.batch.key == first.key]
@@ -116,7 +109,7 @@ class EncoderEngine:
                     self._waiting = [job for job in self._waiting if job not in jobs]
                     self._num_running = len(jobs)
                     return jobs
-                self._thread.changed.wait()
+                self._changed.wait()
         return []
 
     def _encode(self, jobs: list[_Job]) -> None:

@@ -14,7 +14,7 @@ from antiphon.contracts.prompt import Admitted, GeneratorItem, Prompt, StageGene
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason
 from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
-from antiphon.engine.thread import EngineThread, Outbox
+from antiphon.engine.thread import Outbox, ThreadedEngine
 from antiphon.telemetry.stage_status import EngineStats, Publish
 
 logger = logging.getLogger(__name__)
@@ -39,11 +39,10 @@ class _Job:
         return made[0] if fault is None else fault
 
 
-class GeneratorEngine:
+class GeneratorEngine(ThreadedEngine):
     """Computes as many chunks at a time as there are threads, in a `GeneratorScheduler`'s order.
 
-    A generator that raises ends its own stream only. The threads are daemons: one that hangs delays
-    neither the engine's closing nor the process's exit.
+    A generator that raises ends its own stream only.
     """
 
     def __init__(
@@ -58,24 +57,12 @@ class GeneratorEngine:
     ) -> None:
         """Start the threads, by default one for each usable core; they close ``generator``."""
         num_threads = num_threads or num_usable_cores()
+        super().__init__(name=name, num_threads=num_threads, publish=publish)
         self._generator = generator
         self._scheduler = GeneratorScheduler(num_threads, max_streams, limits)
         self._jobs: dict[int, _Job] = {}
         self._stats = EngineStats()
-        self._thread = EngineThread(
-            self._work,
-            self._end_all,
-            self._snapshot,
-            name=name,
-            num_threads=num_threads,
-            publish=publish,
-        )
-        self._changed = self._thread.changed
-        self._thread.start(capacity=max_streams)
-
-    @property
-    def num_open(self) -> int:
-        return self._thread.num_open
+        self._start(capacity=max_streams)
 
     async def generate(
         self,
@@ -111,7 +98,7 @@ class GeneratorEngine:
                 speed=speed,
             )
             job = self._jobs[request.order] = _Job(request_id, pieces, request)
-        with self._thread.opened():
+        with self._counted():
             try:
                 while (item := await self._next_item(job)) is not None:
                     yield item
@@ -149,20 +136,19 @@ class GeneratorEngine:
                     job.outbox.put(None)
 
     async def close(self) -> None:
-        """End all requests; wait a few seconds for items in flight."""
-        await self._thread.close()
+        await super().close()
         self._generator.close()
 
     def _end_all(self) -> None:
         """End all requests except those whose item is in flight in another thread."""
         with self._changed:
             for job in self._jobs.values():
-                if self._thread.failure or job.request.wanted_s is not None:
-                    job.outbox.put(self._thread.error())
+                if self.failure or job.request.wanted_s is not None:
+                    job.outbox.put(self._closed_error())
 
     async def _next_item(self, job: _Job) -> GeneratorItem | None:
         with self._changed:
-            self._thread.check()
+            self._check_works()
             if job.reason != "abort":
                 job.context = contextvars.copy_context()
                 self._scheduler.want(job.request)
@@ -176,21 +162,21 @@ class GeneratorEngine:
             del self._jobs[job.request.order]
             is_running = job.request.is_running
             self._changed.notify_all()  # there may be capacity for another stream
-            self._thread.publish_stats(is_idle=not self._jobs)
+            self._publish_stats(is_idle=not self._jobs)
         if not is_running:  # else its thread closes it
             _close(job)
 
     def _work(self) -> None:
         while (job := self._next_job()) is not None:
             began_s = time.monotonic()
-            with self._thread.status.step():
+            with self._status.step():
                 item = job.next_item()
             audio_s = item.duration_s if isinstance(item, AudioChunk) else 0.0
             with self._changed:
                 self._scheduler.update(job.request, audio_s, is_complete=item is None)
                 has_left = job.has_left
                 self._stats.step_seconds["generator"].observe(time.monotonic() - began_s)
-                self._thread.publish_stats(is_idle=not self._jobs)
+                self._publish_stats(is_idle=not self._jobs)
                 self._changed.notify_all()  # an offline request may run, or capacity was learned
             if has_left:
                 _close(job)
@@ -205,7 +191,7 @@ class GeneratorEngine:
     def _next_job(self) -> _Job | None:
         """Wait for a request to run; ``None``: the engine is closed."""
         with self._changed:
-            while not self._thread.is_closed:
+            while not self._is_closed:
                 if (request := self._scheduler.schedule()) is not None:
                     return self._jobs[request.order]
                 self._changed.wait()

@@ -170,16 +170,16 @@ def test_an_aborted_request_ends_at_once_even_while_a_chunk_is_computed() -> Non
 
 def test_a_chunk_that_takes_long_is_in_the_status() -> None:
     async def body(engine: GeneratorEngine, noise: Noise) -> None:
-        assert engine._thread.status.status.stalled_s() == 0
+        assert engine._status.status.stalled_s() == 0
         hanging = asyncio.create_task(samples(engine.generate("a", prompt(1, 0, "hangs"))))
         await asyncio.to_thread(noise.hangs.wait, DEADLINE_S)
         assert len(await samples(engine.generate("b", prompt(2)))) > 0, "there is another thread"
-        assert engine._thread.status.status.stalled_s() > 0
+        assert engine._status.status.stalled_s() > 0
         noise.go_on.set()
         assert await hanging == []
         assert len(await samples(engine.generate("b", prompt(3)))) > 0
         # The thread may be a little late after its last chunk.
-        while engine._thread.status.status.stalled_s() > 0:
+        while engine._status.status.stalled_s() > 0:
             await asyncio.sleep(0)
 
     on_engine(body)

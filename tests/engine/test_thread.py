@@ -2,13 +2,38 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from antiphon.engine import thread as engine_thread
-from antiphon.engine.thread import EngineThread
+from antiphon.engine.thread import ThreadedEngine
 from antiphon.errors import EngineFailedError
-from antiphon.telemetry.stage_status import EngineStats, StageStatus
+from antiphon.telemetry.stage_status import EngineStats, Publish, StageStatus
+
+
+class FakeEngine(ThreadedEngine):
+    """Engine that does what the test wants."""
+
+    def __init__(
+        self,
+        work: Callable[[], None] = lambda: None,
+        end_all: Callable[[], None] = lambda: None,
+        *,
+        num_threads: int = 1,
+        publish: Publish | None = None,
+    ) -> None:
+        super().__init__(name="fake", num_threads=num_threads, publish=publish)
+        self.work, self.end_all = work, end_all
+
+    def _work(self) -> None:
+        self.work()
+
+    def _end_all(self) -> None:
+        self.end_all()
+
+    def _snapshot(self) -> EngineStats:
+        return EngineStats()
 
 
 def test_a_fault_in_a_threads_work_ends_all_requests_and_refuses_others() -> None:
@@ -17,15 +42,15 @@ def test_a_fault_in_a_threads_work_ends_all_requests_and_refuses_others() -> Non
     def work() -> None:
         raise KeyError("a defect of the engine")
 
-    threads = EngineThread(work, ended.set, EngineStats, name="broken", publish=statuses.append)
-    threads.check()
-    threads.start(capacity=3)
-    asyncio.run(threads.join())
+    engine = FakeEngine(work, ended.set, publish=statuses.append)
+    engine._check_works()
+    engine._start(capacity=3)
+    asyncio.run(engine._join())
     assert ended.is_set()
-    assert threads.failure == statuses[-1].failure == "KeyError: 'a defect of the engine'"
+    assert engine.failure == statuses[-1].failure == "KeyError: 'a defect of the engine'"
     assert statuses[-1].capacity == 3
     with pytest.raises(EngineFailedError):
-        threads.check()
+        engine._check_works()
 
 
 def test_closing_ends_requests_once_and_all_threads() -> None:
@@ -36,30 +61,30 @@ def test_closing_ends_requests_once_and_all_threads() -> None:
         num_ended += 1
 
     def work() -> None:
-        with threads.changed:
-            threads.changed.wait_for(lambda: threads.is_closed)
+        with engine._changed:
+            engine._changed.wait_for(lambda: engine._is_closed)
 
-    threads = EngineThread(work, end_all, EngineStats, name="several", num_threads=3)
-    threads.start(capacity=1)
-    with threads.opened():
-        assert threads.num_open == 1
-    asyncio.run(threads.close())
-    assert threads.num_open == 0
+    engine = FakeEngine(work, end_all, num_threads=3)
+    engine._start(capacity=1)
+    with engine._counted():
+        assert engine.num_open == 1
+    asyncio.run(engine.close())
+    assert engine.num_open == 0
     assert num_ended == 1 + 3
-    assert not any(each.name.startswith("several") for each in threading.enumerate())
+    assert not any(each.name.startswith("fake") for each in threading.enumerate())
     with pytest.raises(EngineFailedError, match="closed"):
-        threads.check()
+        engine._check_works()
 
 
 def test_a_thread_that_hangs_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_thread, "CLOSE_S", 0.01)
     go_on = threading.Event()
-    threads = EngineThread(lambda: assert_set(go_on), lambda: None, EngineStats, name="hanging")
-    threads.start(capacity=1)
-    asyncio.run(threads.close())
+    engine = FakeEngine(lambda: assert_set(go_on))
+    engine._start(capacity=1)
+    asyncio.run(engine.close())
     go_on.set()
-    asyncio.run(threads.join())
-    assert threads.failure is None
+    asyncio.run(engine._join())
+    assert engine.failure is None
 
 
 def assert_set(event: threading.Event) -> None:
@@ -68,12 +93,10 @@ def assert_set(event: threading.Event) -> None:
 
 def test_statistics_are_published_now_and_then_and_when_the_engine_is_idle() -> None:
     statuses = list[StageStatus]()
-    threads = EngineThread(
-        lambda: None, lambda: None, EngineStats, name="counting", publish=statuses.append
-    )
+    engine = FakeEngine(publish=statuses.append)
     for _ in range(1000):
-        threads.publish_stats()
+        engine._publish_stats()
     num_published = len(statuses)
     assert 1 <= num_published < 1000
-    threads.publish_stats(is_idle=True)
+    engine._publish_stats(is_idle=True)
     assert len(statuses) > num_published
