@@ -2,10 +2,11 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from antiphon.contracts.config_file import quantized_error
 from antiphon.errors import ModelLoadError
@@ -15,6 +16,7 @@ STEM = "model"
 DTYPES = ("F32", "BF16", "F16")
 """Number types of tensors that `antiphon.nn.weights` converts."""
 Shape: TypeAlias = tuple[int, ...]
+Found = TypeVar("Found")
 
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 100_000_000
@@ -44,6 +46,27 @@ class TensorHeader:
     @property
     def num_values(self) -> int:
         return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsPart:
+    """Tensors of a network, or several, in the safetensors files of a directory.
+
+    Attributes:
+        directory: folder with model.safetensors, or shards and an index.
+        layout: names and shapes of all tensors of the files.
+        prefix: prefix of the part's tensor names.
+        unused: regular expression of whole names that the network does not need.
+        others: regular expression of whole names beside the layout, read elsewhere.
+        stem: beginning of the files' names.
+    """
+
+    directory: Path
+    layout: Mapping[str, Shape]
+    prefix: str = ""
+    unused: str | None = None
+    others: str | None = None
+    stem: str = STEM
 
 
 def tensor_files(directory: Path, stem: str = STEM) -> list[Path]:
@@ -171,6 +194,12 @@ def _are_equal(one: tuple[Path, TensorHeader], other: tuple[Path, TensorHeader])
     except OSError as error:
         raise ModelLoadError(f"{file}: cannot be read: {error.strerror}") from error
     return True
+
+
+def without(names: str | None, found: Mapping[str, Found]) -> dict[str, Found]:
+    """Return the entries whose whole names do not match a regular expression."""
+    skipped = re.compile(names or r"(?!)")
+    return {name: each for name, each in found.items() if not skipped.fullmatch(name)}
 
 
 def some(names: Iterable[str]) -> str:

@@ -5,7 +5,6 @@ being joined or folded, on any device and for any number type.
 """
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +18,13 @@ from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import (
     DTYPES,
-    STEM,
-    Shape,
     TensorHeader,
+    WeightsPart,
     layout_problems,
     read_directory,
     some,
     tied_problems,
+    without,
 )
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -49,7 +48,6 @@ class WeightOptions(TypedDict, total=False):
 
 
 _log = logging.getLogger(__name__)
-_NOTHING = r"(?!)"  # matches no name
 
 
 class LazyWeights(Mapping[str, Tensor]):
@@ -111,62 +109,38 @@ class LazyWeights(Mapping[str, Tensor]):
 
 
 @contextmanager
-def open_weights(
-    directory: Path,
-    layout: Mapping[str, Shape],
-    *,
-    part: str = "",
-    unused: str | None = None,
-    others: str | None = None,
-    stem: str = STEM,
-    **how: Unpack[WeightOptions],
-) -> Iterator[Weights]:
-    """Check a directory against its layout, and yield the tensors of one part of it.
-
-    On leaving, every tensor of the part must have been read.
-
-    Args:
-        directory: folder with model.safetensors, or shards and an index.
-        layout: names and shapes of all its tensors.
-        part: prefix of the part's tensor names.
-        unused: regular expression of whole names that the part does not need.
-        others: regular expression of whole names beside the layout, read elsewhere.
+def open_weights(part: WeightsPart, **how: Unpack[WeightOptions]) -> Iterator[Weights]:
+    """Open the tensors of a part, each of which must be used.
 
     Raises:
-        ModelLoadError: the files do not match the layout, or a tensor was left unread.
+        ModelLoadError: on entering, the files do not match the layout; on leaving, a tensor was not
+            used.
     """
-    skip = re.compile(unused or _NOTHING)
-    drawn = DrawnTensors(layout, how["like"])
-    stored = None if how.get("is_dummy") else _checked(directory, layout, others, stem)
     found: Mapping[str, tuple[TensorHeader, Any]]
-    if stored is None:
+    if how.get("is_dummy"):
+        drawn = DrawnTensors(part.layout, how["like"])
         found = {name: (header, drawn) for name, header in drawn.headers().items()}
     else:
+        stored = _checked(part)
         files = {file: MappedFile(file) for file, _ in stored.values()}
         found = {name: (header, files[file]) for name, (file, header) in stored.items()}
-    tensors = {
-        name: each
-        for name, each in found.items()
-        if name.startswith(part) and not skip.fullmatch(name)
-    }
-    weights = LazyWeights(directory, tensors, how)
+    used = without(part.unused, found)
+    tensors = {name: each for name, each in used.items() if name.startswith(part.prefix)}
+    weights = LazyWeights(part.directory, tensors, how)
     yield weights
     weights.check_all_read()
 
 
-def _checked(
-    directory: Path, layout: Mapping[str, Shape], others: str | None, stem: str
-) -> dict[str, tuple[Path, TensorHeader]]:
-    """Return files and headers of a layout's tensors; arguments as for `open_weights`."""
-    beside = re.compile(others or _NOTHING)
-    every = read_directory(directory, stem)
-    headers = {name: each for name, each in every.items() if not beside.fullmatch(name)}
+def _checked(part: WeightsPart) -> dict[str, tuple[Path, TensorHeader]]:
+    """Return files and headers of a layout's tensors."""
+    every = read_directory(part.directory, part.stem)
+    headers = without(part.others, every)
     if left_out := every.keys() - headers.keys():
         parts = {name.partition(".")[0] for name in left_out}
-        _log.info("%s: %d tensors are not read: %s", directory, len(left_out), some(parts))
-    problems = layout_problems({name: each.shape for name, (_, each) in headers.items()}, layout)
-    if problems:
-        raise ModelLoadError(f"{directory}: tensors {'; '.join(problems)}")
+        _log.info("%s: %d tensors are not read: %s", part.directory, len(left_out), some(parts))
+    shapes = {name: each.shape for name, (_, each) in headers.items()}
+    if problems := layout_problems(shapes, part.layout):
+        raise ModelLoadError(f"{part.directory}: tensors {'; '.join(problems)}")
     for name, (file, header) in headers.items():
         if header.dtype not in DTYPES:
             raise ModelLoadError(

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn.safetensors_index import WeightsPart
 from antiphon.nn.weights import open_weights
 
 TENSORS = {
@@ -17,6 +18,10 @@ TENSORS = {
 }
 LAYOUT = {name: tuple(tensor.shape) for name, tensor in TENSORS.items()}
 LIKE = torch.empty(0)
+
+
+def part(path: Path, layout: dict[str, tuple[int, ...]] = LAYOUT, **more: str) -> WeightsPart:
+    return WeightsPart(directory=path, layout=layout, **more)
 
 
 def write(path: Path, *shards: tuple[str, ...]) -> None:
@@ -42,7 +47,7 @@ def test_all_tensors_are_found_however_they_are_stored(
     tmp_path: Path, shards: tuple[tuple[str, ...], ...]
 ) -> None:
     write(tmp_path, *shards)
-    with open_weights(tmp_path, LAYOUT, like=LIKE) as weights:
+    with open_weights(part(tmp_path), like=LIKE) as weights:
         assert set(weights) == set(TENSORS)
         assert len(weights) == 3
         for name, tensor in TENSORS.items():
@@ -51,7 +56,7 @@ def test_all_tensors_are_found_however_they_are_stored(
 
 def test_tensors_are_converted_and_outlive_the_files(tmp_path: Path) -> None:
     write(tmp_path)
-    with open_weights(tmp_path, LAYOUT, like=LIKE.to(torch.bfloat16)) as weights:
+    with open_weights(part(tmp_path), like=LIKE.to(torch.bfloat16)) as weights:
         read = {name: weights[name] for name in weights}
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 1000)
     for name, tensor in TENSORS.items():
@@ -61,7 +66,7 @@ def test_tensors_are_converted_and_outlive_the_files(tmp_path: Path) -> None:
 
 def test_a_tensor_may_be_changed_without_changing_the_next_reading(tmp_path: Path) -> None:
     write(tmp_path)
-    with open_weights(tmp_path, LAYOUT, like=LIKE, part="a.") as weights:
+    with open_weights(part(tmp_path, prefix="a."), like=LIKE) as weights:
         weights["a.bias"].zero_()
         assert torch.equal(weights["a.bias"], TENSORS["a.bias"])
         assert "a.weight" in weights
@@ -75,7 +80,7 @@ def test_looking_for_a_name_reads_nothing(tmp_path: Path) -> None:
     def tell(done: int, total: int) -> None:
         told.append((done, total))
 
-    with open_weights(tmp_path, LAYOUT, like=LIKE, progress=tell) as weights:
+    with open_weights(part(tmp_path), like=LIKE, progress=tell) as weights:
         assert "a.bias" in weights
         assert "c" not in weights
         assert weights.get("c") is None
@@ -90,7 +95,7 @@ def test_looking_for_a_name_reads_nothing(tmp_path: Path) -> None:
 
 def test_a_part_hides_the_rest(tmp_path: Path) -> None:
     write(tmp_path)
-    with open_weights(tmp_path, LAYOUT, like=LIKE, part="a.", unused=r".*\.bias") as weights:
+    with open_weights(part(tmp_path, prefix="a.", unused=r".*\.bias"), like=LIKE) as weights:
         assert set(weights) == {"a.weight"}
         assert weights["a.weight"].shape == (2, 3)
 
@@ -98,7 +103,7 @@ def test_a_part_hides_the_rest(tmp_path: Path) -> None:
 def test_what_is_read_elsewhere_is_in_no_layout(tmp_path: Path) -> None:
     write(tmp_path)
     layout = {name: shape for name, shape in LAYOUT.items() if name.startswith("a.")}
-    with open_weights(tmp_path, layout, like=LIKE, others=r"b\..*") as weights:
+    with open_weights(part(tmp_path, layout, others=r"b\..*"), like=LIKE) as weights:
         assert {name: weights[name].shape for name in weights} == layout
 
 
@@ -106,14 +111,14 @@ def test_a_tensor_that_nobody_reads_is_named(tmp_path: Path) -> None:
     write(tmp_path)
     with (
         pytest.raises(ModelLoadError, match=r"never read: a\.bias, b\.weight$"),
-        open_weights(tmp_path, LAYOUT, like=LIKE) as weights,
+        open_weights(part(tmp_path), like=LIKE) as weights,
     ):
         assert weights["a.weight"].shape == (2, 3)
 
 
 def test_an_error_while_building_is_not_hidden(tmp_path: Path) -> None:
     write(tmp_path)
-    with pytest.raises(ZeroDivisionError), open_weights(tmp_path, LAYOUT, like=LIKE):
+    with pytest.raises(ZeroDivisionError), open_weights(part(tmp_path), like=LIKE):
         raise ZeroDivisionError
 
 
@@ -133,7 +138,10 @@ def test_files_that_differ_from_the_layout_are_refused(
     tmp_path: Path, layout: dict[str, tuple[int, ...]], message: str
 ) -> None:
     write(tmp_path)
-    with pytest.raises(ModelLoadError, match=message), open_weights(tmp_path, layout, like=LIKE):
+    with (
+        pytest.raises(ModelLoadError, match=message),
+        open_weights(part(tmp_path, layout), like=LIKE),
+    ):
         pass
 
 
@@ -141,7 +149,7 @@ def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
     save_file({"a": torch.ones(2, dtype=torch.int8)}, tmp_path / "model.safetensors")
     with (
         pytest.raises(ModelLoadError, match="'a' is I8"),
-        open_weights(tmp_path, {"a": (2,)}, like=LIKE),
+        open_weights(part(tmp_path, {"a": (2,)}), like=LIKE),
     ):
         pass
 
@@ -150,7 +158,7 @@ def test_a_tensor_in_two_files_is_refused(tmp_path: Path) -> None:
     write(tmp_path, ("a.weight", "a.bias"), ("a.bias", "b.weight"))
     with (
         pytest.raises(ModelLoadError, match=r"holds a\.bias too"),
-        open_weights(tmp_path, LAYOUT, like=LIKE),
+        open_weights(part(tmp_path), like=LIKE),
     ):
         pass
 
@@ -168,7 +176,7 @@ def test_a_tensor_in_two_files_is_refused(tmp_path: Path) -> None:
 )
 def test_a_broken_index_is_refused(tmp_path: Path, index: object) -> None:
     write_index(tmp_path, index)
-    with pytest.raises(ModelLoadError), open_weights(tmp_path, LAYOUT, like=LIKE):
+    with pytest.raises(ModelLoadError), open_weights(part(tmp_path), like=LIKE):
         pass
 
 
@@ -179,11 +187,11 @@ def test_a_broken_file_is_named(tmp_path: Path, num_bytes: int) -> None:
     file.write_bytes(file.read_bytes()[:num_bytes])
     with (
         pytest.raises(ModelLoadError, match=r"model\.safetensors"),
-        open_weights(tmp_path, LAYOUT, like=LIKE),
+        open_weights(part(tmp_path), like=LIKE),
     ):
         pass
 
 
 def test_an_empty_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelLoadError, match="neither"), open_weights(tmp_path, LAYOUT, like=LIKE):
+    with pytest.raises(ModelLoadError, match="neither"), open_weights(part(tmp_path), like=LIKE):
         pass

@@ -13,6 +13,7 @@ from antiphon.families.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.encoder import CodecEncoder
 from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
+from antiphon.nn.weights import open_weights
 from antiphon_training.codec import Codec
 from antiphon_training.export import export_codec
 from antiphon_training.sizes import FRAME_SAMPLES, PRESETS
@@ -56,7 +57,7 @@ def _codes() -> Tensor:
 def _decoder(checkpoint: Path) -> WindowedDecoder:
     config = load_config(checkpoint)
     like = torch.empty(0)
-    with codec_decoder_part(checkpoint, config).open(like=like) as weights:
+    with open_weights(codec_decoder_part(checkpoint, config), like=like) as weights:
         return decoder_of(weights, config.codec.decoder)
 
 
@@ -83,7 +84,7 @@ def test_the_engine_encodes_to_the_same_codes(checkpoint: Path, codec: Codec) ->
     samples = _noise(20 * FRAME_SAMPLES - 700)
     config: Qwen3TTSConfig = load_config(checkpoint)
     assert config.codec.encoder is not None
-    with codec_encoder_part(checkpoint, config).open(like=torch.empty(0)) as weights:
+    with open_weights(codec_encoder_part(checkpoint, config), like=torch.empty(0)) as weights:
         encoder = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
     expected, codes = encoder.encode(samples[0]), codec.encode(samples)[0]
     assert codes.shape == (20, 16)

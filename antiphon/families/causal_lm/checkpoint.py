@@ -9,16 +9,15 @@ from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Inspection, Table
 from antiphon.families.causal_lm.config import CausalLMConfig, load_config
 from antiphon.families.causal_lm.omni.checkpoint import PARTS, inspect_voice
-from antiphon.families.kit.checkpoint import (
-    Facts,
-    Findings,
+from antiphon.families.kit.checkpoint import Facts, Findings, components, num_parameters
+from antiphon.families.kit.layouts import Layout, gated_mlp, head_norms, transformer
+from antiphon.nn.safetensors_index import (
+    TensorHeader,
     WeightsPart,
-    components,
-    num_parameters,
+    read_directory,
+    tied_problems,
     without,
 )
-from antiphon.families.kit.layouts import Layout, gated_mlp, head_norms, transformer
-from antiphon.nn.safetensors_index import TensorHeader, read_directory, tied_problems
 
 
 def inspect(path: Path) -> Inspection:

@@ -34,7 +34,7 @@ from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
-from antiphon.nn.weights import check_tied
+from antiphon.nn.weights import check_tied, open_weights
 
 CausalLMRunner: TypeAlias = ModelRunner[CausalLMRequest]
 _USUAL_POSITIONS = 2048  # per conversation
@@ -206,7 +206,7 @@ def load_runner(
     max_positions = longest if max_positions is None else min(max_positions, longest)
     if not context.is_dummy:
         check_tied(context.checkpoint, tied(config))
-    opened = model_part(context.checkpoint, config).open(**how_opened)
+    opened = open_weights(model_part(context.checkpoint, config), **how_opened)
     with torch.inference_mode(), opened as weights:
         model = CausalLM(
             config,

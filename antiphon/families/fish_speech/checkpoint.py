@@ -25,7 +25,7 @@ from antiphon.families.fish_speech.config import (
     Layout,
     load_config,
 )
-from antiphon.families.kit.checkpoint import Findings, WeightsPart
+from antiphon.families.kit.checkpoint import Findings
 from antiphon.families.kit.layouts import (
     FLOAT_BYTES,
     HALF_BYTES,
@@ -37,7 +37,7 @@ from antiphon.families.kit.layouts import (
     stream_flop,
 )
 from antiphon.nn.layer_configs import TransformerConfig
-from antiphon.nn.safetensors_index import Shape, read_directory, tied_problems
+from antiphon.nn.safetensors_index import Shape, WeightsPart, read_directory, tied_problems
 
 CODEC_FILE, PICKLED_FILE = "codec.pth", "model.pth"
 _SLOW, _FAST = "text_model.model.", "audio_decoder."

@@ -34,7 +34,7 @@ from antiphon.families.kit.formats.torch_file import (
 from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import Shape, read_directory
-from antiphon.nn.weights import WeightOptions, check_tied
+from antiphon.nn.weights import WeightOptions, check_tied, open_weights
 
 
 class _Renamed(Mapping[str, Tensor]):
@@ -80,7 +80,7 @@ def model_weights(
     names = read_directory(path)
     check_tied(path, tied(config, names))
     part = model_part(path, config, names)
-    with part.open(**how) as weights:
+    with open_weights(part, **how) as weights:
         yield _Renamed(weights) if any(map(is_s2_name, part.layout)) else weights
 
 

@@ -12,9 +12,9 @@ from antiphon.families.glm_image.config import (
     PriorConfig,
     load_config,
 )
-from antiphon.families.kit.checkpoint import WeightsPart
 from antiphon.families.kit.layouts import Layout, attention, layer_norms, repeated
 from antiphon.families.kit.random_checkpoint import has_drawn_weights
+from antiphon.nn.safetensors_index import WeightsPart
 
 COMPONENTS = {
     "processor": ("GlmImageProcessor",),

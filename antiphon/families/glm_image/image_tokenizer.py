@@ -13,8 +13,9 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Latents
 from antiphon.families.glm_image.config import PRIOR_DIRECTORY, PROCESSOR_DIRECTORY
-from antiphon.families.kit.checkpoint import WeightsPart
 from antiphon.families.kit.loading import weights_for
+from antiphon.nn.safetensors_index import WeightsPart
+from antiphon.nn.weights import open_weights
 
 _PRIOR = r"lm_head\..*|model\.language_model\..*"
 
@@ -44,7 +45,7 @@ class GlmImageTokenizer:
         part = WeightsPart(directory=folder, layout=layout, others=_PRIOR)
         how = weights_for(context, "image tokenizer")
         self._device = how["like"].device
-        with part.open(**how) as weights:
+        with open_weights(part, **how) as weights:
             state = {name.removeprefix("model."): weights[name] for name in weights}
         networks.load_state_dict(state, assign=True)
         networks.requires_grad_(False).eval()

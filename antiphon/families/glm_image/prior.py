@@ -29,6 +29,7 @@ from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.transformer import Transformer
+from antiphon.nn.weights import open_weights
 
 PriorRunner: TypeAlias = ModelRunner[PriorRequest]
 
@@ -45,7 +46,7 @@ def load_prior(context: LoadContext, **how: Unpack[RunnerOptions]) -> PriorRunne
     config = load_config(context.checkpoint)
     how_opened = weights_for(context, "prior")
     max_positions = min(MAX_POSITIONS, config.transformer.max_positions)
-    opened = prior_part(context.checkpoint, config).open(**how_opened)
+    opened = open_weights(prior_part(context.checkpoint, config), **how_opened)
     with torch.inference_mode(), opened as weights:
         model = PriorModel(
             config,

@@ -1,11 +1,9 @@
 """Declaration of checkpoints as parts, and inspection by their files' headers, without torch."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack
+from typing import TypeAlias, TypeVar
 
 from antiphon.contracts.inspection import Inspection, Table
 from antiphon.errors import ModelLoadError
@@ -18,58 +16,11 @@ from antiphon.nn.safetensors_index import (
     layout_problems,
     read_directory,
     some,
+    without,
 )
-
-if TYPE_CHECKING:
-    from antiphon.nn.layers import Weights
-    from antiphon.nn.weights import WeightOptions
 
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
 Found = TypeVar("Found")
-
-_NO_NAME = r"(?!)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsPart:
-    """Tensors of a network, or several, in the safetensors files of a directory.
-
-    Attributes:
-        layout: names and shapes of all tensors of the files.
-        prefix: prefix of the part's tensor names.
-        unused: regular expression of names that the network does not need.
-        others: regular expression of names beside the layout.
-        stem: beginning of the files' names.
-    """
-
-    directory: Path
-    layout: Mapping[str, Shape]
-    prefix: str = ""
-    unused: str | None = None
-    others: str | None = None
-    stem: str = STEM
-
-    def open(self, **how: "Unpack[WeightOptions]") -> "AbstractContextManager[Weights]":
-        """Open the tensors, each of which must be used.
-
-        Args:
-            how: further arguments of `antiphon.nn.weights.open_weights`.
-
-        Raises:
-            ModelLoadError: on entering, the files do not match the layout; on leaving, a tensor
-                was not used.
-        """
-        from antiphon.nn.weights import open_weights
-
-        return open_weights(
-            self.directory,
-            self.layout,
-            part=self.prefix,
-            unused=self.unused,
-            others=self.others,
-            stem=self.stem,
-            **how,
-        )
 
 
 @dataclass(slots=True)
@@ -175,9 +126,3 @@ def components(tensors: Iterable[tuple[str, TensorHeader]]) -> Table:
 
 def _dtypes(headers: Iterable[TensorHeader]) -> str:
     return ", ".join(sorted({header.dtype for header in headers}))
-
-
-def without(others: str | None, headers: Mapping[str, TensorHeader]) -> dict[str, TensorHeader]:
-    """Return the headers whose names do not match a regular expression."""
-    beside = re.compile(others or _NO_NAME)
-    return {name: each for name, each in headers.items() if not beside.fullmatch(name)}

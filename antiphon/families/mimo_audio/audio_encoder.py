@@ -23,6 +23,7 @@ from antiphon.nn.codec_layers.transformer import Frequencies, LayerNorm
 from antiphon.nn.layers import Weights
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 from antiphon.nn.row_lengths import RowLengths
+from antiphon.nn.weights import open_weights
 
 LengthT = TypeVar("LengthT", int, Tensor)
 
@@ -194,6 +195,6 @@ def load_audio_encoder(context: LoadContext) -> AudioEncoder:
     """Load only the network; raises ModelLoadError."""
     path = tokenizer_path(context.checkpoint)
     config = load_tokenizer_config(path, load_config(context.checkpoint))
-    opened = encoder_part(path, config).open(**weights_for(context, dtype="float32"))
+    opened = open_weights(encoder_part(path, config), **weights_for(context, dtype="float32"))
     with torch.inference_mode(), opened as weights:
         return AudioEncoder.of(weights, config)

@@ -4,13 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from antiphon.contracts.inspection import Inspection
-from antiphon.families.kit.checkpoint import (
-    Findings,
-    WeightsPart,
-    by_prefix,
-    components,
-    num_parameters,
-)
+from antiphon.families.kit.checkpoint import Findings, by_prefix, components, num_parameters
 from antiphon.families.kit.layouts import (
     Layout,
     affine,
@@ -25,7 +19,7 @@ from antiphon.families.mimo_audio.config import (
     load_tokenizer_config,
     tokenizer_path,
 )
-from antiphon.nn.safetensors_index import TensorHeader
+from antiphon.nn.safetensors_index import TensorHeader, WeightsPart
 
 _OF_TRAINING = r"encoder\.quantizer\..*\.(inited|cluster_size|embed_avg)"
 _ENCODER_ONLY = r"encoder\.(?!quantizer).*"

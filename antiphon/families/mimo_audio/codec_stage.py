@@ -35,7 +35,7 @@ from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.nn.device_writes import Download, upload
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.precision import exact_float32
-from antiphon.nn.weights import Progress
+from antiphon.nn.weights import Progress, open_weights
 
 _NOTHING, _GROUP, _LATE = range(3)
 """Contents of a place in a pass: nothing, a group of the stream, or one past its end."""
@@ -335,7 +335,7 @@ def load_codec(
     path = tokenizer_path(context.checkpoint)
     config = load_tokenizer_config(path, model)
     empty_id = load_text_tokenizer(context.checkpoint, model.vocab_size).empty_id
-    opened = decoder_part(path, config).open(**weights_for(context, "codec", "float32"))
+    opened = open_weights(decoder_part(path, config), **weights_for(context, "codec", "float32"))
     with torch.inference_mode(), opened as weights:
         return MiMoAudioCodec(
             AudioDecoder.of(weights, config, is_exact=context.dtype == "float32"),

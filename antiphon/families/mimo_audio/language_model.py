@@ -53,6 +53,7 @@ from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
+from antiphon.nn.weights import open_weights
 
 _FIRST_CODEBOOK = 1  # key of random numbers; 0 is the text's
 MiMoAudioRunner: TypeAlias = ModelRunner[MiMoAudioRequest]
@@ -255,7 +256,9 @@ def load_language_model(context: LoadContext) -> MiMoAudioModel:
     """
     config = load_config(context.checkpoint)
     tokenizer = load_text_tokenizer(context.checkpoint, config.vocab_size)
-    opened = model_part(context.checkpoint, config).open(**weights_for(context, "language model"))
+    opened = open_weights(
+        model_part(context.checkpoint, config), **weights_for(context, "language model")
+    )
     with torch.inference_mode(), opened as weights:
         if context.is_dummy:
             weights = _all_audio(weights, config, tokenizer.empty_id)

@@ -8,14 +8,7 @@ from pathlib import Path
 
 from antiphon.contracts.inspection import Inspection, Table, files_table
 from antiphon.errors import ModelLoadError
-from antiphon.families.kit.checkpoint import (
-    Facts,
-    Findings,
-    WeightsPart,
-    by_prefix,
-    components,
-    num_parameters,
-)
+from antiphon.families.kit.checkpoint import Facts, Findings, by_prefix, components, num_parameters
 from antiphon.families.kit.layouts import (
     Layout,
     affine,
@@ -45,6 +38,7 @@ from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import (
     Shape,
     TensorHeader,
+    WeightsPart,
     read_tensor_headers,
     some,
     tensor_files,

@@ -27,6 +27,7 @@ from antiphon.nn.codec_layers.state import StateLayout
 from antiphon.nn.codec_layers.transformer import CodecTransformer
 from antiphon.nn.codec_layers.windowed_decoder import CodecNetwork, WindowedDecoder
 from antiphon.nn.layers import Snake, Weights
+from antiphon.nn.weights import open_weights
 
 _MIN_PASS_FRAMES = 25
 _NUM_SEMANTIC = 1
@@ -102,7 +103,7 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     rate_hz, num_samples = config.codec.sample_rate_hz, config.codec.samples_per_frame
     opened = codec_decoder_part(context.checkpoint, config)
     how = weights_for(context, "codec", "float32")
-    with torch.inference_mode(), opened.open(**how) as weights:
+    with torch.inference_mode(), open_weights(opened, **how) as weights:
         decoder = decoder_of(weights, config.codec.decoder)
         if not kernels.run_on(how["like"]):
             host = GroupedDecoder(decoder, sample_rate_hz=rate_hz, samples_per_frame=num_samples)

@@ -31,6 +31,7 @@ from antiphon.nn.mel import HOP_SAMPLES, log_mel_rows, mel_filters
 from antiphon.nn.padded_batches import PaddedPass
 from antiphon.nn.parallel_rows import ParallelRows
 from antiphon.nn.row_lengths import RowLengths
+from antiphon.nn.weights import open_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +150,9 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     assert config.speaker_encoder is not None, "only base checkpoints encode voices"
     assert encoder is not None
     path, how = context.checkpoint, weights_for(context, dtype="float32")
-    with speaker_encoder_part(path, config).open(**how) as weights:
+    with open_weights(speaker_encoder_part(path, config), **how) as weights:
         speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
-    with codec_encoder_part(path, config).open(**how) as weights:
+    with open_weights(codec_encoder_part(path, config), **how) as weights:
         codec = CodecEncoder.of(weights, encoder, config.codec.num_quantizers)
     rate_hz, frame = config.codec.sample_rate_hz, config.codec.samples_per_frame
     batches = ParallelRows(

@@ -46,6 +46,7 @@ from antiphon.nn.code_predictor import CodePredictor
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.id_columns import CODE, REST, TEXT, num_words, packed_codes
 from antiphon.nn.sampler import SamplingReach, SamplingTable, penalize_repetition, sample
+from antiphon.nn.weights import open_weights
 
 if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.kernels.fused_linear import PreNormState
@@ -374,7 +375,9 @@ def load_language_model(context: LoadContext, max_positions: int = MAX_POSITIONS
     """
     config = load_config(context.checkpoint)
     is_invariant = context.is_deterministic
-    opened = language_model_part(context.checkpoint, config).open(**weights_for(context, "talker"))
+    opened = open_weights(
+        language_model_part(context.checkpoint, config), **weights_for(context, "talker")
+    )
     with torch.inference_mode(), opened as weights:
         talker = Talker.of(weights, config.talker, max_positions, is_batch_invariant=is_invariant)
         predictor = load_predictor(

@@ -32,7 +32,7 @@ from antiphon.nn import kernels
 from antiphon.nn.layers import Weights
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 from antiphon.nn.safetensors_index import layout_problems
-from antiphon.nn.weights import WeightOptions
+from antiphon.nn.weights import WeightOptions, open_weights
 
 _NORMED = ".weight_v"
 _MAX_RECORDING_S = 60
@@ -59,7 +59,7 @@ def vae_weights(
             name: each.to(how["like"]) for name, each in found.items() if name.startswith(part)
         }
         return _multiplied(moved)
-    with declared.open(**how) as weights:
+    with open_weights(declared, **how) as weights:
         return _multiplied(weights)
 
 

@@ -8,13 +8,7 @@ from pathlib import Path
 
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint, Inspection
-from antiphon.families.kit.checkpoint import (
-    Findings,
-    WeightsPart,
-    by_prefix,
-    components,
-    num_parameters,
-)
+from antiphon.families.kit.checkpoint import Findings, by_prefix, components, num_parameters
 from antiphon.families.kit.layouts import (
     FLOAT_BYTES,
     HALF_BYTES,
@@ -31,7 +25,7 @@ from antiphon.families.voxcpm2.config import (
     VoxCPM2Config,
     load_config,
 )
-from antiphon.nn.safetensors_index import STEM, Shape, TensorHeader
+from antiphon.nn.safetensors_index import STEM, Shape, TensorHeader, WeightsPart
 
 _MODEL_OTHERS = r"audio_vae\..*"
 """Tensors of an embedded AudioVAE, which is read from its own file instead."""

@@ -36,6 +36,7 @@ from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.backends import backend_of
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import round_up
+from antiphon.nn.weights import open_weights
 
 _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
 VoxCPM2Runner: TypeAlias = ModelRunner[VoxCPM2Request]
@@ -247,7 +248,9 @@ def load_runner(
     """
     config = load_config(context.checkpoint)
     max_positions = max_positions or config.max_positions
-    opened = model_part(context.checkpoint, config).open(**weights_for(context, "language model"))
+    opened = open_weights(
+        model_part(context.checkpoint, config), **weights_for(context, "language model")
+    )
     with torch.inference_mode(), opened as weights:
         model = VoxCPM2Model(
             NetworkBuilder(weights, context.is_deterministic),

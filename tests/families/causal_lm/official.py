@@ -10,6 +10,7 @@ import torch
 from antiphon.families.causal_lm.checkpoint import model_part
 from antiphon.families.causal_lm.config import load_config
 from antiphon.families.kit.random_checkpoint import has_drawn_weights
+from antiphon.nn.weights import open_weights
 
 
 def official_thinker(path: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Any:
@@ -36,7 +37,7 @@ def official_thinker(path: Path, device: str = "cpu", dtype: torch.dtype = torch
         official = model._from_config(made, dtype=dtype).eval()
     like = torch.empty(0, device=device, dtype=dtype)
     part = model_part(path, load_config(path))
-    with part.open(like=like, is_dummy=has_drawn_weights(path)) as stored:
+    with open_weights(part, like=like, is_dummy=has_drawn_weights(path)) as stored:
         weights = {
             re.sub(r"^model\.", "model.language_model.", name.removeprefix("thinker.")): tensor
             for name, tensor in stored.items()

@@ -24,6 +24,7 @@ from antiphon.families.qwen3_tts.encoder import CodecEncoder
 from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon.nn.ecapa import EcapaEncoder
+from antiphon.nn.weights import open_weights
 from tests.families.qwen3_tts.codec_models import (
     codec_weights,
     recorded,
@@ -222,12 +223,12 @@ def test_every_tensor_of_a_checkpoint_is_taken(tmp_path: Path) -> None:
     config = load_config(tmp_path)
     codec, like = config.codec, torch.empty(0)
     assert codec.encoder is not None
-    with codec_decoder_part(tmp_path, config).open(like=like) as weights:
+    with open_weights(codec_decoder_part(tmp_path, config), like=like) as weights:
         decoder_of(weights, codec.decoder)
-    with codec_encoder_part(tmp_path, config).open(like=like) as weights:
+    with open_weights(codec_encoder_part(tmp_path, config), like=like) as weights:
         CodecEncoder.of(weights, codec.encoder, codec.num_quantizers)
     assert config.speaker_encoder is not None
-    with speaker_encoder_part(tmp_path, config).open(like=like) as weights:
+    with open_weights(speaker_encoder_part(tmp_path, config), like=like) as weights:
         EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
 
 

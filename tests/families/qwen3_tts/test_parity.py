@@ -20,6 +20,7 @@ from antiphon.families.qwen3_tts.codec import decoder_of
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
+from antiphon.nn.weights import open_weights
 from tests.families.qwen3_tts.lm import GREEDY, Heard, hear
 from tests.families.qwen3_tts.oracle.cases import CASES, REFERENCES, Case, reference_audio
 from tests.families.qwen3_tts.parity import Recorded, recorded, recorded_reference
@@ -92,7 +93,7 @@ def test_audio_is_the_official_one(
 ) -> None:
     path = parity_checkpoint(official.case.checkpoint)
     config = load_config(path)
-    with codec_decoder_part(path, config).open(like=torch.empty(0)) as weights:
+    with open_weights(codec_decoder_part(path, config), like=torch.empty(0)) as weights:
         decoder = decoder_of(weights, config.codec.decoder)
     codes, num_led = official.codes, 0
     if official.case.reference is not None and official.case.reference_text is not None:

@@ -20,6 +20,7 @@ from antiphon.families.qwen3_tts.codec import decoder_of
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_language_model
+from antiphon.nn.weights import open_weights
 from tests.families.qwen3_tts.random_checkpoint import Size, make_full_checkpoint
 
 LIKE = torch.empty(0)
@@ -39,7 +40,7 @@ def test_parts_are_disjoint_and_leave_out_only_what_nobody_needs(base: Path) -> 
         codec_decoder_part,
         codec_encoder_part,
     ):
-        with part(base, config).open(like=LIKE) as weights:
+        with open_weights(part(base, config), like=LIKE) as weights:
             names += [name for name in weights if weights[name].dtype == torch.float32]
     assert len(names) == len(set(names))
     stored = load_file(base / "model.safetensors")
@@ -69,7 +70,7 @@ def test_shards_and_number_types_load(tmp_path: Path, size: Size, task: Checkpoi
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         model = load_language_model(LoadContext(tmp_path, "cpu", name, 1), 64)
         assert model.talker.head.weight.dtype == dtype
-    with codec_decoder_part(tmp_path, config).open(like=LIKE) as weights:
+    with open_weights(codec_decoder_part(tmp_path, config), like=LIKE) as weights:
         assert decoder_of(weights, config.codec.decoder).network.tables.rows.isfinite().all()
 
 

@@ -19,6 +19,7 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.encoder import CodecEncoder, load_voice_encoder
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.nn.ecapa import EcapaEncoder
+from antiphon.nn.weights import open_weights
 
 NUM_SAMPLES = 24000
 
@@ -84,9 +85,9 @@ def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: Qwen3TTSPrompte
     config, samples = load_config(path), torch.tensor(recording())
     assert config.speaker_encoder is not None
     assert config.codec.encoder is not None
-    with speaker_encoder_part(path, config).open(like=samples) as weights:
+    with open_weights(speaker_encoder_part(path, config), like=samples) as weights:
         speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder).embed(samples)
-    with codec_encoder_part(path, config).open(like=samples) as weights:
+    with open_weights(codec_encoder_part(path, config), like=samples) as weights:
         encoder = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
     voice = preparer.prepare_voice(recording(), name="Ann", ref_text="Hello.")
     assert (voice.name, voice.family, voice.ref_text) == ("Ann", "qwen3_tts", "Hello.")

@@ -14,6 +14,7 @@ from antiphon.families.voxcpm2.language_model import VoxCPM2Model
 from antiphon.families.voxcpm2.networks import NetworkBuilder
 from antiphon.families.voxcpm2.sizes import make_checkpoint as make_files
 from antiphon.nn.codec_layers.conv import CausalTransposedConv
+from antiphon.nn.weights import open_weights
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 def test_memory_is_that_of_the_model(checkpoint: Path) -> None:
     config, told = load_config(checkpoint), footprint(checkpoint)
     part = model_part(checkpoint, config)
-    with part.open(like=torch.empty(0)) as weights:
+    with open_weights(part, like=torch.empty(0)) as weights:
         model = VoxCPM2Model(NetworkBuilder(weights), config, num_slots=1, max_positions=64)
     assert told.position_bytes == 2 * sum(shape.position_size for shape in model.kv_shapes)
     numbers = sum(math.prod(shape) for shape in part.layout.values())

@@ -16,6 +16,7 @@ from antiphon.nn.cpu.fp16_linear import Fp16Linear
 from antiphon.nn.cpu.int8_linear import Int8Linear
 from antiphon.nn.cpu.packed_layers import check_quantize, packed, to_pack
 from antiphon.nn.layers import Linear
+from antiphon.nn.safetensors_index import WeightsPart
 from antiphon.nn.weights import open_weights
 
 OUTPUTS, INPUTS = 96, 64
@@ -32,7 +33,8 @@ def test_layers_are_packed_from_what_is_stored_without_a_float32_copy(
     stored = {"a.weight": made(OUTPUTS, INPUTS).bfloat16(), "a.bias": made(OUTPUTS).bfloat16()}
     save_file(stored, tmp_path / "model.safetensors")
     layout = {name: tuple(tensor.shape) for name, tensor in stored.items()}
-    with open_weights(tmp_path, layout, like=torch.empty(0), quantize=quantize) as weights:
+    part = WeightsPart(directory=tmp_path, layout=layout)
+    with open_weights(part, like=torch.empty(0), quantize=quantize) as weights:
         layers = to_pack(weights)
         assert ("a.bias" in layers, "b" in layers, {*layers}) == (True, False, {*stored})
         read = Linear.of(layers, "a")

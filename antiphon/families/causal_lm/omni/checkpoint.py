@@ -13,7 +13,7 @@ from antiphon.families.causal_lm.omni.config import (
     has_voice,
     load_omni_config,
 )
-from antiphon.families.kit.checkpoint import Facts, Findings, WeightsPart
+from antiphon.families.kit.checkpoint import Facts, Findings
 from antiphon.families.kit.layouts import (
     Layout,
     affine,
@@ -23,7 +23,7 @@ from antiphon.families.kit.layouts import (
     transformer,
     under,
 )
-from antiphon.nn.safetensors_index import TensorHeader
+from antiphon.nn.safetensors_index import TensorHeader, WeightsPart
 
 FLOW = "token2wav.code2wav_dit_model"
 VOCODER = "token2wav.code2wav_bigvgan_model"

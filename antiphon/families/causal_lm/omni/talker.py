@@ -41,6 +41,7 @@ from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
+from antiphon.nn.weights import open_weights
 
 TalkerRunner: TypeAlias = ModelRunner[TalkerRequest]
 _USUAL_POSITIONS = 2048  # per conversation with the codes of its answer
@@ -198,7 +199,7 @@ def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRun
     sizes = config.talker.transformer
     how_opened = weights_for(context, "talker")
     max_positions = min(MAX_TOLD_POSITIONS + 2 + MAX_CODES, sizes.max_positions)
-    opened = talker_part(context.checkpoint, config).open(**how_opened)
+    opened = open_weights(talker_part(context.checkpoint, config), **how_opened)
     with torch.inference_mode(), opened as weights:
         model = OmniTalker(
             config,

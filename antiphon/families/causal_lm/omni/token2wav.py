@@ -31,7 +31,7 @@ from antiphon.families.causal_lm.omni.voices import load_voices
 from antiphon.families.kit.loading import weights_for
 from antiphon.nn.device_writes import Download, upload
 from antiphon.nn.precision import exact_float32
-from antiphon.nn.weights import Progress, WeightOptions
+from antiphon.nn.weights import Progress, WeightOptions, open_weights
 
 _SEED_BITS = 64
 
@@ -225,6 +225,6 @@ def load_networks(path: Path, **how: Unpack[WeightOptions]) -> tuple[FlowModel, 
         ModelLoadError: tensors are missing or have the wrong shape.
     """
     config = load_omni_config(path)
-    with torch.inference_mode(), token2wav_part(path, config).open(**how) as weights:
+    with torch.inference_mode(), open_weights(token2wav_part(path, config), **how) as weights:
         voices = load_voices(path, config)
         return FlowModel(config.flow, weights, voices), OmniVocoder(config.vocoder, weights)
