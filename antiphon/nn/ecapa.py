@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.errors import InvalidRequestError
 from antiphon.nn.codec_layers.conv import PaddedConv
 from antiphon.nn.layer_configs import EcapaConfig
 from antiphon.nn.layers import Weights
@@ -119,27 +118,17 @@ class EcapaEncoder:
         widest = max(conv.num_padded // 2 for conv in (self.first, self.aggregate, *groups))
         return max((widest + 1) * HOP_SAMPLES, FFT_SIZE)
 
-    def check(self, num_samples: int) -> None:
-        """Refuse a recording that is too short; raises InvalidRequestError."""
-        if num_samples < self.min_samples:
-            min_ms = 1000 * self.min_samples / self.config.sample_rate_hz
-            raise InvalidRequestError(f"The reference audio is shorter than {min_ms:.0f} ms.")
-
     @torch.no_grad()
     def embed(self, samples: Tensor) -> Tensor:
         """Return the vector of one recording.
 
         Args:
-            samples: float32 ``[num_samples]``, mono at ``config.sample_rate_hz``, on the
-                encoder's device.
+            samples: float32 ``[num_samples]``, at least `min_samples`, mono at
+                ``config.sample_rate_hz``, on the encoder's device.
 
         Returns:
             ``[embedding_size]`` in the weights' dtype.
-
-        Raises:
-            InvalidRequestError: the recording is shorter than `min_samples`.
         """
-        self.check(len(samples))
         mels = log_mel(samples, self.config.mel_dim, self.config.sample_rate_hz)
         return self.pooled(mels.T[None].to(self.project.weight.dtype))[0, :, 0]
 

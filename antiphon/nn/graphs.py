@@ -9,18 +9,11 @@ import contextlib
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 _CAPTURING = threading.Lock()  # several engines may share a device
-
-
-@dataclass(frozen=True, slots=True)
-class _Captured:
-    graph: torch.cuda.CUDAGraph
-    result: Tensor
 
 
 class Graphs:
@@ -37,7 +30,7 @@ class Graphs:
         self._stream: torch.cuda.Stream | None = None
         if is_cuda:
             self._stream = torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
-        self._captured: dict[Hashable, _Captured] = {}
+        self._captured: dict[Hashable, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self._pool = torch.cuda.graph_pool_handle() if self.is_enabled else None
 
     def __contains__(self, key: Hashable) -> bool:
@@ -68,7 +61,7 @@ class Graphs:
                 result = function()
             finally:
                 graph.capture_end()
-        self._captured[key] = _Captured(graph, result)
+        self._captured[key] = graph, result
 
     def run(self, key: Hashable, function: Callable[[], Tensor]) -> Tensor:
         """Replay the graph of ``key``, or call ``function``, on the current stream.
@@ -79,8 +72,9 @@ class Graphs:
         captured = self._captured.get(key)
         if captured is None:
             return function()
-        captured.graph.replay()
-        return captured.result
+        graph, result = captured
+        graph.replay()
+        return result
 
     def settle(self) -> None:
         """Free the temporary memory of captures; called after the last capture."""

@@ -8,7 +8,6 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
-from antiphon.errors import InvalidRequestError
 from antiphon.families.fish_speech.codec import codebook_names, snake_of, transformer_of, unit_of
 from antiphon.families.fish_speech.codec_schema import (
     DILATIONS,
@@ -156,17 +155,8 @@ class DacEncoder:
 
         Returns:
             int64 ``[ceil(num_samples / frame_samples), num_codebooks]``.
-
-        Raises:
-            InvalidRequestError: there are no samples.
         """
-        self.check(len(samples))
         return self.encode_rows(F.pad(samples, (0, -len(samples) % self.frame_samples))[None])[0]
-
-    def check(self, num_samples: int) -> None:
-        """Raise InvalidRequestError for a recording without samples."""
-        if not num_samples:
-            raise InvalidRequestError("The reference audio is empty.", param="ref_audio")
 
     @torch.no_grad()
     def encode_rows(self, samples: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
-from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CODES, SPEAKER, RecordingLimits
 from antiphon.families.kit.loading import weights_for
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
@@ -81,11 +80,6 @@ class CodecEncoder:
             ),
         )
 
-    def check(self, num_samples: int) -> None:
-        """Refuse a recording without samples; raises InvalidRequestError."""
-        if not num_samples:
-            raise InvalidRequestError("The reference audio is empty.")
-
     @torch.no_grad()
     def encode(self, samples: Tensor) -> Tensor:
         """Encode one recording.
@@ -95,11 +89,7 @@ class CodecEncoder:
 
         Returns:
             int64 ``[ceil(num_samples / samples_per_frame), num_quantizers]``.
-
-        Raises:
-            InvalidRequestError: there are no samples.
         """
-        self.check(len(samples))
         return self._codes(samples[None, None], None)[0]
 
     @torch.no_grad()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from antiphon.errors import InvalidRequestError
 from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.mel import HOP_SAMPLES, log_mel, mel_filters
 from tests.families.qwen3_tts.codec_models import (
@@ -52,8 +51,6 @@ def test_a_tone_is_loudest_in_its_own_band() -> None:
     assert band.min() <= hz <= band.max()
 
 
-def test_the_shortest_recording_works_and_a_shorter_one_is_refused() -> None:
+def test_the_shortest_recording_works() -> None:
     shortest = reference_audio()[: encoder().min_samples]
     assert encoder().embed(shortest).isfinite().all()
-    with pytest.raises(InvalidRequestError, match="53 ms"):
-        encoder().embed(shortest[1:])
