@@ -1,6 +1,6 @@
 """Prompts from requests: checks against the checkpoint, and tokenization."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
@@ -27,12 +27,7 @@ from antiphon.families.qwen3_tts.prompt_layout import (
     position_keys,
 )
 from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
-from antiphon.families.qwen3_tts.tokenizer import (
-    ChatTemplate,
-    StreamingTokenizer,
-    TextCutter,
-    load_tokenizer,
-)
+from antiphon.families.qwen3_tts.tokenizer import ChatTemplate, StreamingTokenizer, load_tokenizer
 from antiphon.families.qwen3_tts.voices import (
     capabilities_of,
     check_task,
@@ -89,15 +84,15 @@ class Qwen3TTSPrompter(CloningPrompter):
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         role, first, rest = self._turns.begun(request.input)
-        cutter = TextCutter(self._encode)
-        ids = (*first, *cutter.push(rest))
-        cutter.num_slow_frames += slow_frames(request.input[: len(request.input) - len(rest)])
-        num_slow_frames = cutter.num_slow_frames
+        budget = partial(self._max_frames, request)
+        feed = StreamingTokenizer(self._encode, self._config.tokens.tts_eos, budget)
+        ids = (*first, *feed.cut(rest))
+        feed.num_slow_frames += slow_frames(request.input[: len(request.input) - len(rest)])
+        num_slow_frames = feed.num_slow_frames
         spoken = Spoken(role=role, body=ids, num_slow_frames=num_slow_frames, is_open=True)
         prompt = self._prompt(request, voice, seed, spoken)
-        num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
-        end_id, budget = self._config.tokens.tts_eos, self._budget(request)
-        return prompt, StreamingTokenizer(cutter, num_frames_allowed, end_id, budget)
+        feed.num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
+        return prompt, feed
 
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
@@ -122,7 +117,7 @@ class Qwen3TTSPrompter(CloningPrompter):
         )
         speaker = speaker_of(config, voice)
         language = resolve_language(request.language, config.selectable_languages)
-        tracks = lay_out(
+        prefix, text, num_common = lay_out(
             config,
             spoken,
             tag=language_tag(config, language, speaker),
@@ -130,9 +125,9 @@ class Qwen3TTSPrompter(CloningPrompter):
             streams_text=spoken.is_open or self._streams_text(options),
         )
         data = Qwen3TTSPrompt(
-            prefix=tracks.prefix,
-            text=tracks.text,
-            max_frames=self._budget(request)(spoken.num_slow_frames),
+            prefix=prefix,
+            text=text,
+            max_frames=self._max_frames(request, spoken.num_slow_frames),
             is_open=spoken.is_open,
             speaker=clone.speaker if clone else None,
             reference=clone.codes if clone else None,
@@ -149,7 +144,7 @@ class Qwen3TTSPrompter(CloningPrompter):
             first_chunk_frames=options.initial_codec_chunk_frames or None,
             num_positions=data.num_prefilled,
             position_keys=position_keys(config, data),
-            num_common_positions=min(tracks.num_common, data.num_prefilled),
+            num_common_positions=min(num_common, data.num_prefilled),
         )
 
     def _clone(self, options: Qwen3TTSOptions) -> Clone | None:
@@ -157,15 +152,14 @@ class Qwen3TTSPrompter(CloningPrompter):
             return None
         return choose_clone(self._config, options, self.prepare_parts)
 
-    def _budget(self, request: SpeechRequest) -> Callable[[int], int]:
-        """Return the function from the slow frames of a text to its most frames."""
-        budget = partial(
-            frame_budget,
+    def _max_frames(self, request: SpeechRequest, num_slow_frames: int) -> int:
+        """Return the most frames of a text by its slow frames."""
+        most = frame_budget(
+            num_slow_frames,
             is_instructed=bool(instructions_of(self._config, request.instructions)),
             is_limited=request.sampling.max_frames is not None,
         )
-        least = request.sampling.least_frames
-        return lambda num_slow_frames: max(budget(num_slow_frames), least)
+        return max(most, request.sampling.least_frames)
 
     def _streams_text(self, options: Qwen3TTSOptions) -> bool:
         """Return whether text is read beside the frames; by default only for cloned voices."""

@@ -85,21 +85,6 @@ class MoreText:
     max_frames: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tracks:
-    """A prompt's prefix and text track.
-
-    Attributes:
-        num_common: number of leading positions that do not depend on the spoken text: those of the
-            voice, the language and the instructions; of a recording's frames only those beside the
-            recording's own transcript.
-    """
-
-    prefix: tuple[Column, ...]
-    text: Ids
-    num_common: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     """The text parts of a prompt, as ids.
@@ -144,13 +129,18 @@ def lay_out(
     tag: Ids,
     speaker_id: int | None,
     streams_text: bool,
-) -> Tracks:
+) -> tuple[tuple[Column, ...], Ids, int]:
     """Lay out a prompt.
 
     Args:
         tag: result of `language_tag`.
         speaker_id: id of a built-in speaker, `SPEAKER`, or ``None`` for no speaker position.
         streams_text: whether text is read beside the frames rather than before them.
+
+    Returns:
+        The prefix, the text track, and the number of leading positions that do not depend on the
+        spoken text: those of the voice, the language and the instructions; of a recording's frames
+        only those beside the recording's own transcript.
     """
     assert streams_text or not spoken.is_open, "text read before the frames must be complete"
     text, codec = config.tokens, config.talker.tokens
@@ -161,8 +151,8 @@ def lay_out(
     text_ids = (*spoken.reference, *spoken.body, *(() if spoken.is_open else (text.tts_eos,)))
     num_common = len(prefix) + len(spoken.reference)
     if streams_text:
-        return Tracks(prefix, text_ids, num_common)
-    return Tracks((*prefix, *((id, codec.pad) for id in text_ids)), (), num_common)
+        return prefix, text_ids, num_common
+    return (*prefix, *((id, codec.pad) for id in text_ids)), (), num_common
 
 
 Codes: TypeAlias = NDArray[np.int64]

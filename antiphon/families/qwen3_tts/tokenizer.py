@@ -79,20 +79,31 @@ class ChatTemplate:
         return (self._tokens.im_start, *ids, self._tokens.im_end, *self._encode("\n"))
 
 
-class TextCutter:
-    """Incremental tokenizer that returns ids as soon as they are final.
+class StreamingTokenizer:
+    """Incremental tokenizer of a text that is still arriving, and source of its pieces.
 
     Attributes:
         num_slow_frames: `slow_frames` of the text whose ids were returned.
+        num_frames_allowed: frames that these ids suffice for; negative while text beside the
+            reference is missing.
     """
 
-    def __init__(self, encode: Encode) -> None:
-        self._encode = encode
+    def __init__(self, encode: Encode, end_id: int, budget: Callable[[int], int]) -> None:
+        """Start without text.
+
+        Args:
+            end_id: id that ends a text.
+            budget: function from slow frames to the frame limit, see `frame_budget`.
+        """
         self.num_slow_frames = 0
+        self.num_frames_allowed = 0
+        self._encode = encode
+        self._end_id = end_id
+        self._budget = budget
         self._waiting = ""
         self._is_blank = True
 
-    def push(self, text: str) -> Ids:
+    def cut(self, text: str) -> Ids:
         """Add text; return the ids that have become final."""
         self._is_blank = self._is_blank and not text.strip()
         waiting = self._waiting + text
@@ -100,65 +111,26 @@ class TextCutter:
         self._waiting = waiting[cut:]
         return self._ids(waiting[:cut])
 
-    def close(self) -> Ids:
-        """Return the remaining ids.
+    def push(self, text: str) -> Piece | None:
+        """Add text; return its piece, or ``None`` if no id is final yet."""
+        ids = self.cut(text)
+        self.num_frames_allowed += len(ids)
+        return self._piece(ids, max(0, self.num_frames_allowed), len(ids)) if ids else None
 
-        Raises:
-            InvalidRequestError: the whole text was empty.
-        """
+    def close(self) -> Piece:
+        """Return the last piece; raises InvalidRequestError if the whole text was empty."""
         if self._is_blank:
             raise InvalidRequestError("Input text cannot be empty.", param="input")
         ids, self._waiting = self._ids(self._waiting), ""
-        return ids
+        return self._piece((*ids, self._end_id), None, len(ids))
 
     def _ids(self, text: str) -> Ids:
         self.num_slow_frames += slow_frames(text)
         return self._encode(text) if text else ()
 
-
-class StreamingTokenizer:
-    """Source of the pieces of a request whose text is still arriving."""
-
-    def __init__(
-        self,
-        cutter: TextCutter,
-        num_frames_allowed: int,
-        end_id: int,
-        budget: Callable[[int], int],
-    ) -> None:
-        """Continue a prompt.
-
-        Args:
-            cutter: tokenizer that returned the prompt's text.
-            num_frames_allowed: frames that the prompt's text suffices for; negative while text
-                beside the reference is missing.
-            end_id: id that ends a text.
-            budget: function from slow frames to the frame limit, see `frame_budget`.
-        """
-        self._budget = budget
-        self._cutter = cutter
-        self._num_frames_allowed = num_frames_allowed
-        self._end_id = end_id
-
-    def push(self, text: str) -> Piece | None:
-        """Add text; return its piece, or ``None`` if no id is final yet."""
-        ids = self._cutter.push(text)
-        if not ids:
-            return None
-        self._num_frames_allowed += len(ids)
-        num_frames_allowed = max(0, self._num_frames_allowed)
-        return Piece(
-            data=self._more(ids), num_frames_allowed=num_frames_allowed, num_tokens=len(ids)
-        )
-
-    def close(self) -> Piece:
-        """Return the last piece; raises InvalidRequestError if the whole text was empty."""
-        ids = self._cutter.close()
-        data = self._more((*ids, self._end_id))
-        return Piece(data=data, num_frames_allowed=None, num_tokens=len(ids))
-
-    def _more(self, ids: Ids) -> MoreText:
-        return MoreText(ids, self._budget(self._cutter.num_slow_frames))
+    def _piece(self, ids: Ids, num_frames_allowed: int | None, num_tokens: int) -> Piece:
+        data = MoreText(ids, self._budget(self.num_slow_frames))
+        return Piece(data=data, num_frames_allowed=num_frames_allowed, num_tokens=num_tokens)
 
 
 def _last_certain_cut(text: str) -> int:

@@ -55,7 +55,7 @@ def made_prompt(
     body = tuple(rng.integers(0, 250, num_tokens).tolist())
     is_clone = num_reference_frames is not None
     said = tuple(rng.integers(0, 250, 4).tolist()) if num_reference_frames else ()
-    tracks = lay_out(
+    prefix, text, num_common = lay_out(
         config,
         Spoken(role=(1, 2, 3), body=body, reference=said),
         tag=language_tag(config, ["english", None][seed % 2], None),
@@ -64,8 +64,8 @@ def made_prompt(
     )
     size = config.talker.transformer.hidden_size
     data = Qwen3TTSPrompt(
-        prefix=tracks.prefix,
-        text=tracks.text,
+        prefix=prefix,
+        text=text,
         max_frames=max_frames,
         speaker=rng.normal(size=size).astype(np.float32) if is_clone else None,
         reference=rng.integers(0, 2048, (num_reference_frames, config.talker.num_groups))
@@ -80,7 +80,7 @@ def made_prompt(
         sampling=sampling,
         num_positions=data.num_prefilled,
         position_keys=position_keys(config, data),
-        num_common_positions=min(tracks.num_common, data.num_prefilled),
+        num_common_positions=min(num_common, data.num_prefilled),
     )
 
 
