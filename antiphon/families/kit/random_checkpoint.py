@@ -25,7 +25,7 @@ class Making:
 
     Attributes:
         size: "tiny" runs in seconds on a CPU, others are published ones.
-        task: what the checkpoint is for; ``None``: the first that the maker has.
+        task: name of a task; ``None``: the first that the maker has.
         vocabulary: "byte" reads any text.
         dtype: number type of weights that are not always float32.
     """
