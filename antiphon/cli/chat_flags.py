@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli import completion
 from antiphon.cli.flags import ApiKey, Url, flag
 
 
@@ -17,7 +18,11 @@ class ChatFlags:
         typer.Argument(help="One message to be answered; - reads it from stdin. None: a talk."),
     ] = None
     model: Annotated[
-        str | None, flag("A checkpoint's directory, its ORG/NAME on the hub, or a built-in model.")
+        str | None,
+        flag(
+            "A checkpoint's directory, its ORG/NAME on the hub, or a built-in model.",
+            autocompletion=completion.models_anywhere,
+        ),
     ] = None
     url: Url = None
     api_key: ApiKey = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli import completion
 from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError, how_to_install
 
@@ -20,7 +21,10 @@ class DemoFlags:
 
     model: Annotated[
         str | None,
-        typer.Argument(help="Starts a server of our own for this model; none: that of --url."),
+        typer.Argument(
+            help="Starts a server of our own for this model; none: that of --url.",
+            autocompletion=completion.models,
+        ),
     ] = None
     url: Annotated[str, flag("A server that is running.", True)] = "http://127.0.0.1:8000"
     api_key: Annotated[str | None, flag("Of that server; browsers do not see it.")] = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli import completion
 from antiphon.cli.fit_cpu import family_of, fit_cpu
 from antiphon.cli.flags import AsJson
 
@@ -23,12 +24,20 @@ _NOTE = (
 
 
 def fit(
-    path: Annotated[Path, typer.Argument(help="A checkpoint's directory.", show_default=False)],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A checkpoint's directory.",
+            show_default=False,
+            autocompletion=completion.checkpoints,
+        ),
+    ],
     card: Annotated[
         str | None,
         typer.Option(
             help='A GPU by name, such as "RTX 4090"; cpu: that of this machine.',
             show_default=False,
+            autocompletion=completion.cards,
         ),
     ] = None,
     device_memory_gib: Annotated[

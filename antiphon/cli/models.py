@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli import completion
 from antiphon.cli.fit import fit
 from antiphon.cli.flags import AsJson
 from antiphon.cli.pull import pull
@@ -50,7 +51,14 @@ def _list(context: typer.Context, as_json: AsJson = False) -> None:
 
 @models.command()
 def inspect(
-    path: Annotated[Path, typer.Argument(help="A checkpoint's directory.", show_default=False)],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A checkpoint's directory.",
+            show_default=False,
+            autocompletion=completion.checkpoints,
+        ),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Show what a checkpoint is and whether it can be served; no tensor is read.

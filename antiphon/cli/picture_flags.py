@@ -6,9 +6,13 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli import completion
 from antiphon.cli.flags import ApiKey, Url, flag
 
-_MODEL = "A checkpoint's directory, its ORG/NAME on the hub, or a built-in model."
+_MODEL = flag(
+    "A checkpoint's directory, its ORG/NAME on the hub, or a built-in model.",
+    autocompletion=completion.models_anywhere,
+)
 _SIZE = "WIDTHxHEIGHT in pixels; default: the model's own."
 _GUIDANCE = "How closely to follow the prompt; default: the model's own."
 
@@ -26,7 +30,7 @@ class ImageFlags:
             *("--output", "-o"),
         ),
     ] = "image.png"
-    model: Annotated[str | None, flag(_MODEL)] = None
+    model: Annotated[str | None, _MODEL] = None
     url: Url = None
     api_key: ApiKey = None
     size: Annotated[str | None, flag(_SIZE)] = None
@@ -47,7 +51,7 @@ class VideoFlags:
     output: Annotated[
         str, flag("The file to write: .mp4; - writes to stdout.", True, "--output", "-o")
     ] = "video.mp4"
-    model: Annotated[str | None, flag(_MODEL)] = None
+    model: Annotated[str | None, _MODEL] = None
     url: Url = None
     api_key: ApiKey = None
     size: Annotated[str | None, flag(_SIZE)] = None

@@ -26,8 +26,10 @@ class RemoteServer:
         url: address without a path.
     """
 
-    def __init__(self, url: str, api_key: str | None) -> None:
+    def __init__(self, url: str, api_key: str | None, timeout_s: float | None = None) -> None:
         """Take an address with or without ``http://`` and ``/v1``; nothing is sent yet."""
+        waits = ("connect", "read", "write")
+        self._extensions = {"timeout": {wait: timeout_s for wait in waits}} if timeout_s else None
         url = url if "://" in url else f"http://{url}"
         self.url = url.rstrip("/").removesuffix("/v1")
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -73,7 +75,11 @@ class RemoteServer:
         has_begun = False
         try:
             with httpcore2.stream(
-                method, self.url + path, headers=list(headers.items()), content=content
+                method,
+                self.url + path,
+                headers=list(headers.items()),
+                content=content,
+                extensions=self._extensions,
             ) as response:
                 has_begun = True
                 if response.status != 200:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli import completion
 from antiphon.cli.flags import ApiKey, Url, flag
 
 
@@ -23,15 +24,25 @@ class SayFlags:
             *("--output", "-o"),
         ),
     ] = None
-    voice: Annotated[str | None, flag("See `antiphon voices`.")] = None
+    voice: Annotated[
+        str | None, flag("See `antiphon voices`.", autocompletion=completion.voices)
+    ] = None
     model: Annotated[
-        str | None, flag("A built-in model, a checkpoint's directory, or its ORG/NAME on the hub.")
+        str | None,
+        flag(
+            "A built-in model, a checkpoint's directory, or its ORG/NAME on the hub.",
+            autocompletion=completion.models_anywhere,
+        ),
     ] = None
     url: Url = None
     api_key: ApiKey = None
     speed: Annotated[float, flag("0.25 to 4; pitch is kept.", True)] = 1.0
     format: Annotated[
-        str | None, flag("mp3, opus, aac, flac, wav or pcm; default: the file's suffix.")
+        str | None,
+        flag(
+            "mp3, opus, aac, flac, wav or pcm; default: the file's suffix.",
+            autocompletion=completion.formats,
+        ),
     ] = None
     seed: Annotated[int | None, flag("Repeats the same audio.")] = None
     sample_rate: Annotated[int | None, flag("In Hz, 8000 to 48000; default: the model's own.")] = (

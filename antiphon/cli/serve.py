@@ -7,6 +7,8 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from antiphon.cli import completion
+from antiphon.cli.completion import among
 from antiphon.cli.diffusion_flags import DiffusionFlags
 from antiphon.cli.flags import SETTING, flag, settings_of
 from antiphon.errors import SettingsError
@@ -22,23 +24,43 @@ class ModelFlags:
 
     panel: ClassVar[str] = "Model"
     model: Annotated[
-        str | None, typer.Argument(help=_MODEL, show_default=False), "model.source"
+        str | None,
+        typer.Argument(help=_MODEL, show_default=False, autocompletion=completion.models),
+        "model.source",
     ] = None
     more: Annotated[
-        list[str] | None, flag("A further model, SOURCE or NAME=SOURCE; repeatable."), "models.more"
+        list[str] | None,
+        flag(
+            "A further model, SOURCE or NAME=SOURCE; repeatable.", autocompletion=completion.models
+        ),
+        "models.more",
     ] = None
     name: Annotated[
         str | None, flag("Served name of the model.", "last part of the model"), "model.name"
     ] = None
-    device: Annotated[str | None, flag("cpu, cuda, cuda:N or auto.", SETTING), "model.device"] = (
-        None
-    )
-    dtype: Annotated[str | None, flag("auto, bfloat16 or float32.", SETTING), "model.dtype"] = None
+    device: Annotated[
+        str | None,
+        flag("cpu, cuda, cuda:N or auto.", SETTING, autocompletion=among("cpu", "cuda", "auto")),
+        "model.device",
+    ] = None
+    dtype: Annotated[
+        str | None,
+        flag(
+            "auto, bfloat16 or float32.",
+            SETTING,
+            autocompletion=among("auto", "bfloat16", "float32"),
+        ),
+        "model.dtype",
+    ] = None
     load_format: Annotated[
-        str | None, flag("auto, or dummy: random weights.", SETTING), "model.load_format"
+        str | None,
+        flag("auto, or dummy: random weights.", SETTING, autocompletion=among("auto", "dummy")),
+        "model.load_format",
     ] = None
     quantize: Annotated[
-        str | None, flag("int8 or fp16: weights on a CPU.", "dtype"), "model.quantize"
+        str | None,
+        flag("int8 or fp16: weights on a CPU.", "dtype", autocompletion=among("int8", "fp16")),
+        "model.quantize",
     ] = None
     cpu_threads: Annotated[
         int | None,
@@ -101,7 +123,11 @@ class RequestFlags:
     ] = None
     default_response_format: Annotated[
         str | None,
-        flag("mp3, opus, aac, flac, wav or pcm, for requests that name none.", SETTING),
+        flag(
+            "mp3, opus, aac, flac, wav or pcm, for requests that name none.",
+            SETTING,
+            autocompletion=completion.formats,
+        ),
         "speech.default_response_format",
     ] = None
     default_voice: Annotated[
@@ -114,7 +140,11 @@ class RequestFlags:
     ] = None
     output_modalities: Annotated[
         list[str] | None,
-        flag("audio, image, video, text: what is served; repeatable.", "all that models make"),
+        flag(
+            "audio, image, video, text: what is served; repeatable.",
+            "all that models make",
+            autocompletion=among("audio", "image", "video", "text"),
+        ),
         "server.output_modalities",
     ] = None
     media_output_fs_url: Annotated[
@@ -140,7 +170,13 @@ class PlacementFlags:
         "server.front_ends",
     ] = None
     fabric: Annotated[
-        str | None, flag("Where stages run: local, process or ray.", SETTING), "server.fabric"
+        str | None,
+        flag(
+            "Where stages run: local, process or ray.",
+            SETTING,
+            autocompletion=among("local", "process", "ray"),
+        ),
+        "server.fabric",
     ] = None
     address: Annotated[
         str | None,
@@ -175,9 +211,19 @@ class LogFlags:
     panel: ClassVar[str] = "Settings and logs"
     config: Annotated[Path | None, flag("A TOML file of settings.")] = None
     log_level: Annotated[
-        str | None, flag("debug, info, warning or error.", SETTING), "server.log_level"
+        str | None,
+        flag(
+            "debug, info, warning or error.",
+            SETTING,
+            autocompletion=among("debug", "info", "warning", "error"),
+        ),
+        "server.log_level",
     ] = None
-    log_format: Annotated[str | None, flag("text or json.", SETTING), "server.log_format"] = None
+    log_format: Annotated[
+        str | None,
+        flag("text or json.", SETTING, autocompletion=among("text", "json")),
+        "server.log_format",
+    ] = None
 
 
 @dataclass(frozen=True)

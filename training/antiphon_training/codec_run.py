@@ -11,7 +11,7 @@ from antiphon_training.codec import Codec
 from antiphon_training.codec_training import CodecTrainer
 from antiphon_training.crops import Crops
 from antiphon_training.export import read_codec
-from antiphon_training.log import Log
+from antiphon_training.log import Log, shown_bar
 from antiphon_training.optimizing import WeightAverage
 from antiphon_training.sizes import SAMPLE_RATE_HZ, CodecSizes
 
@@ -47,16 +47,18 @@ def train(trainer: CodecTrainer, folder: Path, limits: Limits, resume: Path | No
         run.log(event="resumed", step=trainer.step)
     run.wait_for_audio()
     first, last = trainer.step, min(trainer.recipe.steps, limits.max_step)
-    while trainer.step < last:
-        if (trainer.step - first) % limits.refresh_every_steps == 0:
-            trainer.crops.refresh()
-        losses = trainer.train_step()
-        if trainer.step == trainer.recipe.settled_step:
-            run.save(CODES_CHECKPOINT)
-        if trainer.step % limits.log_every_steps == 0:
-            run.report({name: round(float(each), 5) for name, each in losses.items()})
-            if trainer.replicas.any(run.is_over, trainer.device):
-                break
+    with shown_bar("codec", trainer.replicas.rank == 0) as show:
+        while trainer.step < last:
+            if (trainer.step - first) % limits.refresh_every_steps == 0:
+                trainer.crops.refresh()
+            losses = trainer.train_step()
+            show(max(trainer.step / last, run.elapsed_s / limits.seconds))
+            if trainer.step == trainer.recipe.settled_step:
+                run.save(CODES_CHECKPOINT)
+            if trainer.step % limits.log_every_steps == 0:
+                run.report({name: round(float(each), 5) for name, each in losses.items()})
+                if trainer.replicas.any(run.is_over, trainer.device):
+                    break
     run.save()
 
 

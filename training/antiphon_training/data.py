@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from antiphon_training.log import Log
+from antiphon_training.log import Log, shown_bar
 from antiphon_training.shards import HELD_OUT, Shard, held_out_file
 from antiphon_training.sizes import SAMPLE_RATE_HZ
 from antiphon_training.speakers import Speaker, to_int16, trim
@@ -53,13 +53,15 @@ def generate(
     folder.mkdir(parents=True, exist_ok=True)
     log = Log(folder / "data.jsonl")
     began, spoken_s = time.monotonic(), 0.0
-    wanted = (task for task in tasks if not task.path.exists())
+    wanted = [task for task in tasks if not task.path.exists()]
     run = partial(_speak_shard, end=time.time() + seconds)
     # Spawned workers do not inherit threads of libraries, which could deadlock in a fork.
-    with multiprocessing.get_context("spawn").Pool(num_workers) as pool:
+    pool_of = multiprocessing.get_context("spawn").Pool
+    with pool_of(num_workers) as pool, shown_bar("recordings") as show:
         for number, shard_s in enumerate(pool.imap_unordered(run, wanted), 1):
             spoken_s += shard_s
             elapsed_s = time.monotonic() - began
+            show(max(number / len(wanted), elapsed_s / seconds, spoken_s / 3600 / hours))
             if number % 20 == 0:
                 log.write(hours=round(spoken_s / 3600, 2), elapsed_s=round(elapsed_s, 1))
             if elapsed_s > seconds or spoken_s > hours * 3600:

@@ -12,7 +12,7 @@ from torch.multiprocessing.spawn import spawn
 
 from antiphon_training.codec import Codec
 from antiphon_training.codec_run import load_codec
-from antiphon_training.log import Log
+from antiphon_training.log import Log, shown_bar
 from antiphon_training.shards import HELD_OUT, Shard, shard_files
 from antiphon_training.sizes import FRAME_SAMPLES
 
@@ -81,15 +81,18 @@ def encode_folder(
     folder.mkdir(parents=True, exist_ok=True)
     began, total = time.monotonic(), 0
     paths = [*sorted(data.glob(f"{HELD_OUT}-*.npz")), *shard_files(data, "audio")]
-    for path in paths[part::num_parts]:
-        target = folder / path.name.replace("audio-", "codes-")
-        if target.exists():
-            continue
-        if time.monotonic() - began > seconds:
-            break
-        shard = encode_shard(codec, Shard.read(path, "audio"))
-        shard.write(target, "codes")
-        total += len(shard.rows)
+    own = paths[part::num_parts]
+    with shown_bar("codes", part == 0) as show:
+        for number, path in enumerate(own):
+            show(max(number / len(own), (time.monotonic() - began) / seconds))
+            target = folder / path.name.replace("audio-", "codes-")
+            if target.exists():
+                continue
+            if time.monotonic() - began > seconds:
+                break
+            shard = encode_shard(codec, Shard.read(path, "audio"))
+            shard.write(target, "codes")
+            total += len(shard.rows)
     log = Log(folder / "encode.jsonl")
     log.write(event="encoded", frames=total, elapsed_s=round(time.monotonic() - began, 1))
     return total

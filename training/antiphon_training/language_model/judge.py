@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from antiphon import Antiphon, Audio, SpeechRequest
 from antiphon.text.normalizer import normalized
 from antiphon_training.judge import opinion_score
+from antiphon_training.log import shown_bar
 from antiphon_training.words import num_word_errors, words
 
 Samples = NDArray[np.float32]
@@ -57,7 +58,11 @@ def judge(
                 for seed, text in enumerate(texts)
             ]
             began = time.monotonic(), time.process_time()
-            spoken = [audio for part in _parts(requests) for audio in engine.speeches(part)]
+            with shown_bar(f"utterances, {name}") as show:
+                spoken: list[Audio] = []
+                for part in _parts(requests):
+                    spoken += engine.speeches(part)
+                    show(len(spoken) / len(requests))
             seconds = time.monotonic() - began[0], time.process_time() - began[1]
             for number, audio in enumerate(spoken[:_NUM_SAVED]):
                 audio.save(out / f"{name}-{number:02d}.wav")

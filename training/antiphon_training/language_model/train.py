@@ -6,9 +6,8 @@ The output is a checkpoint's directory without its codec. `log.jsonl` gets a lin
 seconds; `state.pt` holds all that a run needs to go on where another ended.
 """
 
-import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from antiphon_training.language_model.optimizer import Optimization, learning_ra
 from antiphon_training.language_model.prefetch import Prefetch
 from antiphon_training.language_model.sizes import SIZES
 from antiphon_training.language_model.tokenizer import Vocabulary
+from antiphon_training.log import Log, shown_bar
 from antiphon_training.optimizing import derive
 from antiphon_training.replicas import Replicas
 from antiphon_training.step_graphs import StepGraphs
@@ -138,7 +138,7 @@ class Training:
             self._resume()
         else:
             self.averaged.load_state_dict(self.model.state_dict())
-        self._log_file = options.out / "log.jsonl"
+        self._log = Log(options.out / "log.jsonl")
         torch.manual_seed(options.seed + self.replicas.rank)
 
     @property
@@ -198,6 +198,14 @@ class Training:
 
     def run(self) -> dict[str, Any]:
         """Train for the given time; return the last measures."""
+        with shown_bar("language model", self.is_first) as show:
+            self._teach(show)
+        self.save()
+        last = self.measures() if self.is_first else {}
+        self.log({"event": "end", "steps": self.num_steps, **last})
+        return last
+
+    def _teach(self, show: Callable[[float], None]) -> None:
         options = self.options
         before_s, before_steps = self.elapsed_s, self.num_steps
         total_s = (options.total_seconds or before_s + options.seconds) * (1 - _LAST_SHARE)
@@ -214,6 +222,7 @@ class Training:
                 break
             steps_share = self.num_steps / options.most_steps if options.most_steps else 0.0
             self.progress = max(self.elapsed_s / total_s, steps_share)
+            show(max((self.elapsed_s - before_s) / options.seconds, steps_share))
             rate = learning_rate(options.learning_rate, self.progress)
             losses = self._step(batch, rate)
             if logged.is_due():
@@ -228,10 +237,6 @@ class Training:
                 self.log({"event": "held out", **self.measures()})
             if saved.is_due():
                 self.save()
-        self.save()
-        last = self.measures() if self.is_first else {}
-        self.log({"event": "end", "steps": self.num_steps, **last})
-        return last
 
     def _clock_s(self) -> float:
         """Return the time since the start; that of the first replica, read every few steps."""
@@ -306,12 +311,8 @@ class Training:
 
     def log(self, line: dict[str, Any]) -> None:
         """Write a line to the log and to standard output."""
-        if not self.is_first:
-            return
-        text = json.dumps({"elapsed_s": round(self.elapsed_s, 1), **line})
-        print(text, flush=True)  # noqa: T201 (the progress of a command)
-        with self._log_file.open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
+        if self.is_first:
+            self._log.write(elapsed_s=round(self.elapsed_s, 1), **line)
 
 
 class _Every:
