@@ -1,12 +1,13 @@
 """GET /v1/audio/speech: speech from a URL, for players, and signed URLs for those without keys.
 
-Equal URLs give equal audio: without a seed, one is derived from the URL. So parts of a file that a
-player asks for one after another belong together, and answers may be cached.
+Equal URLs give equal audio: without a seed, one is derived from the URL, so that answers may be
+cached. Whole files are kept for some minutes: the parts that a player asks for one after another
+come from one generation, which on a GPU need not equal the next one in every bit.
 """
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -19,6 +20,8 @@ from antiphon.api.bodies import JsonRoute, missing
 from antiphon.api.errors import validated
 from antiphon.api.http_ranges import requested_part
 from antiphon.api.middleware.connection_limits import SPEECH_PATH
+from antiphon.api.middleware.keys import caller_of
+from antiphon.api.middleware.memory_budget import KeptFile
 from antiphon.api.middleware.signed_urls import (
     EXPIRES,
     SIGNING_PARAMETERS,
@@ -29,9 +32,8 @@ from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.speech import RESPONSES, create_speech
-from antiphon.api.state import Server, SpeechId
+from antiphon.api.state import Server, ServerState, SpeechId
 from antiphon.api.streaming import WholeResponse
-from antiphon.concurrency import Workers
 from antiphon.errors import InvalidRequestError
 
 router = APIRouter(tags=["speech"], route_class=JsonRoute)
@@ -94,13 +96,15 @@ async def get_speech(request: Request, server: Server, speech_id: SpeechId) -> R
     seed = _seed(fields) if body.seed is None else body.seed
     body = body.model_copy(update={"stream": False if is_whole else None, "seed": seed})
     response = await create_speech(body, server, speech_id)
+    if isinstance(response, WholeResponse):
+        # What is kept is heard by those alone who may still ask for its voice.
+        await server.speech.check_voice(await server.speech.routed(body.to_domain(speech_id)))
+        key = (caller_of(request.scope, server.guards.keys), body.model_dump_json())
+        _deliver_part(response, request, server, key)
     max_age_s = MAX_AGE_S
     if server.guards.keys and is_signed(request.scope):
         max_age_s = min(max_age_s, int(request.query_params[EXPIRES]) - int(time.time()))
     response.headers["Cache-Control"] = f"private, max-age={max_age_s}"
-    if isinstance(response, WholeResponse):
-        response.headers["Accept-Ranges"] = "bytes"
-        _deliver_part(response, request, server.encoders)
     return response
 
 
@@ -189,27 +193,31 @@ def _seed(fields: Mapping[str, str]) -> int:
     return int.from_bytes(digest[:_SEED_BYTES])
 
 
-def _deliver_part(response: WholeResponse, request: Request, workers: Workers) -> None:
-    """Have a response deliver the part of its file that a request asks for."""
+def _deliver_part(
+    response: WholeResponse, request: Request, server: ServerState, key: Hashable
+) -> None:
+    """Have a response deliver the part of its file that a request asks for; the file is kept."""
     collect = response.collect
 
-    async def collect_part() -> tuple[list[bytes], dict[str, str]]:
+    async def make() -> KeptFile:
         pieces, headers = await collect()
-        num_bytes = sum(map(len, pieces))
-        etag = await workers.run(_digest, pieces)
-        headers = {**headers, "ETag": f'"{etag}"'}
-        if (part := requested_part(num_bytes, etag, request)) is None:
-            return pieces, headers
+        content, etag = await server.encoders.run(_joined, pieces)
+        return KeptFile(content, headers, etag)
+
+    async def collect_part() -> tuple[list[bytes], dict[str, str]]:
+        file = await server.guards.memory.kept_files.get(key, make)
+        num_bytes = len(file.content)
+        headers = {**file.headers, "ETag": f'"{file.etag}"', "Accept-Ranges": "bytes"}
+        if (part := requested_part(num_bytes, file.etag, request)) is None:
+            return [file.content], headers
         start, stop = part
         response.status_code = 206
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{num_bytes}"
-        return [b"".join(pieces)[start:stop]], headers
+        return [file.content[start:stop]], headers
 
     response.collect = collect_part
 
 
-def _digest(pieces: list[bytes]) -> str:
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()[:32]
+def _joined(pieces: list[bytes]) -> tuple[bytes, str]:
+    content = b"".join(pieces)
+    return content, hashlib.sha256(content).hexdigest()[:32]

@@ -3,15 +3,20 @@
 import logging
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx
 import pytest
 
+from antiphon.api.encoding import FileEncoding
+from antiphon.api.middleware import memory_budget
 from antiphon.api.speech_get import FIELDS
 from antiphon.config import DataSettings, LimitSettings, ServerSettings
+from antiphon.contracts.types import Ended
 from tests.decoding import error_of
-from tests.servers import TOY, start_server
+from tests.servers import TOY, RunningServer, start_server, wait_until
 
 URL = "/v1/audio/speech"
 TEXT = "Hello, Zoë & all!"
@@ -110,6 +115,84 @@ def test_equal_urls_give_equal_audio_and_its_parts(client: httpx.Client) -> None
     beyond = client.get(URL, params=params, headers={"Range": "bytes=9999999-"})
     error_of(beyond, 416)
     assert beyond.headers["content-range"] == f"bytes */{len(whole.content)}"
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lengths of the files that are made from now on, no two of which are equal."""
+    lengths: list[int] = []
+    collected = FileEncoding.collected
+
+    async def unlike(*arguments: Any) -> tuple[list[bytes], Ended]:
+        pieces, ended = await collected(*arguments)
+        lengths.append(sum(map(len, pieces)))
+        return [*pieces[:-1], pieces[-1][:-1], bytes([len(lengths)])], ended
+
+    monkeypatch.setattr(FileEncoding, "collected", unlike)
+    return lengths
+
+
+def test_parts_come_from_one_generation(
+    server: RunningServer, generated: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = {"input": "All of one piece.", "response_format": "pcm", "stream": "false"}
+
+    def get(asked: str, **more: str) -> httpx.Response:
+        headers = {"Range": f"bytes={asked}"}
+        return httpx.get(server.base_url + URL, params={**params, **more}, headers=headers)
+
+    with ThreadPoolExecutor(4) as pool:
+        parts = [*pool.map(get, ("0-999", "1000-", "-1000", "0-"))]
+    assert len(generated) == 1
+    (length,) = generated
+    assert [part.status_code for part in parts] == [206] * 4
+    assert len({part.headers["etag"] for part in parts}) == 1
+    assert parts[0].content + parts[1].content == parts[3].content
+    assert parts[2].content == parts[3].content[-1000:]
+    assert {part.headers["x-finish-reason"] for part in parts} == {"stop"}
+    assert get("0-", seed="5").content != parts[3].content
+    assert len(generated) == 2, "another request is another file"
+    assert server.state.guards.memory.num_bytes >= 2 * length, "what is kept is counted"
+    error_of(get("0-", voice="nobody"), 404)
+    monkeypatch.setattr(memory_budget, "MAX_KEPT_BYTES", length)
+    get("0-", seed="6")
+    assert server.state.guards.memory.num_bytes == length, "the oldest make room"
+    monkeypatch.setattr(memory_budget, "MAX_KEPT_BYTES", length - 1)
+    get("0-", seed="7")
+    get("0-", seed="7")
+    assert len(generated) == 5, "what is too large is not kept"
+
+
+def test_what_is_kept_is_forgotten(
+    server: RunningServer, generated: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_budget, "KEPT_S", 0.0)
+    held = server.state.guards.memory.num_bytes
+    params = {"input": "Gone at once.", "stream": "false"}
+    for number in (1, 2):
+        assert httpx.get(server.base_url + URL, params=params).status_code == 200
+        wait_until(lambda: server.state.guards.memory.num_bytes == held)
+        assert len(generated) == number
+
+
+def test_nothing_is_kept_where_memory_has_no_room(generated: list[int]) -> None:
+    limits = LimitSettings(caller_memory_mib=1)
+    text = "Half a mebibyte and more. " * 7
+    params = {"input": text, "stream": "false", "response_format": "wav", "sample_rate": "24000"}
+    with start_server(TOY.model_copy(update={"limits": limits})) as small:
+        for seed in ("1", "2", "2", "1"):
+            answer = httpx.get(small.base_url + URL, params={**params, "seed": seed})
+            assert answer.status_code == 200, answer.text
+        assert 2**19 < generated[0] < 2**20
+        assert len(generated) == 3, "the first is kept, the second has no room"
+
+
+def test_callers_do_not_share_files(keyed: str, generated: list[int]) -> None:
+    params = {"input": "Mine or yours?", "stream": "false"}
+    for key, number in ((KEY, 1), (OTHER, 2), (KEY, 2)):
+        headers = {"Authorization": f"Bearer {key}"}
+        assert httpx.get(keyed + URL, params=params, headers=headers).status_code == 200
+        assert len(generated) == number
 
 
 @pytest.mark.parametrize(

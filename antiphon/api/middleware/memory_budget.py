@@ -1,6 +1,7 @@
 """Limits of the memory that requests hold, in all and per caller.
 
-Bodies count, answers that are whole, and what WebSockets keep between two messages.
+Bodies count, answers that are whole, what WebSockets keep between two messages, and files that are
+kept for requests to come.
 
 Bytes are counted as they arrive or are collected, never ahead: a slow sender holds no more than it
 has sent. A request over the budget is refused, and all that it held is released.
@@ -9,9 +10,12 @@ has sent. A request over the budget is refused, and all that it held is released
 import asyncio
 import ctypes
 import sys
-from collections.abc import Callable, Generator
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator, Hashable
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
 from antiphon.config import LimitSettings
@@ -25,6 +29,8 @@ _MIB = 1024 * 1024
 _ALL = "memory"
 
 
+MAX_KEPT_BYTES = 32 * _MIB
+KEPT_S = 600.0
 MIN_FREED_BYTES = 32 * 1024 * 1024
 TRIM_DELAY_S = 1.0
 """What has just been given back is still being freed."""
@@ -35,6 +41,7 @@ class MemoryBudget:
 
     Attributes:
         num_bytes: Bytes held by the requests of this process.
+        kept_files: finished files, for requests that ask for parts of them.
     """
 
     def __init__(
@@ -55,6 +62,7 @@ class MemoryBudget:
         self._max_of_one = limits.caller_memory_mib * _MIB
         self._observers = observers
         self.num_bytes = 0
+        self.kept_files = KeptFiles(self)
 
     @contextmanager
     def lease(self, caller: str) -> Generator["Lease", None, None]:
@@ -149,6 +157,67 @@ class Lease:
         """Hold nothing, for good."""
         self.release(self.num_bytes)
         self._is_closed = True
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A finished file.
+
+    Attributes:
+        headers: those that came with it.
+        etag: tag of its content, without quotes.
+    """
+
+    content: bytes
+    headers: dict[str, str]
+    etag: str
+
+
+class KeptFiles:
+    """Files of the last minutes by key, the least recently used forgotten first.
+
+    They count for the budget; where it has no room, nothing is kept.
+    """
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._files: OrderedDict[Hashable, tuple[KeptFile, Lease]] = OrderedDict()
+        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[KeptFile]]) -> KeptFile:
+        """Return the file of a key; the first of those who ask for it makes it."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            if key in self._files:
+                self._files.move_to_end(key)
+                return self._files[key][0]
+            file = await make()
+            self._keep(key, file)
+            return file
+
+    def _keep(self, key: Hashable, file: KeptFile) -> None:
+        if len(file.content) > MAX_KEPT_BYTES:
+            return
+        lease = Lease(self._budget, "kept files")
+        while self._num_bytes + len(file.content) > MAX_KEPT_BYTES:
+            self._forget(next(iter(self._files)))
+        try:
+            lease.reserve(len(file.content))
+        except REFUSALS:
+            return
+        self._files[key] = file, lease
+        asyncio.get_running_loop().call_later(KEPT_S, self._forget, key, file)
+
+    @property
+    def _num_bytes(self) -> int:
+        return sum(len(file.content) for file, _ in self._files.values())
+
+    def _forget(self, key: Hashable, only: KeptFile | None = None) -> None:
+        """Forget a file, unless another one has its key by now."""
+        file, lease = self._files.get(key, (None, None))
+        if lease is not None and only in (None, file):
+            del self._files[key]
+            lease.close()
 
 
 class Holding:
