@@ -337,8 +337,9 @@ def test_the_root_stays_small() -> None:
 
 
 def test_only_settings_come_from_the_environment() -> None:
-    # The package itself sets variables that dependencies read when they are imported.
-    allowed = ("__init__.py", "config/data.py", "config/sources.py")
+    # The package itself sets variables that dependencies read when they are imported. Completion
+    # looks where the hub's package does, and may not wait until that has been imported.
+    allowed = ("__init__.py", "config/data.py", "config/sources.py", "cli/completion.py")
     for path in FILES:
         if name_of(path) not in allowed:
             text = path.read_text(encoding="utf-8")

@@ -92,6 +92,7 @@ def test_it_serves_speech_and_its_page(base_url: str) -> None:
     assert "<script" in page.text
     for asset in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text):
         assert httpx.get(base_url + asset).status_code == 200
+    assert "Speech from a URL" in httpx.get(f"{base_url}/guides/docs/api.md").text
 
 
 def test_it_says_in_process(antiphon: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from antiphon.api.errors import validated
 from antiphon.api.http_ranges import requested_part
 from antiphon.api.middleware.connection_limits import SPEECH_PATH
 from antiphon.api.middleware.keys import caller_of
-from antiphon.api.middleware.memory_budget import KeptFile
+from antiphon.api.middleware.memory_budget import FinishedFile
 from antiphon.api.middleware.signed_urls import (
     EXPIRES,
     SIGNING_PARAMETERS,
@@ -97,7 +97,7 @@ async def get_speech(request: Request, server: Server, speech_id: SpeechId) -> R
     body = body.model_copy(update={"stream": False if is_whole else None, "seed": seed})
     response = await create_speech(body, server, speech_id)
     if isinstance(response, WholeResponse):
-        # What is kept is heard by those alone who may still ask for its voice.
+        # A kept file is sent only while its voice may be used.
         await server.speech.check_voice(await server.speech.routed(body.to_domain(speech_id)))
         key = (caller_of(request.scope, server.guards.keys), body.model_dump_json())
         _deliver_part(response, request, server, key)
@@ -199,10 +199,10 @@ def _deliver_part(
     """Have a response deliver the part of its file that a request asks for; the file is kept."""
     collect = response.collect
 
-    async def make() -> KeptFile:
+    async def make() -> FinishedFile:
         pieces, headers = await collect()
         content, etag = await server.encoders.run(_joined, pieces)
-        return KeptFile(content, headers, etag)
+        return FinishedFile(content, headers, etag)
 
     async def collect_part() -> tuple[list[bytes], dict[str, str]]:
         file = await server.guards.memory.kept_files.get(key, make)

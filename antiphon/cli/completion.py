@@ -113,7 +113,7 @@ def _built_in() -> list[str]:
 
 
 def _voices_of(model: str) -> list[str]:
-    from antiphon.cli.voices import own_voices
+    from antiphon.cli.own_voices import own_voices
 
     return [voice.id for voice in own_voices(model or None)]
 

@@ -9,7 +9,7 @@ import typer
 
 from antiphon.cli import completion
 from antiphon.cli.fit_cpu import family_of, fit_cpu
-from antiphon.cli.flags import AsJson
+from antiphon.cli.flags import AsJson, CheckpointDirectory
 
 if TYPE_CHECKING:
     from antiphon.contracts.inspection import Footprint
@@ -24,14 +24,7 @@ _NOTE = (
 
 
 def fit(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="A checkpoint's directory.",
-            show_default=False,
-            autocompletion=completion.checkpoints,
-        ),
-    ],
+    path: CheckpointDirectory,
     card: Annotated[
         str | None,
         typer.Option(

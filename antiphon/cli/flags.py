@@ -3,12 +3,23 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from antiphon.cli import completion
+
 Flags = TypeVar("Flags")
+CheckpointDirectory: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        help="A checkpoint's directory.",
+        show_default=False,
+        autocompletion=completion.checkpoints,
+    ),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 Url: TypeAlias = Annotated[

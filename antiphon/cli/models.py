@@ -2,13 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from antiphon.cli import completion
 from antiphon.cli.fit import fit
-from antiphon.cli.flags import AsJson
+from antiphon.cli.flags import AsJson, CheckpointDirectory
 from antiphon.cli.pull import pull
 from antiphon.cli.tables import show_table
 
@@ -51,14 +50,7 @@ def _list(context: typer.Context, as_json: AsJson = False) -> None:
 
 @models.command()
 def inspect(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="A checkpoint's directory.",
-            show_default=False,
-            autocompletion=completion.checkpoints,
-        ),
-    ],
+    path: CheckpointDirectory,
     as_json: AsJson = False,
 ) -> None:
     """Show what a checkpoint is and whether it can be served; no tensor is read.

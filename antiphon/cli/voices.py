@@ -14,7 +14,6 @@ from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
     from antiphon.cli.voice_backends import VoiceBackend
-    from antiphon.contracts.types import Voice
 
 voices = typer.Typer(invoke_without_command=True)
 
@@ -43,30 +42,12 @@ def _own(
     """List a model's own voices, the first one is the default; or manage uploaded ones."""
     if context.invoked_subcommand is not None:
         return
+    from antiphon.cli.own_voices import own_voices
+
     found = own_voices(model)
     rows = [[each.id, each.name, each.language, each.gender, each.description] for each in found]
     columns = ("Voice", "Name", "Language", "Gender", "Description")
     show_table([asdict(voice) for voice in found], columns, rows, as_json)
-
-
-def own_voices(model: str | None) -> "tuple[Voice, ...]":
-    """Return the voices of a model, or of that of the settings, without loading it.
-
-    Raises:
-        ModelLoadError: there is no such model, or it has no voices.
-    """
-    from antiphon.config.sources import load_settings
-    from antiphon.contracts.family import LoadContext
-    from antiphon.contracts.prompt import Prompter
-    from antiphon.errors import ModelLoadError
-    from antiphon.families.registry import resolve
-
-    family, path = resolve(load_settings({"model.source": model}).model.source)
-    speaking = [family.tasks[name] for name in ("speech", "chat_voice") if name in family.tasks]
-    if not speaking:
-        raise ModelLoadError(f"'{model}' has no voices: it serves {', '.join(family.tasks)}.")
-    prompter: Prompter = speaking[0].prompter.resolve()(LoadContext(path))
-    return prompter.capabilities.voices
 
 
 @voices.command("list")

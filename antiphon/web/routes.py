@@ -1,4 +1,4 @@
-"""The page and ``/docs``, served from memory: files are read once, each has its type and ETag."""
+"""The page, ``/docs`` and the guides, served from memory: each file has its type and ETag."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,6 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+
+from antiphon.web.guides import START, guide_page, guides
 
 # Spelt out, since Python's own table depends on the machine (Windows may call .js text/plain).
 CONTENT_TYPES = {
@@ -78,7 +80,7 @@ class Asset:
 
 
 def page_routes() -> list[Route]:
-    """Return the routes of the page (``/``, ``/static/*``, an icon) and of ``/docs``.
+    """Return the routes of the page (``/``, ``/static/*``, an icon), ``/docs`` and ``/guides``.
 
     ``/docs`` shows the API's description with Swagger UI, from this server alone.
     """
@@ -93,7 +95,16 @@ def page_routes() -> list[Route]:
         _folder_route("/static/{name}", page),
         _file_route("/docs", docs.pop(PAGE)),
         _folder_route("/docs/{name}", docs),
+        Route("/guides/{name:path}", _guide, methods=["GET"]),
     ]
+
+
+def _guide(request: Request) -> Response:
+    """Answer with a guide; it is made in a worker thread, as this is no coroutine."""
+    name = request.path_params["name"] or START
+    if name not in guides():
+        raise HTTPException(404, f"There is no guide '{name}'.")
+    return _made("html", guide_page(name), CONTENT_SECURITY_POLICY).respond(request)
 
 
 def _file_route(path: str, asset: Asset) -> Route:
@@ -121,7 +132,10 @@ def _folder(folder: Traversable, policy: str) -> dict[str, Asset]:
 
 def _asset(file: Traversable, policy: str) -> Asset:
     """Read a file; ``policy`` goes with pages."""
-    body, extension = file.read_bytes(), file.name.rpartition(".")[2]
+    return _made(file.name.rpartition(".")[2], file.read_bytes(), policy)
+
+
+def _made(extension: str, body: bytes, policy: str) -> Asset:
     headers = {
         **COMMON_HEADERS,
         "Content-Type": CONTENT_TYPES[extension],

@@ -29,7 +29,7 @@ CALLER = "antiphon.caller"
 _VALID_REQUEST_ID = re.compile(r"[\w.:+/=@-]{1,128}", re.ASCII)
 _OPEN_PATHS = {"/", "/health", "/ready", "/favicon.ico", "/docs", "/openapi.json"}
 _OPEN_PATHS |= {"/v1", "/v1/", "/v1/test"}
-_OPEN_PREFIXES = ("/static/", "/docs/")
+_OPEN_PREFIXES = ("/static/", "/docs/", "/guides/")
 # Open WebUI and Home Assistant ask for these without the key that they were given.
 _OPEN_LISTS = ("/v1/models", "/v1/audio/models", "/v1/audio/voices", "/v1/audio/speech/voices")
 

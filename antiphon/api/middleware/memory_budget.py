@@ -160,7 +160,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFile:
+class FinishedFile:
     """A finished file.
 
     Attributes:
@@ -181,11 +181,11 @@ class KeptFiles:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._files: OrderedDict[Hashable, tuple[KeptFile, Lease]] = OrderedDict()
+        self._files: OrderedDict[Hashable, tuple[FinishedFile, Lease]] = OrderedDict()
         self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
-    async def get(self, key: Hashable, make: Callable[[], Awaitable[KeptFile]]) -> KeptFile:
-        """Return the file of a key; the first of those who ask for it makes it."""
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[FinishedFile]]) -> FinishedFile:
+        """Return the file of a key; of several requests at once, the first makes it."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             if key in self._files:
@@ -195,7 +195,7 @@ class KeptFiles:
             self._keep(key, file)
             return file
 
-    def _keep(self, key: Hashable, file: KeptFile) -> None:
+    def _keep(self, key: Hashable, file: FinishedFile) -> None:
         if len(file.content) > MAX_KEPT_BYTES:
             return
         lease = Lease(self._budget, "kept files")
@@ -212,7 +212,7 @@ class KeptFiles:
     def _num_bytes(self) -> int:
         return sum(len(file.content) for file, _ in self._files.values())
 
-    def _forget(self, key: Hashable, only: KeptFile | None = None) -> None:
+    def _forget(self, key: Hashable, only: FinishedFile | None = None) -> None:
         """Forget a file, unless another one has its key by now."""
         file, lease = self._files.get(key, (None, None))
         if lease is not None and only in (None, file):
