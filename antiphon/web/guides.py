@@ -38,7 +38,8 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
-_TABLE = '<div class="wide" role="region" aria-label="Table" tabindex="0"><table>'
+# What may be wider than the screen is scrolled by keys, too.
+_TABLE, _CODE = '<div class="wide" tabindex="0"><table>', '<pre tabindex="0">'
 
 
 @cache
@@ -71,6 +72,7 @@ def guide_page(name: str) -> bytes:
             _keep_links_within(name, heading)
     content = markdown.renderer.render(tokens, markdown.options, {})
     content = content.replace("<table>", _TABLE).replace("</table>", "</table></div>")
+    content = content.replace("<pre>", _CODE)
     top = "../" * (name.count("/") + 1)
     return _PAGE.format(title=escape(title), top=top, content=content).encode()
 

@@ -147,6 +147,10 @@ def test_axe_finds_nothing(page: Page, server: RunningServer, width: int, dark: 
                 page.wait_until(partial(is_finished, page, task))
             found = page.driver.execute_async_script(RUN_AXE)
             assert found == [], task
+        page.driver.get(f"{server.base_url}/guides/docs/api.md")
+        page.script(axe)
+        assert page.driver.execute_async_script(RUN_AXE) == [], "a guide"
+        assert page.script("return document.documentElement.scrollWidth") <= width
     finally:
         page.emulate()
 
