@@ -66,7 +66,9 @@ def test_images_and_videos_are_the_same(
 
 def test_answers_are_the_same(run: Run, there: tuple[str, ...]) -> None:
     for flags in ((), ("--max-tokens", "4")):
-        here, remote = (run("chat", "Hé 😀", *flags, *place) for place in (HERE, there))
+        here, remote = (
+            run("chat", "Hé 😀", "--seed", "1", *flags, *place) for place in (HERE, there)
+        )
         assert here.stdout == remote.stdout != ""
         assert ("cut off" in here.stderr, "cut off" in remote.stderr) == (bool(flags),) * 2
     talk = run("chat", *there, input="x\n" + "y" * 9000 + "\nz\n")
