@@ -13,7 +13,7 @@ from antiphon.config import ServerSettings, Settings
 from antiphon.pipeline.speech.text_plan import MAX_ITEMS_AHEAD
 from tests import faulty
 from tests.api.speech_talks import PATH, opened, posted, say
-from tests.servers import TOY, RunningServer, start_server, wait_until
+from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
 from tests.sockets import Client, audio, connected, messages
 
 BUFFER_BYTES = 32 * 1024
@@ -176,10 +176,10 @@ def test_too_much_that_waits_is_refused(faulty_server: RunningServer) -> None:
 
 
 def test_a_conversation_must_begin_and_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speech_ws, "CONFIG_WITHIN_S", 0.05)
     settings = Settings(model=TOY.model, server=ServerSettings(max_idle_s=0.2))
     with start_server(settings) as server:
-        for config in ([], [{"type": "session.config"}]):
+        for within_s, config in ((0.05, []), (DEADLINE_S, [{"type": "session.config"}])):
+            monkeypatch.setattr(speech_ws, "CONFIG_WITHIN_S", within_s)
             with connected(server, PATH) as talk:
                 for message in config:
                     talk.send(**message)

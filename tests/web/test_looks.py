@@ -1,7 +1,9 @@
 """What the page looks like: on narrow screens, in both colour schemes, to a screen reader."""
 
+from collections.abc import Generator
 from functools import partial
 from importlib.resources import files
+from itertools import product
 
 import pytest
 
@@ -64,52 +66,49 @@ def show_everything(page: Page, server: RunningServer) -> None:
     page.wait_for("failed")
 
 
-@pytest.mark.parametrize("width", [320, 360, 768])
-def test_nothing_is_wider_than_the_screen(page: Page, server: RunningServer, width: int) -> None:
-    page.emulate(width=width, pixel_ratio=2)
-    try:
-        show_everything(page, server)
-        page.write("w" * 400)
+@pytest.fixture
+def screen(page: Page) -> Generator[Page, None, None]:
+    """The page on screens of other kinds: loaded on one, and seen on all."""
+    yield page
+    page.emulate()
+
+
+def test_nothing_is_wider_than_the_screen(screen: Page, server: RunningServer) -> None:
+    screen.emulate(width=320, pixel_ratio=2)
+    show_everything(screen, server)
+    screen.write("w" * 400)
+    for width in (320, 360, 768):
+        screen.emulate(width=width, pixel_ratio=2)
         for tab in ("tab-curl", "tab-python"):
-            page.find(tab).click()
-            assert page.script("return document.documentElement.scrollWidth") <= width
-    finally:
-        page.emulate()
+            screen.find(tab).click()
+            assert screen.script("return document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_names_of_voices_are_not_cut(page: Page, server: RunningServer, width: int) -> None:
-    page.emulate(width=width)
-    try:
-        page.open(server.base_url)
-        room, needed = page.script(MEASURE_CHOICE, "voice", "Heart (en-US, female)")
+def test_names_of_voices_are_not_cut(screen: Page, server: RunningServer) -> None:
+    screen.open(server.base_url)
+    for width in (1280, 390):
+        screen.emulate(width=width)
+        room, needed = screen.script(MEASURE_CHOICE, "voice", "Heart (en-US, female)")
         assert needed < room
-    finally:
-        page.emulate()
 
 
-@pytest.mark.parametrize("width", [320, 390])
-def test_all_tabs_are_in_one_row(page: Page, server: RunningServer, width: int) -> None:
-    page.emulate(width=width)
-    try:
-        page.open(server.base_url)
-        tabs = page.driver.find_elements(By.CSS_SELECTOR, "#tasks [role=tab]")
+def test_all_tabs_are_in_one_row(screen: Page, server: RunningServer) -> None:
+    screen.emulate(width=320)
+    screen.open(server.base_url)
+    for width in (320, 390):
+        screen.emulate(width=width)
+        tabs = screen.driver.find_elements(By.CSS_SELECTOR, "#tasks [role=tab]")
         assert len({tab.location["y"] for tab in tabs if tab.is_displayed()}) == 1
-        assert page.script("return document.documentElement.scrollWidth") <= width
-    finally:
-        page.emulate()
+        assert screen.script("return document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_can_be_read(page: Page, server: RunningServer, dark: bool) -> None:
-    page.emulate(dark=dark)
-    try:
-        show_everything(page, server)
-        contrasts = page.script(MEASURE_CONTRAST)
-        assert len(contrasts) > 30
-        assert [item for item in contrasts if item[1] < ENOUGH_CONTRAST] == []
-    finally:
-        page.emulate()
+def test_text_can_be_read(screen: Page, server: RunningServer, dark: bool) -> None:
+    screen.emulate(dark=dark)
+    show_everything(screen, server)
+    contrasts = screen.script(MEASURE_CONTRAST)
+    assert len(contrasts) > 30
+    assert [item for item in contrasts if item[1] < ENOUGH_CONTRAST] == []
 
 
 def test_every_control_has_a_name(page: Page, server: RunningServer) -> None:
@@ -125,34 +124,31 @@ def is_finished(page: Page, task: str) -> bool:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
-def test_axe_finds_nothing(page: Page, server: RunningServer, width: int, dark: bool) -> None:
+def test_axe_finds_nothing(screen: Page, server: RunningServer, width: int, dark: bool) -> None:
     package = pytest.importorskip("axe_core_python", reason="axe-core is not installed")
     axe = (files(package) / "axe.min.js").read_text(encoding="utf-8")
-    page.emulate(width=width, dark=dark)
-    try:
-        page.open(server.base_url)
-        page.speak("A")
-        page.wait_for("finished")
-        page.script("for (const fold of document.querySelectorAll('details')) fold.open = true")
-        page.speak(" ")
-        page.wait_for("failed")
-        page.script(axe)
-        page.script("document.getElementById('key-form').hidden = false")
-        assert page.driver.execute_async_script(RUN_AXE) == [], "a refusal is shown"
-        page.find("key-close").click()
-        for task in ("speech", "voices", "chat", "image", "video"):
-            page.find(f"task-{task}").click()
-            if task in ("image", "video"):
-                page.find(f"{task}-make").click()
-                page.wait_until(partial(is_finished, page, task))
-            found = page.driver.execute_async_script(RUN_AXE)
-            assert found == [], task
-        page.driver.get(f"{server.base_url}/guides/docs/api.md")
-        page.script(axe)
-        assert page.driver.execute_async_script(RUN_AXE) == [], "a guide"
-        assert page.script("return document.documentElement.scrollWidth") <= width
-    finally:
-        page.emulate()
+    screen.emulate(width=width, dark=dark)
+    screen.open(server.base_url)
+    screen.speak("A")
+    screen.wait_for("finished")
+    screen.script("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    screen.speak(" ")
+    screen.wait_for("failed")
+    screen.script(axe)
+    screen.script("document.getElementById('key-form').hidden = false")
+    assert screen.driver.execute_async_script(RUN_AXE) == [], "a refusal is shown"
+    screen.find("key-close").click()
+    for task in ("speech", "voices", "chat", "image", "video"):
+        screen.find(f"task-{task}").click()
+        if task in ("image", "video"):
+            screen.find(f"{task}-make").click()
+            screen.wait_until(partial(is_finished, screen, task))
+        found = screen.driver.execute_async_script(RUN_AXE)
+        assert found == [], task
+    screen.driver.get(f"{server.base_url}/guides/docs/api.md")
+    screen.script(axe)
+    assert screen.driver.execute_async_script(RUN_AXE) == [], "a guide"
+    assert screen.script("return document.documentElement.scrollWidth") <= width
 
 
 def is_about(num_pixels: float, page: Page) -> bool:
@@ -160,15 +156,11 @@ def is_about(num_pixels: float, page: Page) -> bool:
     return bool(abs(width - num_pixels) < 2)  # CSS pixels are rounded before they are multiplied
 
 
-@pytest.mark.parametrize("pixel_ratio", [1, 2.5])
 def test_the_waveform_has_a_pixel_for_each_of_the_screen(
-    page: Page, server: RunningServer, pixel_ratio: float
+    screen: Page, server: RunningServer
 ) -> None:
-    page.open(server.base_url)
-    try:
-        for width in (1200, 500):
-            page.emulate(width=width, pixel_ratio=pixel_ratio)
-            shown = page.script("return document.getElementById('wave').clientWidth")
-            page.wait_until(partial(is_about, shown * pixel_ratio, page))
-    finally:
-        page.emulate()
+    screen.open(server.base_url)
+    for pixel_ratio, width in product((1, 2.5), (1200, 500)):
+        screen.emulate(width=width, pixel_ratio=pixel_ratio)
+        shown = screen.script("return document.getElementById('wave').clientWidth")
+        screen.wait_until(partial(is_about, shown * pixel_ratio, screen))
