@@ -96,7 +96,13 @@ def page_routes() -> list[Route]:
         _file_route("/docs", docs.pop(PAGE)),
         _folder_route("/docs/{name}", docs),
         Route("/guides/{name:path}", _guide, methods=["GET"]),
+        Route("/guides", _to_guides, methods=["GET"]),
     ]
+
+
+async def _to_guides(request: Request) -> Response:
+    """Redirect to where links of the guides begin, also behind a proxy that adds a prefix."""
+    return Response(status_code=307, headers={"Location": "guides/"})
 
 
 def _guide(request: Request) -> Response:

@@ -60,6 +60,8 @@ def test_the_first_one_is_at_the_root_and_is_sent_once(server: RunningServer) ->
     assert first.content == httpx.get(f"{at}README.md").content
     again = httpx.get(at, headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+    moved = httpx.get(at.rstrip("/"), follow_redirects=True)
+    assert (moved.url, moved.content) == (httpx.URL(at), first.content)
     assert 'href="guides/"' in httpx.get(server.base_url).text
 
 

@@ -27,7 +27,7 @@ CALLER = "antiphon.caller"
 """Scope key of a connection's caller."""
 
 _VALID_REQUEST_ID = re.compile(r"[\w.:+/=@-]{1,128}", re.ASCII)
-_OPEN_PATHS = {"/", "/health", "/ready", "/favicon.ico", "/docs", "/openapi.json"}
+_OPEN_PATHS = {"/", "/health", "/ready", "/favicon.ico", "/docs", "/openapi.json", "/guides"}
 _OPEN_PATHS |= {"/v1", "/v1/", "/v1/test"}
 _OPEN_PREFIXES = ("/static/", "/docs/", "/guides/")
 # Open WebUI and Home Assistant ask for these without the key that they were given.
