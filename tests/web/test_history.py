@@ -20,7 +20,8 @@ const store = new module.HistoryStore();
 return (async () => {
   for (const [i, size] of given[0].entries()) {
     const pcm = new Blob([new Uint8Array(size)]);
-    await store.add({body: {input: `${i}`}, figures: {}, numChannels: 1, pcm, bins: []});
+    const more = {figures: {}, numChannels: 1, bins: []};
+    await store.add({startedMs: i, body: {input: `${i}`}, pcm, ...more});
   }
   const all = await new module.HistoryStore().all();
   await store.clear();
@@ -68,6 +69,26 @@ def test_it_survives_a_reload_and_not_its_clearing(page: Page, server: RunningSe
     page.visit(server.base_url)
     speak(page, "Fourth.")
     assert lines(page) == ["Fourth."]
+    assert page.complaints() == []
+
+
+def test_what_still_plays_survives_too(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url)
+    page.speak("A long text. " * 20)
+    page.wait_until(lambda: page.utterance("isComplete"))
+    assert page.state == "playing"
+    page.wait_until(lambda: page.in_module("history-store.js", COUNT) == 1)
+    page.find("history-clear").click()
+    page.find("stop").click()
+    assert (page.state, lines(page)) == ("stopped", []), "what is cleared stays so"
+    page.speak("A long text. " * 20)
+    page.wait_until(lambda: page.utterance("isComplete"))
+    page.wait_until(lambda: page.in_module("history-store.js", COUNT) == 1)
+    page.visit(server.base_url)
+    page.wait_until(lambda: len(lines(page)) == 1)
+    click_in_history(page, "Play", 0)
+    page.wait_until(lambda: page.text("play") == "Pause")
+    page.find("play").click()
     assert page.complaints() == []
 
 

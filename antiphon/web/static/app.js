@@ -66,7 +66,7 @@ async function speak() {
   player.prepare(form.model?.sample_rate ?? USUAL_RATE_HZ);
   const source = wordByWord.checked ? new StreamedText(WORDS_PER_S, api.key) : api;
   const current = (utterance = new Utterance(form.body(), source, player, () => {
-    if (!current.isActive) history.add(current);
+    if (current.isComplete) history.add(current);
     if (current === utterance) showState();
   }));
   card.show(current);

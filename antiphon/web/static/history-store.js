@@ -23,19 +23,20 @@ export class HistoryStore {
     return (await this.#try("readonly", async (table) => (await result(table.getAll())).reverse())) ?? [];
   }
 
-  /** Keep one, and drop the oldest beyond the limits. @param {KeptUtterance} kept */
+  /** Keep one, in place of what was kept of it before, and drop the oldest beyond the limits. @param {KeptUtterance} kept */
   async add(kept) {
     if (numBytes(kept) > MOST_BYTES) return;
     await this.#try("readwrite", async (table) => {
-      const keys = await result(table.getAllKeys());
-      const sizes = (await result(table.getAll())).map(numBytes);
-      let total = sizes.reduce((sum, size) => sum + size, numBytes(kept));
-      for (let oldest = 0; oldest < keys.length; oldest += 1) {
-        if (keys.length - oldest < MOST_ENTRIES && total <= MOST_BYTES) break;
-        table.delete(keys[oldest]);
-        total -= sizes[oldest];
+      /** @type {KeptUtterance[]} */
+      const all = await result(table.getAll());
+      const others = all.filter(({ startedMs }) => startedMs !== kept.startedMs);
+      let total = others.reduce((sum, other) => sum + numBytes(other), numBytes(kept));
+      while (others.length >= MOST_ENTRIES || total > MOST_BYTES) {
+        const oldest = /** @type {KeptUtterance} */ (others.shift());
+        table.delete(oldest.startedMs);
+        total -= numBytes(oldest);
       }
-      table.add(kept);
+      table.put(kept);
     });
   }
 
@@ -74,7 +75,7 @@ function numBytes({ pcm, body }) {
 async function opened() {
   // Servers behind one address, each under a prefix of its own, have a history each.
   const request = indexedDB.open(`antiphon ${baseUrl}`);
-  request.onupgradeneeded = () => request.result.createObjectStore(TABLE, { autoIncrement: true });
+  request.onupgradeneeded = () => request.result.createObjectStore(TABLE, { keyPath: "startedMs" });
   return await result(request);
 }
 

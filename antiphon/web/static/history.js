@@ -14,6 +14,8 @@ const list = element("history-list", HTMLOListElement);
 export class History {
   /** The newest first. @type {Utterance[]} */
   #kept = [];
+  /** Those that were added, also if they have been cleared since. @type {WeakSet<Utterance>} */
+  #added = new WeakSet();
   #store = new HistoryStore();
   #listener;
 
@@ -38,12 +40,15 @@ export class History {
     if (await this.#store.isOpen()) show("history-hint", "The last 20, of at most 50 MB, stay in this browser until they are cleared.");
   }
 
-  /** Keep an utterance that has ended. @param {Utterance} utterance */
+  /** Keep an utterance that has been received; again at its end, for its last figures. @param {Utterance} utterance */
   add(utterance) {
-    if (utterance.receivedSamples === 0 || this.#kept.includes(utterance)) return;
+    const isNew = !this.#added.has(utterance);
+    if (utterance.receivedSamples === 0 || !(isNew || this.#kept.includes(utterance))) return;
+    void this.#store.add(utterance.kept);
+    if (!isNew) return;
+    this.#added.add(utterance);
     this.#kept.unshift(utterance);
     list.prepend(this.#entry(utterance));
-    void this.#store.add(utterance.kept);
     while (this.#kept.length > 1 && this.#numBytes > MOST_BYTES) {
       this.#kept.pop();
       list.lastElementChild?.remove();
@@ -56,12 +61,12 @@ export class History {
 
   /** @param {Utterance} utterance */
   #entry(utterance) {
-    const { body, recording, state } = utterance;
+    const { body, recording, outcome } = utterance;
     const note = [
       body.voice ?? body.model,
       clock(recording.peaks.durationS),
       `seed ${body.seed}`,
-      ...(state === "finished" ? [] : [state]),
+      ...(outcome === "finished" ? [] : [outcome]),
     ].join(" · ");
     const buttons = document.createElement("div");
     buttons.className = "buttons";

@@ -7,7 +7,7 @@ import { Recording } from "./recording.js";
 /**
  * @typedef {"connecting" | "playing" | "finished" | "stopped" | "broken" | "failed"} State
  *   broken: the stream ended before the speech did; failed: not even the first sample came
- * @typedef {{body: import("./api.js").SpeechBody, figures: object, numChannels: number, pcm: Blob, bins: number[]}} KeptUtterance
+ * @typedef {{startedMs: number, body: import("./api.js").SpeechBody, figures: object, numChannels: number, pcm: Blob, bins: number[]}} KeptUtterance
  */
 
 // A reader who stops reading slows the server down: memory here stays bounded for any text.
@@ -15,7 +15,7 @@ const MOST_SECONDS_AHEAD = 120;
 const LOOK_AGAIN_MS = 200;
 const LONGEST_REPORT_GAP_S = 0.03;
 const FIGURES = /** @type {const} */ ([
-  ...["state", "sampleRateHz", "receivedSamples", "underruns"],
+  ...["sampleRateHz", "receivedSamples", "underruns"],
   ...["firstAudioMs", "playbackMs", "generationMs", "generatedSamples"],
 ]);
 
@@ -36,6 +36,8 @@ export class Utterance {
   generatedSamples = 0;
   /** Whether all audio has come. */
   isComplete = false;
+  /** Milliseconds since 1970. */
+  startedMs = Date.now();
   /** @type {ServerError | null} */
   failure = null;
   /** What has been received. */
@@ -86,13 +88,19 @@ export class Utterance {
 
   /** What a later visit shows and plays it by. @returns {KeptUtterance} */
   get kept() {
-    const { body, recording } = this;
-    const figures = Object.fromEntries(FIGURES.map((name) => [name, this[name]]));
-    return { body, figures, numChannels: recording.numChannels, pcm: recording.pcm, bins: recording.peaks.bins };
+    const { startedMs, body, recording } = this;
+    const figures = { ...Object.fromEntries(FIGURES.map((name) => [name, this[name]])), state: this.outcome };
+    return { startedMs, body, figures, numChannels: recording.numChannels, pcm: recording.pcm, bins: recording.peaks.bins };
   }
 
   get isActive() {
     return this.state === "connecting" || this.state === "playing";
+  }
+
+  /** The state in which it ends, if nothing stops what still plays. */
+  get outcome() {
+    if (!this.isActive) return this.state;
+    return this.failure ? "broken" : "finished";
   }
 
   /** Generation time by audio time; below 1 is faster than real time. */
@@ -124,7 +132,7 @@ export class Utterance {
   handOver() {
     if (!this.isActive || !this.isComplete) return;
     this.#voice?.stop();
-    this.#end(this.failure ? "broken" : "finished");
+    this.#end(this.outcome);
   }
 
   /** @param {import("./api.js").SpeechBody} recorded the fields of a recording */
@@ -155,7 +163,7 @@ export class Utterance {
     this.#voice?.finish();
     this.#onChange();
     await this.#silent;
-    if (this.isActive) this.#end(this.failure ? "broken" : "finished");
+    if (this.isActive) this.#end(this.outcome);
   }
 
   async #open() {
