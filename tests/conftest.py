@@ -54,6 +54,8 @@ def text_of(path: Path) -> str:
 
 LONGEST_FIRST = (
     "tests/chaos/test_pauses",
+    "tests/deploy/",
+    "tests/test_wheel",
     "tests/nn/kernels/test_full_size",
     "tests/families/",
     "tests/fabric/",
@@ -61,7 +63,6 @@ LONGEST_FIRST = (
     "tests/chaos/",
     "tests/quality/",
     "tests/training/",
-    "tests/test_wheel",
     "tests/pipeline/",
     "tests/clients/",
 )

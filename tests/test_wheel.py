@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import tomllib
-import venv
 from collections.abc import Generator
 from pathlib import Path
 
@@ -40,15 +39,17 @@ def uv() -> Path:
 
 
 @pytest.fixture(scope="module")
-def antiphon(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def antiphon(wheel: Path, uv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the wheel and nothing else, and return its command."""
-    folder = tmp_path_factory.mktemp("wheel")
-    venv.create(folder / "empty", with_pip=True)
-    binaries = folder / "empty" / "bin"
+    folder = tmp_path_factory.mktemp("wheel") / "empty"
+    subprocess.run((uv, "venv", "--seed", folder), check=True, capture_output=True)
     constraints = ("--constraint", ROOT / "constraints.txt")
-    install = (binaries / "python", "-m", "pip", "install", "--quiet", wheel, *constraints)
-    subprocess.run(install, check=True, capture_output=True)
-    return binaries / "antiphon"
+    # The dependencies by uv, which takes a tenth of the time, and then the wheel by pip.
+    packages = (uv, "pip", "install", "--python", folder, wheel, *constraints)
+    subprocess.run(packages, check=True, capture_output=True)
+    again = ("install", "--quiet", "--no-index", "--force-reinstall", "--no-deps", wheel)
+    subprocess.run((folder / "bin" / "python", "-m", "pip", *again), check=True)
+    return folder / "bin" / "antiphon"
 
 
 @pytest.fixture
