@@ -55,18 +55,23 @@ def text_of(path: Path) -> str:
 LONGEST_FIRST = (
     "tests/chaos/test_pauses",
     "tests/deploy/",
-    "tests/test_wheel",
-    "tests/nn/kernels/test_full_size",
-    "tests/families/",
     "tests/fabric/",
     "tests/cli/",
     "tests/chaos/",
+    "tests/test_wheel",
+    "tests/test_setup",
+    "tests/nn/kernels/test_full_size",
+    "tests/families/",
     "tests/quality/",
     "tests/training/",
     "tests/pipeline/",
     "tests/clients/",
+    "tests/demo/",
 )
-"""What takes longest, first: begun last, it would keep a process busy alone at the end."""
+"""What takes longest, first: begun last, it would keep a process busy alone at the end.
+
+What waits comes before what computes, which fills the time of the last of it.
+"""
 
 
 MARKS_OF_SELECTIONS = ("slow", "oracle")

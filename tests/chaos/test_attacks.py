@@ -2,11 +2,11 @@
 
 import json
 import re
-import resource
 import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,17 +16,16 @@ import httpx
 import pytest
 
 from tests import raw
-from tests.chaos.siege import pinged
-from tests.chaos.test_processes import Start
-from tests.cli.conftest import start
+from tests.chaos.siege import many_files, pinged
+from tests.cli.front_end_servers import popen
 from tests.cli.test_serve import serving
 from tests.servers import DEADLINE_S, wait_until
 
-__all__ = ["start"]  # a fixture
 pytestmark = pytest.mark.slow
 
 JSON = "Host: a\r\nContent-Type: application/json\r\n"
 ATTACKERS = 4
+PROBE_PAUSE_S = 0.02
 Attack = Callable[["Target", ExitStack], None]
 
 
@@ -57,6 +56,7 @@ class Target:
             while not is_over.is_set():
                 for path in ("/health", "/ready", "/metrics"):
                     self.statuses.append(httpx.get(self.url + path, timeout=DEADLINE_S).status_code)
+                time.sleep(PROBE_PAUSE_S)
 
         with ThreadPoolExecutor(1) as pool:
             probing = pool.submit(probe)
@@ -69,16 +69,11 @@ class Target:
             probing.result()
 
 
-@pytest.fixture
-def target(start: Start) -> Generator[Target, None, None]:
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files[1], files[1]))
-    try:
-        with serving(start, "--log-level", "error") as (process, url):
-            wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200)
-            yield Target(process, url, int(url.rpartition(":")[2]))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, files)
+@pytest.fixture(scope="module")
+def target() -> Generator[Target, None, None]:
+    with many_files(), serving(popen, "--log-level", "error") as (process, url):
+        wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200)
+        yield Target(process, url, int(url.rpartition(":")[2]))
 
 
 def flood(first: bytes, frames: bytes) -> Attack:

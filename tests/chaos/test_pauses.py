@@ -34,7 +34,7 @@ OPERATIONS = [each for each in operations(document()) if each.json_schema is not
 LENGTHS = (90_000, NUM_BYTES)
 """Of texts that are taken, where the settings are the default ones, and of those that are not."""
 MIN_BODIES = 24
-MIN_SHARE = 3
+MIN_SHARE = 1
 DEFAULTS = {
     "/v1/chat/completions": {
         "messages": [{"role": "user", "content": "Hi."}],

@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 
 ROOT = Path(antiphon.__file__).parents[1]
 DEADLINE_S = 300
-SHORT_TEXTS = "\nTEXTS = TEXTS[:12]\n"
+SHORT_TEXTS = "\nTEXTS = TEXTS[:6]\n"
 """Families of random numbers speak for half a minute of the others, a dozen times over."""
 REGISTRY = """FAMILIES: dict[str, str] = {
     "first": "antiphon.families.first:FAMILY",

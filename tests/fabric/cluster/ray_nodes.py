@@ -85,6 +85,7 @@ def ray_nodes(
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", os.environ.get("RAY_AUTH_TOKEN", secrets.token_hex(32)))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_prestart_worker_first_driver", "0")  # idle processes, one for each CPU
         for name, value in (variables or {}).items():
             patch.setenv(name, value)
         import ray
