@@ -225,22 +225,12 @@ def whole_attention(layer: int, *new: *NewPositions) -> Tensor:
     return attention_backend_of(new[0]).whole(*new)
 
 
-class FrameAttention:
-    """Causal attention within one frame, starting empty; all rows advance in lockstep."""
+def frame_attention(cache: FrameCache, num_rows: int, start: int) -> Attend:
+    """Return the causal attention within one frame of its positions from ``start`` on.
 
-    def __init__(self, cache: FrameCache, num_rows: int) -> None:
-        """Start with the first rows of ``cache``, empty."""
-        self._cache, self._backend = cache, attention_backend_of(cache.kept)
-        self._num_rows = num_rows
-        self.num_positions = 0
-
-    def advance(self, num_positions: int) -> None:
-        """Note that a pass over all layers is complete."""
-        self.num_positions += num_positions
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        new, start = (joined, heads, rotation), self.num_positions
-        return self._backend.frame(self._cache, self._num_rows, start, layer, *new)
+    All rows advance in lockstep, in the first rows of ``cache``.
+    """
+    return partial(attention_backend_of(cache.kept).frame, cache, num_rows, start)
 
 
 def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projected":

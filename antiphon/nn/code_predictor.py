@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn.attention import FrameCache
-from antiphon.nn.attention_backends import FrameAttention
+from antiphon.nn.attention_backends import frame_attention
 from antiphon.nn.backends import TorchBackend, backend_of
 from antiphon.nn.layers import Linear
 from antiphon.nn.sampler import LogitsFilter, SamplingRows
@@ -122,18 +122,17 @@ class CodePredictor:
             cache: cache from `new_cache` for at least as many rows; its contents are overwritten.
         """
         codes, scores = frames
-        attend = FrameAttention(cache, len(states))
         if self.projection is not None:
             states = self.projection(states)
         if self.resident is not None and len(states) <= self.resident.max_rows:
             self.resident.complete(states, frames, rows, noise)
             return
-        inputs = self._begin(states, codes[:, 0])
+        inputs, start = self._begin(states, codes[:, 0]), 0
         for group, head in enumerate(self.heads, start=1):
-            start, end = attend.num_positions, group + 1
-            rotation = self.transformer.rope.between(start, end)
+            attend = frame_attention(cache, len(states), start)
+            rotation = self.transformer.rope.between(start, group + 1)
             logits = self.transformer.project(inputs, rotation, attend, head)
-            attend.advance(end - start)
+            start = group + 1
             drawn = codes[:, group], scores[:, group]
             table = self.tables[min(group, len(self.tables) - 1)]  # the last is not embedded
             inputs = self._draw(logits, rows, noise[:, group - 1], drawn, table)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.nn.attention import FrameCache, KVShape, PagedCache, Tokens, cut_tiles
-from antiphon.nn.attention_backends import FrameAttention, decode_attention, prefill_attention
+from antiphon.nn.attention_backends import decode_attention, frame_attention, prefill_attention
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, SwiGLU
 from antiphon.nn.transformer import Transformer
@@ -270,11 +270,10 @@ def test_a_frame_run_is_the_plain_transformer_for_every_row() -> None:
     states = torch.stack([inputs(8, seed=seed) for seed in (1, 2, 3)])
     cache = FrameCache.zeros(model.kv_shape, 5, MAX_POSITIONS, like=torch.zeros(()))
     cache.kept.fill_(7.0)  # of an earlier frame
-    attend = FrameAttention(cache, num_rows=3)
     results = []
     for start, end in [(0, 2), *((at, at + 1) for at in range(2, 8))]:
+        attend = frame_attention(cache, 3, start)
         results.append(model(states[:, start:end], model.rope.between(start, end), attend))
-        attend.advance(end - start)
     for ours, row in zip(torch.cat(results, dim=1), states, strict=True):
         plain = plain_transformer(row.double().numpy())
         np.testing.assert_allclose(ours.numpy(), plain, atol=2e-5)

@@ -19,7 +19,7 @@ from antiphon.families.qwen3_tts.language_model import load_language_model, load
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.families.qwen3_tts.tokenizer import load_tokenizer
 from antiphon.nn.attention import FrameCache
-from antiphon.nn.attention_backends import FrameAttention
+from antiphon.nn.attention_backends import frame_attention
 from antiphon_training.language_model import judge
 from antiphon_training.language_model.batches import Batcher
 from antiphon_training.language_model.card import write_card
@@ -204,7 +204,7 @@ def test_logits_equal_the_engine(
     cache = FrameCache.zeros(transformer.kv_shape, 1, len(states), like=states)
     rotation = transformer.rope.between(0, len(states))
     with torch.inference_mode():
-        hidden = transformer(states[None], rotation, FrameAttention(cache, 1))[0]
+        hidden = transformer(states[None], rotation, frame_attention(cache, 1, 0))[0]
         expected = engine.talker.head(hidden)
         text = torch.tensor([[*(text for text, _ in columns), *beside]])
         codec = torch.tensor([[*(code for _, code in columns), *[NOTHING] * 7]])

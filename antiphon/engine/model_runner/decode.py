@@ -105,7 +105,11 @@ class DecodeSteps(Generic[RequestT]):
         Returns:
             `Frames.codes`, int64 ``[len(slots), frame_size + 1]``, until the next step.
         """
-        return self._run(slots, num_visible)
+        sampling = self._model.sampling_shape(slots)
+        shape = self._rounded(DecodeShape(len(slots), num_visible, sampling))
+        if self._graphs.is_enabled and shape not in self._graphs:
+            self.capture(shape)
+        return self._graphs.run(shape, partial(self._compute, shape))[: len(slots)]
 
     def draw(self, slots: Sequence[int], hidden: Tensor) -> Tensor:
         """Make one frame in each of ``slots``, which are placed and have been through the layers.
@@ -117,7 +121,7 @@ class DecodeSteps(Generic[RequestT]):
             Codes, as `step` does.
         """
         self._hidden[: len(slots)].copy_(hidden)
-        return self._run(slots, num_visible=0)
+        return self.step(slots, 0)
 
     def replay(self, slots: Sequence[int], frames: Codes, num_visible: int) -> None:
         """Compute the state after known frames again, to the last bit as `step` did.
@@ -146,14 +150,6 @@ class DecodeSteps(Generic[RequestT]):
             shape.num_visible and round_up(shape.num_visible, self.visible_buckets),
             shape.sampling,
         )
-
-    def _run(self, slots: Sequence[int], num_visible: int) -> Tensor:
-        """Make frames of ``slots``, as `step` or `draw`."""
-        sampling = self._model.sampling_shape(slots)
-        shape = self._rounded(DecodeShape(len(slots), num_visible, sampling))
-        if self._graphs.is_enabled and shape not in self._graphs:
-            self.capture(shape)
-        return self._graphs.run(shape, partial(self._compute, shape))[: len(slots)]
 
     def _compute(self, shape: DecodeShape) -> Tensor:
         """Make frames of the staged slots, on the device alone."""

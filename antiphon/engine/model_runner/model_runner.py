@@ -189,8 +189,8 @@ class ModelRunner(Generic[RequestT]):
             uploads = self._changes(plan)
             work = [self._prompts.parted(group) for group in self._groups(plan.prefills)]
             spans: Sequence[PromptSpan[RequestT]] = ()
-            if self._is_batched and work and plan.decode_slots and not work[0].replays:
-                spans = self._prompts.without_common(work.pop().spans, uploads)
+            if self._is_batched and work and plan.decode_slots and not work[0][1]:
+                spans = self._prompts.without_common(work.pop()[0], uploads)
             for part in work:
                 self._prompts.compute(part, uploads)
             return self._step(plan.decode_slots, uploads, spans)

@@ -1,9 +1,8 @@
 """Prompts of a step: prefills, and frames that are computed again one by one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress, pairwise
-from typing import Generic
+from typing import Generic, TypeAlias
 
 import numpy as np
 
@@ -13,17 +12,8 @@ from antiphon.engine.model_runner.prefill import Prefiller
 from antiphon.engine.plan import CacheShape, Prefill
 from antiphon.nn.device_writes import PackedUpload
 
-
-@dataclass(frozen=True, slots=True)
-class PromptWork(Generic[RequestT]):
-    """Work that slots need before they make a frame.
-
-    Attributes:
-        replays: positions of known frames by slot.
-    """
-
-    spans: list[PromptSpan[RequestT]]
-    replays: dict[int, range]
+PromptWork: TypeAlias = tuple[list[PromptSpan[RequestT]], dict[int, range]]
+"""Prompts of slots, and positions of known frames by slot, before they make a frame."""
 
 
 class PromptPasses(Generic[RequestT]):
@@ -68,7 +58,7 @@ class PromptPasses(Generic[RequestT]):
             for first, last in pairwise(borders):
                 if first < last:
                     spans.append(PromptSpan(prefill.slot, state.request, first, last))
-        return PromptWork(spans, replays)
+        return spans, replays
 
     def without_common(
         self, spans: Sequence[PromptSpan[RequestT]], uploads: PackedUpload
@@ -87,10 +77,10 @@ class PromptPasses(Generic[RequestT]):
 
     def compute(self, work: PromptWork[RequestT], uploads: PackedUpload) -> None:
         """Compute positions in passes of their own, after ``uploads`` are sent."""
-        if spans := self.without_common(work.spans, uploads):
-            self._prefiller.prefill(spans, uploads, by_block=not self._is_batched)
+        spans, replays = work
+        if others := self.without_common(spans, uploads):
+            self._prefiller.prefill(others, uploads, by_block=not self._is_batched)
         uploads.send()
-        replays = work.replays
         for number in range(max(map(len, replays.values()), default=0)):
             self._replay(
                 {

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from antiphon.families.mimo_audio.config import MiMoAudioConfig
 from antiphon.nn.attention import Attend, FrameCache, QKVHeads
-from antiphon.nn.attention_backends import FrameAttention, whole_attention
+from antiphon.nn.attention_backends import frame_attention, whole_attention
 from antiphon.nn.layers import Linear, Rotation, Weights
 from antiphon.nn.sampler import SamplingRows
 from antiphon.nn.transformer import Transformer
@@ -205,15 +205,13 @@ class GroupDecoder:
         Returns:
             Codes, int64, and their scores, f32: ``[num_rows, group_frames * num_channels]``.
         """
-        num_rows = len(states)
-        attend = FrameAttention(cache, num_rows)
         inputs = self.begin(states)[:, None]
         parts: list[tuple[Tensor, Tensor]] = []
         spread: dict[int, SamplingRows] = {}
         for step, due in enumerate(self.due):
             rotation = self.transformer.rope.between(step, step + 1)
+            attend = frame_attention(cache, len(states), step)
             logits = self.transformer.project(inputs, rotation, attend, self.heads)
-            attend.advance(1)
             if due is None:
                 inputs = torch.zeros_like(inputs)
                 continue

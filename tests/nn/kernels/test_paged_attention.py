@@ -24,8 +24,8 @@ from antiphon.nn.attention import (
     cut_tiles,
 )
 from antiphon.nn.attention_backends import (
-    FrameAttention,
     decode_attention,
+    frame_attention,
     mixed_attention,
     prefill_attention,
     whole_attention,
@@ -246,12 +246,12 @@ def test_a_frame_run(use_kernels: Using, is_normed: bool) -> None:
         use_kernels(is_kernel)
         cache = FrameCache.zeros(shape, 6, 16, like=torch.zeros((), device=DEVICE))
         cache.kept.fill_(7.0)  # of an earlier frame
-        attend, parts = FrameAttention(cache, 5), []
+        parts = []
         for start, end in [(0, 2), *((at, at + 1) for at in range(2, 16))]:
             rotation = rope().between(start, end)
             heads = normed_heads() if is_normed else QKVHeads(HEADS)
+            attend = frame_attention(cache, 5, start)
             parts.append(attend(1, joined[:, start:end].contiguous(), heads, rotation))
-            attend.advance(end - start)
         results.append(torch.cat(parts, dim=1))
     torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)
 
