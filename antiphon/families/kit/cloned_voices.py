@@ -105,29 +105,38 @@ def known_text(text: str | None) -> str | None:
     return text if text and text.strip() else None
 
 
-class VoicePreparer:
-    """Encoder of reference audio with a cache of the latest features.
+class CloningPrompter:
+    """Base of prompters that prepare voices of reference audio through an encoder stage.
 
     A recording that comes with every request is encoded once. Thread-safe.
     """
 
     def __init__(
-        self, encode: Encode, parts: Sequence[str], rate_hz: int, max_cached: int = 64
+        self,
+        capabilities: SpeechCapabilities,
+        family: str,
+        parts: Sequence[str] = (CODES,),
+        max_cached: int = 64,
     ) -> None:
-        """Start with an empty cache.
+        """Start with an empty cache; the pipeline sets the encoder later.
 
         Args:
-            encode: the encoder stage, which takes a `Recording`.
+            family: name of the family that voices are prepared for.
             parts: names of the encoder's outputs.
+            max_cached: most outputs of the latest recordings that are kept.
         """
-        self._encode = encode
-        self._parts = tuple(parts)
-        self._rate_hz = rate_hz
+        self.capabilities = capabilities
+        self._family, self._parts = family, tuple(parts)
+        self._encoder: Encode | None = None
         self._cached: SingleFlightLRU[tuple[bytes, str], Any] = SingleFlightLRU(max_cached)
 
-    def warm_up(self) -> None:
+    def use_encoder(self, encode: Encode) -> None:
+        """Prepare voices by the encoder stage, which takes a `Recording`."""
+        self._encoder = encode
+
+    def warm_encoder(self) -> None:
         """Encode a second of noise, which is not cached; blocks."""
-        self._encode(Recording(warm_up_samples(self._rate_hz), self._parts))
+        self._encoded(Recording(warm_up_samples(self.capabilities.sample_rate_hz), self._parts))
 
     def features(
         self, samples: Samples, wanted: Sequence[str], param: str = "ref_audio"
@@ -149,49 +158,13 @@ class VoicePreparer:
             parts = tuple(
                 name for name in wanted if name == part or (digest, name) not in self._cached
             )
-            made = self._encode(Recording(samples, parts, param))
+            made = self._encoded(Recording(samples, parts, param))
             for name in parts:
                 if name != part:
                     self._cached.get((digest, name), partial(made.__getitem__, name))
             return made[part]
 
         return {part: self._cached.get((digest, part), partial(encode, part)) for part in wanted}
-
-
-class CloningPrompter:
-    """Base of prompters that prepare voices of reference audio through an encoder stage."""
-
-    def __init__(
-        self,
-        capabilities: SpeechCapabilities,
-        family: str,
-        parts: Sequence[str] = (CODES,),
-        max_cached: int = 64,
-    ) -> None:
-        """Store the capabilities; the pipeline sets the encoder later.
-
-        Args:
-            family: name of the family that voices are prepared for.
-            parts: names of the encoder's outputs.
-        """
-        self.capabilities = capabilities
-        self._family, self._parts, self._max_cached = family, parts, max_cached
-        self._given_preparer: VoicePreparer | None = None
-
-    @property
-    def _preparer(self) -> VoicePreparer:
-        assert self._given_preparer is not None, "the pipeline calls use_encoder first"
-        return self._given_preparer
-
-    def use_encoder(self, encode: Encode) -> None:
-        """Prepare voices by the encoder stage."""
-        self._given_preparer = VoicePreparer(
-            encode, self._parts, self.capabilities.sample_rate_hz, self._max_cached
-        )
-
-    def warm_encoder(self) -> None:
-        """Encode a second of noise in the encoder's thread."""
-        self._preparer.warm_up()
 
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
@@ -202,13 +175,17 @@ class CloningPrompter:
     def prepare_parts(
         self, samples: Samples, wanted: Sequence[str], *, name: str, ref_text: str | None
     ) -> PreparedVoice:
-        """Prepare a voice whose parts are outputs of the encoder; see `VoicePreparer.features`.
+        """Prepare a voice whose parts are outputs of the encoder; see `features`.
 
         Args:
             samples: mono at the model's rate, float32 ``[num_samples]``.
             ref_text: transcript of the recording; ``None`` or blank if unknown.
         """
-        features = self._preparer.features(samples, wanted)
+        features = self.features(samples, wanted)
         return PreparedVoice(
             name=name, family=self._family, ref_text=known_text(ref_text), **features
         )
+
+    def _encoded(self, recording: Recording) -> Any:
+        assert self._encoder is not None, "the pipeline calls use_encoder first"
+        return self._encoder(recording)

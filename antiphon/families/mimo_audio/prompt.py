@@ -177,7 +177,7 @@ class MiMoAudioPrompter(CloningPrompter):
     def _codes(self, given: NDArray[np.float32] | PreparedVoice) -> NDArray[np.int64]:
         """Return the codes of a voice, ``[num_frames, num_channels]``."""
         if not isinstance(given, PreparedVoice):
-            return self._preparer.features(given, [CODES])[CODES]
+            return self.features(given, [CODES])[CODES]
         config, codes = self._config, given.ref_codes
         if given.family != FAMILY_NAME or codes is None:
             raise InvalidRequestError(

@@ -1,5 +1,6 @@
 """Request fields specific to this family, and the voice conditioning that they describe."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from pydantic import ConfigDict, Field
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError
-from antiphon.families.kit.cloned_voices import ContinuedRecording, Reference, VoicePreparer
+from antiphon.families.kit.cloned_voices import ContinuedRecording, Reference
 from antiphon.families.voxcpm2.config import (
     DEFAULT_GUIDANCE,
     DEFAULT_STEPS,
@@ -101,13 +102,17 @@ def check_options(
 
 
 def choose_imitation(
-    options: VoxCPM2Options, preparer: VoicePreparer, frame_size: int, *, is_instructed: bool
+    options: VoxCPM2Options,
+    features: Callable[..., Mapping[str, Patches]],
+    frame_size: int,
+    *,
+    is_instructed: bool,
 ) -> Imitation:
     """Return the request's voice conditioning, encoding recordings that are not prepared.
 
     Args:
         options: options of the request, accepted by `check_options`.
-        preparer: encoder of recordings.
+        features: `CloningPrompter.features`.
         frame_size: frame size of the checkpoint.
         is_instructed: whether the request has instructions; then no speech is continued.
 
@@ -123,12 +128,12 @@ def choose_imitation(
             spoken, text = continued, options.ref_text or given.ref_text or ""
     elif given is not None:
         wanted = [REFERENCE] if options.ref_text is None else [REFERENCE, CONTINUED]
-        patches = preparer.features(given, wanted)
+        patches = features(given, wanted)
         reference = patches[REFERENCE]
         if options.ref_text is not None:
             spoken, text = patches[CONTINUED], options.ref_text
     if options.prompt_audio is not None and options.prompt_text is not None:
-        patches = preparer.features(options.prompt_audio, [CONTINUED], "prompt_audio")
+        patches = features(options.prompt_audio, [CONTINUED], "prompt_audio")
         spoken = patches[CONTINUED]
         text = options.prompt_text
     return Imitation(reference, spoken, text)

@@ -82,7 +82,7 @@ class VoxCPM2Prompter(CloningPrompter):
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
         """Prepare a voice from the concatenated patches of both uses; see `CloningPrompter`."""
-        patches = self._preparer.features(samples, (REFERENCE, CONTINUED))
+        patches = self.features(samples, (REFERENCE, CONTINUED))
         return PreparedVoice(
             name=name,
             family=FAMILY_NAME,
@@ -101,7 +101,7 @@ class VoxCPM2Prompter(CloningPrompter):
         check_options(options, instructions)
         imitation = choose_imitation(
             options,
-            self._preparer,
+            self.features,
             self._config.frame_size,
             is_instructed=bool(instructions),
         )

@@ -6,14 +6,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from antiphon.contracts.family import SpeechCapabilities
+from antiphon.contracts.prompt import Encode
+from antiphon.contracts.types import Voice
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import (
+    CloningPrompter,
     Recording,
     RecordingLimits,
-    VoicePreparer,
     known_text,
     warm_up_samples,
 )
+
+
+def preparer_of(encode: Encode, max_cached: int = 64) -> CloningPrompter:
+    capabilities = SpeechCapabilities(sample_rate_hz=100, voices=(Voice(id="a", name="A"),))
+    preparer = CloningPrompter(capabilities, "any", ("a", "b"), max_cached)
+    preparer.use_encoder(encode)
+    return preparer
 
 
 def test_features_are_cached_by_recording_and_name() -> None:
@@ -23,7 +33,7 @@ def test_features_are_cached_by_recording_and_name() -> None:
         sent.append((len(recording.samples), recording.wanted))
         return {name: np.array(len(sent)) for name in recording.wanted}
 
-    preparer = VoicePreparer(encode, ("a", "b"), 100, max_cached=3)
+    preparer = preparer_of(encode, max_cached=3)
     one, other = warm_up_samples(100), warm_up_samples(100, 2.0)
     assert preparer.features(one, ["a"]) == {"a": 1}
     assert preparer.features(one.copy(), ["a"]) == {"a": 1}
@@ -32,7 +42,7 @@ def test_features_are_cached_by_recording_and_name() -> None:
     assert preparer.features(one, ["b"]) == {"b": 2}
     assert preparer.features(one, ["a"]) == {"a": 4}  # the oldest was dropped
     assert sent == [(100, ("a",)), (100, ("b",)), (200, ("a", "b")), (100, ("a",))]
-    preparer.warm_up()
+    preparer.warm_encoder()
     assert sent.pop() == (100, ("a", "b"))
 
 
@@ -44,7 +54,7 @@ def test_a_failure_is_not_cached() -> None:
             raise error
         return {name: np.ones(1) for name in recording.wanted}
 
-    preparer = VoicePreparer(encode, ("a", "b"), 100)
+    preparer = preparer_of(encode)
     with pytest.raises(InvalidRequestError):
         preparer.features(warm_up_samples(100), ["a", "b"])
     assert list(preparer.features(warm_up_samples(100), ["a", "b"])) == ["a", "b"]

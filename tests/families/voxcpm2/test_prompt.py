@@ -10,7 +10,7 @@ from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples, SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.wire import safe_pickle
-from antiphon.families.kit.cloned_voices import Recording, VoicePreparer
+from antiphon.families.kit.cloned_voices import CloningPrompter, Recording
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.config import AUDIO_START, REFERENCE_END, REFERENCE_START
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
@@ -176,15 +176,18 @@ def test_a_prompt_must_leave_room_to_speak(prompter: VoxCPM2Prompter) -> None:
     assert caught.value.param == "input"
 
 
-def test_a_recording_is_kept_by_the_way_it_is_used(encoder: ClonedVoiceEncoder) -> None:
+def test_a_recording_is_kept_by_the_way_it_is_used(
+    encoder: ClonedVoiceEncoder, prompter: VoxCPM2Prompter
+) -> None:
     asked = []
 
     def encode(data: Recording) -> Any:
         asked.append(data.wanted)
         return encoder.encode(data).data
 
-    uses = (CONTINUED, REFERENCE)
-    preparer, samples = VoicePreparer(encode, uses, RATE_HZ), reference()
+    uses, samples = (CONTINUED, REFERENCE), reference()
+    preparer = CloningPrompter(prompter.capabilities, "voxcpm2", uses)
+    preparer.use_encoder(encode)
     before, behind = (preparer.features(samples, [each])[each] for each in uses)
     assert asked == [(CONTINUED,), (REFERENCE,)]
     assert before.shape != behind.shape or not np.array_equal(before, behind)
