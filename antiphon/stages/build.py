@@ -20,33 +20,33 @@ from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.stages.base import Stage, StageItem, StageRequest, StageStream
 from antiphon.stages.diffusion_stage import DiffusionStage
 from antiphon.stages.generator_stage import GeneratorStage
-from antiphon.stages.upstream import OpenRequests, reserved
+from antiphon.stages.upstream import PromptStage, reserved
 from antiphon.telemetry.stage_status import Publish
 
 _FUSED = (StageKind.AUTOREGRESSIVE, StageKind.DECODER)
 
 
-class EncoderStage:
+class EncoderStage(PromptStage):
     """Encodes the data of prompts, each in a batch with what else waits; makes one `Latents`."""
 
     def __init__(
         self, encoder: BatchEncoder, spec: StageSpec, context: LoadContext, publish: Publish
     ) -> None:
-        self._engine = EncoderEngine(
+        super().__init__()
+        self._engine: EncoderEngine = EncoderEngine(
             encoder,
             name=spec.name,
             capacity=min(spec.max_concurrency or context.max_slots, context.max_slots),
             limits=context.admission or AdmissionLimits(),
             publish=publish,
         )
-        self._requests = OpenRequests()
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         assert upstream is None, "an encoder is the first stage"
         return self._encode(request)
 
     async def _encode(self, request: StageRequest) -> AsyncGenerator[StageItem, None]:
-        with self._requests.opened(request.id) as aborted:
+        with self._opened(request.id) as aborted:
             is_aborted = asyncio.ensure_future(aborted.wait())
             encoding = asyncio.ensure_future(
                 self._engine.encode(
@@ -63,15 +63,6 @@ class EncoderStage:
                 await cancel_and_wait(is_aborted, encoding)
                 del encoding  # the traceback of its error refers to this frame
         yield Ended("stop")
-
-    def append(self, request_id: str, piece: Piece) -> None:
-        raise AssertionError("an encoder's data is complete when it begins")
-
-    def abort(self, request_id: str) -> None:
-        self._requests.abort(request_id)
-
-    async def close(self) -> None:
-        await self._engine.close()
 
 
 class EngineStage:

@@ -9,17 +9,17 @@ from dataclasses import replace
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.picture_types import Progress
-from antiphon.contracts.prompt import Admitted, Piece
+from antiphon.contracts.prompt import Admitted
 from antiphon.contracts.types import Ended, Latents
 from antiphon.diffusion.engine import DiffusionEngine
 from antiphon.diffusion.protocol import Denoiser, DenoisingWork
 from antiphon.errors import EngineError
 from antiphon.stages.base import StageItem, StageRequest, StageStream
-from antiphon.stages.upstream import OpenRequests, consumed
+from antiphon.stages.upstream import PromptStage, consumed
 from antiphon.telemetry.stage_status import Publish
 
 
-class DiffusionStage:
+class DiffusionStage(PromptStage):
     """Denoises the output of the stage before, or random latents for the prompt alone.
 
     A request waits in the queue first: the stage before works on it when its turn is near. So one
@@ -29,12 +29,13 @@ class DiffusionStage:
     def __init__(
         self, denoiser: Denoiser, spec: StageSpec, context: LoadContext, publish: Publish
     ) -> None:
+        super().__init__()
         limits = context.admission or AdmissionLimits()
         max_requests = min(spec.max_concurrency or context.max_slots, context.max_slots)
         if context.diffusion.cache_backend is not None:
             max_requests = 1  # what it keeps from step to step is one request's
         self._denoiser = denoiser
-        self._engine = DiffusionEngine(
+        self._engine: DiffusionEngine = DiffusionEngine(
             denoiser,
             name=spec.name,
             max_batch=context.diffusion.max_batch,
@@ -45,12 +46,11 @@ class DiffusionStage:
             ),
             publish=publish,
         )
-        self._requests = OpenRequests()
 
     async def open(
         self, request: StageRequest, upstream: StageStream | None
     ) -> AsyncGenerator[StageItem, None]:
-        with self._requests.opened(request.id) as aborted:
+        with self._opened(request.id) as aborted:
             # It may be asked of another process.
             work = await asyncio.to_thread(self._denoiser.work, request.prompt)
             if aborted.is_set():
@@ -97,12 +97,6 @@ class DiffusionStage:
                 async for each in made:
                     yield each
 
-    def append(self, request_id: str, piece: Piece) -> None:
-        raise AssertionError("the text of what is denoised is complete when it begins")
-
     def abort(self, request_id: str) -> None:
-        self._requests.abort(request_id)
+        super().abort(request_id)
         self._engine.abort(request_id)
-
-    async def close(self) -> None:
-        await self._engine.close()

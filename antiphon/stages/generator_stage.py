@@ -9,16 +9,16 @@ from antiphon.concurrency import cancel_and_wait, num_usable_cores
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.picture_types import Image
-from antiphon.contracts.prompt import Admitted, Piece, StageGenerator
+from antiphon.contracts.prompt import Admitted, StageGenerator
 from antiphon.contracts.types import Ended, Latents
 from antiphon.engine.admission import Reservations
 from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.stages.base import StageItem, StageRequest, StageStream
-from antiphon.stages.upstream import OpenRequests, consumed
+from antiphon.stages.upstream import PromptStage, consumed
 from antiphon.telemetry.stage_status import Publish
 
 
-class GeneratorStage:
+class GeneratorStage(PromptStage):
     """Pulls generators item by item, by their listeners' clocks.
 
     If the stage declares a limit of concurrency, further requests wait in order of arrival until
@@ -32,9 +32,10 @@ class GeneratorStage:
     def __init__(
         self, generator: StageGenerator, spec: StageSpec, context: LoadContext, publish: Publish
     ) -> None:
+        super().__init__()
         limit = spec.max_concurrency
         self._limits = context.admission or AdmissionLimits()
-        self._engine = GeneratorEngine(
+        self._engine: GeneratorEngine = GeneratorEngine(
             generator,
             name=spec.name,
             num_threads=limit and min(limit, num_usable_cores()),
@@ -45,7 +46,6 @@ class GeneratorStage:
         self._turns = None if limit is None else asyncio.Semaphore(limit)
         self._num_waiting = 0
         self._reserved = Reservations()
-        self._requests = OpenRequests()
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         if request.is_reservation:
@@ -87,7 +87,7 @@ class GeneratorStage:
         self, request: StageRequest, upstream: StageStream
     ) -> AsyncGenerator[StageItem, None]:
         """Stream what is made of each of upstream's items; the reason of the end is upstream's."""
-        with self._requests.opened(request.id) as aborted:
+        with self._opened(request.id) as aborted:
             async with aclosing(consumed(upstream, aborted)) as items:
                 async for item in items:
                     if not isinstance(item, Latents):
@@ -156,12 +156,6 @@ class GeneratorStage:
             speed=request.speed,
         )
 
-    def append(self, request_id: str, piece: Piece) -> None:
-        raise AssertionError("a generator's text is complete when it begins")
-
     def abort(self, request_id: str) -> None:
-        self._requests.abort(request_id)
+        super().abort(request_id)
         self._engine.abort(request_id)
-
-    async def close(self) -> None:
-        await self._engine.close()

@@ -1,4 +1,4 @@
-"""Reading of the items of the stage before, until the request is aborted."""
+"""Stages of whole prompts, and reading of the stage before until a request is aborted."""
 
 import asyncio
 import threading
@@ -8,22 +8,25 @@ from typing import Any, TypeAlias
 
 from antiphon.concurrency import cancel_and_wait
 from antiphon.contracts.picture_types import Progress
-from antiphon.contracts.prompt import Admitted
+from antiphon.contracts.prompt import Admitted, Piece
 from antiphon.contracts.types import Ended, FrameReady, Latents
+from antiphon.engine.thread import ThreadedEngine
 from antiphon.stages.base import StageItem, StageStream
 
 Consumed: TypeAlias = Admitted | Progress | Latents | Ended
 
 
-class OpenRequests:
-    """The requests of a stage by id, so that each can be aborted while it waits for another one."""
+class PromptStage:
+    """Base of stages that are given all at once, and aborted while they wait for another one."""
+
+    _engine: ThreadedEngine
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
 
     @contextmanager
-    def opened(self, request_id: str) -> Generator[asyncio.Event, None, None]:
+    def _opened(self, request_id: str) -> Generator[asyncio.Event, None, None]:
         """Return what is set when a request is aborted, for as long as the block lasts."""
         aborted = asyncio.Event()
         with self._lock:
@@ -35,11 +38,17 @@ class OpenRequests:
                 if self._requests[request_id][1] is aborted:
                     del self._requests[request_id]
 
+    def append(self, request_id: str, piece: Piece) -> None:
+        raise AssertionError("what is asked is complete when it begins")
+
     def abort(self, request_id: str) -> None:
         """Abort a request, from any event loop; does nothing if it is not open."""
         with self._lock:
             if (found := self._requests.get(request_id)) is not None:
                 found[0].call_soon_threadsafe(found[1].set)
+
+    async def close(self) -> None:
+        await self._engine.close()
 
 
 async def consumed(upstream: StageStream, aborted: asyncio.Event) -> AsyncGenerator[Consumed, None]:

@@ -10,7 +10,7 @@ from antiphon.contracts.picture_types import Progress
 from antiphon.contracts.prompt import Admitted
 from antiphon.contracts.types import Ended, FrameReady, Latents
 from antiphon.stages.base import StageItem
-from antiphon.stages.upstream import OpenRequests, consumed, reserved
+from antiphon.stages.upstream import PromptStage, consumed, reserved
 
 
 class Upstream:
@@ -56,18 +56,18 @@ async def test_frames_are_one_item_and_others_come_as_they_are(
 
 async def test_an_abort_ends_what_waits_and_closes_the_stage_before() -> None:
     async with asyncio.timeout(60):
-        requests, upstream = OpenRequests(), Upstream([Progress(1, 9)])
-        with requests.opened("r") as aborted:
+        stage, upstream = PromptStage(), Upstream([Progress(1, 9)])
+        with stage._opened("r") as aborted:
             items = consumed(upstream.stream(), aborted)
             assert await anext(items) == Progress(1, 9)
             waiting = asyncio.ensure_future(anext(items))
             await asyncio.sleep(0)
-            requests.abort("another")
-            requests.abort("r")
+            stage.abort("another")
+            stage.abort("r")
             assert await waiting == Ended("abort")
             assert upstream.is_closed
             assert [item async for item in items] == []
-        requests.abort("r")  # it is not open any more
+        stage.abort("r")  # it is not open any more
 
 
 async def test_what_the_stage_before_raises_is_raised() -> None:
