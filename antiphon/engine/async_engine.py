@@ -94,7 +94,9 @@ class AsyncEngine(ThreadedEngine):
                 self._note_read(request, item)
                 yield item
             if item.reason == "error":
-                raise self._error()
+                if self.failure:
+                    raise EngineFailedError("The model has failed.")
+                raise EngineError("The model failed.")
         yield item
 
     @contextmanager
@@ -176,11 +178,6 @@ class AsyncEngine(ThreadedEngine):
             request, num_frames = self._reads.popleft()
             request.read(num_frames)
         return has_reads
-
-    def _error(self) -> EngineError:
-        if self.failure:
-            return EngineFailedError("The model has failed.")
-        return EngineError("The model failed.")
 
     def _publish_open(self, num_opened: int) -> None:
         capacity = self._admission.forecast.num_streams

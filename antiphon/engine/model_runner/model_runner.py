@@ -30,7 +30,7 @@ from antiphon.engine.model_runner.decode import DecodeSteps
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.model_runner.prefill import Prefiller
 from antiphon.engine.model_runner.prompt_passes import PromptPasses
-from antiphon.engine.plan import Append, CacheShape, Start, StepOutput, StepPlan
+from antiphon.engine.plan import CacheShape, Start, StepOutput, StepPlan
 from antiphon.engine.runner import BLOCK_POSITIONS
 from antiphon.nn import kernels
 from antiphon.nn.device_writes import Download, PackedUpload, RowWriter
@@ -254,7 +254,10 @@ class ModelRunner(Generic[RequestT]):
         if plan.starts:
             self._start(plan.starts, uploads)
         if plan.appends:
-            self._append(plan.appends, uploads)
+            pieces = [
+                (each.slot, self._slots[each.slot].request, each.piece) for each in plan.appends
+            ]
+            self._model.append(pieces, uploads)
         if plan.blocks:
             self._caches.extend(plan.blocks, uploads)
         self._caches.copy(plan.copies, uploads)
@@ -288,12 +291,6 @@ class ModelRunner(Generic[RequestT]):
             self._model.slots.restore(resumed, uploads)
         self._caches.clear([start.slot for start in opened], uploads)
         self._model.start(opened, uploads)
-
-    def _append(self, appends: Sequence[Append], uploads: PackedUpload) -> None:
-        pieces = [
-            (append.slot, self._slots[append.slot].request, append.piece) for append in appends
-        ]
-        self._model.append(pieces, uploads)
 
     def _step(
         self,

@@ -116,13 +116,10 @@ def components(tensors: Iterable[tuple[str, TensorHeader]]) -> Table:
     parts: dict[str, list[TensorHeader]] = {}
     for part, header in tensors:
         parts.setdefault(part, []).append(header)
-    rows = tuple(
-        (part, num_parameters(found), sum(header.num_bytes for header in found), _dtypes(found))
-        for part, found in parts.items()
-    )
+    rows = []
+    for part, found in parts.items():
+        dtypes = ", ".join(sorted({header.dtype for header in found}))
+        num_bytes = sum(header.num_bytes for header in found)
+        rows.append((part, num_parameters(found), num_bytes, dtypes))
     columns = ("Component", "Parameters", "Bytes", "Type")
-    return Table(title="Components", columns=columns, rows=rows)
-
-
-def _dtypes(headers: Iterable[TensorHeader]) -> str:
-    return ", ".join(sorted({header.dtype for header in headers}))
+    return Table(title="Components", columns=columns, rows=tuple(rows))

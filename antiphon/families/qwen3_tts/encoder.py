@@ -6,7 +6,6 @@ every position attends to all before it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -168,13 +167,9 @@ def _passes(speaker: EcapaEncoder, codec: CodecEncoder, frame: int) -> Mapping[s
     codes = PaddedPass(
         codec.encode_rows, codec.encode, num_frames=lambda num_samples: -(-num_samples // frame)
     )
-    vectors = PaddedPass(partial(_vectors, speaker), speaker.embed, partial(_mels, filters))
+    vectors = PaddedPass(
+        lambda mels, lengths: speaker.pooled(mels, RowLengths(lengths // HOP_SAMPLES))[:, :, 0],
+        speaker.embed,
+        lambda samples, lengths: log_mel_rows(samples, RowLengths(lengths), filters),
+    )
     return {SPEAKER: vectors, CODES: codes}
-
-
-def _mels(filters: Tensor, samples: Tensor, lengths: Tensor) -> Tensor:
-    return log_mel_rows(samples, RowLengths(lengths), filters)
-
-
-def _vectors(speaker: EcapaEncoder, mels: Tensor, lengths: Tensor) -> Tensor:
-    return speaker.pooled(mels, RowLengths(lengths // HOP_SAMPLES))[:, :, 0]

@@ -44,7 +44,7 @@ def footprint(path: Path) -> Footprint:
             codec_layout(config), lambda name: _num_columns(name, codec.decoder)
         ),
         position_bytes=HALF_BYTES * config.talker.transformer.position_size,
-        num_launches=_num_launches(config, products),
+        num_launches=_num_kernels(products) + config.predictor.num_groups + _ENDS_LAUNCHES,
         frames_per_s=codec.sample_rate_hz / codec.samples_per_frame,
         prompt_positions=_PROMPT_POSITIONS,
         measured_ms=_MEASURED_MS.get(config.model_size, {}),
@@ -89,10 +89,6 @@ def _weight_bytes(config: Qwen3TTSConfig) -> int:
         numbers += folded * predictor.transformer.hidden_size
     numbers += num_values(shape for name, shape in codec if name.startswith("decoder."))
     return HALF_BYTES * numbers
-
-
-def _num_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
-    return _num_kernels(products) + config.predictor.num_groups + _ENDS_LAUNCHES
 
 
 def _num_kernels(products: list[Product]) -> int:

@@ -14,7 +14,7 @@ from antiphon.contracts.well_formed import read_options
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
 from antiphon.families.kit.cloned_voices import SPEAKER as SPEAKER_VECTOR
 from antiphon.families.kit.speech_budget import check_prompt_length, frame_budget, slow_frames
-from antiphon.families.qwen3_tts.cloning import Clone, choose_clone
+from antiphon.families.qwen3_tts.cloning import choose_clone
 from antiphon.families.qwen3_tts.config import MIN_FRAMES, CheckpointTask, GenerationDefaults
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
@@ -109,7 +109,8 @@ class Qwen3TTSPrompter(CloningPrompter):
         config, options = self._config, read_options(Qwen3TTSOptions, request.options)
         check_task(config, options)
         instructions = instructions_of(config, request.instructions)
-        clone = self._clone(options)
+        is_base, is_whole = config.task is CheckpointTask.BASE, options.non_streaming_mode
+        clone = choose_clone(config, options, self.prepare_parts) if is_base else None
         spoken = replace(
             spoken,
             instructions=self._turns.instructions(instructions),
@@ -122,7 +123,8 @@ class Qwen3TTSPrompter(CloningPrompter):
             spoken,
             tag=language_tag(config, language, speaker),
             speaker_id=SPEAKER if clone else config.speakers[speaker] if speaker else None,
-            streams_text=spoken.is_open or self._streams_text(options),
+            # By default only cloned voices read the text beside the frames.
+            streams_text=spoken.is_open or (is_base if is_whole is None else not is_whole),
         )
         data = Qwen3TTSPrompt(
             prefix=prefix,
@@ -147,11 +149,6 @@ class Qwen3TTSPrompter(CloningPrompter):
             num_common_positions=min(num_common, data.num_prefilled),
         )
 
-    def _clone(self, options: Qwen3TTSOptions) -> Clone | None:
-        if self._config.task is not CheckpointTask.BASE:
-            return None
-        return choose_clone(self._config, options, self.prepare_parts)
-
     def _max_frames(self, request: SpeechRequest, num_slow_frames: int) -> int:
         """Return the most frames of a text by its slow frames."""
         most = frame_budget(
@@ -160,12 +157,6 @@ class Qwen3TTSPrompter(CloningPrompter):
             is_limited=request.sampling.max_frames is not None,
         )
         return max(most, request.sampling.least_frames)
-
-    def _streams_text(self, options: Qwen3TTSOptions) -> bool:
-        """Return whether text is read beside the frames; by default only for cloned voices."""
-        if options.non_streaming_mode is None:
-            return self._config.task is CheckpointTask.BASE
-        return not options.non_streaming_mode
 
 
 def _check_length(prompt: Qwen3TTSPrompt) -> None:
