@@ -63,27 +63,26 @@ class SlotState:
             frame_store=integers(num_rows, FRAME_STORE_FRAMES, frame_size),
         )
 
-    def start(
-        self, rows: Sequence[tuple[int, int, int]], prompts: Sequence[Prompt], uploads: PackedUpload
-    ) -> None:
-        """Start requests; a row is ``(slot, next position, next frame)``."""
-        index, positions, frames = np.array(rows, np.int64).T
+    def start(self, starts: "Sequence[SlotStart[Any]]", uploads: PackedUpload) -> None:
+        """Start requests, with their latest frames if they are resumed."""
+        index = np.array([each.slot for each in starts], np.int64)
+        frames = np.array([each.next_frame for each in starts], np.int64)
+        positions = frames + [each.prompt.num_positions for each in starts]
+        first_ends = np.array([each.prompt.sampling.first_end for each in starts], np.int64)
+        seeds = np.array([seed_words(each.prompt.seed) for each in starts], np.int64)
         uploads.write(self.positions, index, positions)
         uploads.write(self.frames, index, frames)
-        first_ends = np.array([each.sampling.first_end for each in prompts], np.int64)
         uploads.write(self.min_frames, index, first_ends)
-        seeds = [prompt.seed for prompt in prompts]
-        uploads.write(self.seeds, index, np.array([seed_words(seed) for seed in seeds], np.int64))
-
-    def restore(self, made: Sequence[tuple[int, NDArray[Any]]], uploads: PackedUpload) -> None:
-        """Restore the latest frames of resumed requests, by slot."""
-        places = []
-        for slot, frames in made:
-            numbers = np.arange(max(0, len(frames) - FRAME_STORE_FRAMES), len(frames))
-            places.append(slot * FRAME_STORE_FRAMES + numbers % FRAME_STORE_FRAMES)
-        latest = [frames[-FRAME_STORE_FRAMES:] for _, frames in made]
-        store = self.frame_store.flatten(0, 1)
-        uploads.write(store, np.concatenate(places), np.concatenate(latest))
+        uploads.write(self.seeds, index, seeds)
+        places, latest = [], []
+        for each in starts:
+            if len(each.frames):
+                numbers = np.arange(len(each.frames))[-FRAME_STORE_FRAMES:]
+                places.append(each.slot * FRAME_STORE_FRAMES + numbers % FRAME_STORE_FRAMES)
+                latest.append(each.frames[-FRAME_STORE_FRAMES:])
+        if places:
+            store = self.frame_store.flatten(0, 1)
+            uploads.write(store, np.concatenate(places), np.concatenate(latest))
 
     def recent(self, index: Tensor, frames: Tensor, window: int, first: int = 0) -> Tensor:
         """Return the latest codes of group 0, int64 ``[num_rows, window]``, the latest one first.

@@ -279,16 +279,7 @@ class ModelRunner(Generic[RequestT]):
             request = self._model.open(prompt, made)
             self._slots[slot] = SlotStart(slot, prompt, request, made, next_frame)
             opened.append(self._slots[slot])
-        self._model.slots.start(
-            [
-                (start.slot, start.prompt.num_positions + start.next_frame, start.next_frame)
-                for start in opened
-            ],
-            [start.prompt for start in opened],
-            uploads,
-        )
-        if resumed := [(start.slot, start.frames) for start in opened if len(start.frames)]:
-            self._model.slots.restore(resumed, uploads)
+        self._model.slots.start(opened, uploads)
         self._caches.clear([start.slot for start in opened], uploads)
         self._model.start(opened, uploads)
 
