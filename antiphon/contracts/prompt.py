@@ -4,7 +4,7 @@ The other kinds of stage are protocols owned by their users: `antiphon.engine.ru
 `antiphon.codec.protocol.StreamingDecoder` and `antiphon.diffusion.protocol.Denoiser`.
 """
 
-from collections.abc import Callable, Collection, Generator, Hashable, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -249,7 +249,7 @@ class EncodingBatch:
         max_size: Largest such batch, at least 1.
     """
 
-    key: Hashable
+    key: Any
     max_size: int = 1
 
 

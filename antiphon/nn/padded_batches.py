@@ -9,7 +9,7 @@ than a batch's are rare: both are encoded one by one, unpadded.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,18 +45,6 @@ class PaddedPass:
     encode_one: Callable[[Tensor], Tensor]
     prepare: Callable[[Tensor, Tensor], Tensor] | None = None
     num_frames: Callable[[int], int] | None = None
-
-
-class RecordingBatches(Protocol):
-    """Batched passes over recordings."""
-
-    def batch_of(self, num_samples: int) -> EncodingBatch:
-        """Return the batch for a recording of this length, with the ``key`` for `encode`."""
-
-    def encode(
-        self, names: Sequence[str], recordings: Sequence[Samples], key: Any
-    ) -> list[dict[str, NDArray[Any]]]:
-        """Run passes over recordings of one batch; return their outputs by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,10 +94,9 @@ class RecordingLimits:
         )
 
 
-def warm_up_samples(rate_hz: int, duration_s: float = 1.0) -> Samples:
-    """Return the noise for warming encoders, the same every time."""
-    size = round(duration_s * rate_hz)
-    return np.random.default_rng(0).normal(0, 0.1, size).astype(np.float32)
+def warm_up_samples(rate_hz: int) -> Samples:
+    """Return a second of noise for warming encoders, the same every time."""
+    return np.random.default_rng(0).normal(0, 0.1, rate_hz).astype(np.float32)
 
 
 def known_text(text: str | None) -> str | None:

@@ -6,7 +6,8 @@ from antiphon.audio.resample import resampled
 from antiphon.contracts.prompt import EncodingBatch
 from antiphon.contracts.types import Latents
 from antiphon.families.kit.cloned_voices import Recording, RecordingLimits, warm_up_samples
-from antiphon.nn.padded_batches import RecordingBatches
+from antiphon.nn.padded_batches import PaddedBatches
+from antiphon.nn.parallel_rows import ParallelRows
 
 
 class ClonedVoiceEncoder:
@@ -18,7 +19,7 @@ class ClonedVoiceEncoder:
 
     def __init__(
         self,
-        batches: RecordingBatches,
+        batches: PaddedBatches | ParallelRows,
         limits: RecordingLimits,
         parts: Sequence[str],
         rate_hz: int | None = None,

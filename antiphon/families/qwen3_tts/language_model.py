@@ -6,7 +6,6 @@ the host. Host state (slot numbers, lengths) is passed in as numbers.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
@@ -352,18 +351,13 @@ def _known(ids: Tensor, rows: Tensor) -> Tensor:
 
 
 def load_runner(
-    context: LoadContext,
-    *,
-    max_positions: int = MAX_POSITIONS,
-    cache_bytes: int | None = None,
-    **how: Unpack[RunnerOptions],
+    context: LoadContext, *, max_positions: int = MAX_POSITIONS, **how: Unpack[RunnerOptions]
 ) -> Qwen3TTSRunner:
     """Load a checkpoint's language model and its runner; see `runner_of`.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
     """
-    context = replace(context, cache_bytes=cache_bytes or context.cache_bytes)
     return runner_of(context, load_language_model(context, max_positions), max_positions, **how)
 
 

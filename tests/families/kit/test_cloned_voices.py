@@ -34,7 +34,7 @@ def test_features_are_cached_by_recording_and_name() -> None:
         return {name: np.array(len(sent)) for name in recording.wanted}
 
     preparer = preparer_of(encode, max_cached=3)
-    one, other = warm_up_samples(100), warm_up_samples(100, 2.0)
+    one, other = warm_up_samples(100), warm_up_samples(200)
     assert preparer.features(one, ["a"]) == {"a": 1}
     assert preparer.features(one.copy(), ["a"]) == {"a": 1}
     assert preparer.features(one, ["a", "b"]) == {"a": 1, "b": 2}
@@ -86,11 +86,11 @@ def test_limits_are_accepted() -> None:
 
 
 def test_encoders_are_warmed_with_the_same_noise_every_time() -> None:
-    samples = warm_up_samples(24_000, 0.5)
+    samples = warm_up_samples(12_000)
     assert samples.dtype == np.float32
     assert len(samples) == 12_000
     assert 0.05 < samples.std() < 0.2
-    np.testing.assert_array_equal(samples, warm_up_samples(24_000, 0.5))
+    np.testing.assert_array_equal(samples, warm_up_samples(12_000))
 
 
 def test_a_blank_text_is_one_that_is_not_known() -> None:

@@ -204,7 +204,8 @@ class Machine:
         with ExitStack() as stack:
             for name, kind in (("LanguageModel", _Noting), ("FusedLanguageModel", _FusedNoting)):
                 stack.enter_context(mock.patch.object(runners, name, self._noting(kind)))
-            runner = load_runner(self._context, max_positions=1024, cache_bytes=cache_bytes)
+            context = replace(self._context, cache_bytes=cache_bytes)
+            runner = load_runner(context, max_positions=1024)
         return FusedRunner(runner, load_codec(self._context))
 
     def _noting(self, kind: type[_Noting]) -> Callable[..., _Noting]:

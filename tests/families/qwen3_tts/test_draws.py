@@ -29,8 +29,8 @@ def first_codes(
     parity_checkpoint: Callable[[str], Path],
 ) -> Callable[[Drawing], NDArray[np.int64]]:
     """Return what many seeds say first, ``[NUM_DRAWS, 16]``."""
-    context = LoadContext(parity_checkpoint(CHECKPOINT), "cpu", "float32", NUM_DRAWS)
-    runner = load_runner(context, is_batched=True, max_positions=64, cache_bytes=2**26)
+    context = LoadContext(parity_checkpoint(CHECKPOINT), "cpu", "float32", NUM_DRAWS, 2**26)
+    runner = load_runner(context, is_batched=True, max_positions=64)
     prompter = Qwen3TTSPrompter(context)
 
     def draw(drawing: Drawing) -> NDArray[np.int64]:

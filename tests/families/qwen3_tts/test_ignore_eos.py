@@ -30,8 +30,8 @@ def make_ending(path: Path) -> None:
 
 
 def ends_of(path: Path, sampling: Sampling = DRAWN) -> dict[int, Heard]:
-    config, context = load_config(path), LoadContext(path, "cpu", "float32", NUM_PROMPTS)
-    runner = load_runner(context, max_positions=128, cache_bytes=2**22)
+    config, context = load_config(path), LoadContext(path, "cpu", "float32", NUM_PROMPTS, 2**22)
+    runner = load_runner(context, max_positions=128)
     prompts = {
         seed: made_prompt(config, seed=seed, sampling=sampling) for seed in range(NUM_PROMPTS)
     }

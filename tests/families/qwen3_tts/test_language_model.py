@@ -32,10 +32,8 @@ class Loaded:
 
     def __init__(self, path: Path, **more: bool) -> None:
         self.config: Qwen3TTSConfig = load_config(path)
-        context = LoadContext(path, "cpu", "float32", NUM_SLOTS)
-        self.runner = load_runner(
-            context, max_positions=MAX_POSITIONS, cache_bytes=CACHE_BYTES, **more
-        )
+        context = LoadContext(path, "cpu", "float32", NUM_SLOTS, CACHE_BYTES)
+        self.runner = load_runner(context, max_positions=MAX_POSITIONS, **more)
 
     def alone(self, prompt: Prompt, slot: int = 0, max_frames: int = 25) -> Heard:
         return hear(self.runner, {slot: prompt}, max_frames=max_frames)[slot]

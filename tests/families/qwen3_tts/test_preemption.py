@@ -53,7 +53,8 @@ def loaded(path: Path, device: str, cache_bytes: int) -> NotingRunner:
     """Load model and codec; on a GPU in the types that are used there, and deterministic."""
     dtype = "float32" if device == "cpu" else "bfloat16"
     context = LoadContext(path, device, dtype, NUM_SLOTS, is_deterministic=device != "cpu")
-    runner = load_runner(context, max_positions=MAX_POSITIONS, cache_bytes=cache_bytes)
+    context = replace(context, cache_bytes=cache_bytes)
+    runner = load_runner(context, max_positions=MAX_POSITIONS)
     noting = NotingRunner(runner, load_codec(context))
     noting.resumed = []
     return noting
