@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli import completion
 from antiphon.cli.flags import flag
 from antiphon.cli.tables import show_table
 
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 class CheckFamilyFlags:
     """The flags of ``antiphon dev check-family``."""
 
-    name: Annotated[str, typer.Argument(help="A family's name.", show_default=False)]
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A family's name.", show_default=False, autocompletion=completion.families
+        ),
+    ]
     checkpoint: Annotated[
         str | None,
         flag(

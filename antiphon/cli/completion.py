@@ -79,6 +79,11 @@ def voices(context: typer.Context, incomplete: str) -> list[str]:
     return _starting(incomplete, _kept(name, files, partial(_voices_of, model)))
 
 
+def families(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete names of families."""
+    return _starting(incomplete, _kept("families", (), _families))
+
+
 def cards(context: typer.Context, incomplete: str) -> list[str]:
     """Complete names of GPUs, as words that need no quotes."""
     from antiphon.placement.cards import CARDS
@@ -110,6 +115,12 @@ def _built_in() -> list[str]:
     from antiphon.families.registry import families
 
     return [family.name for family in families() if not family.needs_checkpoint]
+
+
+def _families() -> list[str]:
+    from antiphon.families.registry import FAMILIES
+
+    return [*FAMILIES]
 
 
 def _voices_of(model: str) -> list[str]:

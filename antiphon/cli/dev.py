@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli import completion
 from antiphon.cli.check_family import CheckFamilyFlags, check_family
 from antiphon.cli.family_lines import family_lines
 from antiphon.cli.flags import add_command
@@ -39,9 +40,19 @@ def make_checkpoint(
         ),
     ] = None,
     vocabulary: Annotated[str, typer.Option(help="'byte', or 'full' for the real one.")] = "byte",
-    dtype: Annotated[str, typer.Option(help="'float32' or 'bfloat16'.")] = "float32",
+    dtype: Annotated[
+        str,
+        typer.Option(
+            help="'float32' or 'bfloat16'.", autocompletion=completion.among("float32", "bfloat16")
+        ),
+    ] = "float32",
     family: Annotated[
-        str | None, typer.Option(help="Whose checkpoint.", show_default="the one that speaks")
+        str | None,
+        typer.Option(
+            help="Whose checkpoint.",
+            show_default="the one that speaks",
+            autocompletion=completion.families,
+        ),
     ] = None,
 ) -> None:
     """Write a checkpoint of random weights in a family's official layout.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.audio.encode import AudioFormat
+from antiphon.families.registry import FAMILIES
 from antiphon.placement.cards import CARDS, card_of
 from tests.cli.conftest import Run
 from tests.servers import RunningServer
@@ -115,6 +116,11 @@ def test_fixed_values(complete: Complete) -> None:
     assert complete("say x --format ") == list(AudioFormat)
     assert complete("serve --device c") == ["cpu", "cuda"]
     assert complete("serve --output-modalities v") == ["video"]
+
+
+@pytest.mark.parametrize("command", ["dev make-checkpoint x --family", "dev check-family"])
+def test_families(complete: Complete, command: str) -> None:
+    assert complete(f"{command} ") == [*FAMILIES]
 
 
 def test_cards_are_words_that_name_one(complete: Complete) -> None:
