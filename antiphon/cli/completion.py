@@ -84,6 +84,13 @@ def families(context: typer.Context, incomplete: str) -> list[str]:
     return _starting(incomplete, _kept("families", (), _families))
 
 
+def made_tasks(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete tasks of checkpoints that the family which precedes them makes."""
+    family = context.params.get("family")
+    found = _kept(f"made tasks of {family}", (), partial(_made_tasks, family))
+    return _starting(incomplete, found)
+
+
 def cards(context: typer.Context, incomplete: str) -> list[str]:
     """Complete names of GPUs, as words that need no quotes."""
     from antiphon.placement.cards import CARDS
@@ -121,6 +128,14 @@ def _families() -> list[str]:
     from antiphon.families.registry import FAMILIES
 
     return [*FAMILIES]
+
+
+def _made_tasks(name: str | None) -> list[str]:
+    from antiphon.families.measured import measured_family
+    from antiphon.families.registry import family
+
+    found = family(name) if name else measured_family(None)[0]
+    return [*found.checkpoint_maker.resolve().tasks] if found.checkpoint_maker else []
 
 
 def _voices_of(model: str) -> list[str]:

@@ -36,7 +36,9 @@ def make_checkpoint(
     task: Annotated[
         str | None,
         typer.Option(
-            help="One of the family's: what it is for.", show_default="the family's first"
+            help="One of the family's: what it is for.",
+            show_default="the family's first",
+            autocompletion=completion.made_tasks,
         ),
     ] = None,
     vocabulary: Annotated[str, typer.Option(help="'byte', or 'full' for the real one.")] = "byte",

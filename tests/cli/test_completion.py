@@ -123,6 +123,13 @@ def test_families(complete: Complete, command: str) -> None:
     assert complete(f"{command} ") == [*FAMILIES]
 
 
+def test_tasks_are_those_that_the_family_makes(complete: Complete) -> None:
+    assert complete("dev make-checkpoint x --task ") == ["custom_voice", "voice_design", "base"]
+    assert complete("dev make-checkpoint x --family mimo_audio --task c") == ["custom_voice"]
+    assert "t2v-2.1" in complete("dev make-checkpoint x --family wan_video --task t2v")
+    assert complete("dev make-checkpoint x --family hibari --task ") == []
+
+
 def test_cards_are_words_that_name_one(complete: Complete) -> None:
     names = complete("models fit x --card ")
     assert names[0] == "cpu"
