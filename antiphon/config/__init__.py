@@ -45,7 +45,7 @@ class ModelSettings(SettingsSection):
     load_format: LoadFormat = Field(
         "auto", description="auto reads the checkpoint's weights, dummy draws random ones."
     )
-    quantize: Literal["int8", "fp16"] | None = Field(
+    quantize: Literal["int8", "fp16", "int4"] | None = Field(
         None, description="Type of the weights of products, on a CPU; default: dtype."
     )
     cpu_threads: int | None = Field(

@@ -8,9 +8,10 @@ The PyTorch backend reads exactly what the kernels read: nothing beyond a row's 
 that stale values of another request do not matter, not even NaN.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -53,7 +54,7 @@ class TorchAttention:
         cache.tensor[layer, 0, blocks, offsets] = keys[:, 0]
         cache.tensor[layer, 1, blocks, offsets] = values[:, 0]
         kept = zip(torch.split(queries, 1), spans, strict=True)
-        return torch.cat([_attend_one(row, *cache.read(layer, span)) for row, span in kept])
+        return _by_row(_attend_one, ((row, *cache.read(layer, span)) for row, span in kept))
 
     def mixed(
         self, cache: PagedCache, tokens: Tokens, rows: Rows, layer: int, *new: *NewPositions
@@ -73,17 +74,14 @@ class TorchAttention:
     ) -> Tensor:
         joined, heads, rotation = new
         queries, keys, values = heads(joined, rotation)
-        end = start + joined.shape[1]
-        kept_keys, kept_values = cache.kept[layer][:, :num_rows]
-        kept_keys[:, start:end] = keys
-        kept_values[:, start:end] = values
-        if start == 0:
-            return _attend_new(queries, keys, values, is_causal=True)
-        return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end])
+        kept = cache.kept[layer][:, :num_rows, : start + joined.shape[1]]
+        kept[0, :, start:], kept[1, :, start:] = keys, values
+        attend = partial(_attend, is_causal=True) if start == 0 else _attend_one
+        return _by_row(attend, zip(*(each.split(1) for each in (queries, *kept)), strict=True))
 
     def whole(self, *new: *NewPositions) -> Tensor:
         joined, heads, rotation = new
-        return _attend_new(*heads(joined, rotation), is_causal=False)
+        return _attend(*heads(joined, rotation))
 
     def _keep(self, cache: PagedCache, layer: int, new: NewPositions, tokens: Tokens) -> Tensor:
         """Write keys and values into their blocks; return queries, ``[1, tokens, heads, size]``."""
@@ -117,14 +115,8 @@ class TorchAttention:
         end = start + queries.shape[1]
         keys, values = cache.read(layer, cache.span(slot, end))
         positions = torch.arange(end, device=queries.device)
-        attended = F.scaled_dot_product_attention(
-            queries.transpose(1, 2),
-            keys.transpose(1, 2),
-            values.transpose(1, 2),
-            attn_mask=positions <= positions[start:, None],
-            enable_gqa=True,
-        )
-        return attended[0].transpose(0, 1).flatten(1)
+        is_seen = positions <= positions[start:, None]
+        return _attend(queries, keys, values, attn_mask=is_seen)[0]
 
 
 class TritonAttention:
@@ -246,25 +238,21 @@ def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projecte
     return Projected(joined.flatten(0, 1).contiguous(), shape, norms, turned)
 
 
-def _attend_new(queries: Tensor, keys: Tensor, values: Tensor, *, is_causal: bool) -> Tensor:
-    """Attend among positions that are all new."""
-    attended = F.scaled_dot_product_attention(
-        queries.transpose(1, 2),
-        keys.transpose(1, 2),
-        values.transpose(1, 2),
-        is_causal=is_causal,
-        enable_gqa=True,
-    )
+def _attend(queries: Tensor, keys: Tensor, values: Tensor, **how: Any) -> Tensor:
+    """Attend from all positions; ``how`` are arguments of PyTorch's function."""
+    first, second, third = (each.transpose(1, 2) for each in (queries, keys, values))
+    attended = F.scaled_dot_product_attention(first, second, third, enable_gqa=True, **how)
     return attended.transpose(1, 2).flatten(2)
 
 
+def _by_row(attend: Callable[..., Tensor], rows: Iterable[tuple[Tensor, ...]]) -> Tensor:
+    """Attend in each row by itself: rounding would depend on how threads share several."""
+    attended = [attend(*row) for row in rows]
+    return attended[0] if len(attended) == 1 else torch.cat(attended)
+
+
 def _attend_one(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Attend with one query position a row; heads that share a key are its query positions."""
-    num_rows, _, num_heads, head_dim = queries.shape
-    num_kv_heads = keys.shape[2]
-    attended = F.scaled_dot_product_attention(
-        queries.view(num_rows, num_kv_heads, num_heads // num_kv_heads, head_dim),
-        keys.transpose(1, 2),
-        values.transpose(1, 2),
-    )
-    return attended.reshape(num_rows, 1, num_heads * head_dim)
+    """Attend from one position of a row; heads that share a key are its query positions."""
+    grouped = queries.view(1, keys.shape[2], -1, keys.shape[3])
+    attended = F.scaled_dot_product_attention(grouped, keys.transpose(1, 2), values.transpose(1, 2))
+    return attended.reshape(1, 1, -1)

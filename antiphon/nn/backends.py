@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn import kernels
+from antiphon.nn.cpu.exact_rows import MAX_EXACT_ROWS
 from antiphon.nn.sampler import (
     SamplerHook,
     SamplingRows,
@@ -22,8 +24,9 @@ class TorchBackend:
     has_kernels = False
 
     def linear(self, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``states @ weight.T + bias``; on a GPU a row's result depends on no other row."""
-        return F.linear(states, weight, bias)
+        """Return ``states @ weight.T + bias``; of few rows, each is computed by itself."""
+        parts = torch.split(states, 1) if 1 < len(states) <= MAX_EXACT_ROWS else (states,)
+        return torch.cat([F.linear(part, weight, bias) for part in parts])
 
     def rms_norm(self, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         return weight * F.rms_norm(states.float(), states.shape[-1:], eps=epsilon).to(states.dtype)
@@ -46,7 +49,9 @@ class TorchBackend:
     def gumbel_noise(
         self, seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int
     ) -> Tensor:
-        return gumbel_noise(seeds, frames, codebooks, vocab_size)
+        """Compute row by row: the memory of small tensors is used again, that of large ones not."""
+        rows = zip(torch.split(seeds, 1), torch.split(frames, 1), strict=True)
+        return torch.cat([gumbel_noise(*row, codebooks, vocab_size) for row in rows])
 
     def gaussian_noise(self, seeds: Tensor, frames: Tensor, indices: Tensor, size: int) -> Tensor:
         return gaussian_noise(seeds, frames, indices, size)

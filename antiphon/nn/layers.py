@@ -87,8 +87,8 @@ class Linear:
     """``x @ weight.T + bias``; weight ``[num_outputs, num_inputs]``.
 
     Attributes:
-        is_batch_invariant: whether a row's result on a GPU must not depend on the batch. On a CPU
-            it depends on it by rounding at most.
+        is_batch_invariant: whether a row's result must not depend on the batch, which on a CPU
+            holds for few rows.
     """
 
     weight: Tensor
@@ -100,9 +100,9 @@ class Linear:
         object.__setattr__(self, "backend", backend_of(self.weight))
 
     @classmethod
-    def of(cls, weights: Weights, name: str) -> "Linear":
+    def of(cls, weights: Weights, name: str, *, is_batch_invariant: bool = False) -> "Linear":
         """Read ``name.weight`` and, if present, ``name.bias``."""
-        return cls(weights[f"{name}.weight"], weights.get(f"{name}.bias"))
+        return cls(weights[f"{name}.weight"], weights.get(f"{name}.bias"), is_batch_invariant)
 
     @classmethod
     def joined(cls, weights: Weights, *names: str) -> "Linear":

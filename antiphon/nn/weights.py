@@ -13,6 +13,7 @@ from typing import Any, Required, TypeAlias, TypedDict, Unpack
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn.cpu.heap import trim_heap
 from antiphon.nn.cpu.mapped_file import MappedFile
 from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.layers import Weights
@@ -129,6 +130,7 @@ def open_weights(part: WeightsPart, **how: Unpack[WeightOptions]) -> Iterator[We
     weights = LazyWeights(part.directory, tensors, how)
     yield weights
     weights.check_all_read()
+    trim_heap()
 
 
 def _checked(part: WeightsPart) -> dict[str, tuple[Path, TensorHeader]]:

@@ -72,5 +72,7 @@ def test_other_families_refuse_it() -> None:
     assert {each.name for each in families() if each.quantizes} == {*SPOKEN, "causal_lm"}
     with pytest.raises(SettingsError, match=r"Invalid 'model\.quantize': 'int8'\..*'toy'"):
         Antiphon.load("toy", quantize="int8")
+    with pytest.raises(SettingsError, match=r"'int4'\. Must be 'int8' or 'fp16'.*11 dB.*21 dB"):
+        Antiphon.load("toy", quantize="int4")
     with pytest.raises(SettingsError, match=r"quantize.*'int8'"):
         Antiphon.load("toy", quantize="int3")

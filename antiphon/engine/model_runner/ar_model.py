@@ -188,6 +188,7 @@ class ARModel(ABC, Generic[RequestT]):
         width: size of one position's input.
         uses_kernels: whether steps use GPU kernels, and so can be captured in graphs; by default,
             on a GPU.
+        num_exact_rows: rows that a CPU computes together, each to the bit as if it were alone.
     """
 
     def __init__(
@@ -196,6 +197,7 @@ class ARModel(ABC, Generic[RequestT]):
         self.like = like
         self.width = width
         self.uses_kernels = kernels.run_on(like)
+        self.num_exact_rows = 1
         self._device = like.device
         self._max_positions = max_positions
         self.slots = SlotState.zeros(num_slots + 1, frame_size, like.device)

@@ -130,8 +130,8 @@ class ModelRunner(Generic[RequestT]):
         Args:
             is_batched: whether a step computes all its slots together, and prompts with them. One
                 by one, each prompt in passes of its own, is slower and exact: a request's codes
-                do not depend on the others even by rounding. Default: together on a GPU, one by
-                one on the CPU.
+                do not depend on the others even by rounding. Default: together on a GPU; on the
+                CPU, prompts one by one, and as many rows together as are exact for the model.
             is_deterministic: whether the model is exact in a batch too.
             copies_common: whether common positions are copied where they can be; if a step is not
                 exact, others' are computed in a pass of their own. Default: where it is exact.
@@ -152,6 +152,7 @@ class ModelRunner(Generic[RequestT]):
             self._warm_up(progress)
         self._caches.log_memory()
         self._is_batched = device.type != "cpu" if is_batched is None else is_batched
+        self._num_rows = model.num_exact_rows if is_batched is None else 1  # unless batched
         self._is_exact = not self._is_batched or is_deterministic
         self.row_buckets = self._steps.row_buckets
         self.cache = CacheShape(
@@ -187,7 +188,7 @@ class ModelRunner(Generic[RequestT]):
             for slot in plan.releases:
                 self._leaving.append((self._num_launched, self._slots.pop(slot).request))
             uploads = self._changes(plan)
-            work = [self._prompts.parted(group) for group in self._groups(plan.prefills)]
+            work = [self._prompts.parted(group) for group in self._groups(plan.prefills, 1)]
             spans: Sequence[PromptSpan[RequestT]] = ()
             if self._is_batched and work and plan.decode_slots and not work[0][1]:
                 spans = self._prompts.without_common(work.pop()[0], uploads)
@@ -292,7 +293,8 @@ class ModelRunner(Generic[RequestT]):
         """Launch one frame in each of ``slots``, with prompts in the same pass if all are one."""
         launched, results = self._count(slots), []
         num_visible = np.minimum(launched.num_positions, self._max_positions).tolist()
-        for group, visible in zip(self._groups(slots), self._groups(num_visible), strict=True):
+        groups = (self._groups(each, self._num_rows) for each in (slots, num_visible))
+        for group, visible in zip(*groups, strict=True):
             if not self._is_batched:
                 self._steps.place(group, uploads)
             if spans:
@@ -324,7 +326,7 @@ class ModelRunner(Generic[RequestT]):
         self._num_launched += 1
         return _Launched(slots, requests, numbers, num_positions)
 
-    def _groups(self, items: Sequence[Item]) -> list[Sequence[Item]]:
-        """Split into what is computed together."""
-        size = max(1, len(items)) if self._is_batched else 1
+    def _groups(self, items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+        """Split into what is computed together: all, or ``size`` items unless batched."""
+        size = max(1, len(items)) if self._is_batched else size
         return [items[start : start + size] for start in range(0, len(items), size)]

@@ -42,6 +42,7 @@ from antiphon.families.qwen3_tts.talker import Talker, load_predictor
 from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
+from antiphon.nn.cpu.packed_layers import rows_together
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.id_columns import CODE, REST, TEXT, num_words, packed_codes
 from antiphon.nn.sampler import SamplingReach, SamplingTable, penalize_repetition, sample
@@ -101,6 +102,8 @@ class LanguageModel(ARModel[Qwen3TTSRequest]):
         self._false = torch.zeros(1, dtype=torch.bool, device=device)
         self._talker_sampling = SamplingTable(num_rows, vocab_size, device)
         self._predictor_sampling = SamplingTable(num_rows, config.predictor.vocab_size, device)
+        layers = (*talker.transformer.layers, *predictor.transformer.layers)
+        self.num_exact_rows = rows_together(each.feed_forward for each in layers)
         self._frame_cache: FrameCache = predictor.new_cache(num_slots)
         self._loops = LoopDetectors(vocab_size)
         groups = torch.arange(num_groups, device=device)
@@ -368,7 +371,7 @@ def load_language_model(context: LoadContext, max_positions: int = MAX_POSITIONS
         ModelLoadError: tensors are missing, or of the wrong shape.
     """
     config = load_config(context.checkpoint)
-    is_invariant = context.is_deterministic
+    is_invariant = context.is_deterministic or context.quantize is not None
     opened = open_weights(
         language_model_part(context.checkpoint, config), **weights_for(context, "talker")
     )

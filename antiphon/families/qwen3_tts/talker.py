@@ -4,7 +4,7 @@ The text embedding and its projection are folded into one table, and the 16 embe
 frame are concatenated, so that one gather embeds a frame.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -52,7 +52,6 @@ class Talker:
         """Read the talker from a checkpoint's tensors, all of one type and on one device."""
         groups = range(config.num_groups - 1)
         name = "talker.code_predictor.model.codec_embedding"
-        head = Linear.of(weights, "talker.codec_head")
         codes = [weights[f"{name}.{group}.weight"] for group in groups]
         text = _folded_text_table(weights)
         return cls(
@@ -67,8 +66,8 @@ class Talker:
             text_table=text.table if isinstance(text, LazyRows) else text,
             lazy_text=text if isinstance(text, LazyRows) else None,
             frame_table=FrameTable.of([weights["talker.model.codec_embedding.weight"], *codes]),
-            head=replace(head, is_batch_invariant=is_batch_invariant),
-            is_forbidden=_forbidden_ids(config).to(head.weight.device),
+            head=Linear.of(weights, "talker.codec_head", is_batch_invariant=is_batch_invariant),
+            is_forbidden=_forbidden_ids(config).to(codes[0].device),
         )
 
     def embed_text(self, ids: Tensor) -> Tensor:
@@ -99,10 +98,11 @@ def load_predictor(
 ) -> CodePredictor:
     """Read the predictor from a checkpoint's tensors; the talker has its embeddings."""
     name = "talker.code_predictor"
-    projection = None
-    if config.has_projection:
-        projection = Linear.of(weights, f"{name}.small_to_mtp_projection")
-        projection = replace(projection, is_batch_invariant=is_batch_invariant)
+
+    def linear(part: str) -> Linear:
+        return Linear.of(weights, f"{name}.{part}", is_batch_invariant=is_batch_invariant)
+
+    projection = linear("small_to_mtp_projection") if config.has_projection else None
     tables = frame_table.groups[:-1]
     predictor = CodePredictor(
         transformer=Transformer.of(
@@ -114,9 +114,7 @@ def load_predictor(
         ),
         projection=projection,
         tables=tuple(projection(table) for table in tables) if projection else tables,
-        heads=tuple(
-            Linear.of(weights, f"{name}.lm_head.{group}") for group in range(config.num_groups - 1)
-        ),
+        heads=tuple(linear(f"lm_head.{group}") for group in range(config.num_groups - 1)),
     )
     return predictor.with_resident()
 

@@ -1,7 +1,7 @@
 """Packed weights of decoder layers, in the type that a checkpoint is opened for."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn.cpu.exact_rows import num_exact_rows
 from antiphon.nn.cpu.fbgemm import has_engine
 from antiphon.nn.cpu.fp16_linear import Fp16Linear
 from antiphon.nn.cpu.int8_linear import Int8Linear
@@ -21,6 +22,7 @@ _KINDS: Final[Mapping[str, type[Int8Linear] | type[Fp16Linear]]] = {
     "int8": Int8Linear,
     "fp16": Fp16Linear,
 }
+_ALIGNED = 16  # numbers of 64 bytes: products in float32 round by where a row begins
 
 
 class _Stored(Mapping[str, Tensor]):
@@ -60,6 +62,16 @@ def packed(linear: Linear, weights: Weights) -> Linear:
 def packed_gate(inner: SwiGLU, weights: Weights) -> SwiGLU:
     """Return both products of ``weights`` as `packed` does."""
     return SwiGLU(packed(inner.gate_up, weights), packed(inner.down, weights))
+
+
+def rows_together(layers: Iterable[SwiGLU]) -> int:
+    """Return how many rows layers compute together on a CPU; see `num_exact_rows`."""
+    products = [each.down for each in layers]
+    if not all(
+        isinstance(each, Int8Linear) and len(each.weight) % _ALIGNED == 0 for each in products
+    ):
+        return 1
+    return num_exact_rows(max(each.weight.shape[1] for each in products))
 
 
 def check_quantize(quantize: str | None, like: Tensor) -> None:

@@ -56,6 +56,7 @@ class TwoStackModel(ARModel[OneCodeRequest]):
             max_positions=MAX_POSITIONS,
         )
         self.uses_kernels = False
+        self.num_exact_rows = 2
         configs = (PLAIN, replace(PLAIN, num_layers=1, num_kv_heads=1, rotary_dim=4))
         self.stacks = []
         for config in configs:
@@ -124,7 +125,7 @@ class TwoStackModel(ARModel[OneCodeRequest]):
         frames.codes[:, -1] = torch.where(codes[:, 0] == END, STOP, FRAME)
 
 
-def runner(*, is_batched: bool = False) -> ModelRunner[OneCodeRequest]:
+def runner(*, is_batched: bool | None = False) -> ModelRunner[OneCodeRequest]:
     return ModelRunner(TwoStackModel(), KVBudget(NUM_SLOTS, MAX_POSITIONS), is_batched=is_batched)
 
 
@@ -153,8 +154,8 @@ def made(driven: ModelRunner[OneCodeRequest], starts: Sequence[Start]) -> dict[i
     return codes
 
 
-@pytest.mark.parametrize("is_batched", [False, True])
-def test_requests_alone_and_together_make_the_same_frames(is_batched: bool) -> None:
+@pytest.mark.parametrize("is_batched", [False, True, None])
+def test_requests_alone_and_together_make_the_same_frames(is_batched: bool | None) -> None:
     starts = [Start(slot, prompt) for slot, prompt in PROMPTS.items()]
     together = made(runner(is_batched=is_batched), starts)
     assert any(len(codes) == MAX_FRAMES for codes in together.values())
@@ -164,8 +165,8 @@ def test_requests_alone_and_together_make_the_same_frames(is_batched: bool) -> N
         assert alone[0] == together[start.slot]
 
 
-@pytest.mark.parametrize("is_batched", [False, True])
-def test_requests_go_on_after_a_preemption(is_batched: bool) -> None:
+@pytest.mark.parametrize("is_batched", [False, True, None])
+def test_requests_go_on_after_a_preemption(is_batched: bool | None) -> None:
     for prompt in PROMPTS.values():
         driven = runner(is_batched=is_batched)
         whole = made(driven, [Start(1, prompt)])[1]

@@ -12,10 +12,16 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
+from antiphon.engine.model_runner.ar_model import Frames, Inputs
 from antiphon.engine.plan import Append, Start
-from antiphon.families.qwen3_tts.config import CheckpointTask
+from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon.families.qwen3_tts.language_model import LanguageModel, Qwen3TTSRunner, load_runner
+from antiphon.families.qwen3_tts.language_model import (
+    LanguageModel,
+    Qwen3TTSRunner,
+    Reaches,
+    load_runner,
+)
 from tests.engine.drive import Drive
 from tests.families.qwen3_tts.lm import Codes, made_prompt, opened
 
@@ -139,3 +145,38 @@ def test_so_does_one_whose_text_came_late(runner: Qwen3TTSRunner, path: Path) ->
     appends = [Append(SLOT, piece) for piece in pieces]
     _, resumed = frames_after(runner, start, NUM_FRAMES - 9, appends=appends)
     assert_same(resumed, whole)
+
+
+@pytest.mark.parametrize("size", ["tiny", "tiny-0.6b"])
+def test_rows_of_int8_are_the_same_together_and_one_by_one(
+    checkpoint: Callable[..., Path], size: str
+) -> None:
+    task = CheckpointTask.BASE if size == "tiny" else CheckpointTask.CUSTOM_VOICE
+    context = LoadContext(checkpoint(size, task), "cpu", "float32", 5, quantize="int8")
+    runners = [load_runner(context, max_positions=256, is_batched=how) for how in (None, False)]
+    together, alone = (sampled(runner, load_config(context.checkpoint)) for runner in runners)
+    assert {len(hidden) for hidden, _ in together} == {5}
+    assert {len(hidden) for hidden, _ in alone} == {1}
+    for made, by_row in zip(together, zip(*[iter(alone)] * 5, strict=True), strict=True):
+        assert_same(made, [torch.cat(each) for each in zip(*by_row, strict=True)])
+
+
+def sampled(runner: Qwen3TTSRunner, config: Qwen3TTSConfig) -> list[tuple[Tensor, Tensor]]:
+    """Make frames of five requests; return hidden states and scores in the order of computing."""
+    sampled, sample = [], runner._model.sample
+
+    def noted(hidden: Tensor, inputs: Inputs, sampling: Reaches) -> Frames:
+        frames = sample(hidden, inputs, sampling)
+        sampled.append((hidden.clone(), frames.scores.clone()))
+        return frames
+
+    drive = Drive(runner)
+    prompts = [made_prompt(config, seed=seed, num_tokens=4 + 5 * seed) for seed in range(5)]
+    for slot, prompt in enumerate(prompts):
+        drive.step(starts=[Start(slot, prompt)])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(runner._model, "sample", noted)
+        for _ in range(4):
+            drive.step(range(5))
+    runner.close()
+    return sampled
