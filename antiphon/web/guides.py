@@ -22,7 +22,7 @@ _PAGE = """<!doctype html>
   <meta charset="utf-8">
   <meta name="viewport" content="width=device-width, initial-scale=1">
   <meta name="color-scheme" content="light dark">
-  <title>{title} · Antiphon</title>
+  <title>{title}</title>
   <link rel="icon" href="{top}static/icon.svg" type="image/svg+xml">
   <link rel="stylesheet" href="{top}static/style.css">
   <link rel="stylesheet" href="{top}static/guides.css">
@@ -74,6 +74,7 @@ def guide_page(name: str) -> bytes:
     content = content.replace("<table>", _TABLE).replace("</table>", "</table></div>")
     content = content.replace("<pre>", _CODE)
     top = "../" * (name.count("/") + 1)
+    title = title if name == START else f"{title} · Antiphon"
     return _PAGE.format(title=escape(title), top=top, content=content).encode()
 
 
