@@ -128,8 +128,9 @@ class TextSpokenChat(SpokenChat):
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
         """
-        synthesis = speech.open(request, on_segment=self._end_segment, is_answer=True)
+        synthesis = speech.open(request, is_answer=True)
         super().__init__(chat, synthesis)
+        synthesis.on_segment = self.transcript.end_segment
         self._speakable = speakable or SpeakableText()
         # What bounds an answer is the room of the model that writes it, not what clients may send.
         self._utterance = Utterance(synthesis, sys.maxsize)
@@ -153,9 +154,6 @@ class TextSpokenChat(SpokenChat):
 
     async def _close(self) -> None:
         await self._utterance.close()
-
-    def _end_segment(self, text: str) -> None:
-        self.transcript.end_segment(text)
 
     def _push(self, written: str, text: str) -> None:
         """Speak ``text``, the spoken form of ``written``."""

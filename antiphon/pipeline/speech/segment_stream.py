@@ -85,16 +85,16 @@ class SegmentStream:
         self,
         segment: Segment,
         context: Callable[[], Awaitable[SegmentContext]],
+        on_change: Callable[[], None],
         prompt: Prompt | None = None,
-        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare to speak.
 
         Args:
             segment: its text may still be arriving.
             context: returns it; awaited with the first item.
-            prompt: Prompt of a segment, if it is built already.
             on_change: called when `is_waiting` may have changed.
+            prompt: Prompt of a segment, if it is built already.
         """
         self._segment = segment
         self._get_context = context

@@ -29,7 +29,7 @@ from antiphon.pipeline.speech.segmenter import (
     SentenceSegmenter,
 )
 from antiphon.pipeline.speech.text_plan import TextPlanner, normalizer_of
-from antiphon.pipeline.speech.text_synthesis import SynthesisContext, TextSynthesis
+from antiphon.pipeline.speech.text_synthesis import TextSynthesis
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
 
@@ -136,16 +136,13 @@ class Speech:
             raise InvalidRequestError("Input text cannot be empty.", param="input")
         if load is None:
             self.check(request, model)
-        if self.uploaded is None:
-            self._own_voice(request, model)
         num_characters = model.capabilities.max_segment_characters
         is_late = model.capabilities.late_text
         segmenter = (LengthSegmenter if is_late else PackingSegmenter)(num_characters)
         planner = self._planner_of(request, model)(
             segmenter, holds_spaces=not is_late, max_characters=max_characters
         )
-        context = self._context(request, model, planner, load)
-        synthesis = TextSynthesis(replace(context, checkpoints=checkpoints))
+        synthesis = self._synthesis(request, model, load)(planner, checkpoints=checkpoints)
         return synthesis.speak(request.input)
 
     def open(
@@ -153,7 +150,6 @@ class Speech:
         request: SpeechRequest,
         *,
         reads_late: bool = True,
-        on_segment: Callable[[str], None] | None = None,
         is_answer: bool = False,
     ) -> TextSynthesis:
         """Start an utterance whose text arrives later; the request's own text is ignored.
@@ -162,7 +158,6 @@ class Speech:
             request: options of the speech.
             reads_late: whether to speak text token by token, if the family can, rather than by
                 sentences.
-            on_segment: callback for segments, see `SynthesisContext`.
             is_answer: whether a model writes the text, not a client: it may be of any length, and
                 have tags of pauses that are none.
 
@@ -189,8 +184,7 @@ class Speech:
             max_characters=_ANY_LENGTH if is_answer else self.settings.max_input_characters,
             is_answer=is_answer,
         )
-        context = self._context(request, model, planner, None)
-        return TextSynthesis(replace(context, reads_late=reads_late, on_segment=on_segment))
+        return self._synthesis(request, model)(planner, reads_late=reads_late)
 
     def check_length(self, request: SpeechRequest) -> None:
         """Refuse a text that is too long for one request, before anything else looks at it.
@@ -283,13 +277,9 @@ class Speech:
         self._workers.close()
         self._recording_workers.close()
 
-    def _context(
-        self,
-        request: SpeechRequest,
-        model: SpeechModel,
-        planner: TextPlanner,
-        load: LoadOptions | None,
-    ) -> SynthesisContext:
+    def _synthesis(
+        self, request: SpeechRequest, model: SpeechModel, load: LoadOptions | None = None
+    ) -> partial[TextSynthesis]:
         sampling = request.sampling.with_defaults(model.task.sampling)
         if sampling.do_sample is False:
             sampling = replace(sampling, temperature=0.0)
@@ -308,31 +298,13 @@ class Speech:
             self.check(loaded, model)
             return await self.resolve_voice(loaded, model)
 
-        return SynthesisContext(
-            request=request,
-            model=model,
-            resolve_voice=resolve,
-            workers=self._workers if load is None else self._recording_workers,
-            metrics=self.metrics,
-            planner=planner,
-        )
+        workers = self._workers if load is None else self._recording_workers
+        return partial(TextSynthesis, model, request, workers, self.metrics, resolve)
 
     def _planner_of(self, request: SpeechRequest, model: SpeechModel) -> partial[TextPlanner]:
         pronunciations = self._pronunciations.extended(request.pronunciations)
         normalizer = normalizer_of(request, model.capabilities)
         return partial(TextPlanner, pronunciations=pronunciations, normalizer=normalizer)
-
-    def _own_voice(self, request: SpeechRequest, model: SpeechModel) -> Voice:
-        """Return the model's voice of a name or another spelling of it, if one is needed.
-
-        Raises:
-            UnknownVoiceError: there is none.
-        """
-        aliases = self.settings.all_voice_aliases
-        for each in model.spellings(request.voice):
-            if (voice := model.own_voice(each, aliases)) is not None:
-                return voice
-        return model.nameless_voice(request, aliases)
 
     def check(
         self, request: SpeechRequest, model: SpeechModel, recordings: Collection[str] = ()

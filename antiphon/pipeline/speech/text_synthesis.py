@@ -26,48 +26,49 @@ from antiphon.telemetry.metrics import Metrics
 ResolveVoice = Callable[[], Awaitable[tuple[SpeechRequest, Voice]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SynthesisContext:
-    """All that one request needs to be spoken.
-
-    Attributes:
-        request: Request with seed and sampling.
-        model: Model that speaks.
-        resolve_voice: returns the request with all that the model needs of its voice, and the
-            voice.
-        workers: threads for prompts and transforms.
-        metrics: count the stream.
-        planner: plans the text.
-        reads_late: whether the model is given the text token by token, as it arrives.
-        checkpoints: keep complete segments; ``None`` for none.
-        on_segment: Callback with the text of a segment when its audio has been yielded, but for the
-            part that is joined with the next.
-    """
-
-    request: SpeechRequest
-    model: SpeechModel
-    resolve_voice: ResolveVoice
-    workers: Workers
-    metrics: Metrics
-    planner: TextPlanner
-    reads_late: bool = False
-    checkpoints: SegmentCheckpoints | None = None
-    on_segment: Callable[[str], None] | None = None
-
-
 class TextSynthesis(Synthesis):
     """One utterance; a whole text is given to `speak`, one that arrives to `push` and `finish`.
 
     At most two segments are under way: the one that is played and the one after it, which begins
     when the first has given audio.
+
+    Attributes:
+        on_segment: Callback with the text of a segment when its audio has been yielded, but for the
+            part that is joined with the next.
     """
 
     _model: SpeechModel
 
-    def __init__(self, context: SynthesisContext) -> None:
-        super().__init__(context.model, context.request, context.workers, context.metrics)
-        self._shared = context
-        self._planner = context.planner
+    def __init__(
+        self,
+        model: SpeechModel,
+        request: SpeechRequest,
+        workers: Workers,
+        metrics: Metrics,
+        resolve_voice: ResolveVoice,
+        planner: TextPlanner,
+        *,
+        reads_late: bool = False,
+        checkpoints: SegmentCheckpoints | None = None,
+    ) -> None:
+        """Prepare to speak.
+
+        Args:
+            model: Model that speaks.
+            request: Request with seed and sampling.
+            workers: threads for prompts and transforms.
+            metrics: count the stream.
+            resolve_voice: returns the request with all that the model needs of its voice, and the
+                voice.
+            planner: plans the text.
+            reads_late: whether the model is given the text token by token, as it arrives.
+            checkpoints: keep complete segments; ``None`` for none.
+        """
+        super().__init__(model, request, workers, metrics)
+        self._resolve_voice = resolve_voice
+        self._planner = planner
+        self._reads_late, self._checkpoints = reads_late, checkpoints
+        self.on_segment: Callable[[str], None] = lambda _: None
         self._items: deque[PlanItem | AntiphonError] = deque()
         self._has_changed = asyncio.Event()
         self._is_complete = self._may_prefetch = False
@@ -118,17 +119,17 @@ class TextSynthesis(Synthesis):
     async def _context(self) -> SegmentContext:
         """Return what all segments have in common, once the voice is there."""
         if self._segment_context is None:
-            request, voice = await self._shared.resolve_voice()
+            request, voice = await self._resolve_voice()
             await self._model.prepare_to_encode(request.options)
             self._segment_context = SegmentContext(
                 request=request,
                 voice=voice,
                 model=self._model,
                 workers=self._workers,
-                reads_late=self._shared.reads_late,
+                reads_late=self._reads_late,
                 is_admitted=self._is_admitted,
                 checks_text=self._whole is None,
-                checkpoints=self._shared.checkpoints,
+                checkpoints=self._checkpoints,
             )
         return self._segment_context
 
@@ -203,9 +204,8 @@ class TextSynthesis(Synthesis):
         context = await self._context()
         prefetched, self._next = self._next, None
         if prefetched is None:
-            prompt, self._prompt = self._prompt, None
-            stream = SegmentStream(segment, self._context, prompt, self._note_waiting)
-            prefetched = _Opened(segment, stream, stream)
+            prefetched = self._opened(segment, self._prompt)
+            self._prompt = None
         self._playing = prefetched
         self._may_prefetch = False  # before this one has given audio
         if self._mixer is None:
@@ -224,8 +224,7 @@ class TextSynthesis(Synthesis):
             if not await self._may_go_offline():
                 raise
             await playing.source.close()
-            stream = SegmentStream(playing.segment, self._context, on_change=self._note_waiting)
-            self._playing = _Opened(playing.segment, stream, stream)
+            self._playing = self._opened(playing.segment)
             return []
         if isinstance(event, AudioChunk):
             await self.release()  # the segment has it by now
@@ -235,8 +234,7 @@ class TextSynthesis(Synthesis):
             words = self._planner.placed(playing.segment, event.words)
             return await self._push(replace(event, words=words))
         assert event is not None, "a segment ends with one Ended"
-        if self._shared.on_segment is not None:
-            self._shared.on_segment(playing.segment.text.written)
+        self.on_segment(playing.segment.text.written)
         await playing.source.close()
         self._playing = None
         is_last = playing.segment.is_last
@@ -258,8 +256,12 @@ class TextSynthesis(Synthesis):
             return
         segment = next((item for item in self._items if isinstance(item, Segment)), None)
         if segment is not None:
-            stream = SegmentStream(segment, self._context, on_change=self._note_waiting)
-            self._next = _Opened(segment, stream, Prefetcher(stream))
+            opened = self._opened(segment)
+            self._next = replace(opened, source=Prefetcher(opened.stream))
+
+    def _opened(self, segment: Segment, prompt: Prompt | None = None) -> "_Opened":
+        stream = SegmentStream(segment, self._context, self._note_waiting, prompt)
+        return _Opened(segment, stream, stream)
 
     def _note_waiting(self) -> None:
         """Update the statistics: whether the stream waits for text."""
