@@ -102,12 +102,13 @@ class AudioOutbox:
         """
         session = self._session
         utterance = session.open(request, reads_late=reads_late)
-        rate_hz, encoders = utterance.sample_rate_hz, self._server.encoders
+        rate_hz, encoders = utterance.synthesis.sample_rate_hz, self._server.encoders
         encoding = FileEncoding(format, rate_hz, encoders, channels, is_whole=is_whole)
 
         async def play() -> None:
             try:
-                await _played(encoding.pieces(utterance.events(), observers), listener, encoding)
+                events = utterance.synthesis.events()
+                await _played(encoding.pieces(events, observers), listener, encoding)
             finally:
                 await session.end(utterance)
 

@@ -80,7 +80,7 @@ def _described(tasks: Sequence[LoadedTask], server: ServerState) -> dict[str, An
 
 def _task_names(task: LoadedTask) -> list[str]:
     """Return what a task is called, and what it is called with a picture to begin with."""
-    name = _TASKS[task.served.name]
+    name = _TASKS[task.task_name]
     match task:
         case ImageModel():
             takes, needs = bool(task.capabilities.max_images), task.capabilities.needs_image

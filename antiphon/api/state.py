@@ -139,7 +139,7 @@ class ServerState:
         """Why traffic should go elsewhere: models are cold or broken, or storage is, or the end."""
         found = ["a model has failed, or hangs"] if self.failures else []
         found += self.storage.problems
-        broken = {each.name: None for each in self.models.tasks if not each.num_replicas}
+        broken = {each.name: None for each in self.models.tasks if not each.status.num_replicas}
         found += [f"no replica of {name} runs" for name in broken]
         if self.guards.connections.is_draining:
             found.append("the server is stopping")

@@ -59,7 +59,7 @@ class Banner:
         }
         if server.models.speech:
             rows["Voices"] = _voices(server.speech.model(None))
-        return cls(url, rows, bool(server.guards.keys), first.served.name)
+        return cls(url, rows, bool(server.guards.keys), first.task_name)
 
 
 def announce(banner: Banner) -> None:

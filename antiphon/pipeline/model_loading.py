@@ -76,13 +76,13 @@ class ServedModels:
 
     def others(self, task_name: str) -> dict[str, str]:
         """Return what the models do that do not serve a task, by their names."""
-        serving = {each.name for each in self.tasks if each.served.name == task_name}
+        serving = {each.name for each in self.tasks if each.task_name == task_name}
         return {name: does for name, does in self.does().items() if name not in serving}
 
     def does(self) -> dict[str, str]:
         """Return what each model does."""
         return {
-            name: "; ".join(_DOES[each.served.name] for each in tasks)
+            name: "; ".join(_DOES[each.task_name] for each in tasks)
             for name, tasks in self.by_name().items()
         }
 
@@ -100,7 +100,7 @@ class ServedModels:
                     continue
                 handles.add(handle)
                 if (task.name, stage) in names:
-                    stage = f"{task.served.name}.{stage}"
+                    stage = f"{task.task_name}.{stage}"
                 names.add((task.name, stage))
                 yield task.name, stage, stats
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
@@ -40,38 +40,23 @@ logger = logging.getLogger(__name__)
 _MAX_RETRY_AFTER_S = 30.0  # of speech: forecasts of a later end are worth little
 
 
-@dataclass(frozen=True, slots=True)
-class ServedTask:
-    """Which task of which model; data.
+class LoadedTask:
+    """A task of a model that is ready to serve requests.
 
     Attributes:
-        model: name that requests use.
-        family: Family of the model.
-        name: Name of the task, as in `Family.tasks`.
+        name: name of the model in requests.
+        task_name: Name of the task, as in `Family.tasks`.
         path: Path of the model's checkpoint, if it has one.
-        further_names: Further names of the model in requests; they are not listed.
     """
-
-    model: str
-    family: Family
-    name: str
-    path: Path | None = None
-    further_names: Collection[str] = ()
-
-    @property
-    def task(self) -> Task:
-        """What the family declares."""
-        return self.family.tasks[self.name]
-
-
-class LoadedTask:
-    """A task of a model that is ready to serve requests."""
 
     task_name = ""  # of the task that `load` loads if none is named
 
     def __init__(
         self,
-        served: ServedTask,
+        name: str,
+        further_names: Collection[str],
+        family: Family,
+        task_name: str,
         prompter: Any,
         pool: ModelPool,
         stages: PooledModel,
@@ -80,50 +65,42 @@ class LoadedTask:
         """Wrap what has been loaded.
 
         Args:
-            served: Task and model.
-            prompter: Prompter of the task.
+            name: name of the model in requests.
+            further_names: Further names of the model in requests; they are not listed.
+            family: Family of the model.
+            task_name: Name of the task.
+            prompter: Prompter of the task; it may ask the task's encoder, if there is one.
             pool: loads the model's stages.
             stages: Stages of all tasks of the model, as the pool loads them.
             chain: those of this task by engine, before them its encoder if it is needed.
         """
-        self.served = served
-        self.name = served.model
-        self.family = served.family
-        self.task = served.task
-        self.path = served.path
+        self.name = name
+        self._further_names = further_names
+        self.family = family
+        self.task_name = task_name
+        self.task = family.tasks[task_name]
+        self.path = stages.context.path
         self.prompter = prompter
         self.fabric = pool.fabric
         self._pool = pool
         self._stages = stages
         self._groups = tuple(stages.groups.index(group) for group in chain)
-        self._first = int(chain[0] == (served.task.encoder,))  # of the pipeline's
+        self._first = int(chain[0] == (self.task.encoder,))  # of the pipeline's
+        if self._first:
+            loop = LoopCalls(asyncio.get_running_loop())
+            prompter.use_encoder(partial(loop.run, self._encode))
 
     @classmethod
     async def load(
-        cls,
-        settings: ModelSettings,
-        task_name: str | None = None,
-        *,
-        progress: LoadProgress | None = None,
-        pool: ModelPool | None = None,
-        placement: ModelPlacement | None = None,
-        diffusion: DiffusionSettings | None = None,
+        cls, settings: ModelSettings, task_name: str = "", *, pool: ModelPool | None = None
     ) -> Self:
         """Load one task alone; see `load_tasks`."""
         task_name = task_name or cls.task_name
-        loaded = await load_tasks(
-            settings,
-            {task_name: cls},
-            progress=progress,
-            pool=pool,
-            placement=placement,
-            diffusion=diffusion,
-        )
-        return cast(Self, loaded[task_name])
+        return cast(Self, (await load_tasks(settings, {task_name: cls}, pool=pool))[task_name])
 
     def answers_to(self, name: str) -> bool:
         """Whether a request means this model by a name that is not the served one."""
-        return plain_name(name) in self.served.further_names
+        return plain_name(name) in self._further_names
 
     @property
     def is_loaded(self) -> bool:
@@ -144,11 +121,6 @@ class LoadedTask:
         statuses = [self.fabric.status(each) for each in self.handles]
         capacity = StageStatus.merged(statuses[self._first :]).capacity
         return replace(StageStatus.merged(statuses), capacity=capacity)
-
-    @property
-    def num_replicas(self) -> int:
-        """How many replicas its stages have, the fewest of any; 1 while they are not loaded."""
-        return self.status.num_replicas
 
     def engine_stats(self) -> Iterator[tuple[StageHandle, str, EngineStats]]:
         """Yield each loaded stage that counts, its name, and its latest statistics."""
@@ -232,18 +204,11 @@ class LoadedTask:
         async with aclosing(self.open(StageRequest(new_request_id(), prompt))) as stream:
             async for _ in stream:
                 pass
-        logger.info("%s is warm (%s)", self.name, self.served.name)
+        logger.info("%s is warm (%s)", self.name, self.task_name)
 
     async def close(self) -> None:
         """Free everything, of the model's other tasks too."""
         await self._pool.remove(self._stages)
-
-    def use_encoder(self) -> None:
-        """Let the prompter ask the task's encoder, if there is one."""
-        if not self._first:
-            return
-        loop = LoopCalls(asyncio.get_running_loop())
-        self.prompter.use_encoder(partial(loop.run, self._encode))
 
 
 async def load_tasks(
@@ -298,12 +263,11 @@ async def load_tasks(
     pool.add(stages)
     if is_own:
         await pool.preload()
-    loaded = {}
-    for name, chain in chains.items():
-        served = ServedTask(model, family, name, path, further_names(settings.source, path))
-        loaded[name] = classes[name](served, prompters[name], pool, stages, chain)
-        loaded[name].use_encoder()
-    return loaded
+    others = further_names(settings.source, path)
+    return {
+        name: classes[name](model, others, family, name, prompters[name], pool, stages, chain)
+        for name, chain in chains.items()
+    }
 
 
 async def _admitted() -> AsyncGenerator[StageItem, None]:

@@ -14,7 +14,7 @@ from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.contracts.picture_types import Image
 from antiphon.errors import SettingsError
-from antiphon.pipeline.runtime import LoadedTask
+from antiphon.pipeline.runtime import LoadedTask, load_tasks
 from antiphon.stages.base import StageRequest
 from tests.diffusion.stages import CACHE_DIT, TEA_CACHE, Drawing, Pixels, request
 
@@ -86,11 +86,12 @@ def test_requests_at_once_with_a_cache_are_each_as_alone(
     drawing_checkpoint: Callable[..., Path], cache: dict[str, Any]
 ) -> None:
     async def main() -> None:
-        loaded = await LoadedTask.load(
+        tasks = await load_tasks(
             ModelSettings(source=str(drawing_checkpoint("qwen_image")), device="cpu"),
-            "image",
+            {"image": LoadedTask},
             diffusion=DiffusionSettings(**cache),
         )
+        loaded = tasks["image"]
 
         async def draw(seed: int) -> Pixels:
             what = request("qwen_image", f"number {seed}", is_guided=seed > 0)

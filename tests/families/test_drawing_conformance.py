@@ -97,7 +97,7 @@ def ask(model: PictureModel, **more: Any) -> Any:
 
 
 def opened(model: PictureModel, request: Any, seed: int = 1) -> Any:
-    make, settings = SERVICES[model.served.name]
+    make, settings = SERVICES[model.task_name]
     service = make({model.name: model}, settings)
     complete = service.completed(replace(request, model=model.name))
     service.close()
@@ -154,7 +154,7 @@ def test_progress_grows_to_the_last_step(run: Run) -> None:
 
 def test_an_image_is_shown_while_it_forms(run: Run) -> None:
     async def body(model: PictureModel) -> None:
-        if model.served.name != IMAGE:
+        if model.task_name != IMAGE:
             return  # videos are not shown while they form
         whole = await drawn(model, ask(model))
         items = await items_of(model, ask(model, num_previews=2))

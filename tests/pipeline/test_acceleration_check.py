@@ -25,7 +25,7 @@ from antiphon.pipeline.acceleration_check import (
     check_gpus,
     denoises,
 )
-from antiphon.pipeline.runtime import LoadedTask
+from antiphon.pipeline.runtime import LoadedTask, load_tasks
 
 ROOT = Path(__file__).parents[2]
 SPEAKING = family("hibari")
@@ -125,9 +125,9 @@ def test_a_model_is_not_loaded_without_its_gpus(
     monkeypatch.undo()  # all families are known
     monkeypatch.setattr(runtime, "build_stage", lambda *_: pytest.fail("it is loaded"))
     source = str(drawing_checkpoint("qwen_image", "base"))
-    load = LoadedTask.load(
+    load = load_tasks(
         ModelSettings(source=source, device="cpu"),
-        "image",
+        {"image": LoadedTask},
         diffusion=DiffusionSettings(ulysses_degree=2),
     )
     with pytest.raises(SettingsError, match="--ulysses-degree 2: needs 2 GPUs"):

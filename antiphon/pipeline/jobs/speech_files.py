@@ -7,7 +7,7 @@ from pathlib import Path
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder
 from antiphon.audio.wav import silence
 from antiphon.contracts.types import Samples
-from antiphon.pipeline.speech.segment_checkpoint import Spend, spend_freely
+from antiphon.pipeline.speech.segment_checkpoint import Spend
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobChapter, JobFile
@@ -24,10 +24,10 @@ class JobFiles:
         folder: Path,
         format: AudioFormat,
         sample_rate_hz: int,
-        channels: int = 1,
+        channels: int,
         *,
         is_split: bool,
-        spend: Spend = spend_freely,
+        spend: Spend,
     ) -> None:
         """Write into a folder of this machine; ``is_split`` begins a file with each chapter."""
         self._spend = spend

@@ -98,15 +98,10 @@ class WordReplacer:
     What may be a part of a word of the dictionary is held back until that is certain.
     """
 
-    def __init__(self, pronunciations: Pronunciations, offsets: OffsetMap | None = None) -> None:
-        """Begin a text.
-
-        Args:
-            pronunciations: dictionary of the text.
-            offsets: map that gets the origins of what is read.
-        """
+    def __init__(self, pronunciations: Pronunciations, offsets: OffsetMap) -> None:
+        """Begin a text; ``offsets`` gets the origins of what is read."""
         self._pronunciations = pronunciations
-        self._offsets = offsets or OffsetMap()
+        self._offsets = offsets
         self._token_before: list[str] = []  # it decides whether a word begins after it
         self._held = ""
 

@@ -29,10 +29,6 @@ Spend = Callable[[int], None]
 """Callback with the number of bytes about to be written; raises if they may not be."""
 
 
-def spend_freely(num_bytes: int) -> None:
-    """Let everything be written."""
-
-
 @dataclass(frozen=True, slots=True)
 class SegmentDone:
     """A segment that is complete.
@@ -56,8 +52,7 @@ class SegmentCheckpoints:
         folder: Path,
         workers: Workers,
         on_done: Callable[[SegmentDone], None],
-        *,
-        spend: Spend = spend_freely,
+        spend: Spend,
     ) -> None:
         """Keep segments in a folder of their own; ``on_done`` is called for each."""
         self._spend = spend

@@ -213,17 +213,31 @@ class TextPlanner:
         self._boundary = Boundary.NONE
         self._num_segments = self._num_read = 0
 
-    def push(self, text: str) -> list[PlanItem]:
+    def push(self, text: str, *, is_last: bool = False) -> list[PlanItem]:
         """Take in more text; return the segments that begin in it, and its pauses.
 
         Raises:
             InvalidRequestError: a pause is wrong, or the text becomes too long.
         """
-        return self._pushed(text)
+        self._sent += text
+        items: list[PlanItem] = []
+        pieces = self._pauses.push(text, is_last=is_last)
+        for place, piece in enumerate(pieces):
+            if isinstance(piece, Pause):
+                items.append(piece)
+                self._begin_section()
+                self._follows_pause = True
+                continue
+            is_before_pause = place < len(pieces) - 1
+            text = self._without_spaces_after_pause(piece)
+            stop = len(text.rstrip() if is_before_pause and self._holds_spaces else text)
+            items += self._read(text[:stop], ends_section=is_last or is_before_pause)
+            self._offsets_of_words.skip(len(text) - stop)
+        return items
 
     def flush(self) -> list[PlanItem]:
         """End segment and section here, if they have begun; raises as `push` does."""
-        items = self._pushed("", is_last=True)
+        items = self.push("", is_last=True)
         self._begin_section()
         return items
 
@@ -242,7 +256,7 @@ class TextPlanner:
         """Plan a text that is there from the beginning; raises as `finish` does."""
         starts = range(0, len(text), _MAX_CHARACTERS_AT_ONCE)
         pieces = (text[start : start + _MAX_CHARACTERS_AT_ONCE] for start in starts)
-        return [item for piece in pieces for item in self._pushed(piece)] + self.finish()
+        return [item for piece in pieces for item in self.push(piece)] + self.finish()
 
     def placed(self, segment: Segment, words: Iterable[WordTime]) -> tuple[WordTime, ...]:
         """Return words of a segment as those of the text as sent, several read for one as one."""
@@ -269,23 +283,6 @@ class TextPlanner:
         for offsets in (self._offsets_of_written, self._offsets_of_words, self._pauses.offsets):
             start, stop = offsets.origin(start, stop)
         return start, stop
-
-    def _pushed(self, text: str, *, is_last: bool = False) -> list[PlanItem]:
-        self._sent += text
-        items: list[PlanItem] = []
-        pieces = self._pauses.push(text, is_last=is_last)
-        for place, piece in enumerate(pieces):
-            if isinstance(piece, Pause):
-                items.append(piece)
-                self._begin_section()
-                self._follows_pause = True
-                continue
-            is_before_pause = place < len(pieces) - 1
-            text = self._without_spaces_after_pause(piece)
-            stop = len(text.rstrip() if is_before_pause and self._holds_spaces else text)
-            items += self._read(text[:stop], ends_section=is_last or is_before_pause)
-            self._offsets_of_words.skip(len(text) - stop)
-        return items
 
     def _begin_section(self) -> None:
         self._words = WordReplacer(self._pronunciations, self._offsets_of_words)

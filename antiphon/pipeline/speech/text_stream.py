@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from antiphon.concurrency import cancel_and_wait
-from antiphon.contracts.types import SpeechRequest, SpeechStream
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import AntiphonError, InputTooLongError
 from antiphon.pipeline.speech.segmenter import MAX_CHARACTERS_AT_ONCE, pieces_of
 from antiphon.pipeline.speech.service import Speech
@@ -23,13 +23,13 @@ UTTERANCE_BYTES = 16 * 1024
 
 
 class Utterance:
-    """Text of bounded length for one synthesis; ``num_characters``: pushed so far."""
+    """Text of bounded length for ``synthesis``; ``num_characters``: pushed so far."""
 
     def __init__(
         self,
         synthesis: TextSynthesis,
         max_characters: int,
-        hold: Callable[[int], None] | None = None,
+        hold: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Begin without text.
 
@@ -51,11 +51,6 @@ class Utterance:
         """Memory that it was counted with."""
         return UTTERANCE_BYTES + BYTES_PER_CHARACTER * self.num_characters
 
-    @property
-    def sample_rate_hz(self) -> int:
-        """Of the audio."""
-        return self.synthesis.sample_rate_hz
-
     def push(self, text: str) -> None:
         """Add text.
 
@@ -67,8 +62,7 @@ class Utterance:
         num_characters = self.num_characters + len(text)
         if num_characters > self._max_characters:
             raise InputTooLongError(num_characters, self._max_characters)
-        if self._hold is not None:
-            self._hold(BYTES_PER_CHARACTER * len(text))
+        self._hold(BYTES_PER_CHARACTER * len(text))
         self.num_characters = num_characters
         if len(text) <= MAX_CHARACTERS_AT_ONCE:
             self._in_turn(partial(self.synthesis.push, text))
@@ -85,10 +79,6 @@ class Utterance:
         """Mark the text as complete; may be called again."""
         self._is_complete = True
         self._in_turn(self.synthesis.finish)
-
-    def events(self) -> SpeechStream:
-        """See `Synthesis.events`."""
-        return self.synthesis.events()
 
     async def close(self) -> None:
         """Stop all work, wherever it is; returns when everything is free."""

@@ -81,7 +81,7 @@ def served(nodes: RayNodes) -> Generator[tuple[RunningServer, httpx.Client], Non
 
 def num_replicas(running: RunningServer) -> int:
     [model] = running.state.speech.models.values()
-    return model.num_replicas
+    return model.status.num_replicas
 
 
 def heal(running: RunningServer) -> None:

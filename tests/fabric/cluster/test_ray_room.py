@@ -42,7 +42,7 @@ def test_a_server_of_more_engines_than_cores_is_ready(nodes: RayNodes) -> None:
     server = ServerSettings(fabric="ray", ray_address=nodes.address, ray_namespace="engines")
     with start_server(TOY.model_copy(update={"server": server})) as running:
         wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
-        assert sum(model.num_replicas for model in running.state.models.tasks) > 2
+        assert sum(model.status.num_replicas for model in running.state.models.tasks) > 2
 
 
 @pytest.mark.parametrize("num_front_ends", ["0", "2"])

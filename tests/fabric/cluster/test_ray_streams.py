@@ -318,7 +318,7 @@ def test_clients_of_a_server_on_ray_hear_everything(nodes: RayNodes) -> None:
     ):
         wait_until(lambda: running.state.is_ready)
         [model] = running.state.speech.models.values()
-        wait_until(lambda: model.num_replicas == 2)
+        wait_until(lambda: model.status.num_replicas == 2)
         names = [
             each["name"]
             for each in ray.util.list_named_actors(all_namespaces=True)

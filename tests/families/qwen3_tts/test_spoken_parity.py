@@ -123,7 +123,11 @@ def test_text_that_streams_in_says_it_too(
         for start in range(0, len(case.text), size):
             utterance.push(case.text[start : start + size])
         utterance.complete()
-        chunks = [each.samples async for each in utterance.events() if isinstance(each, AudioChunk)]
+        chunks = [
+            each.samples
+            async for each in utterance.synthesis.events()
+            if isinstance(each, AudioChunk)
+        ]
         await session.end(utterance)
         return chunks
 

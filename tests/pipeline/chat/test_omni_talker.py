@@ -203,5 +203,5 @@ async def test_a_checkpoint_without_a_voice_chats_as_before(tmp_path: Path) -> N
         served_tasks(family, ServerSettings(output_modalities=("audio",)))
     async with served(path) as (chats, models):
         assert chats.voice(None) is None
-        assert [each.served.name for each in models.tasks] == [CHAT]
+        assert [each.task_name for each in models.tasks] == [CHAT]
         assert (await collect_answer(chats.stream(asked()))).text

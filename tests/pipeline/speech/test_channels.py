@@ -76,10 +76,12 @@ async def test_a_job_keeps_its_channels(tmp_path: Path) -> None:
     async with on_model("decoded") as speech:
         plain = await collect(speech.stream(request))
         for _ in range(2):
-            checkpoints = SegmentCheckpoints(tmp_path / "0", speech._workers, lambda done: None)
+            checkpoints = SegmentCheckpoints(tmp_path / "0", speech._workers, print, print)
             kept = await collect(speech.stream(request, checkpoints))
             np.testing.assert_array_equal(kept.samples, plain.samples)
-        files = JobFiles(tmp_path, AudioFormat.WAV, two_channels.RATE_HZ, 2, is_split=False)
+        files = JobFiles(
+            tmp_path, AudioFormat.WAV, two_channels.RATE_HZ, 2, is_split=False, spend=print
+        )
         for _ in range(2):  # a second of silence between
             files.begin_chapter()
             files.write(plain.samples)

@@ -72,7 +72,7 @@ def test_late_text_is_spoken_before_it_is_complete(late: KeptSpeech) -> None:
     async def body(speech: Speech) -> None:
         session = SpeechSession(speech)
         utterance = session.open(ask())
-        async with aclosing(utterance.events()) as events:
+        async with aclosing(utterance.synthesis.events()) as events:
             utterance.push("Hello there, my ")
             assert isinstance(await anext(events), AudioChunk)
             utterance.push("friends.")
@@ -158,7 +158,7 @@ def test_however_text_arrives_it_sounds_as_if_it_had_been_there(
             return sum(each.num_frames for each in chunks)
 
         async def listen() -> None:
-            async with aclosing(utterance.events()) as events:
+            async with aclosing(utterance.synthesis.events()) as events:
                 async for event in events:
                     chunks.append(event) if isinstance(event, AudioChunk) else ends.append(event)
 
@@ -202,7 +202,7 @@ def test_what_is_dropped_is_free_at_once(
             utterance.push(TEXT * 5)
             if is_complete:
                 utterance.complete()
-        events = utterances[0].events()
+        events = utterances[0].synthesis.events()
         if is_heard:
             await anext(events)
         await session.clear()

@@ -15,10 +15,11 @@ from antiphon.pipeline.speech.pronunciation import (
     check_pronunciations,
     settings_pronunciations,
 )
+from antiphon.text.offset_map import OffsetMap
 
 
 def read_by(pronunciations: Pronunciations, text: str) -> str:
-    return "".join(WordReplacer(pronunciations).push(text, is_last=True))
+    return "".join(WordReplacer(pronunciations, OffsetMap()).push(text, is_last=True))
 
 
 WORDS = st.text(min_size=1, max_size=8).filter(lambda word: bool(word.strip()))

@@ -23,8 +23,8 @@ async def test_what_was_not_spoken_is_still_told_after_a_restart(
     segment.text.close()
     done: list[SegmentDone] = []
     with closing(Workers("test", 1)) as workers:
-        await SegmentCheckpoints(tmp_path, workers, done.append).save(segment, chunks, ended)
-        kept = await SegmentCheckpoints(tmp_path, workers, done.append).load(segment)
+        await SegmentCheckpoints(tmp_path, workers, done.append, print).save(segment, chunks, ended)
+        kept = await SegmentCheckpoints(tmp_path, workers, done.append, print).load(segment)
     assert kept is not None
     assert kept[1] == ended
     np.testing.assert_array_equal(kept[0].samples, chunks[0].samples)

@@ -269,7 +269,7 @@ def test_words_are_timed_from_the_beginning_of_the_utterance(speed: float) -> No
         utterance.complete()
         found: list[WordTime] = []
         heard_s = 0.0
-        async for event in utterance.events():
+        async for event in utterance.synthesis.events():
             if isinstance(event, AudioChunk):
                 assert all(word.start_s >= heard_s - 0.3 for word in event.words)
                 found += event.words

@@ -33,7 +33,7 @@ def ask(*, seed: int = LONG_SEED, **more: Any) -> SpeechRequest:
 
 async def heard(utterance: Utterance) -> tuple[Samples, Ended]:
     chunks: list[Samples] = []
-    async with aclosing(utterance.events()) as events:
+    async with aclosing(utterance.synthesis.events()) as events:
         async for event in events:
             if isinstance(event, Ended):
                 return np.concatenate(chunks), event
