@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from http import HTTPStatus
 
 from fastapi import FastAPI
@@ -207,26 +207,22 @@ async def _start(
         fabric.observe = guards.metrics.count_moves
     guards.metrics.engines = lambda: tuple(models.engine_stats())
     stack.callback(LoopLag(guards.metrics.event_loop_lag_s.labels(front_end.index)).stop)
-    references = ReferenceLoader(settings.references)
-    stack.callback(references.close)
-    recordings = Recordings(settings.references, references)
-    stack.callback(recordings.close)
-    uploaded = VoiceService(settings.data, recordings)
-    stack.callback(uploaded.close)
+    closed = stack.enter_context
+    references = closed(closing(ReferenceLoader(settings.references)))
+    recordings = closed(closing(Recordings(settings.references, references)))
+    uploaded = closed(closing(VoiceService(settings.data, recordings)))
     await uploaded.sweep()
-    metrics = guards.metrics
-    server_speech = Speech(models.speech, settings.speech, metrics, uploaded, models.others(SPEECH))
-    stack.callback(server_speech.close)
-    chats = Chats(models.chats, settings.chat, metrics, models.others(CHAT), models.chat_voices)
-    stack.callback(chats.close)
-    server_images = Images(models.images, settings.images, metrics, models.others(IMAGE))
-    stack.callback(server_images.close)
-    image_files = ImageFiles(references)
-    stack.callback(image_files.close)
-    video_service = Videos(models.videos, settings.videos, metrics, models.others(VIDEO))
-    stack.callback(video_service.close)
-    encoders = Workers("encoder")
-    stack.callback(encoders.close)
+    metrics, others = guards.metrics, models.others
+    speech_service = closed(
+        closing(Speech(models.speech, settings.speech, metrics, uploaded, others(SPEECH)))
+    )
+    chats = closed(
+        closing(Chats(models.chats, settings.chat, metrics, others(CHAT), models.chat_voices))
+    )
+    images_service = closed(closing(Images(models.images, settings.images, metrics, others(IMAGE))))
+    image_files = closed(closing(ImageFiles(references)))
+    videos_service = closed(closing(Videos(models.videos, settings.videos, metrics, others(VIDEO))))
+    encoders = closed(closing(Workers("encoder")))
     stack.push_async_callback(fabric.drain)
     warming = asyncio.create_task(_warm_up(models, recordings), name="warm-up")
     warming.add_done_callback(_log_failed_warm_up)
@@ -234,12 +230,12 @@ async def _start(
     return ServerState(
         settings=settings,
         models=models,
-        speech=server_speech,
+        speech=speech_service,
         chats=chats,
-        images=server_images,
+        images=images_service,
         image_files=image_files,
         media=_start_media(settings, models, stack),
-        videos=video_service,
+        videos=videos_service,
         encoders=encoders,
         references=references,
         recordings=recordings,

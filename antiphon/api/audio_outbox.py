@@ -9,10 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol, TypeAlias
 
-from starlette.websockets import WebSocketDisconnect
-
 from antiphon.api.encoding import ChunkObserver, EncodedStream, FileEncoding
-from antiphon.api.errors import WireError, free_frames, log_failure, on_failure, wire_error
+from antiphon.api.errors import WireError, failures_to
 from antiphon.api.middleware import memory_budget
 from antiphon.api.sockets import Socket
 from antiphon.api.state import ServerState
@@ -107,8 +105,11 @@ class AudioOutbox:
 
         async def play() -> None:
             try:
-                events = utterance.synthesis.events()
-                await _played(encoding.pieces(events, observers), listener, encoding)
+                async with (
+                    failures_to(listener.fail),
+                    aclosing(encoding.pieces(utterance.synthesis.events(), observers)) as pieces,
+                ):
+                    await _heard(pieces, listener, encoding)
             finally:
                 await session.end(utterance)
 
@@ -169,21 +170,6 @@ class SpokenConversation:
 
     async def close(self) -> None:
         await self._outbox.close()
-
-
-async def _played(stream: EncodedStream, listener: Listener, encoding: FileEncoding) -> None:
-    """Play one utterance to its end, or to an error, which the listener receives."""
-
-    async def report(error: Exception) -> bool:
-        if isinstance(error, WebSocketDisconnect):
-            return False
-        log_failure(error, has_started=True)
-        free_frames(error)
-        await listener.fail(wire_error(error))
-        return True
-
-    async with on_failure(report), aclosing(stream) as pieces:
-        await _heard(pieces, listener, encoding)
 
 
 async def _heard(pieces: EncodedStream, listener: Listener, encoding: FileEncoding) -> None:

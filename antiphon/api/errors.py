@@ -26,6 +26,7 @@ from starlette.websockets import WebSocketDisconnect
 from antiphon.errors import (
     AntiphonError,
     AuthenticationError,
+    IdleError,
     InvalidRequestError,
     RequestTooLargeError,
     SlowRequestError,
@@ -267,6 +268,24 @@ async def on_failure(report: Callable[[Exception], Awaitable[bool]]) -> AsyncGen
     except Exception as error:  # the API's one door for faults
         if not await report(error):
             raise
+
+
+@asynccontextmanager
+async def failures_to(
+    send: Callable[[WireError], Awaitable[None]],
+) -> AsyncGenerator[None, None]:
+    """Send failures to the client of a WebSocket; those that end the connection are raised."""
+
+    async def report(error: Exception) -> bool:
+        if isinstance(error, WebSocketDisconnect | IdleError):
+            return False
+        log_failure(error, has_started=True)
+        free_frames(error)
+        await send(wire_error(error))
+        return True
+
+    async with on_failure(report):
+        yield
 
 
 class ErrorMiddleware:

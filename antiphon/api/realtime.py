@@ -40,8 +40,8 @@ from antiphon.api.schemas.realtime import (
 )
 from antiphon.api.schemas.realtime_fields import RealtimeMessage
 from antiphon.api.schemas.speech_ws import parsed
-from antiphon.api.sockets import Socket, converse, new_speech_id
-from antiphon.api.state import Server, ServerState
+from antiphon.api.sockets import Socket, converse
+from antiphon.api.state import Server, ServerState, new_speech_id
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import (
     InputTooLongError,

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from antiphon.api.answer_voice import AnswerVoice
 from antiphon.api.encoding import FileEncoding
-from antiphon.api.errors import WireError, free_frames, log_failure, on_failure, wire_error
+from antiphon.api.errors import WireError, failures_to
 from antiphon.api.middleware.memory_budget import Holding
 from antiphon.api.realtime_events import (
     check_session_model,
@@ -42,8 +42,8 @@ from antiphon.api.schemas.realtime_agent import (
 )
 from antiphon.api.schemas.speakable import Speakable
 from antiphon.api.schemas.speech_ws import parsed
-from antiphon.api.sockets import Socket, new_speech_id
-from antiphon.api.state import ServerState
+from antiphon.api.sockets import Socket
+from antiphon.api.state import ServerState, new_speech_id
 from antiphon.concurrency import cancel_and_wait, merged
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling
 from antiphon.errors import InvalidRequestError
@@ -362,18 +362,9 @@ class AgentConversation:
 
 async def _played(events: ReplyEvents, items: ReplyItems) -> None:
     """Send a response to its end, or to an error, which the client receives."""
-
-    async def report(error: Exception) -> bool:
-        if isinstance(error, WebSocketDisconnect):
-            return True  # the client is gone
-        log_failure(error, has_started=True)
-        free_frames(error)
-        with suppress(WebSocketDisconnect):
-            await events.fail(wire_error(error))
-        return True
-
-    async with on_failure(report):
-        await events.play(items)
+    with suppress(WebSocketDisconnect):  # the client is gone
+        async with failures_to(events.fail):
+            await events.play(items)
 
 
 def _talk_item(item: AgentItem) -> TalkItem:

@@ -13,14 +13,12 @@ from typing import Any, Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from antiphon.api.errors import WireError, free_frames, log_failure, on_failure, wire_error
+from antiphon.api.errors import WireError, failures_to, wire_error
 from antiphon.api.middleware import json_limits, memory_budget
 from antiphon.api.middleware.keys import KEY_SUBPROTOCOL
 from antiphon.api.streaming import ended
 from antiphon.concurrency import cancel_and_wait
-from antiphon.contracts.types import random_hex
 from antiphon.errors import IdleError, InvalidRequestError
-from antiphon.telemetry import logs
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 COPIES_OF_MESSAGE = 3
@@ -204,16 +202,7 @@ async def converse(
 async def _followed(socket: Socket, conversation: Conversation) -> bool:
     """Follow one message; an error in it is sent to the client."""
     is_last = False
-
-    async def report(error: Exception) -> bool:
-        if isinstance(error, WebSocketDisconnect | IdleError):
-            return False
-        log_failure(error, has_started=True)
-        free_frames(error)
-        await conversation.refuse(wire_error(error))
-        return True
-
-    async with on_failure(report):
+    async with failures_to(conversation.refuse):
         is_last = await conversation.receive(await socket.receive())
     return is_last
 
@@ -240,8 +229,3 @@ async def _sent_away(socket: Socket, conversation: Conversation, error: IdleErro
             await socket.close(GOING_AWAY, "idle")
     except (TimeoutError, WebSocketDisconnect):
         pass
-
-
-def new_speech_id() -> str:
-    """Return a fresh id that begins with the connection's own."""
-    return f"{logs.request_id.get()}/{random_hex(8)}"

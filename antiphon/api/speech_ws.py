@@ -27,8 +27,8 @@ from antiphon.api.schemas.speech_ws import (
     parsed,
     unknown_option,
 )
-from antiphon.api.sockets import Socket, converse, new_speech_id
-from antiphon.api.state import Server, ServerState
+from antiphon.api.sockets import Socket, converse
+from antiphon.api.state import Server, ServerState, new_speech_id
 from antiphon.api.voice_tags import Speaker, TagSplitter
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.contracts.types import Ended, SpeechRequest

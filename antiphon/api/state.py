@@ -104,7 +104,7 @@ class ServerState:
             {tasks[0].name: tasks[0] for tasks in self.models.by_name().values()},
             self.settings.speech.model_aliases | self._further_aliases(),
             "is served",
-        ).find(name)
+        ).model(name)
 
     def _further_aliases(self) -> dict[str, str]:
         """Return aliases that mean other models than the first one: of chats, images, videos."""
@@ -184,14 +184,18 @@ async def server_state(
     return state.seen_by(caller)
 
 
-async def speech_id() -> str:
-    """Return a fresh id that begins with the request's own.
+def new_speech_id() -> str:
+    """Return a fresh id that begins with that of the request, or of the connection.
 
     Clients choose request ids and may repeat them; inside, two requests must never share one.
     """
     return f"{logs.request_id.get()}/{random_hex(8)}"
 
 
+async def _speech_id() -> str:
+    return new_speech_id()
+
+
 Asking = Annotated[Caller, Depends(caller)]
 Server = Annotated[ServerState, Depends(server_state)]
-SpeechId = Annotated[str, Depends(speech_id)]
+SpeechId = Annotated[str, Depends(_speech_id)]

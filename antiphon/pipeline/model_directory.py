@@ -12,7 +12,7 @@ M = TypeVar("M", bound=LoadedTask)
 
 
 class ModelDirectory(Generic[M]):
-    """The models of one task by name.
+    """The models of one task by name; base of the services that use them.
 
     Attributes:
         models: Models by served name; the first one is the default.
@@ -28,7 +28,7 @@ class ModelDirectory(Generic[M]):
         """Find ``models``.
 
         Args:
-            models: Models by served name; the first one is the default.
+            models: Models by served name, possibly none.
             aliases: further names of models; "default" is the default one.
             does: Verb for messages, such as "speaks".
             others: Tasks of the served models that are not among these, by their names.
@@ -38,8 +38,8 @@ class ModelDirectory(Generic[M]):
         self._does = does
         self._others = others or {}
 
-    def find(self, name: str | None) -> M:
-        """Return the model of this name or alias.
+    def model(self, name: str | None) -> M:
+        """Return the served model of this name or alias.
 
         Raises:
             UnservedTaskError: no served model does this, or the one of this name does not.

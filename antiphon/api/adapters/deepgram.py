@@ -20,8 +20,8 @@ from antiphon.api.errors import WireError
 from antiphon.api.schemas.field_rules import KnownMembers
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.schemas.speech_ws import InputText, NoMembers, parsed
-from antiphon.api.sockets import Socket, converse, new_speech_id
-from antiphon.api.state import Server, ServerState, SpeechId
+from antiphon.api.sockets import Socket, converse
+from antiphon.api.state import Server, ServerState, SpeechId, new_speech_id
 from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
 from antiphon.audio.companding import Law, companded_wav_header
 from antiphon.audio.encode import AudioFormat

@@ -16,8 +16,8 @@ from antiphon.api.audio_outbox import AudioOutbox
 from antiphon.api.errors import WireError
 from antiphon.api.schemas.elevenlabs import SpeechQuery, StreamMessage
 from antiphon.api.schemas.speech_ws import parsed
-from antiphon.api.sockets import Socket, converse, new_speech_id
-from antiphon.api.state import Server, ServerState
+from antiphon.api.sockets import Socket, converse
+from antiphon.api.state import Server, ServerState, new_speech_id
 from antiphon.api.wire_format import WireFormat
 from antiphon.concurrency import cancel_and_wait
 from antiphon.contracts.types import Ended, SpeechRequest

@@ -66,7 +66,7 @@ class ChatModel(LoadedTask):
         return self.prompter.capabilities
 
 
-class Chats:
+class Chats(ModelDirectory[ChatModel]):
     """Answers with the served models."""
 
     def __init__(
@@ -86,21 +86,11 @@ class Chats:
             others: Tasks of served models that do not chat, by their names.
             voices: Voices of models that speak their own answers, by their names.
         """
-        self.models = models
+        super().__init__(models, settings.model_aliases, "chats", others)
         self._voices = voices or {}
         self.settings = settings
         self.metrics = metrics or Metrics()
-        self._directory = ModelDirectory(models, settings.model_aliases, "chats", others)
         self._workers = Workers("chats")
-
-    def model(self, name: str | None) -> ChatModel:
-        """Return the served model of this name or alias.
-
-        Raises:
-            UnknownModelError: there is none.
-            UnservedTaskError: there is, but it has another task.
-        """
-        return self._directory.find(name)
 
     def voice(self, name: str | None) -> ChatVoiceModel | None:
         """Return the voice of the model of this name or alias, if it has one.

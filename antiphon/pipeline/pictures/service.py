@@ -98,7 +98,7 @@ ModelT = TypeVar("ModelT", bound=PictureModel)
 PictureT = TypeVar("PictureT", Image, Video)
 
 
-class PictureService(Generic[ModelT, PictureRequest, PictureT]):
+class PictureService(ModelDirectory[ModelT], Generic[ModelT, PictureRequest, PictureT]):
     """Draws with the served models of one task; a subclass declares what is particular to it.
 
     Attributes:
@@ -130,20 +130,10 @@ class PictureService(Generic[ModelT, PictureRequest, PictureT]):
             metrics: count the requests.
             others: Tasks of served models that are not among them, by their names.
         """
-        self.models = models
+        super().__init__(models, settings.model_aliases, self.does, others)
         self.settings = settings
         self.metrics = metrics or Metrics()
-        self._directory = ModelDirectory(models, settings.model_aliases, self.does, others)
         self._workers = Workers(f"{self.task}s")
-
-    def model(self, name: str | None) -> ModelT:
-        """Return the served model of this name or alias.
-
-        Raises:
-            UnknownModelError: there is none.
-            UnservedTaskError: there is, but it has another task.
-        """
-        return self._directory.find(name)
 
     def completed(self, request: PictureRequest) -> PictureRequest:
         """Return a request with its size, its seed and all parameters.

@@ -50,7 +50,7 @@ _NUM_RECORDING_WORKERS = 32
 """Threads of requests with recordings, which do little more than wait until those are encoded."""
 
 
-class Speech:
+class Speech(ModelDirectory[SpeechModel]):
     """Speaks with the served models."""
 
     def __init__(
@@ -70,8 +70,7 @@ class Speech:
             uploaded: further voices; ``None``: there are none.
             others: Tasks of served models that do not speak, by their names.
         """
-        self.models = models
-        self._directory = ModelDirectory(models, settings.model_aliases, "speaks", others)
+        super().__init__(models, settings.model_aliases, "speaks", others)
         self.settings = settings
         self.metrics = metrics or Metrics()
         self.uploaded = uploaded
@@ -92,15 +91,6 @@ class Speech:
         view = copy(self)
         view.uploaded = uploaded
         return view
-
-    def model(self, name: str | None) -> SpeechModel:
-        """Return the served model of this name or alias.
-
-        Raises:
-            UnknownModelError: there is none.
-            UnservedTaskError: there is, but it does not speak.
-        """
-        return self._directory.find(name)
 
     @property
     def cloning_models(self) -> list[SpeechModel]:
@@ -252,7 +242,7 @@ class Speech:
             StorageError: the uploaded voices cannot be read.
         """
         cloning = self.cloning_models
-        if not cloning or not self._directory.is_default(request.model):
+        if not cloning or not self.is_default(request.model):
             return request
         model = self.model(None)
         if model.capabilities.cloning:
