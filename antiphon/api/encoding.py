@@ -7,7 +7,6 @@ waiting for its turn would take ten times as long. Everything else is done in wo
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -33,37 +32,6 @@ UNSPOKEN_OMITTED_HEADER = "X-Unspoken-Text-Omitted"
 MAX_UNSPOKEN_BYTES = 1024
 
 
-class _LateEncoder:
-    """An encoder that may be closed at any time, whether or not it was ever opened."""
-
-    def __init__(self, open: Callable[[], Encoder], channels: int) -> None:
-        self._open = open
-        self._channels = channels
-        self._encoder: Encoder | None = None
-
-    @property
-    def header(self) -> bytes:
-        assert self._encoder is not None
-        return self._encoder.header
-
-    def open(self) -> None:
-        self._encoder = self._open()
-
-    def encode(self, samples: Samples) -> bytes:
-        assert self._encoder is not None
-        if samples.ndim > self._channels:  # the client gets one channel of several
-            samples = samples.mean(axis=1, dtype=np.float32)
-        return self._encoder.encode(samples)
-
-    def finish(self) -> bytes:
-        assert self._encoder is not None
-        return self._encoder.finish()
-
-    def close(self) -> None:
-        if self._encoder is not None:
-            self._encoder.close()
-
-
 class FileEncoding:
     """Makes one file of one stream.
 
@@ -87,13 +55,28 @@ class FileEncoding:
         self.is_whole = is_whole
         self._format = format
         self._workers = workers
-        open = partial(open_encoder, format, sample_rate_hz, channels, is_whole=is_whole)
-        self._encoder = _LateEncoder(open, channels)
+        self._sample_rate_hz, self._channels = sample_rate_hz, channels
+        self._encoder: Encoder | None = None
 
     @property
     def header(self) -> bytes:
         """See `Encoder.header`; known at the end of `pieces`."""
-        return self._encoder.header
+        return self._opened.header
+
+    @property
+    def _opened(self) -> Encoder:
+        assert self._encoder is not None
+        return self._encoder
+
+    def _open(self) -> None:
+        self._encoder = open_encoder(
+            self._format, self._sample_rate_hz, self._channels, is_whole=self.is_whole
+        )
+
+    def _encode(self, samples: Samples) -> bytes:
+        if samples.ndim > self._channels:  # the client gets one channel of several
+            samples = samples.mean(axis=1, dtype=np.float32)
+        return self._opened.encode(samples)
 
     async def pieces(
         self, events: SpeechStream, observers: Sequence[ChunkObserver] = ()
@@ -107,14 +90,12 @@ class FileEncoding:
         Raises:
             UnavailableError: the server stopped the stream.
         """
-        format, workers, encoder = self._format, self._workers, self._encoder
-        audio_format.set(format.value)
-        max_at_once = 0 if format.is_compressed else MAX_SAMPLES_AT_ONCE
+        audio_format.set(self._format.value)
         opening: asyncio.Task[None] | None = None
-        if format.is_compressed:
-            opening = asyncio.create_task(workers.run(encoder.open))
+        if self._format.is_compressed:
+            opening = asyncio.create_task(self._workers.run(self._open))
         else:
-            encoder.open()
+            self._open()
         try:
             async with aclosing(events):
                 async for event in events:
@@ -123,15 +104,26 @@ class FileEncoding:
                             observe(event)
                     if opening is not None:
                         await opening
-                    piece = await _encoded_event(event, encoder, workers, max_at_once)
-                    if piece:
+                    if piece := await self._encoded(event):
                         yield piece
                     if isinstance(event, Ended):
                         yield event
         finally:
             if opening is not None:
                 await cancel_and_wait(opening)
-            encoder.close()  # quick, and the workers may have been closed by now
+            if self._encoder is not None:
+                self._encoder.close()  # quick, and the workers may have been closed by now
+
+    async def _encoded(self, event: SpeechEvent) -> bytes:
+        max_at_once = 0 if self._format.is_compressed else MAX_SAMPLES_AT_ONCE
+        if isinstance(event, AudioChunk):
+            if event.samples.size <= max_at_once:
+                return self._encode(event.samples)
+            return await self._workers.run(self._encode, event.samples)
+        if event.reason not in ("stop", "length"):
+            raise UnavailableError("The server is stopping.")
+        finish = self._opened.finish
+        return finish() if max_at_once else await self._workers.run(finish)
 
     async def collected(
         self, events: SpeechStream, observers: Sequence[ChunkObserver] = ()
@@ -164,18 +156,6 @@ class FileEncoding:
                 memory_budget.release(num_bytes)
         assert ended is not None, "a stream ends with one Ended"
         return with_header(pieces, self.header), ended
-
-
-async def _encoded_event(
-    event: SpeechEvent, encoder: _LateEncoder, workers: Workers, max_at_once: int
-) -> bytes:
-    if isinstance(event, AudioChunk):
-        if event.samples.size <= max_at_once:
-            return encoder.encode(event.samples)
-        return await workers.run(encoder.encode, event.samples)
-    if event.reason not in ("stop", "length"):
-        raise UnavailableError("The server is stopping.")
-    return encoder.finish() if max_at_once else await workers.run(encoder.finish)
 
 
 class UnspokenCollector:

@@ -1,12 +1,12 @@
 """Statistics of chat answers, and their metrics."""
 
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
+from antiphon.telemetry.metric_maker import MetricMaker
 from antiphon.telemetry.stream_stats import RequestStats, outcome_of
 
 _LATENCY_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
@@ -23,8 +23,8 @@ class AnswerStats(RequestStats):
         num_tokens: so far.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock)
+    def __init__(self) -> None:
+        super().__init__()
         self.first_token_s: float | None = None
         self.num_tokens = 0
 
@@ -47,29 +47,15 @@ class ChatMetrics:
     """The metrics of chats."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("model",)
-        self._active = Gauge(
-            "antiphon_chat_active",
-            "Answers that are being written.",
-            labels,
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-
-        def counter(name: str, text: str, *more: str) -> Counter:
-            return Counter(f"antiphon_chat_{name}", text, (*labels, *more), registry=registry)
-
-        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-            name = f"antiphon_chat_{name}"
-            return Histogram(name, text, labels, registry=registry, buckets=buckets)
-
-        self._ended = counter("ended", "Answers that ended, by reason.", "reason")
-        self._prompt_tokens = counter("prompt_tokens", "Tokens read.")
-        self._tokens = counter("tokens", "Tokens written.")
+        ours = MetricMaker(registry, "antiphon_chat_", "model")
+        self._active = ours.gauge("active", "Answers that are being written.")
+        self._ended = ours.counter("ended", "Answers that ended, by reason.", "reason")
+        self._prompt_tokens = ours.counter("prompt_tokens", "Tokens read.")
+        self._tokens = ours.counter("tokens", "Tokens written.")
         text = "From the request to the first token of its answer."
-        self._first_s = histogram("first_token_seconds", text, _LATENCY_BUCKETS_S)
+        self._first_s = ours.histogram("first_token_seconds", text, _LATENCY_BUCKETS_S)
         text = "Tokens of an answer after its first, a second."
-        self._rate = histogram("tokens_per_second", text, _RATE_BUCKETS)
+        self._rate = ours.histogram("tokens_per_second", text, _RATE_BUCKETS)
         self._as_vllm = _VllmMetrics(registry)
 
     @contextmanager
@@ -99,29 +85,21 @@ class _VllmMetrics:
     """The same under vLLM's names, for dashboards that know them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("model_name", "engine")
-
-        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(f"vllm:{name}", text, labels, registry=registry, buckets=buckets)
-
-        self._success = Counter(
-            "vllm:request_success",
-            "Answers that were completed.",
-            (*labels, "finished_reason"),
-            registry=registry,
-        )
+        vllm = MetricMaker(registry, "vllm:", "model_name", "engine")
+        text = "Answers that were completed."
+        self._success = vllm.counter("request_success", text, "finished_reason")
         text = "From a request to its first token."
-        self._first_s = histogram("time_to_first_token_seconds", text, _LATENCY_BUCKETS_S)
+        self._first_s = vllm.histogram("time_to_first_token_seconds", text, _LATENCY_BUCKETS_S)
         text = "Mean time of a token after the first, of an answer."
-        self._token_s = histogram(
+        self._token_s = vllm.histogram(
             "request_time_per_output_token_seconds", text, _INTERVAL_BUCKETS_S
         )
         text = "From a request to its end."
-        self._end_s = histogram("e2e_request_latency_seconds", text, _LATENCY_BUCKETS_S)
+        self._end_s = vllm.histogram("e2e_request_latency_seconds", text, _LATENCY_BUCKETS_S)
         text = "Tokens of a prompt."
-        self._prompt_tokens = histogram("request_prompt_tokens", text, _TOKEN_BUCKETS)
+        self._prompt_tokens = vllm.histogram("request_prompt_tokens", text, _TOKEN_BUCKETS)
         text = "Tokens of an answer."
-        self._tokens = histogram("request_generation_tokens", text, _TOKEN_BUCKETS)
+        self._tokens = vllm.histogram("request_generation_tokens", text, _TOKEN_BUCKETS)
 
     def record(self, model: str, stats: AnswerStats, reason: str) -> None:
         """Measure an answer that has ended."""

@@ -8,21 +8,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from antiphon.errors import ReplicaLostError
 from antiphon.telemetry.chat_stats import ChatMetrics
 from antiphon.telemetry.engine_metrics import EngineCollector, Engines
+from antiphon.telemetry.metric_maker import MetricMaker
 from antiphon.telemetry.picture_stats import PictureMetrics
 from antiphon.telemetry.process_state import ProcessState, ProcessStateCollector
 from antiphon.telemetry.stream_stats import StreamMetrics
@@ -58,43 +51,33 @@ class Metrics:
         self.processes: Callable[[], Awaitable[Sequence[ProcessState]]] = _no_processes
         registry.register(EngineCollector(lambda: self.engines()))
         ProcessCollector(registry=registry)
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"antiphon_{name}", text, labels, registry=registry)
-
-        def gauge(name: str, text: str) -> Gauge:
-            mode: Literal["livesum"] = "livesum"
-            return Gauge(f"antiphon_{name}", text, registry=registry, multiprocess_mode=mode)
-
-        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(f"antiphon_{name}", text, labels, registry=registry, buckets=buckets)
-
+        ours = MetricMaker(registry, "antiphon_")
         text = "HTTP requests answered."
-        self.http_requests = counter("http_requests", text, "method", "route", "status")
+        self.http_requests = ours.counter("http_requests", text, "method", "route", "status")
         text = "From the request to the end of its answer."
-        self.http_s = histogram("http_request_seconds", text, _HTTP_BUCKETS_S, "route")
-        self.http_open = gauge("http_requests_open", "HTTP requests under way.")
-        self.sockets_open = gauge("sockets_open", "WebSockets open.")
-        self.connections_open = gauge("connections_open", "TCP connections, idle ones too.")
+        self.http_s = ours.histogram("http_request_seconds", text, _HTTP_BUCKETS_S, "route")
+        self.http_open = ours.gauge("http_requests_open", "HTTP requests under way.")
+        self.sockets_open = ours.gauge("sockets_open", "WebSockets open.")
+        self.connections_open = ours.gauge("connections_open", "TCP connections, idle ones too.")
         text = "Connections that were cut, by reason."
-        self.connections_cut = counter("connections_cut", text, "reason")
+        self.connections_cut = ours.counter("connections_cut", text, "reason")
         text = "How late the event loop comes to what is due."
-        self.event_loop_lag_s = histogram(
+        self.event_loop_lag_s = ours.histogram(
             "event_loop_lag_seconds", text, _LAG_BUCKETS_S, "front_end"
         )
         text = "HTTP requests and WebSockets, by the owner of their key."
-        self.owner_requests = counter("owner_requests", text, "owner")
+        self.owner_requests = ours.counter("owner_requests", text, "owner")
         text = "Jobs that were completed or have failed."
-        self.jobs_ended = counter("jobs_ended", text, "state")
+        self.jobs_ended = ours.counter("jobs_ended", text, "state")
         text = "What went wrong with the queue itself."
-        self.job_faults = counter("job_faults", text, "kind")
+        self.job_faults = ours.counter("job_faults", text, "kind")
         text = "Requests that failed, by the code in their answer."
-        self.errors = counter("errors", text, "code", "stage")
+        self.errors = ours.counter("errors", text, "code", "stage")
         text = "Times that requests were begun again at another replica, before their first audio."
-        self._stream_retries = counter("stream_retries", text)
+        self._stream_retries = ours.counter("stream_retries", text)
         text = "Times that streams went on at another replica."
-        self._stream_migrations = counter("stream_migrations", text)
-        self.memory_reserved = gauge("memory_reserved_bytes", "Memory that requests hold.")
+        self._stream_migrations = ours.counter("stream_migrations", text)
+        self.memory_reserved = ours.gauge("memory_reserved_bytes", "Memory that requests hold.")
 
     def count_moves(self, retries: int, migrations: int) -> None:
         """Count how often a stream was begun again, or went on, at another replica."""

@@ -1,19 +1,18 @@
 """Statistics of image and video requests, and their metrics."""
 
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
 from antiphon.contracts.picture_types import Image, Progress, Video
+from antiphon.telemetry.metric_maker import OMNI_LABELS, MetricMaker
 from antiphon.telemetry.stream_stats import RequestStats, outcome_of
 
 _BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 _PIXEL_BUCKETS = tuple(float(4**power) for power in range(4, 13))
 _STEP_BUCKETS = (1, 2, 4, 8, 12, 16, 20, 28, 30, 40, 50, 75, 100)
-_OMNI_LABELS = ("model_name", "stage", "replica")
 
 
 class PictureStats(RequestStats):
@@ -27,8 +26,8 @@ class PictureStats(RequestStats):
         num_steps: Denoising steps so far.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock)
+    def __init__(self) -> None:
+        super().__init__()
         self.first_picture_s: float | None = None
         self.num_pictures = 0
         self.num_pixels = 0
@@ -53,41 +52,22 @@ class PictureMetrics:
     """The metrics of images and videos, under our names and, for images, vLLM-Omni's."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("task", "model")
-        self._active = Gauge(
-            "antiphon_pictures_active",
-            "Images and videos that are being made.",
-            labels,
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
+        ours = MetricMaker(registry, "antiphon_", "task", "model")
+        self._active = ours.gauge("pictures_active", "Images and videos that are being made.")
         text = "Requests for an image or a video that ended, by reason."
-        self._ended = Counter(
-            "antiphon_pictures_ended", text, (*labels, "reason"), registry=registry
-        )
-
-        def histogram(name: str, text: str) -> Histogram:
-            return Histogram(
-                f"antiphon_{name}", text, labels, registry=registry, buckets=_BUCKETS_S
-            )
-
+        self._ended = ours.counter("pictures_ended", text, "reason")
         text = "From the request to the end of an image or a video, before encoding."
-        self._seconds = histogram("picture_seconds", text)
+        self._seconds = ours.histogram("picture_seconds", text, _BUCKETS_S)
         text = "From the request to its first picture, possibly a preview."
-        self._first_s = histogram("first_picture_seconds", text)
+        self._first_s = ours.histogram("first_picture_seconds", text, _BUCKETS_S)
         text = "Steps of denoising of completed requests."
-        self._steps = Counter("antiphon_denoising_steps", text, labels, registry=registry)
-
-        def omni(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-            name = f"vllm_omni:{name}"
-            return Histogram(name, text, _OMNI_LABELS, registry=registry, buckets=buckets)
-
-        self._omni_count = Counter(
-            "vllm_omni:image_count", "Images made.", _OMNI_LABELS, registry=registry
-        )
-        self._omni_pixels = omni("image_pixels", "Pixels of an image.", _PIXEL_BUCKETS)
-        self._omni_ttfp_s = omni("image_ttfp_s", "Time to the first image.", _BUCKETS_S)
-        self._omni_steps = omni("num_inference_steps", "Steps of a request.", _STEP_BUCKETS)
+        self._steps = ours.counter("denoising_steps", text)
+        omni = MetricMaker(registry, "vllm_omni:", *OMNI_LABELS)
+        self._omni_count = omni.counter("image_count", "Images made.")
+        self._omni_pixels = omni.histogram("image_pixels", "Pixels of an image.", _PIXEL_BUCKETS)
+        self._omni_ttfp_s = omni.histogram("image_ttfp_s", "Time to the first image.", _BUCKETS_S)
+        text = "Steps of a request."
+        self._omni_steps = omni.histogram("num_inference_steps", text, _STEP_BUCKETS)
 
     @contextmanager
     def observe(self, task: str, model: str) -> Generator[PictureStats, None, None]:

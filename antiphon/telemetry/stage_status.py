@@ -201,11 +201,9 @@ class StageStatus:
         """Open requests as a share of the capacity."""
         return self.num_open / max(self.capacity, 1)
 
-    def stalled_s(self, now_s: float | None = None) -> float:
+    def stalled_s(self) -> float:
         """Return the seconds that the longest step under way has taken so far, 0 between steps."""
-        if self.step_began_s is None:
-            return 0.0
-        return (time.monotonic() if now_s is None else now_s) - self.step_began_s
+        return 0.0 if self.step_began_s is None else time.monotonic() - self.step_began_s
 
     def fault(self, stall_s: float) -> str | None:
         """Return the failure, or that a step hangs for longer than ``stall_s``; ``None``: none."""
@@ -235,14 +233,11 @@ Publish: TypeAlias = Callable[[StageStatus], None]
 class StatusPublisher:
     """Keeps the status of one engine and publishes its changes; safe for threads."""
 
-    def __init__(
-        self, publish: Publish | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, publish: Publish | None = None) -> None:
         """Start idle; ``publish`` takes each change."""
         self.status = StageStatus()
         self._fields: dict[str, Any] = {}
         self._publish = publish
-        self._clock = clock
         self._lock = threading.Lock()
         self._steps_began_s: dict[int, float] = {}
 
@@ -259,7 +254,7 @@ class StatusPublisher:
     def step(self) -> Generator[None, None, None]:
         """Publish that the calling thread computes a step, for as long as the block lasts."""
         thread = threading.get_ident()
-        self._steps_began_s[thread] = self._clock()
+        self._steps_began_s[thread] = time.monotonic()
         self._update_step()
         try:
             yield

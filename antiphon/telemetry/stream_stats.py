@@ -8,15 +8,14 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
 from antiphon.contracts.types import Ended, FinishReason, Usage
 from antiphon.errors import InvalidRequestError, OverloadedError
 from antiphon.telemetry.logs import audio_format
-
-M = TypeVar("M", Counter, Gauge, Histogram)
+from antiphon.telemetry.metric_maker import OMNI_LABELS, MetricMaker
 
 CONTINUITY_THRESHOLD_S = 0.1
 """A stream with fewer seconds of gaps counts as continuous, as in vLLM-Omni's benchmark."""
@@ -27,9 +26,8 @@ _LATENCY_BUCKETS_S: tuple[float, ...] = (
 _FACTOR_BUCKETS: tuple[float, ...] = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 5),
 )
-_OMNI_LABELS = ("model_name", "stage", "replica")
 _OMNI_PLACE = ("speech", "0")
-_OMNI_BUCKETS_S: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 1, 2, 5, 10, 30, 60)
+_OMNI_S: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 1, 2, 5, 10, 30, 60)
 _OMNI_FACTOR_BUCKETS: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 5)
 
 
@@ -180,54 +178,46 @@ class StreamMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def ours(kind: type[M], name: str, text: str, *labels: str, **more: Any) -> M:
-            return kind(f"antiphon_{name}", text, ("model", *labels), registry=registry, **more)
-
-        def omni(kind: type[M], name: str, text: str, *labels: str, **more: Any) -> M:
-            labels = (*_OMNI_LABELS, *labels)
-            return kind(f"vllm_omni:{name}", text, labels, registry=registry, **more)
-
-        latency, factor = {"buckets": _LATENCY_BUCKETS_S}, {"buckets": _FACTOR_BUCKETS}
-        now = {"multiprocess_mode": "livesum"}  # of the front ends that live
+        ours = MetricMaker(registry, "antiphon_", "model")
         fault = ("voice", "format", "stage")
-        self._active = ours(Gauge, "speech_active", "Streams open now.", **now)
-        self._waiting = ours(Gauge, "speech_waiting", "Those without audio so far.", **now)
-        self._ended = ours(Counter, "speech_ended", "Streams ended, by reason.", "reason")
-        self._failed = ours(Counter, "speech_failed", "Streams that failed.", *fault)
-        self._aborted = ours(Counter, "speech_aborted", "Streams whose listener left.", *fault)
+        self._active = ours.gauge("speech_active", "Streams open now.")
+        self._waiting = ours.gauge("speech_waiting", "Those without audio so far.")
+        self._ended = ours.counter("speech_ended", "Streams ended, by reason.", "reason")
+        self._failed = ours.counter("speech_failed", "Streams that failed.", *fault)
+        self._aborted = ours.counter("speech_aborted", "Streams whose listener left.", *fault)
         text = "From the request to its first audio, before encoding."
-        self._first_audio_s = ours(Histogram, "first_audio_seconds", text, **latency)
+        self._first_audio_s = ours.histogram("first_audio_seconds", text, _LATENCY_BUCKETS_S)
         text = "Seconds of work for a second of audio, waiting listeners left out."
-        self._real_time_factor = ours(Histogram, "real_time_factor", text, **factor)
+        self._real_time_factor = ours.histogram("real_time_factor", text, _FACTOR_BUCKETS)
         text = "Gaps in playback, for a client without a buffer."
-        self._underruns = ours(Counter, "underruns", text)
-        self._underrun_s = ours(Counter, "underrun_seconds", "Seconds of such gaps.")
-        self._audio_s = ours(Counter, "audio_seconds", "Seconds of audio made.")
-        self._input_tokens = ours(Counter, "input_tokens", "Text units read.")
+        self._underruns = ours.counter("underruns", text)
+        self._underrun_s = ours.counter("underrun_seconds", "Seconds of such gaps.")
+        self._audio_s = ours.counter("audio_seconds", "Seconds of audio made.")
+        self._input_tokens = ours.counter("input_tokens", "Text units read.")
 
-        latency, factor = {"buckets": _OMNI_BUCKETS_S}, {"buckets": _OMNI_FACTOR_BUCKETS}
+        omni = MetricMaker(registry, "vllm_omni:", *OMNI_LABELS)
         text = "Requests whose audio is being made."
-        self._omni_running = omni(Gauge, "num_requests_running", text, **now)
+        self._omni_running = omni.gauge("num_requests_running", text)
         text = "Requests without audio so far."
-        self._omni_waiting = omni(Gauge, "num_requests_waiting", text, **now)
+        self._omni_waiting = omni.gauge("num_requests_waiting", text)
         text = "From a request to its end."
-        self._omni_latency_s = omni(Histogram, "e2e_request_latency_s", text, **latency)
+        self._omni_latency_s = omni.histogram("e2e_request_latency_s", text, _OMNI_S)
         text = "Requests completed."
-        self._omni_success = omni(Counter, "requests_success", text, "finished_reason")
-        self._omni_failed = omni(Counter, "requests_failed", "Requests that failed.", "reason")
-        self._omni_prompt_tokens = omni(Counter, "prompt_tokens", "Text units read.")
-        self._omni_tokens = omni(Counter, "generation_tokens", "Frames made.")
-        self._omni_frames = omni(Counter, "audio_frames", "Frames made.")
-        self._omni_ttfp_s = omni(Histogram, "audio_ttfp_s", "Time to the first audio.", **latency)
-        self._omni_audio_s = omni(Histogram, "audio_duration_s", "Audio of a request.", **latency)
-        self._omni_factor = omni(Histogram, "audio_rtf", "Real-time factor.", **factor)
-        self._omni_underrun_s = omni(Histogram, "audio_underrun_s", "Gaps of a request.", **latency)
+        self._omni_success = omni.counter("requests_success", text, "finished_reason")
+        self._omni_failed = omni.counter("requests_failed", "Requests that failed.", "reason")
+        self._omni_prompt_tokens = omni.counter("prompt_tokens", "Text units read.")
+        self._omni_tokens = omni.counter("generation_tokens", "Frames made.")
+        self._omni_frames = omni.counter("audio_frames", "Frames made.")
+        self._omni_ttfp_s = omni.histogram("audio_ttfp_s", "Time to the first audio.", _OMNI_S)
+        self._omni_audio_s = omni.histogram("audio_duration_s", "Audio of a request.", _OMNI_S)
+        self._omni_factor = omni.histogram("audio_rtf", "Real-time factor.", _OMNI_FACTOR_BUCKETS)
+        self._omni_underrun_s = omni.histogram("audio_underrun_s", "Gaps of a request.", _OMNI_S)
         text = "Requests without gaps to speak of."
-        self._omni_continuous = omni(Counter, "audio_continuity_ok", text, "threshold_ms")
+        self._omni_continuous = omni.counter("audio_continuity_ok", text, "threshold_ms")
         text = "Streams that were aborted."
-        self._omni_aborted = omni(Counter, "speech_stream_aborted", text, "reason")
+        self._omni_aborted = omni.counter("speech_stream_aborted", text, "reason")
         text = "Streams that were completed."
-        self._omni_completed = omni(Counter, "speech_stream_completed", text)
+        self._omni_completed = omni.counter("speech_stream_completed", text)
 
     @contextmanager
     def observe(
