@@ -21,7 +21,6 @@ class AnswerVoice:
         voice: Voice by name; ``None``: the default voice of the model that speaks.
         model: Speech model; ``None``: the chat model if it has a voice of its own, else the
             default one of those that speak.
-        speed: Speaking rate.
         sample_rate_hz: Sample rate of the audio; ``None``: that of the speech model.
         speakable: Rules for what is spoken of markdown; the model's own voice speaks all of it.
     """

@@ -109,7 +109,6 @@ def create_app(
     """Return the server; the model is loaded when it starts, before any request.
 
     Args:
-        settings: All settings of the server.
         pages: routes that are not part of the API.
         progress: called in other threads while models load.
         front_end: Index of this front end among several; ``None``: the only one.

@@ -88,12 +88,9 @@ class AudioOutbox:
 
         Args:
             request: Request without its text.
-            listener: receives its events and audio.
-            format: File format.
             channels: Channels of the file; 1 mixes several down.
             is_whole: Whether the file is sent at its end, in one piece whose header has its length.
             reads_late: whether text is spoken token by token, see `Speech.open`.
-            observers: functions called with each chunk before it is encoded.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.

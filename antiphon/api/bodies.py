@@ -89,7 +89,6 @@ class Upload:
     """A file of a form.
 
     Attributes:
-        content: all of it.
         declared_type: Media type declared by the client; ``""`` if there is none.
     """
 

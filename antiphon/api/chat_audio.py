@@ -37,12 +37,6 @@ async def audio_response(
 ) -> Response:
     """Answer a chat with text and audio.
 
-    Args:
-        body: Request body.
-        audio: Options of the spoken answer.
-        server: Server state.
-        id: must be unique.
-
     Raises:
         InvalidRequestError: names the field and what is allowed.
     """

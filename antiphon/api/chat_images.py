@@ -32,13 +32,6 @@ async def image_response(
 ) -> Response:
     """Draw the user's last message; images in it are edited, where the model can.
 
-    Args:
-        body: Request body.
-        request: The HTTP request.
-        server: Server state.
-        caller: Caller of the request.
-        id: must be unique.
-
     Raises:
         InvalidRequestError: names the field and what is allowed.
     """

@@ -21,11 +21,6 @@ from antiphon.contracts.types import Ended, FinishReason, Usage
 def text_response(body: ChatBody, server: ServerState, id: str) -> Response:
     """Answer a chat with text.
 
-    Args:
-        body: Request body.
-        server: Server state.
-        id: must be unique.
-
     Raises:
         InvalidRequestError: names the field and what is allowed.
     """

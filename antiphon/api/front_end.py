@@ -20,8 +20,6 @@ class FrontEnd:
     """What a front end shares with the others; by default there are none.
 
     Attributes:
-        index: Index of this front end, from 0.
-        number: Number of front ends.
         table: Counters of limits, shared by all of them.
         metrics: folder of the metrics that they share; ``None``: it has its own.
         connect: connects to the cluster that runs the stages; ``None``: see `open_fabric`.

@@ -20,8 +20,6 @@ class StoredFile:
     """A file that can be read from any place.
 
     Attributes:
-        num_bytes: its length.
-        media_type: Media type of the file.
         etag: changes when its content does.
         read: yields the bytes from one place to before another; blocks.
     """
@@ -53,9 +51,7 @@ def requested_part(num_bytes: int, etag: str, request: Request) -> tuple[int, in
     """Return from where to before where, or ``None`` for all; what is no range is ignored.
 
     Args:
-        num_bytes: length of the file.
         etag: tag of its content, without quotes.
-        request: request for it.
 
     Raises:
         HTTPException: 416, the part that is asked for is not in the file.

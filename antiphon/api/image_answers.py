@@ -33,15 +33,10 @@ class ImageDelivery:
     """How the images of a request are delivered.
 
     Attributes:
-        server: Server state.
         caller: Caller of the request, who owns files that are kept.
         media_url: address of the route of media, as the client knows the server.
-        requests: Requests for the images.
-        format: File format.
         compression: quality of lossy formats; ``None``: the format's own.
-        background: Requested background.
         quality: Requested quality, which is repeated in the answer.
-        as_url: Whether addresses are returned instead of files.
     """
 
     server: ServerState

@@ -138,9 +138,6 @@ def image_requests(
     """Return completed requests of all images, and the names of unknown members.
 
     Args:
-        body: Request body.
-        server: Server state.
-        id: must be unique.
         num_images: Number of images to edit that are still to be loaded.
         read: names of members of the body that mean nothing to an image.
 

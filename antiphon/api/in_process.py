@@ -21,9 +21,6 @@ class _Connection:
     """What calls and WebSockets share.
 
     The API waits with each message until the one before has been taken.
-
-    Attributes:
-        task: Task of the connection; cancelling it ends the connection.
     """
 
     def __init__(self, app: ASGIApp, scope: Scope) -> None:

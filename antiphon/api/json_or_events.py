@@ -21,7 +21,6 @@ def events_or_json(
 
     Args:
         events: Events to send; ``None``: JSON is wanted.
-        whole: returns the JSON.
         headers: Headers besides those about caches.
         first: Name of the span that ends with the first event.
         on_close: Callback at the end, as in `StreamedResponse`.

@@ -37,7 +37,6 @@ class FamilyOptions:
     Attributes:
         values: ready to be part of a request.
         recordings: files, or addresses of files, that have to become samples first.
-        ignored: names of unknown members.
     """
 
     values: Mapping[str, Any]

@@ -13,8 +13,6 @@ def family_options(
     """Return the options that the family knows, and the names of unknown members.
 
     Args:
-        body: Request body.
-        task: Task of the model.
         read: names of further members that have been read already.
     """
     known = task.options.model_fields

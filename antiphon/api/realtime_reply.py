@@ -62,7 +62,6 @@ class ReplyEvents:
     """Sends the events of one response.
 
     Attributes:
-        item: Item that is being written.
         is_over: its last events are sent, or are being sent.
     """
 

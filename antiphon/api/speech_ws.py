@@ -65,11 +65,8 @@ class SpeechFileOutput:
         """Send a file's events.
 
         Args:
-            socket: WebSocket of the client.
-            config: Options of the session.
             format: ``sample_rate``, and ``channels`` if there are several.
             place: ``utterance_index`` and ``sentence_index``.
-            has_words: whether the model gives the times of words.
         """
         self._socket = socket
         self._config = config

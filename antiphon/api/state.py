@@ -56,19 +56,13 @@ class ServerState:
     """Made when the server starts, closed when it stops; nothing of it is global.
 
     Attributes:
-        models: Served models, by task.
-        speech: speaks with those that can.
-        chats: answers with those that can.
-        images: draws with those that can.
         image_files: loads and decodes the images that requests bring.
         media: Store of images and videos that clients fetch.
-        videos: makes videos with those that can.
         encoders: threads that all encoding runs in.
         references: loads what requests refer to.
         recordings: makes samples of the recordings that requests bring.
         uploaded: voices and consents that the server keeps.
         warm_up: ends when the models are warm.
-        guards: Admission and counting of connections.
         storage: whether what is kept can be read.
         created_s: Unix time at which the models were loaded.
     """

@@ -74,7 +74,6 @@ class StreamedResponse(WatchedResponse, Generic[T]):
         Args:
             items: closed at the end.
             headers: sent before it, known now.
-            media_type: Media type of the body.
             on_close: makes the last bytes that a client gets before a failure breaks off.
             trailers: sent after the body to clients that ask for them; they are announced by name,
                 and have the values that they have at the end.

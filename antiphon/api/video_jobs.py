@@ -90,9 +90,6 @@ async def create_job(
         request: Request without its image.
         seconds: Duration of the video as reported to the client.
         image: the file of its first frame.
-        server: Server state.
-        jobs: the queue.
-        owner: Owner's id.
 
     Raises:
         InvalidRequestError: there are more jobs, or larger ones, than there may be.

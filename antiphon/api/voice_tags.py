@@ -32,12 +32,7 @@ _RATE = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,6})?")
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Who speaks the text that follows, and how fast.
-
-    Attributes:
-        voice: Voice; ``None`` if no tag names one.
-        rate: a factor of the speed.
-    """
+    """Who speaks the text that follows, and how fast."""
 
     voice: str | None = None
     rate: float = 1.0

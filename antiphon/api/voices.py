@@ -167,9 +167,7 @@ async def add_voice(
     """Keep a voice that a model can speak with.
 
     Args:
-        voice: uploaded voice.
         field: form field that errors of the recording name.
-        server: owner of the store.
         model_name: name of the model that reads the recording; ``None``: the first that clones.
 
     Raises:

@@ -15,11 +15,9 @@ class WireFormat:
     """A format and a rate.
 
     Attributes:
-        coded_as: Format that the encoder makes.
         sample_rate_hz: Sample rate; ``None``: the model's own.
         compand: makes 8-bit samples of the encoder's 16-bit ones; ``None`` leaves them.
         media_type: Value of ``Content-Type``.
-        channels: Number of channels.
     """
 
     coded_as: AudioFormat

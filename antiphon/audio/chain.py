@@ -53,7 +53,6 @@ class Chain:
             source_hz: sample rate of what is pushed.
             target_hz: sample rate of what comes out.
             speed: 0.25 to 4.0, above 1 is faster; pitch is kept.
-            channels: Channels of the audio.
             gain_db: change of loudness, with a limiter of peaks; ``None`` for neither.
         """
         transforms: list[Transform] = []

@@ -30,15 +30,11 @@ class Recipe:
     """How one format is made.
 
     Attributes:
-        codec: ffmpeg's name of the encoder.
-        container: ffmpeg's name of the muxer.
         sample_format: PyAV sample format of the encoder's input: integers, or floats in its layout.
         bit_rates: Bits a second of mono, by the highest sample rate that they are for; none if
             lossless.
         min_hz: lower rates are brought to at least this one.
         frame_ms: length of a frame, where the encoder leaves it to us.
-        codec_options: Options of the encoder.
-        container_options: Options of the muxer.
         stream_options: Options of the muxer for a file that is sent while it is made.
     """
 

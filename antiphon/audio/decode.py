@@ -45,12 +45,6 @@ def decode_audio(
 
     Decoding goes no further than ``max_duration_s``, however long the file plays.
 
-    Args:
-        data: the file.
-        sample_rate_hz: Sample rate of the result.
-        max_duration_s: longest recording that is accepted.
-        min_duration_s: shortest.
-
     Returns:
         The first audio track, shape ``[num_samples]``: the mean of its channels, in [-1, 1].
 

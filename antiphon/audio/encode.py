@@ -97,7 +97,6 @@ def open_encoder(
     """Begin a file.
 
     Args:
-        format: File format.
         sample_rate_hz: Sample rate, 8000 to 48000. Where the format has no such rate, the file
             has the next higher one that it has (for Opus 8, 12, 16, 24 or 48 kHz, for AAC 48 kHz).
         channels: 1, samples of shape ``[num_samples]``, or 2, ``[num_samples, 2]``.

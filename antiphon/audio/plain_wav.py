@@ -45,8 +45,6 @@ class _Format:
     Attributes:
         tag: `_INTEGERS` or `_FLOATS`, little-endian.
         num_channels: interleaved.
-        sample_rate_hz: Sample rate of each channel.
-        bits: Bits per sample.
     """
 
     tag: int
@@ -67,12 +65,6 @@ def read_plain_wav(
 
     Plain is PCM of 16, 24 or 32 bits, or float32, of one or two channels. A file may end early, as
     one does that was cut or whose writer did not know its length.
-
-    Args:
-        data: the file.
-        sample_rate_hz: Sample rate of the result.
-        max_duration_s: longest recording that is accepted.
-        min_duration_s: shortest.
 
     Returns:
         The mean of the channels, float32 ``[num_samples]``, in [-1, 1]; ``None`` if the file is not

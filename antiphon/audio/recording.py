@@ -35,9 +35,6 @@ def read_recording(
 
     Args:
         recording: read, decoded and resampled as far as that is needed.
-        sample_rate_hz: Sample rate of the result.
-        max_duration_s: longest recording that is accepted.
-        min_duration_s: shortest.
 
     Raises:
         InvalidRequestError: it cannot be read, or is no audio, too short or too long.

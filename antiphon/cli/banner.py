@@ -34,8 +34,6 @@ class Banner:
     Attributes:
         url: URL of its page.
         rows: facts about the server, by name.
-        has_keys: whether a call needs a key.
-        task: task of the first call.
     """
 
     url: str

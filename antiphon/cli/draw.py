@@ -137,9 +137,7 @@ def _write(
     """Generate the output and write it.
 
     Args:
-        flags: flags of the command.
         modality: kind of output, of ``server.output_modalities``.
-        draw: generates it with a model of this process.
         ask: fetches it from a server.
     """
     output, server = flags.output, ResultSource(flags.model, flags.url, flags.api_key).server

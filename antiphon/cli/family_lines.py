@@ -14,10 +14,7 @@ class FamilySize:
     """Size of a family's folder.
 
     Attributes:
-        name: name of the family.
         title: one-line title for people.
-        tasks: tasks that the family serves.
-        files: modules in its folder.
         lines: lines of all modules, with comments and docstrings, without blank ones.
     """
 

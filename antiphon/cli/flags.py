@@ -42,7 +42,6 @@ def flag(help: str, default: str | bool = False, *names: str, **more: Any) -> An
     """Return a `typer.Option`.
 
     Args:
-        help: help text of the option.
         default: the default as help shows it; ``True``: the field's own, ``False``: none,
             `SETTING`: that of the setting.
         names: the option's, if not the field's.
@@ -86,8 +85,6 @@ def add_command(
     """Add ``run`` to ``app``: its help is the docstring of ``run``, its flags are the fields.
 
     Args:
-        app: app to which the command is added.
-        name: name of the command.
         flags: a dataclass; each field is ``Annotated`` with a typer argument or option.
         run: function that receives the flags.
         more: further arguments of `typer.Typer.command`.

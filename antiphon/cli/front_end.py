@@ -16,15 +16,9 @@ class FrontEndPlan:
     """Start parameters of a front end; data.
 
     Attributes:
-        name: name of the process, in logs.
-        settings: all settings.
-        index: index of this front end, from 0.
-        number: number of front ends.
         sockets: descriptors of the sockets that all of them listen on.
         table: descriptor of the memory in which limits count.
-        metrics: folder of the metrics that they share.
         cluster: address at which their parent serves the cluster.
-        token: token of the cluster.
     """
 
     name: str

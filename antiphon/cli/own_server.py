@@ -29,8 +29,6 @@ def own_server(
 
     Args:
         arguments: the model and further flags; the address is chosen here.
-        api_key: API key of the server; ``None``: as its settings define.
-        timeout_s: time limit for loading and warm-up.
 
     Raises:
         ModelLoadError: The server ended, or was not ready in time.

@@ -53,9 +53,7 @@ class _Program:
     """A program that plays a file, or what it reads from stdin.
 
     Attributes:
-        name: name of the program.
         arguments: further arguments; ``{rate}`` and ``{channels}`` are replaced.
-        format: format of its input.
         needs_file: whether it plays files only, whose path is its last argument.
     """
 

@@ -20,11 +20,7 @@ _CLIENT_ERRORS = range(400, 500)
 
 
 class RemoteServer:
-    """A server, by its address.
-
-    Attributes:
-        url: address without a path.
-    """
+    """A server, by its address."""
 
     def __init__(self, url: str, api_key: str | None, timeout_s: float | None = None) -> None:
         """Take an address with or without ``http://`` and ``/v1``; nothing is sent yet."""

@@ -99,9 +99,7 @@ def remote_image(
     """Return an image's file, and its size and seed for people.
 
     Args:
-        server: server that draws.
         body: members of the request; with ``images``, they are edited.
-        show: progress callback.
 
     Raises:
         AntiphonError: it was not drawn.

@@ -72,7 +72,6 @@ class ResultSource:
             server, the name of one of its models; ``None``: the model of the settings, or the
             server's first.
         url: address of a server; ``None``: this process.
-        api_key: key of the server.
     """
 
     model: str | None
@@ -90,8 +89,6 @@ def speak(
     """Speak one text, and play or write the audio piece by piece.
 
     Args:
-        source: model or server that speaks.
-        request: speech request.
         output: path of a file, or ``-`` for stdout; ``None``: it is played if stdout is a terminal
             and anything can play, and otherwise written to ``speech.wav``.
         name: audio format; ``None``: by the file's suffix, and WAV on stdout.

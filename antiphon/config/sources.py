@@ -70,9 +70,6 @@ def set_library_defaults(more: Mapping[str, str] | None = None) -> None:
     """Limit caches and logs of libraries; must be called before they are imported.
 
     Existing environment variables take precedence.
-
-    Args:
-        more: further variables of libraries, with their defaults.
     """
     for name, value in {**LIBRARY_DEFAULTS, **(more or {})}.items():
         os.environ.setdefault(name, value)

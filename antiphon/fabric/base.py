@@ -69,9 +69,6 @@ class Placement:
 
         This is the only place where the device of a replica is decided. The process that loads the
         replica gets this context and no placement.
-
-        Args:
-            number: index of the replica, from 0.
         """
         device = self.devices[number % len(self.devices)] if self.devices else self.device
         return replace(

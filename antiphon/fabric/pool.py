@@ -28,7 +28,6 @@ class PooledModel:
     Attributes:
         groups: its stages, first to last; those of a group share a device.
         handles: handles of the groups; empty while they are not loaded.
-        num_users: requests that hold it.
         idle_since_s: time at which the last user left, or the model was loaded.
     """
 

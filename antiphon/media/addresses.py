@@ -47,7 +47,6 @@ class ReferenceUse:
         title: Noun for the file in errors: ``"reference audio"``.
         param: the request's field that holds it.
         accept: media types that its server is asked for.
-        max_bytes: Largest size in bytes.
     """
 
     title: str

@@ -37,8 +37,6 @@ class Fetcher:
         """Read the settings and the system's certificates.
 
         Args:
-            settings: Allowed sources and timeouts.
-            resolve: finds the addresses of hosts.
             ssl_context: whom to trust; default: whom the system trusts.
         """
         self._settings = settings

@@ -63,8 +63,6 @@ def encode_image(
     """Return an image as a file; takes CPU time. Equal images give equal files.
 
     Args:
-        pixels: Image, RGB or RGBA.
-        format: File format.
         quality: 0 to 100, of lossy formats; ``None``: 90 for JPEG, lossless for WebP.
         is_opaque: put it on white if it has an alpha channel; JPEG always does.
     """
@@ -93,8 +91,6 @@ def decode_image(data: bytes, *, max_pixels: int, param: str = "image") -> Pixel
     `ImageSandbox`.
 
     Args:
-        data: the file.
-        max_pixels: largest size.
         param: the field that an error names.
 
     Returns:

@@ -30,8 +30,6 @@ class ImageFiles:
         Args:
             source: a file's content, or a data:, http(s): or file: address of one.
             param: the field that an error names.
-            max_bytes: Largest file in bytes.
-            max_pixels: Largest image in pixels.
             keeps_alpha: whether a transparent image has 4 channels instead.
 
         Raises:

@@ -55,7 +55,6 @@ class ReferenceLoader:
 
         Args:
             reference: a data:, http(s): or file: address; or the bytes, such as an upload's.
-            use: Purpose of the file.
 
         Raises:
             InvalidRequestError: it may not be loaded, or cannot be, or is too large.

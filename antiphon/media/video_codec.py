@@ -35,9 +35,6 @@ class VideoRecipe:
     """How one codec is driven.
 
     Attributes:
-        codec: ffmpeg's name of the encoder.
-        title: Codec name in messages.
-        options: Encoder options.
         bits_of_pixel: Bit rate per pixel of each frame, for encoders that need one; else 0.
     """
 

@@ -19,10 +19,6 @@ def denoises(task: Task) -> bool:
 def check_accelerations(served: Iterable[Family], settings: DiffusionSettings) -> None:
     """Refuse acceleration settings that a denoising family does not support, or that have no use.
 
-    Args:
-        served: families of the models that are served.
-        settings: Settings of all of them.
-
     Raises:
         SettingsError: names the flag, the family, and the families that can.
     """
@@ -64,10 +60,6 @@ def check_gpus(
     denoisers: Iterable[LoadContext], gpus: Callable[[], Mapping[str, int]] = gpus_of_host
 ) -> None:
     """Refuse denoisers in several processes that this host has no GPUs for.
-
-    Args:
-        denoisers: contexts of the replicas.
-        gpus: returns the GPUs of this host by their names; called if it is of interest.
 
     Raises:
         SettingsError: names the flags, their values, and what they need.

@@ -53,9 +53,7 @@ class MediaFiles:
         """Keep a file, and return its address.
 
         Args:
-            content: Bytes of the file.
             suffix: one of `MEDIA_TYPES`.
-            caller: Caller, who owns it.
             media_url: Address of the server's media route at the client, with ``/`` at its end.
 
         Raises:

@@ -28,7 +28,6 @@ class ModelDirectory(Generic[M]):
         """Find ``models``.
 
         Args:
-            models: Models by served name, possibly none.
             aliases: further names of models; "default" is the default one.
             does: Verb for messages, such as "speaks".
             others: Tasks of the served models that are not among these, by their names.

@@ -51,10 +51,7 @@ class ServedModels:
     Attributes:
         tasks: Tasks of all models, in loading order.
         speech: those that speak, by served name; the default one is first.
-        chats: Chat models.
         chat_voices: Voices of those chat models that have one of their own.
-        images: Image models.
-        videos: Video models.
     """
 
     def __init__(self, tasks: Iterable[LoadedTask]) -> None:
@@ -116,7 +113,6 @@ async def load_models(
     Of a model that is not loaded at the start, only what reads requests is in memory.
 
     Args:
-        settings: Settings of the server.
         progress: called, in other threads, with the progress of loading.
         stack: Exit stack of the server.
         cluster: Cluster of the stages, shared with other front ends; ``None``: see `open_fabric`.
@@ -160,11 +156,6 @@ async def load_all_tasks(
     settings: Settings, progress: LoadProgress | None = None, without: Collection[str] = ()
 ) -> ServedModels:
     """Load all tasks of one model into this process.
-
-    Args:
-        settings: Settings of the model and its engine.
-        progress: called, in other threads, with the progress of loading.
-        without: names of tasks that are left out.
 
     Raises:
         ModelLoadError: it cannot be served.

@@ -25,15 +25,7 @@ class Reservation:
         is_live: bool = True,
         speed: float = 1.0,
     ) -> None:
-        """Prepare a reservation.
-
-        Args:
-            task: speech task.
-            stream_id: id of the stream, see `antiphon.stages.base.StageRequest`.
-            metrics: metrics that count a refused stream.
-            is_live: whether a client plays the audio while it is generated.
-            speed: playback speed.
-        """
+        """Prepare a reservation."""
         self.is_taken = False
         self._name = task.name
         self._metrics = metrics

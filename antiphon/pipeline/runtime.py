@@ -65,12 +65,8 @@ class LoadedTask:
         """Wrap what has been loaded.
 
         Args:
-            name: name of the model in requests.
             further_names: Further names of the model in requests; they are not listed.
-            family: Family of the model.
-            task_name: Name of the task.
             prompter: Prompter of the task; it may ask the task's encoder, if there is one.
-            pool: loads the model's stages.
             stages: Stages of all tasks of the model, as the pool loads them.
             chain: those of this task by engine, before them its encoder if it is needed.
         """
@@ -226,7 +222,6 @@ async def load_tasks(
     together; closing one of them closes all.
 
     Args:
-        settings: Model and device.
         classes: Classes of the loaded tasks, by name.
         progress: called, in other threads, with the progress of loading.
         pool: Pool that loads the stages, now or later; default: now, in this process.

@@ -13,10 +13,8 @@ class Card:
     """A GPU.
 
     Attributes:
-        memory_gib: total memory.
         bandwidth_gbs: memory bandwidth in 10^9 bytes a second.
         tflops: bfloat16 on tensor cores with float32 sums, without sparsity; ``None``: not known.
-        capability: compute capability.
         multiprocessors: number of multiprocessors; 0: unknown.
     """
 

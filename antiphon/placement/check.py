@@ -20,13 +20,9 @@ class EngineRow:
     """One engine as it would run.
 
     Attributes:
-        model: served name of the model.
         stages: stages that share the engine, first to last.
-        placement: placement of its replicas.
-        devices: devices of the replicas, in turn.
         num_ranks: processes of a replica, which take its device and the GPUs after it.
         num_bytes: estimated, of one replica: weights as stored, and a cache of a set size.
-        max_batch: requests that a replica works on.
     """
 
     model: str
@@ -52,14 +48,7 @@ class EngineRow:
 def engine_row(
     placed: ModelPlacement, specs: Sequence[StageSpec], placement: Placement, context: LoadContext
 ) -> EngineRow:
-    """Return how one engine would run.
-
-    Args:
-        placed: the placement of its model.
-        specs: stages of the model.
-        placement: placement of the engine; see `ModelPlacement.placements`.
-        context: load context of the model without the placement.
-    """
+    """Return how one engine would run."""
     loaded = placement.context_of(context, 0)
     default = "cuda" if placed.fabric == "ray" and placement.num_gpus else context.device
     devices = placement.devices or (placement.device or default,)
@@ -73,8 +62,6 @@ def problems(rows: Sequence[EngineRow], fabric: str, gpus: Mapping[str, int]) ->
     """Yield why engines cannot run on this host; nothing if Ray looks for hosts.
 
     Args:
-        rows: the engines of all models.
-        fabric: fabric that places the engines.
         gpus: GPUs of this host: bytes of memory by name.
     """
     if fabric == "ray":
@@ -97,13 +84,7 @@ def problems(rows: Sequence[EngineRow], fabric: str, gpus: Mapping[str, int]) ->
 
 
 def notes(rows: Sequence[EngineRow], kinds: Mapping[str, StageKind], fabric: str) -> Iterator[str]:
-    """Yield notes on placements that are allowed but have no effect or a cost.
-
-    Args:
-        rows: the engines of all models.
-        kinds: kinds of the stages, by name.
-        fabric: fabric that places the engines.
-    """
+    """Yield notes on placements that are allowed but have no effect or a cost."""
     for row in rows:
         placement = row.placement
         has_chunks = any(name == "playback" for name, _ in placement.settings)

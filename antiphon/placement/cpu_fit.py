@@ -38,7 +38,6 @@ class CpuFit:
 
     Attributes:
         weights: ``"float32"``, or the value of ``--quantize``.
-        memory_gib: main memory in which it is loaded and runs.
         model_ms: time of a frame without its audio.
         decoder_ms: time of a frame's audio on one core.
         load: share of real time that one stream takes: below 1 it has no gaps.

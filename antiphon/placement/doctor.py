@@ -39,9 +39,7 @@ class Estimate:
     Attributes:
         model: family and size.
         weights: type of the weights that are recommended.
-        memory_gib: memory of weights and one stream.
         frame_ms: time of one stream's frame.
-        load: share of real time that it takes.
         num_streams: streams without gaps; 0: not even one.
     """
 

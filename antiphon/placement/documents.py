@@ -24,12 +24,7 @@ _MAX_EXTENDS = 8
 
 @dataclass(frozen=True)
 class Document:
-    """A placement as it is written; it may be wrong.
-
-    Attributes:
-        values: contents of the document.
-        places: source and line of each entry.
-    """
+    """A placement as it is written; it may be wrong."""
 
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[KeyPath, str] = field(default_factory=dict)

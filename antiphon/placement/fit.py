@@ -62,9 +62,7 @@ def gpu_share(
     """Return the memory of streams on an otherwise idle GPU, with a slot for each.
 
     Args:
-        footprint: footprint of the checkpoint.
         num_positions: positions of each stream, prompt and frames together.
-        num_total: bytes of the GPU.
         num_context: bytes that CUDA allocates before loading.
         utilization: share of the memory that the server may use.
     """
@@ -83,7 +81,6 @@ class Speed:
 
     Attributes:
         frame_ms: time in which every stream makes a frame.
-        load: share of real time that the streams use.
         measured_ms: measured frame time on this card; ``None``: not measured.
     """
 
@@ -98,13 +95,11 @@ class Fit:
     """Capacity of a card for a model.
 
     Attributes:
-        weight_gib: memory of the weights.
         runtime_gib: besides weights and streams: CUDA, and what a server keeps free, of which its
             graphs and codec take what they need.
         cache_gib: left for streams; negative if not even the weights fit.
         stream_gib: memory that a stream of the wanted length takes at its end, plus the server's
             allowance for its codec.
-        num_streams: streams that fit into the memory.
         num_gapless: streams that fit and are generated fast enough for gapless playback.
     """
 
@@ -127,8 +122,6 @@ def fit(
     """Estimate what a card holds: its memory is shared out as a server does it.
 
     Args:
-        footprint: footprint of a checkpoint.
-        card: memory and bandwidth of the card.
         seconds: audio duration of a stream.
         streams: numbers of them to estimate the speed for.
         utilization: share of the card's memory that the server may use; ``None``: its default.

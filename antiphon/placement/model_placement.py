@@ -25,8 +25,6 @@ class ModelPlacement:
 
     Attributes:
         file: the placement, in which no device is ``all``.
-        name: served name of the model.
-        settings: settings of the model.
         fabric: fabric that places the model, as in `ServerSettings`.
         num_ranks: GPUs that each replica of a diffusion stage takes.
     """

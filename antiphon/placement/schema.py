@@ -120,7 +120,6 @@ class PlacementFile(ModelSection):
         extends: profiles, or files beside this one, on which this one is overlaid.
         fabric: fabric that places stages, as in `ServerSettings`.
         front_ends: number of front ends, as in `ServerSettings`.
-        defaults: defaults for all stages of all models.
         stages: sections by a stage's name, or by a kind of stage: autoregressive, decoder,
             generator, encoder. A name wins over a kind.
         groups: stages that start together, by a name of the group.

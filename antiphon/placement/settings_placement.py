@@ -23,7 +23,6 @@ class ServerPlacement:
 
     Attributes:
         file: all profiles, files and entries together.
-        fabric: fabric that places stages.
         num_ranks: processes of each replica, as in `ModelPlacement`.
     """
 
@@ -49,9 +48,6 @@ class ServerPlacement:
 
     def check_names(self, families: Mapping[str, Family]) -> None:
         """Refuse names that are those of no stage and no model.
-
-        Args:
-            families: families of the served models, by served name.
 
         Raises:
             SettingsError: A name is unknown; the message lists the known ones.

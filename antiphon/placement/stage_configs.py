@@ -40,12 +40,7 @@ class Remark:
 
 @dataclass(slots=True)
 class Translation:
-    """A placement made of stage configs.
-
-    Attributes:
-        values: the placement, as it would be in a file.
-        remarks: one for each entry that was found.
-    """
+    """A placement made of stage configs."""
 
     values: dict[str, Any] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
@@ -63,7 +58,6 @@ def translate(path: Path, pipeline: Sequence[StageSpec]) -> Translation:
     """Translate a file for a model.
 
     Args:
-        path: path of the file.
         pipeline: the model's stages, first to last.
 
     Raises:

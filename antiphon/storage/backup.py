@@ -132,8 +132,6 @@ def restore(places: DataPlaces, file: Path, *, unverified: bool = False) -> Back
     Nothing is written before all checksums are verified, and nothing stays if it fails later.
 
     Args:
-        places: target folders and databases.
-        file: archive that `back_up` wrote.
         unverified: whether a backup of an earlier version, which has no checksums, is accepted.
 
     Raises:

@@ -22,7 +22,6 @@ class DataPlaces:
     """Where a server keeps what it keeps.
 
     Attributes:
-        folder: data folder.
         blobs: store of recordings.
         media: Store of the results of jobs.
     """
@@ -37,7 +36,6 @@ class KeptFile:
     """A file that a row of a database refers to.
 
     Attributes:
-        row: id of the row.
         sha256: Hexadecimal digest of the content; ``""`` if it was stored before checksums existed.
         num_bytes: Size of the content; ``None`` if the row does not have it.
     """

@@ -27,7 +27,6 @@ class Schema:
     """What a database looks like.
 
     Attributes:
-        file_name: File name of the database in the data folder.
         version: Schema version, as in `PRAGMA user_version`.
         migrations: the statements that lead from an older version to ``version``; 0 is an empty
             file.

@@ -122,7 +122,6 @@ class JobLimits:
     """How many jobs are kept, and how much of the disk they may take.
 
     Attributes:
-        max_jobs: Number of jobs in all, finished ones included.
         max_owner_jobs: Number of jobs of one owner; 0 for no further limit.
         max_bytes: Bytes of all jobs; 0 for the size of the disk.
         max_owner_bytes: Bytes of one owner's jobs; 0 for no further limit.

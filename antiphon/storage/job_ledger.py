@@ -67,7 +67,6 @@ class JobLedger:
         """Keep jobs in a folder; nothing is written before the first.
 
         Args:
-            folder: Folder on a local disk.
             limits: Limits of number and size, for all kinds together; default:
                 those of `JobLimits`.
             kind: Kind of the jobs that it adds and finds.
@@ -94,7 +93,6 @@ class JobLedger:
 
         Args:
             body: the request, as JSON.
-            owner: Owner's id.
             num_bytes: Disk space in bytes to reserve.
             input: a file that it needs, kept until it ends.
 

@@ -65,12 +65,7 @@ class MediaLimits:
 
 @dataclass(frozen=True, slots=True)
 class KeptMedia:
-    """A file that is kept.
-
-    Attributes:
-        num_bytes: its length.
-        media_type: Media type.
-    """
+    """A file that is kept."""
 
     num_bytes: int
     media_type: str
@@ -107,7 +102,6 @@ class MediaStore:
         """Keep a file, and return its key; it is there at once and whole, or not at all.
 
         Args:
-            content: Bytes of the file.
             suffix: one of `MEDIA_TYPES`.
             owner: Owner's id; ``None``: any caller without an owner.
 
@@ -134,7 +128,6 @@ class MediaStore:
         """Return an address of a file for clients.
 
         Args:
-            key: Key of the file.
             server_url: Address of the server's media route at the client, with ``/`` at its end.
 
         Raises:

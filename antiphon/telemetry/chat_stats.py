@@ -20,7 +20,6 @@ class AnswerStats(RequestStats):
 
     Attributes:
         first_token_s: Time from the request to the first token; ``None`` before that.
-        num_tokens: so far.
     """
 
     def __init__(self) -> None:
@@ -60,11 +59,7 @@ class ChatMetrics:
 
     @contextmanager
     def observe(self, model: str) -> Generator[AnswerStats, None, None]:
-        """Measure an answer; the block reports its tokens and its end.
-
-        Args:
-            model: its served name.
-        """
+        """Measure an answer; the block reports its tokens and its end."""
         self._active.labels(model).inc()
         with outcome_of(AnswerStats(), partial(self._record, model)) as stats:
             yield stats

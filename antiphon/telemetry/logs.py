@@ -137,8 +137,6 @@ def configure_logging(level: str, format: str = "text", process: str | None = No
     """Log to stderr, each event with the id of the request that it belongs to; never waits for it.
 
     Args:
-        level: Lowest level that is logged.
-        format: ``text`` or ``json``.
         process: name of this one, if several write to the same stream.
     """
     handler = logging.StreamHandler(LogStream(sys.stderr))

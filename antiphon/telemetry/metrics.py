@@ -35,9 +35,6 @@ class Metrics:
     Attributes:
         engines: returns the latest statistics of all engines when the metrics are scraped.
         processes: returns the states of the server's processes, if there are several.
-        observe: measures a stream; see `StreamMetrics.observe`.
-        observe_picture: measures an image or a video; see `PictureMetrics.observe`.
-        observe_chat: measures an answer; see `ChatMetrics.observe`.
     """
 
     def __init__(self, shared: Path | None = None) -> None:

@@ -22,8 +22,6 @@ class PictureStats(RequestStats):
         first_picture_s: Time from the beginning to the first picture or preview; ``None``
             before that.
         num_pictures: images, or frames of a video, of the result.
-        num_pixels: Pixels of each picture.
-        num_steps: Denoising steps so far.
     """
 
     def __init__(self) -> None:
@@ -71,12 +69,7 @@ class PictureMetrics:
 
     @contextmanager
     def observe(self, task: str, model: str) -> Generator[PictureStats, None, None]:
-        """Measure a request; the block reports its items and its end.
-
-        Args:
-            task: "image" or "video".
-            model: its served name.
-        """
+        """Measure a request; the block reports its items and its end."""
         self._active.labels(task, model).inc()
         with outcome_of(PictureStats(), partial(self._record, task, model)) as stats:
             yield stats

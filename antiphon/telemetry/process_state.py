@@ -14,10 +14,7 @@ class ProcessState:
     """A process of a server; data.
 
     Attributes:
-        name: Process name, unique in its server.
         pid: its number, or the last one that it had; 0: it never ran.
-        is_up: whether it runs.
-        num_restarts: times that it was started again.
     """
 
     name: str

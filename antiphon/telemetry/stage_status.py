@@ -27,8 +27,6 @@ class Histogram:
 
     Attributes:
         bounds: upper bounds of the buckets, inclusive and ascending; one more bucket has none.
-        counts: Number of values in each bucket.
-        total: Sum of all values.
     """
 
     bounds: tuple[float, ...]
@@ -55,7 +53,6 @@ class EngineMetric:
 
     Attributes:
         kind: Metric type; a histogram's field holds one `Histogram` for each value of ``kind``.
-        text: Help text.
         vllm_name: Name of vLLM's metric of the same meaning; empty: none.
     """
 
@@ -178,7 +175,6 @@ class StageStatus:
     """The state of a stage; data, which can be pickled.
 
     Attributes:
-        num_open: requests that are open.
         capacity: live requests that it can serve at once without gaps.
         failure: Error that stopped it for good; ``None`` while it works.
         step_began_s: Start of the longest step under way on the host's monotonic clock; ``None``

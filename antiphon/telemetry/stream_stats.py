@@ -32,12 +32,7 @@ _OMNI_FACTOR_BUCKETS: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 
 
 
 class RequestStats:
-    """Times a request, from now on.
-
-    Attributes:
-        usage: known at the end.
-        reason: why it ended; ``None`` before that.
-    """
+    """Times a request, from now on."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -88,9 +83,7 @@ class StreamStats(RequestStats):
     Attributes:
         first_audio_s: Time to first audio, without waiting for text; ``None``
             before that.
-        audio_s: seconds of audio so far.
         busy_s: seconds in which the listener was waiting for more.
-        num_underruns: Number of gaps in playback.
         underrun_s: Duration of all gaps.
     """
 
@@ -226,7 +219,6 @@ class StreamMetrics:
         """Measure a stream; the block reports its audio and its end.
 
         Args:
-            model: its served name.
             voice_kind: one of few words, such as ``builtin`` or ``uploaded``.
         """
         place = (model, *_OMNI_PLACE)

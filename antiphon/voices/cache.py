@@ -37,8 +37,6 @@ class PreparedCache:
 
         Args:
             content_hash: Hash of the recording and its text.
-            model: its identity; see `model_identity`.
-            name: Name of the voice.
         """
         key = _key(content_hash, model)
         with self._lock:

@@ -24,8 +24,6 @@ class StoredConsent:
         name: a label for people.
         language: Language of the recording, a BCP 47 tag.
         created_s: Unix time.
-        media_type: Media type of the recording.
-        num_bytes: Size of the recording.
         owner: Owner's id; ``None`` where keys have no owners.
     """
 

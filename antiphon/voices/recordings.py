@@ -59,7 +59,6 @@ class Recordings:
 
         Args:
             recording: a file's content, or a data:, http(s): or file: address of one.
-            sample_rate_hz: Sample rate of the result.
 
         Raises:
             InvalidRequestError: it may not be loaded, or cannot be, or is no audio, or too long,

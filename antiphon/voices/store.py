@@ -24,13 +24,8 @@ class NewVoice:
     """A voice that is to be kept.
 
     Attributes:
-        name: Name of the voice.
         content: the file of a recording; or a speaker embedding, as float32, little-endian.
-        kind: Kind of content.
-        media_type: Media type of the content.
         consent: Statement of the speaker's consent, or the id of a consent.
-        ref_text: Transcript of the recording.
-        description: Description for users.
         owner: Owner's id; ``None``: all callers may use the voice.
     """
 

@@ -25,7 +25,6 @@ class Service:
 
     Attributes:
         paths: Prefixes of the vendor's routes; without a final slash, whole segments.
-        fields: names of its fields, by ours.
         shape: makes the further members of a body, of the status and OpenAI's ``error``.
     """
 

@@ -53,10 +53,6 @@ class ConnectionLimits:
     def passed(self, kind: str, caller: str) -> Generator[None, None, None]:
         """Hold a place for as long as the block lasts.
 
-        Args:
-            kind: ``http`` or ``websocket``.
-            caller: Caller of the connection.
-
         Raises:
             UnavailableError: the server is stopping, or all places are taken.
             RateLimitError: the caller holds as many as one may.

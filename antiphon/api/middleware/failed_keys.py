@@ -24,8 +24,6 @@ class FailedKeys:
 
         Args:
             per_minute: Failures of one address in a minute; 0: any number.
-            table: counts, for other processes too.
-            clock: gives seconds.
         """
         self._per_minute = per_minute
         self._table = LocalLimitTable() if table is None else table

@@ -40,7 +40,6 @@ class MemoryBudget:
     """Counts what all requests hold; for one event loop's thread.
 
     Attributes:
-        num_bytes: Bytes held by the requests of this process.
         kept_files: finished files, for requests that ask for parts of them.
     """
 
@@ -53,9 +52,7 @@ class MemoryBudget:
         """Admit requests by ``limits``.
 
         Args:
-            limits: Limits of all requests, and of one caller.
             observers: called with each new sum of this process, in bytes.
-            table: counts, for other processes too.
         """
         self._table = LocalLimitTable() if table is None else table
         self._max_bytes = limits.max_memory_mib * _MIB

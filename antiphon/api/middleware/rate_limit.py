@@ -31,13 +31,7 @@ class RateLimits:
         table: LimitTable | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Limit each caller by ``limits``.
-
-        Args:
-            limits: Limits of one caller.
-            table: counts, for other processes too.
-            clock: gives seconds.
-        """
+        """Limit each caller by ``limits``."""
         self._table = LocalLimitTable() if table is None else table
         self._per_minute = limits.key_requests_per_minute
         self._max_open = limits.key_concurrency

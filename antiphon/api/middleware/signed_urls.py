@@ -26,7 +26,6 @@ def signed_query(fields: Mapping[str, str], key_id: str, expires_s: int, secret:
     """Return the query of a signed URL.
 
     Args:
-        fields: Fields of the request.
         key_id: id of the key that it speaks for.
         expires_s: Unix time at which it expires, in seconds.
         secret: the setting server.url_signing_key.

@@ -292,7 +292,6 @@ class ChatBody(ChatPeerFields):
 
         Args:
             request_id: must be unique: the engine's keys of the requests begin with it.
-            max_choices: Largest number of choices of a request.
 
         Raises:
             InvalidRequestError: something is asked for that no answer of text can be.

@@ -27,11 +27,7 @@ FieldClass: TypeAlias = Literal["served", "meaningless", "unserved"]
 
 @dataclass(frozen=True, slots=True)
 class Meaningless:
-    """Marks a field that changes no answer: any value of its type is accepted.
-
-    Attributes:
-        reason: why the field has no effect.
-    """
+    """Marks a field that changes no answer: any value of its type is accepted."""
 
     reason: str
 
@@ -125,8 +121,6 @@ def check_known(members: Mapping[str, Any], known: Collection[str], place: str =
     """Check that an object has no other members.
 
     Args:
-        members: members of the object, by name.
-        known: names of members.
         place: name of the object; ``""`` for a whole body.
 
     Raises:

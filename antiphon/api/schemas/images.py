@@ -70,7 +70,6 @@ class ImageBody(ImagePeerFields, PictureBody):
 
         Args:
             request_id: must be unique: the engine's keys of the requests begin with it.
-            max_images: Largest number of images of a request.
 
         Raises:
             InvalidRequestError: it asks for more.

@@ -56,10 +56,6 @@ class KokoroMembers(StrictModel):
     def over(self, request: SpeechRequest, languages: tuple[str, ...]) -> SpeechRequest:
         """Return a request with the values of these fields.
 
-        Args:
-            request: Request made of the other fields.
-            languages: Languages of the model.
-
         Raises:
             InvalidRequestError: the model does not know the language.
         """

@@ -72,8 +72,6 @@ class SpeechJobBody(StrictModel):
         """Return what is worth keeping: the same with a seed and a model, without unknown members.
 
         Args:
-            seed: Seed of a job that has none.
-            ignored: names of unknown members.
             model: Model that speaks; ``None``: the default one.
         """
         members = self.model_dump(exclude_none=True, exclude=set(ignored))

@@ -141,7 +141,6 @@ class VideoBody(VideoPeerFields, PictureBody):
 
         Args:
             request_id: must be unique.
-            capabilities: Capabilities of its model.
             default_fps: Frames a second unless it has its own.
         """
         fps = self.fps or default_fps

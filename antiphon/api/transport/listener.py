@@ -45,8 +45,6 @@ class ConnectionListener:
         """Listen, on the running loop.
 
         Args:
-            sockets: Bound sockets.
-            make_protocol: called for each connection.
             lead: returns how many connections more this process has than the one with the fewest;
                 ``None``: it is the only one.
             is_full: returns whether this process has no room for one more at present.

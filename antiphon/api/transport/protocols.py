@@ -25,8 +25,6 @@ def uvicorn_options(
     """Return options for `uvicorn.Config`.
 
     Args:
-        limits: Limits of connections and their timeouts.
-        metrics: Counters of open and cut connections.
         http: Parser; ``auto``: httptools where it is installed.
         max_open: limits connections in any state.
         queue: Queue of connections to be fed, which callers may inspect.

@@ -115,9 +115,7 @@ class Heartbeat:
     Attributes:
         name: name of the replica, kept when its process is restarted.
         process: unique id of the process, another one after a restart.
-        node: id of the node that its process runs on.
         bundle: bundle of a placement group that the process was started in.
-        replica: replica, once its stages are loaded.
         num_wanted: target number of replicas of its stage, as last received; a restarted
             controller recovers it from here.
     """

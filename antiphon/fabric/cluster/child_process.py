@@ -45,9 +45,6 @@ class ChildProcess:
 
         Args:
             name: display name, also in the list of processes.
-            module: name of the module that runs as ``__main__``.
-            environment: all environment variables of the child.
-            descriptors: file descriptors that it inherits.
         """
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", module, name),

@@ -45,7 +45,6 @@ class ClusterClient:
         """Begin without stages.
 
         Args:
-            limits: times of leases and of the wait for room.
             release_s: longest time that `release` waits for an unreachable controller.
         """
         self.controller = controller

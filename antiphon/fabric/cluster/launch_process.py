@@ -41,9 +41,7 @@ class ProcessClusterOptions:
     """Settings of all stage processes of a cluster.
 
     Attributes:
-        builder: `StageBuilder` that runs in the processes.
         folder: folder of sockets, which only this user may enter.
-        token: token that processes prove themselves with.
         stall_s: seconds of one step after which a process is restarted.
         progress: callback with the progress of loading; ``None``: the context's own.
     """
@@ -105,11 +103,7 @@ class ProcessLauncher:
     def __init__(
         self, options: ProcessClusterOptions, record: Callable[[Heartbeat], object]
     ) -> None:
-        """Begin without a process.
-
-        Args:
-            record: callback with the heartbeat of a replica that has changed.
-        """
+        """Begin without a process."""
         self._options = options
         self._record = record
         self._incarnations = count()

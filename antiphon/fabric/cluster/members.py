@@ -73,7 +73,6 @@ class HostedStage:
     """Stages of one engine, the front ends that use them, and their replicas.
 
     Attributes:
-        serving: replicas of the view.
         failure: error of loading; ``None``: no failure.
     """
 

@@ -49,7 +49,6 @@ class RayControllerClient(RemoteController):
 
         Args:
             address: address of the Ray cluster; ``None``: the one that Ray finds.
-            namespace: Ray namespace of the cluster.
 
         Raises:
             SettingsError: no cluster runs.
@@ -96,7 +95,6 @@ def connect_ray(address: str | None, namespace: str) -> str | None:
     Args:
         address: address of the Ray cluster; ``None``: RAY_ADDRESS, else the cluster of this host,
             else a new one on this host.
-        namespace: Ray's namespace of the connection.
 
     Raises:
         SettingsError: there is no cluster at the address, or it wants another token.

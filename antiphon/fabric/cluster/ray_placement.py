@@ -28,8 +28,6 @@ class RayNode:
     """A node of the cluster that is alive.
 
     Attributes:
-        id: Ray's id of it.
-        total: resources of the node, by name.
         free: resources that nothing on the node has reserved, by name.
     """
 
@@ -62,9 +60,6 @@ def choose_node(
     it feeds: the node comes first that has most of these for each replica of the stage. Frames then
     stay on the host. Stages without a group are scaled one by one, which placement groups, whose
     bundles never change, do not allow.
-
-    Args:
-        replicas: nodes and hostings of the replicas that are placed or planned.
     """
     demand = demand_of(hosting, nodes)
     own, near = Counter[str](), Counter[str]()

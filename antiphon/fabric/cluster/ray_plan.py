@@ -21,7 +21,6 @@ class RayPlan:
     Attributes:
         namespace: Ray namespace of the controller and the replicas.
         build: `StageBuilder` of the replicas.
-        token: token of the connections between all processes of the cluster.
         tls: TLS of the connections; every host has the files at the same path.
     """
 

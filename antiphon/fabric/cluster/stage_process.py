@@ -17,11 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageProcessPlan:
-    """Start data of a stage process.
-
-    Attributes:
-        name: name of the process in logs.
-    """
+    """Start data of a stage process."""
 
     name: str
     address: str

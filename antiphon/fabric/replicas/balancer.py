@@ -115,7 +115,6 @@ class Balancer:
         """Return the replica for a request; ``None``: no replica is available.
 
         Args:
-            statuses: statuses of the reachable replicas that take requests, by id.
             key: cache key; requests with equal keys should go to the same replica.
         """
         now_s = self._clock()

@@ -12,12 +12,7 @@ from antiphon.stages.base import StageItem, StageRequest
 
 @dataclass(slots=True)
 class _Count:
-    """Counts of a stream's items.
-
-    Attributes:
-        words: words with times.
-        others: items other than audio, frames and progress.
-    """
+    """Counts of a stream's items."""
 
     samples: int = 0
     frames: int = 0

@@ -40,11 +40,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Attempt:
-    """A request at one replica of each stage, first to last; the last one is pulled.
-
-    Attributes:
-        has_item: whether it has delivered an item.
-    """
+    """A request at one replica of each stage, first to last; the last one is pulled."""
 
     request: StageRequest
     places: tuple[_Place, ...]

@@ -15,7 +15,6 @@ class WireAddress:
 
     Attributes:
         path: path of a Unix socket; ``None``: a TCP address.
-        host: host name or IP address.
         port: TCP port; 0: a free one.
     """
 

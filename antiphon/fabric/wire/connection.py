@@ -23,7 +23,6 @@ class WireConnection(asyncio.BufferedProtocol):
     Attributes:
         ready: set when the handshake has succeeded; the error if it has not.
         gone: set when nothing of it is left, its socket included.
-        num_writes: so far, for tests and measurements.
     """
 
     def __init__(

@@ -42,7 +42,6 @@ class RpcHandlers:
     logged here, and an `EngineError` there. Notices run in order, at once, without an answer.
 
     Attributes:
-        calls: methods that return one value.
         streams: methods that yield items; closed with the consumer.
         notices: methods that must return at once; an error is logged.
         on_lost: callback after the end of the connection and the cancellation of its calls.
@@ -58,8 +57,6 @@ class RpcPeer:
     """The other side of a connection; used in the event loop that it was made in.
 
     Attributes:
-        connection: underlying connection.
-        closed: event that is set when the connection has ended.
         lost: reason of the end; ``None`` while it is open.
     """
 
@@ -75,7 +72,6 @@ class RpcPeer:
         """Prepare one side: `connection` is the protocol for a transport.
 
         Args:
-            handlers: methods that are served to the other side.
             on_proved: callback when the other side has proved itself, before it is served.
             on_lost: callback when the connection has ended, proved or not.
         """

@@ -28,8 +28,6 @@ class WireTls:
     """Files in PEM form for TLS, in which each side checks the other's certificate.
 
     Attributes:
-        certificate: certificate chain of this process.
-        key: private key of the certificate.
         authority: certificates that the other side's must be signed by.
     """
 
@@ -87,8 +85,6 @@ class RpcServer:
         """Begin without an address.
 
         Args:
-            welcome: called with each process that has connected.
-            token: token that clients must prove to know.
             tls: TLS of TCP addresses; ``None``: unencrypted.
         """
         self.peers: set[RpcPeer] = set()
@@ -173,7 +169,6 @@ async def connect(
     """Connect to a process that listens at an address, and prove ourselves.
 
     Args:
-        handlers: methods that are served to the other side.
         tls: TLS of a TCP address; ``None``: unencrypted.
 
     Raises:

@@ -55,7 +55,6 @@ class StageConnection:
         """Connect to ``unix:PATH`` or ``tcp:HOST:PORT``.
 
         Args:
-            address: address of a `StageServer`.
             tls: TLS of a TCP address; ``None``: unencrypted.
 
         Raises:

@@ -77,7 +77,6 @@ class AnswerText:
         """Begin.
 
         Args:
-            prompter: Prompter of the model.
             request: Request; its stop strings count after its minimum of tokens.
             thoughts: parts them from the answer; ``None``: all is the answer.
         """

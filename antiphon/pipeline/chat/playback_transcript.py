@@ -25,10 +25,6 @@ class PlaybackTranscript:
 
     Of the audio it is known where segments end; between those, as many characters are taken to be
     spoken in each second.
-
-    Attributes:
-        text: the transcript.
-        duration_s: Duration of the audio.
     """
 
     def __init__(self) -> None:

@@ -80,9 +80,6 @@ class Chats(ModelDirectory[ChatModel]):
         """Serve ``models`` by the name that requests use; the first one is the default.
 
         Args:
-            models: possibly none.
-            settings: Settings of the chat API.
-            metrics: measure the answers.
             others: Tasks of served models that do not chat, by their names.
             voices: Voices of models that speak their own answers, by their names.
         """
@@ -147,14 +144,7 @@ class Chats(ModelDirectory[ChatModel]):
     def speak(
         self, request: ChatRequest, talker: ChatVoiceModel, voice: Voice, speech: SpeechRequest
     ) -> OmniTalkerChat:
-        """Write one answer as `stream` does, spoken by the model itself.
-
-        Args:
-            request: Request to answer.
-            talker: Voice model of the model that answers.
-            voice: Voice of ``talker``.
-            speech: Options of the speech.
-        """
+        """Write one answer as `stream` does, spoken by the model itself."""
         model = self.check(request)
         if request.num_logprobs is not None:
             raise InvalidRequestError("'logprobs' is not supported with audio output.")

@@ -30,7 +30,6 @@ class SpokenChat(ABC):
 
         Args:
             chat: Written answer; closed with `text`.
-            synthesis: Synthesis that speaks it.
         """
         self._chat = chat
         self._synthesis = synthesis
@@ -121,7 +120,6 @@ class TextSpokenChat(SpokenChat):
 
         Args:
             chat: Written answer; closed with `text`.
-            speech: speaks it.
             request: Speech options; its text is not used.
             speakable: Rules for what is spoken of markdown; ``None``: the default settings.
 

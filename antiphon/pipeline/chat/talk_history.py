@@ -25,7 +25,6 @@ class TalkItem:
     Attributes:
         id: unique in its conversation.
         text: Text, or its part that was played.
-        is_spoken: Whether it was spoken: its text is a transcript.
         transcript: Transcript of an answer that is spoken here; ``None`` otherwise.
     """
 

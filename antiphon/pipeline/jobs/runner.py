@@ -56,11 +56,9 @@ class JobRunner:
 
     Attributes:
         ledger: the jobs; blocks, see `workers`.
-        media: Store of results; blocks.
         workers: threads for whatever blocks here.
         changed: set, and replaced, when a job of this server has changed.
         is_stopping: whether no job is taken any more.
-        metrics: count what becomes of jobs.
     """
 
     def __init__(
@@ -76,11 +74,7 @@ class JobRunner:
         """Work in a folder of this machine.
 
         Args:
-            ledger: Ledger of the jobs.
-            media: keeps what they make.
-            folder: Folder for data of jobs under way.
             plan: reads a job's body; called in worker threads.
-            metrics: count what becomes of jobs.
             retention_s: jobs are deleted so long after their end; 0: never.
         """
         self.ledger = ledger
@@ -158,9 +152,6 @@ class JobRunner:
         """Put a job at the end of the queue, if the disk will hold it.
 
         Args:
-            job_body: the request, as JSON.
-            work: Work of the job.
-            owner: Owner's id.
             input: a file that it needs; see `JobLedger.input`.
 
         Raises:

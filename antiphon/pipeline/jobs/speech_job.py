@@ -21,12 +21,7 @@ _KEPT_SAMPLE_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class ChapterPart:
-    """What is spoken by one voice at one rate.
-
-    Attributes:
-        text: Text of the part.
-        open: begins to speak it.
-    """
+    """What is spoken by one voice at one rate."""
 
     text: str
     open: Callable[[SegmentCheckpoints], SpeechStream]
@@ -45,13 +40,9 @@ class JobPlan:
     """A job's body, read; a `JobWork`.
 
     Attributes:
-        chapters: its parts.
-        format: Format of its files.
-        sample_rate_hz: Sample rate of its files.
         is_split: whether each chapter is a file.
         speed: Slowest speaking rate.
         model_rate_hz: Sample rate of stored segments.
-        channels: Channels of the audio.
     """
 
     chapters: tuple[Chapter, ...]

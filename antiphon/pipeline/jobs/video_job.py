@@ -34,11 +34,8 @@ class VideoJobWork:
     """A job's body, read; a `JobWork`.
 
     Attributes:
-        videos: makes them.
         request: complete but for its image.
         load_image: returns the image, if there is one.
-        input_bytes: Bytes of the uploaded file.
-        encoders: threads that videos are encoded in.
     """
 
     videos: Videos

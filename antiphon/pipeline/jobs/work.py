@@ -48,8 +48,6 @@ class JobAccount:
     """How far a job is, and what it has taken.
 
     Attributes:
-        progress: so far.
-        budget: Budget of disk space.
         num_damaged: pieces kept before a restart that were not as they had been written.
         has_changed: set when there is progress to be reported.
     """
@@ -71,10 +69,7 @@ class JobPlace:
     """Where a job works, and where its result goes.
 
     Attributes:
-        folder: Local folder of the job.
-        media: keeps what is made.
         media_folder: the folder there.
-        workers: threads for whatever blocks.
     """
 
     folder: Path

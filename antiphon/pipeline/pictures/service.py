@@ -102,11 +102,8 @@ class PictureService(ModelDirectory[ModelT], Generic[ModelT, PictureRequest, Pic
     """Draws with the served models of one task; a subclass declares what is particular to it.
 
     Attributes:
-        task: Name of the task.
         does: Verb of its models for messages, such as "draws images".
         nothing: Message of the error if a model makes nothing.
-        kind: Class of its results.
-        settings: Settings of its API.
     """
 
     task: str
@@ -125,9 +122,6 @@ class PictureService(ModelDirectory[ModelT], Generic[ModelT, PictureRequest, Pic
         """Serve ``models`` by the name that requests use; the first one is the default.
 
         Args:
-            models: possibly none.
-            settings: Settings of the task's API.
-            metrics: count the requests.
             others: Tasks of served models that are not among them, by their names.
         """
         super().__init__(models, settings.model_aliases, self.does, others)
@@ -194,12 +188,7 @@ class PictureService(ModelDirectory[ModelT], Generic[ModelT, PictureRequest, Pic
     async def collect(
         self, request: PictureRequest, progress: Callable[[Progress], None] = lambda step: None
     ) -> tuple[PictureT, Ended]:
-        """Return one picture, and the end of its stream; raises as `stream` does.
-
-        Args:
-            request: Request for it.
-            progress: called after each step.
-        """
+        """Return one picture, and the end of its stream; raises as `stream` does."""
         picture: PictureT | None = None
         async with aclosing(self.stream(request)) as items:
             async for item in items:

@@ -37,10 +37,8 @@ class Dialogue:
     """Turns that are played in order; the next is begun while one is played.
 
     Attributes:
-        speech: Speech service.
         turns: requests with ids of their own, of one model and one sample rate.
         open: opens the stream of a turn.
-        pause_s: silence between turns.
         sent: text that the turns are parts of; empty: words are those of their turn.
         offsets: origins in it of the turns' texts, one after the other.
         turn_times: Times of the turns that have ended.

@@ -116,8 +116,6 @@ class SpeechModel(VoiceModel):
 
         Args:
             request: Request that may bring its voice by other means.
-            aliases: names of voices.
-            uploaded: names of further voices, for the message.
 
         Raises:
             UnknownVoiceError: the name is all that there is.
@@ -145,7 +143,6 @@ def other_spellings(name: str | None, *, of_mixes: bool = True) -> Iterator[str]
     Of a mix, these are its voices in their order; of each, its last part after the whole.
 
     Args:
-        name: Name sent by a client.
         of_mixes: whether a voice may speak for a mix; not so where voices are mixed.
     """
     if name is None or len(name) > _MAX_NAME_CHARACTERS:

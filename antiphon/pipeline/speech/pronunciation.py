@@ -137,13 +137,7 @@ class WordReplacer:
 
 @dataclass(slots=True)
 class _Reading:
-    """What is read instead of a word.
-
-    Attributes:
-        text: Replacement.
-        num_characters: Characters of the word.
-        num_tokens: Tokens of the word.
-    """
+    """What is read instead of a word."""
 
     text: str
     num_characters: int

@@ -35,7 +35,6 @@ class SegmentDone:
 
     Attributes:
         fraction: 0 to 1, of the text that is spoken.
-        audio_s: its length.
         was_damaged: whether what was kept of it had to be made again.
     """
 

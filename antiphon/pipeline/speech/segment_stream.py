@@ -26,13 +26,9 @@ class SegmentContext:
 
     Attributes:
         request: Request with seed and sampling; its ``input`` is not used.
-        voice: Voice of the stream.
-        model: Model that speaks.
-        workers: threads for prompts.
         reads_late: whether the model is given the text token by token, as it arrives.
         is_admitted: whether there was room for it before there was text.
         checks_text: Whether segments without speakable text are left out.
-        checkpoints: keep complete segments; ``None`` for none.
     """
 
     request: SpeechRequest
@@ -94,7 +90,6 @@ class SegmentStream:
             segment: its text may still be arriving.
             context: returns it; awaited with the first item.
             on_change: called when `is_waiting` may have changed.
-            prompt: Prompt of a segment, if it is built already.
         """
         self._segment = segment
         self._get_context = context

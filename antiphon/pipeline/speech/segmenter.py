@@ -46,7 +46,6 @@ class Part:
     """More text of the current segment.
 
     Attributes:
-        text: New text of the segment.
         ends_segment: whether it is the segment's last.
         boundary: Boundary to the next segment, where one follows for certain.
     """

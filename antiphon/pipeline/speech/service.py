@@ -64,9 +64,6 @@ class Speech(ModelDirectory[SpeechModel]):
         """Serve ``models`` by the name that requests use; the first one is the default.
 
         Args:
-            models: possibly none.
-            settings: Settings of the speech API.
-            metrics: count the streams.
             uploaded: further voices; ``None``: there are none.
             others: Tasks of served models that do not speak, by their names.
         """
@@ -108,7 +105,6 @@ class Speech(ModelDirectory[SpeechModel]):
         Closing the stream stops the work within one step and frees all that it held.
 
         Args:
-            request: Request with the text.
             checkpoints: keep its segments; the text may be of any length then.
             load: returns the request's options, recordings as samples; awaited by the stream.
                 The caller has checked the request without them.
@@ -145,7 +141,6 @@ class Speech(ModelDirectory[SpeechModel]):
         """Start an utterance whose text arrives later; the request's own text is ignored.
 
         Args:
-            request: options of the speech.
             reads_late: whether to speak text token by token, if the family can, rather than by
                 sentences.
             is_answer: whether a model writes the text, not a client: it may be of any length, and
@@ -302,8 +297,6 @@ class Speech(ModelDirectory[SpeechModel]):
         """Refuse what ``model`` could not speak, whatever the text and the voice are.
 
         Args:
-            request: Request to check.
-            model: Model that is to speak it.
             recordings: names of options that are recordings and still to be loaded.
 
         Raises:

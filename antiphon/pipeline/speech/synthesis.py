@@ -45,12 +45,7 @@ MAX_WORD_CHARACTERS = 40
 
 
 class SegmentMixer:
-    """The audio of one section.
-
-    Attributes:
-        sample_rate_hz: Sample rate of the result.
-        num_samples: Samples of the result so far.
-    """
+    """The audio of one section."""
 
     def __init__(
         self,
@@ -60,15 +55,7 @@ class SegmentMixer:
         start_s: float,
         gain_db: float | None = None,
     ) -> None:
-        """Begin ``start_s`` after the beginning of the stream, with the model's segments.
-
-        Args:
-            capabilities: the model's own.
-            request: speed, sample rate, volume and pauses.
-            workers: threads for transforms.
-            start_s: time of the first sample.
-            gain_db: gain in dB, see `Chain.build`.
-        """
+        """Begin ``start_s`` after the beginning of the stream, with the model's segments."""
         native_hz, channels = capabilities.sample_rate_hz, capabilities.channels
         self.sample_rate_hz = request.sample_rate_hz or native_hz
         self.num_samples = 0
@@ -259,12 +246,6 @@ def unspoken_words(
     prompter: Prompter, voice: Voice, language: str | None, texts: Iterable[str]
 ) -> tuple[str, ...]:
     """Return what ``voice`` leaves out of a text, given as its segments; see `Ended.unspoken`.
-
-    Args:
-        prompter: Prompter of the model.
-        voice: Voice that speaks.
-        language: Language of the request.
-        texts: the segments.
 
     Raises:
         UnspeakableTextError: all of it; punctuation alone is no text that could be left out.

@@ -184,8 +184,6 @@ class TextPlanner:
         """Begin a text.
 
         Args:
-            segmenter: cuts what is read.
-            pronunciations: those of the request and of the server.
             normalizer: makes what writes numbers and the like out in a section; ``None`` leaves
                 them as they are.
             strips: whether spaces around segments are dropped.

@@ -34,8 +34,6 @@ class Utterance:
         """Begin without text.
 
         Args:
-            synthesis: speaks it.
-            max_characters: length of the text.
             hold: called with the memory that more text takes, before it is taken; it may refuse.
         """
         self.synthesis = synthesis
@@ -108,7 +106,6 @@ class SpeechSession:
         """Begin without utterances.
 
         Args:
-            speech: speaks them.
             hold: called with the memory that is taken, or with a negative number that is given
                 back; it may refuse to have more taken.
         """

@@ -54,15 +54,11 @@ class TextSynthesis(Synthesis):
         """Prepare to speak.
 
         Args:
-            model: Model that speaks.
             request: Request with seed and sampling.
             workers: threads for prompts and transforms.
-            metrics: count the stream.
             resolve_voice: returns the request with all that the model needs of its voice, and the
                 voice.
-            planner: plans the text.
             reads_late: whether the model is given the text token by token, as it arrives.
-            checkpoints: keep complete segments; ``None`` for none.
         """
         super().__init__(model, request, workers, metrics)
         self._resolve_voice = resolve_voice

@@ -34,17 +34,12 @@ class VoiceService:
 
     Attributes:
         voices: Store as one caller sees it; blocks, see `workers`.
-        consents: the consents beside them.
         caller: Caller, who owns what is added.
         workers: threads for whatever blocks here.
     """
 
     def __init__(self, settings: DataSettings, recordings: Recordings) -> None:
         """Use a data folder; nothing is written before it is needed.
-
-        Args:
-            settings: Place and limits of the store.
-            recordings: decodes them.
 
         Raises:
             SettingsError: recordings cannot be kept at the configured place.
@@ -99,8 +94,6 @@ class VoiceService:
         """Encode a voice and store it; from then on every process can speak with it.
 
         Args:
-            voice: Uploaded voice.
-            model: Model that encodes it.
             aliases: names of voices that mean something else already.
 
         Raises:
@@ -166,9 +159,6 @@ class VoiceService:
         """Return a request with what the model needs to speak with its voice, and the voice.
 
         Args:
-            request: speech request with a voice.
-            model: name of the model to speak with.
-            aliases: names of voices.
             cloning: names of served models that clone voices, for the message.
 
         Raises:
