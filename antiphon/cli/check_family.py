@@ -14,6 +14,7 @@ import typer
 from antiphon.cli import completion
 from antiphon.cli.flags import flag
 from antiphon.cli.tables import show_table
+from antiphon.errors import ModelLoadError
 
 if TYPE_CHECKING:
     from antiphon.family_check.subject import Finding
@@ -129,7 +130,6 @@ def _checkpoint_of(
     Raises:
         ModelLoadError: there is no such family, it does not speak, or what it needs is missing.
     """
-    from antiphon.errors import ModelLoadError
     from antiphon.families.registry import family
     from antiphon.pipeline.speech.model import SPEECH
 

@@ -7,6 +7,7 @@ import typer
 
 from antiphon.cli.flags import AsJson
 from antiphon.cli.tables import show_table
+from antiphon.errors import SettingsError, UnavailableError, how_to_install
 
 if TYPE_CHECKING:
     from antiphon.config import Settings
@@ -52,7 +53,6 @@ def stage(
     import subprocess
 
     from antiphon.config.sources import process_environment
-    from antiphon.errors import SettingsError
     from antiphon.fabric.cluster.ray_plan import OUTLIVE_HEAD
 
     _check_installed()
@@ -92,7 +92,6 @@ def scale(
     import asyncio
 
     from antiphon.config.sources import load_settings
-    from antiphon.errors import SettingsError, UnavailableError
 
     if (stage is None) != (replicas is None):
         raise SettingsError("Give both a stage and the number of its replicas, or neither.")
@@ -127,7 +126,6 @@ async def _scaled(
 
 async def _control(settings: "Settings") -> "Controller":
     """Return the one cluster that is meant: that of a server of this host, or one on Ray."""
-    from antiphon.errors import SettingsError
     from antiphon.fabric.cluster.remote import connected_to_servers
 
     server = settings.server
@@ -145,8 +143,6 @@ async def _control(settings: "Settings") -> "Controller":
 
 def _named(name: str, stages: "tuple[StageView, ...]") -> "StageView":
     """Return the one stage of this name or id."""
-    from antiphon.errors import SettingsError
-
     found = [each for each in stages if name in (each.id, each.name, *each.name.split("+"))]
     if len(found) == 1:
         return found[0]
@@ -170,8 +166,6 @@ def _row(stage: "StageView", among: "tuple[StageView, ...]") -> dict[str, Any]:
 
 
 def _labels(given: list[str]) -> str:
-    from antiphon.errors import SettingsError
-
     for each in given:
         name, is_one, value = each.partition("=")
         if not (name and is_one and value) or "," in each:
@@ -181,8 +175,6 @@ def _labels(given: list[str]) -> str:
 
 def _check_installed() -> None:
     from importlib.util import find_spec
-
-    from antiphon.errors import SettingsError, how_to_install
 
     if find_spec("ray") is None:
         raise SettingsError(f"{_NEEDS_RAY}: {how_to_install('ray')}.")

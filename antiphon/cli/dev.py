@@ -10,6 +10,7 @@ from antiphon.cli.check_family import CheckFamilyFlags, check_family
 from antiphon.cli.family_lines import family_lines
 from antiphon.cli.flags import add_command
 from antiphon.cli.new_family import new_family
+from antiphon.errors import ModelLoadError
 
 if TYPE_CHECKING:
     from antiphon.contracts.family import Family
@@ -71,7 +72,6 @@ def make_checkpoint(
 
 def _maker(name: str | None) -> "Family":
     """Return the family of this name, or the one that is measured where none is named."""
-    from antiphon.errors import ModelLoadError
     from antiphon.families.measured import measured_family
     from antiphon.families.registry import family
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from antiphon import __version__
-from antiphon.cli.fit_cpu import described
+from antiphon.cli.fit import described
 from antiphon.cli.flags import AsJson
+from antiphon.cli.tables import facts_grid
 
 if TYPE_CHECKING:
     from antiphon.placement.doctor import Report
@@ -54,9 +55,7 @@ def _print(found: "Report") -> None:
         title = f"{gpu.name}: {gpu.memory_gib:.0f} GiB, capability {gpu.capability}"
         rows[gpu.device] = f"{title}, {kernels}{programs}"
     rows |= {} if found.gpus else {"GPUs": "none that PyTorch sees"}
-    grid = Table.grid("", "", padding=(0, 2))
-    for name, value in rows.items():
-        grid.add_row(f"[bold]{name}[/]", escape(value))
+    grid = facts_grid(rows)
     for problem in found.missing:
         grid.add_row("[bold]Missing[/]", escape(problem), style="yellow")
     table = Table(box=None, pad_edge=False)

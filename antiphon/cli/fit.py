@@ -2,24 +2,35 @@
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from antiphon.cli import completion
-from antiphon.cli.fit_cpu import family_of, fit_cpu
 from antiphon.cli.flags import AsJson, CheckpointDirectory
+from antiphon.cli.tables import facts_grid
+from antiphon.errors import ModelLoadError, SettingsError
 
 if TYPE_CHECKING:
-    from antiphon.contracts.inspection import Footprint
+    from antiphon.contracts.family import Family
     from antiphon.placement.cards import Card
-    from antiphon.placement.fit import Fit, Speed
+    from antiphon.placement.host_cpu import HostCpu
 
 _STREAMS = (1, 8, 64)
 _NOTE = (
     "An estimate from stated bandwidth and arithmetic and the shares of them that an H200 reaches"
     " with up to 256 streams; nothing else has been measured (docs/performance.md)."
+)
+_CPU_NOTE = (
+    "An estimate from the speed of this machine's memory and arithmetic, measured just now beside"
+    " what else it does, and the shares of them that Qwen3-TTS 0.6B reaches; nothing else has been"
+    " measured (docs/without-a-gpu.md)."
+)
+_SLOW = (
+    "That is slower than real time: for files, not for conversations. Small voices are faster than"
+    " real time on any laptop (docs/without-a-gpu.md)."
 )
 
 
@@ -65,39 +76,25 @@ def fit(
     Of a CPU, all types of weights are estimated, and one is recommended. The exit status is 1 if
     not one stream fits.
     """
+    figures = device_memory_gib, bandwidth_gbs, tflops, gpu_memory_utilization
     if card is not None and card.lower() == "cpu":
-        _check_alone(device_memory_gib, bandwidth_gbs, tflops, gpu_memory_utilization)
-        fit_cpu(path, seconds, as_json=as_json)
-        return
-    from antiphon.placement.fit import fit as estimate
-
-    chosen = _card(card, device_memory_gib, bandwidth_gbs, tflops)
-    footprint = _footprint(path)
-    found = estimate(footprint, chosen, seconds, _STREAMS, gpu_memory_utilization)
-    if as_json:
-        inputs = {"card": dataclasses.asdict(chosen), "seconds": seconds}
-        typer.echo(json.dumps({**inputs, **dataclasses.asdict(found), "note": _NOTE}, indent=2))
+        _check_alone(*figures)
+        _fit_cpu(family_of(path), path, seconds, as_json=as_json)
     else:
-        _print(chosen, seconds, found)
-    if not found.num_streams:
-        raise typer.Exit(1)
+        chosen = _card(card, device_memory_gib, bandwidth_gbs, tflops)
+        _fit_gpu(family_of(path), path, chosen, seconds, gpu_memory_utilization, as_json=as_json)
 
 
-def _footprint(path: Path) -> "Footprint":
-    """Return what a checkpoint takes of a GPU."""
-    from antiphon.errors import ModelLoadError
+def family_of(path: Path) -> "Family":
+    from antiphon.families.registry import checkpoint_family
 
-    family = family_of(path)
-    if family.footprint is None:
-        raise ModelLoadError(f"{path}: what '{family.name}' takes of a GPU is not known.")
-    found: Footprint = family.footprint.resolve()(path)
-    return found
+    if not path.is_dir():
+        raise ModelLoadError(f"There is no directory '{path}'.")
+    return checkpoint_family(path)
 
 
 def _check_alone(*given: float | None) -> None:
     """Refuse figures of a card beside its name."""
-    from antiphon.errors import SettingsError
-
     if any(each is not None for each in given):
         raise SettingsError("--card brings memory and bandwidth along: give it alone.")
 
@@ -105,12 +102,6 @@ def _check_alone(*given: float | None) -> None:
 def _card(
     name: str | None, memory_gib: float | None, bandwidth_gbs: float | None, tflops: float | None
 ) -> "Card":
-    """Return the card that is asked for.
-
-    Raises:
-        SettingsError: The card is unknown, or none is named.
-    """
-    from antiphon.errors import SettingsError
     from antiphon.placement.cards import Card, card_of
 
     if name is not None:
@@ -123,13 +114,23 @@ def _card(
     return Card("another GPU", memory_gib, bandwidth_gbs, tflops)
 
 
-def _print(card: "Card", seconds: float, found: "Fit") -> None:
-    from rich.console import Console
+def _fit_gpu(
+    family: "Family",
+    path: Path,
+    card: "Card",
+    seconds: float,
+    utilization: float | None,
+    *,
+    as_json: bool,
+) -> None:
     from rich.table import Table
 
-    console = Console(highlight=False)
-    grid = Table.grid("", "", padding=(0, 2))
-    rows = {
+    from antiphon.placement.fit import fit as estimate
+
+    if family.footprint is None:
+        raise ModelLoadError(f"{path}: what '{family.name}' takes of a GPU is not known.")
+    found = estimate(family.footprint.resolve()(path), card, seconds, _STREAMS, utilization)
+    facts = {
         "Card": f"{card.name}: {card.memory_gib:g} GiB, {card.bandwidth_gbs:g} GB/s",
         "Weights": f"{found.weight_gib:.1f} GiB",
         "CUDA, graphs, kept free": f"{found.runtime_gib:.1f} GiB",
@@ -138,15 +139,55 @@ def _print(card: "Card", seconds: float, found: "Fit") -> None:
         "Streams that fit": f"{found.num_streams:,}",
         "Streams without gaps": f"{found.num_gapless:,}",
     }
-    for name, value in rows.items():
-        grid.add_row(f"[bold]{name}[/]", value)
     table = Table("Streams", "ms a frame", "of real time", "measured, ms", box=None, pad_edge=False)
     for speed in found.speeds:
-        table.add_row(*_row(speed))
-    console.print(grid, "", table, "", sep="\n")
-    console.print(_NOTE)
+        measured = "-" if speed.measured_ms is None else f"{speed.measured_ms:.2f}"
+        times = f"{speed.frame_ms:.2f}", f"{speed.load:.0%}", measured
+        table.add_row(str(speed.num_streams), *times)
+    record = {"card": card, "seconds": seconds, **dataclasses.asdict(found), "note": _NOTE}
+    _show(record, (facts_grid(facts), "", table, "", _NOTE), as_json, fits=bool(found.num_streams))
 
 
-def _row(speed: "Speed") -> tuple[str, str, str, str]:
-    measured = "-" if speed.measured_ms is None else f"{speed.measured_ms:.2f}"
-    return str(speed.num_streams), f"{speed.frame_ms:.2f}", f"{speed.load:.0%}", measured
+def _fit_cpu(family: "Family", path: Path, seconds: float, *, as_json: bool) -> None:
+    """Print estimates for this CPU by type of weights, and the command that is recommended."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from antiphon.placement.cpu_fit import cpu_fits, recommended
+    from antiphon.placement.host_cpu import HostCpu
+
+    cpu = HostCpu.of_host()
+    fits = cpu_fits(family, path, cpu, seconds)
+    best = recommended(fits, cpu.memory_gib)
+    command = None
+    advice = ["None fits into the main memory, of which a fifth is left to others."]
+    if best is not None:
+        quantize = "" if best.weights == "float32" else f" --quantize {best.weights}"
+        command = f"antiphon serve {shlex.quote(str(path))} --device cpu{quantize}"
+        advice = [f"Recommended: {escape(command)}", *([_SLOW] if best.load > 1 else [])]
+    table = Table("Weights", "Memory", "ms a frame", "its audio, ms", "of real time", box=None)
+    for each in fits:
+        times = f"{each.model_ms:.0f}", f"{each.decoder_ms:.0f}", f"{each.load:.0%}"
+        table.add_row(each.weights, f"{each.memory_gib:.1f} GiB", *times)
+    record = {"cpu": cpu, "seconds": seconds, "weights": fits, "recommended": command}
+    parts = described(cpu), "", table, "", *advice, "", _CPU_NOTE
+    _show({**record, "note": _CPU_NOTE}, parts, as_json, fits=best is not None)
+
+
+def _show(record: dict[str, Any], parts: tuple[Any, ...], as_json: bool, *, fits: bool) -> None:
+    """Print an estimate; the exit status is 1 if nothing ``fits``."""
+    from rich.console import Console
+
+    if as_json:
+        typer.echo(json.dumps(record, indent=2, default=dataclasses.asdict))
+    else:
+        Console(highlight=False, soft_wrap=True).print(*parts, sep="\n")
+    if not fits:
+        raise typer.Exit(1)
+
+
+def described(cpu: "HostCpu") -> str:
+    """Return a CPU in one line."""
+    figures = {"GiB": cpu.memory_gib, "GB/s": cpu.bandwidth_gbs, "GFLOP/s a core": cpu.gflops}
+    known = (f"{number:.0f} {unit}" for unit, number in figures.items() if number is not None)
+    return f"{cpu.name}: {', '.join(filter(None, (f'{cpu.cores} cores', cpu.vectors, *known)))}"

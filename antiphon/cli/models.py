@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from antiphon.cli.fit import fit
+from antiphon.cli.fit import family_of, fit
 from antiphon.cli.flags import AsJson, CheckpointDirectory
 from antiphon.cli.pull import pull
-from antiphon.cli.tables import show_table
+from antiphon.cli.tables import facts_grid, show_table
+from antiphon.errors import ModelLoadError
 
 if TYPE_CHECKING:
     from antiphon.contracts.family import Family
@@ -58,12 +59,8 @@ def inspect(
     The exit status is 1 if it cannot be served.
     """
     from antiphon.contracts.inspection import Inspection
-    from antiphon.errors import ModelLoadError
-    from antiphon.families.registry import checkpoint_family
 
-    if not path.is_dir():
-        raise ModelLoadError(f"There is no directory '{path}'.")
-    family = checkpoint_family(path)
+    family = family_of(path)
     if family.inspector is None:
         raise ModelLoadError(f"{path}: checkpoints of '{family.name}' cannot be inspected.")
     found: Inspection = family.inspector.resolve()(path)
@@ -105,9 +102,7 @@ def _print(path: Path, family: "Family", found: "Inspection", problems: list[str
     shown = facts | {name: _shown(value) for name, value in found.facts.items()}
     shown["Can be served"] = "no" if problems else "yes"
     console = Console(highlight=False)
-    grid = RichTable.grid("", "", padding=(0, 2))
-    for name, value in shown.items():
-        grid.add_row(f"[bold]{name}[/]", escape(value))
+    grid = facts_grid(shown)
     for problem in problems:
         grid.add_row("", escape(problem), style="red")
     console.print(grid)

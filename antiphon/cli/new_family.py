@@ -14,6 +14,8 @@ from typing import Annotated
 
 import typer
 
+from antiphon.errors import SettingsError
+
 _PACKAGE = Path(__file__).parents[1]
 _TEMPLATES = Path(__file__).parent / "family_templates"
 _SUFFIX = ".template"
@@ -80,8 +82,6 @@ def scaffold(name: str, kind: FamilyKind, checkout: Path) -> list[Path]:
     Raises:
         SettingsError: the name is none, or taken, or there is no checkout; nothing is written.
     """
-    from antiphon.errors import SettingsError
-
     registry = checkout / "antiphon" / "families" / "registry.py"
     if not registry.exists() or not (checkout / "tests" / "families").is_dir():
         raise SettingsError(f"'{checkout}' is no checkout of Antiphon: --root names one.")

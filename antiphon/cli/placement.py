@@ -9,6 +9,7 @@ import typer
 
 from antiphon.cli.flags import AsJson
 from antiphon.cli.tables import show_table
+from antiphon.errors import SettingsError
 
 if TYPE_CHECKING:
     from antiphon.config import Settings
@@ -79,7 +80,6 @@ def check(
     The exit status is 1 if it cannot run on this host.
     """
     from antiphon.config.sources import load_settings
-    from antiphon.errors import SettingsError
     from antiphon.placement.check import notes, problems
     from antiphon.placement.gpus import gpus_of_host
     from antiphon.placement.settings_placement import resolved
@@ -139,7 +139,6 @@ def with_stage_configs(settings: "Settings") -> "Settings":
 
 def _translated(file: Path, model: str | None) -> dict[str, Any]:
     """Return the placement of stage configs, and print the translation of each entry."""
-    from antiphon.errors import SettingsError
     from antiphon.families.registry import resolve
     from antiphon.pipeline.speech.model import SPEECH
     from antiphon.placement.stage_configs import translate

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from antiphon.errors import ModelLoadError
+
 _UNSTATED = "not stated"
 
 
@@ -29,7 +31,6 @@ def pull(
     The hub's variables apply: HF_HOME, HF_TOKEN, HF_ENDPOINT. The exit status is 1 if no model here
     serves it.
     """
-    from antiphon.errors import ModelLoadError
     from antiphon.families.kit.hub import ask_hub, is_hub_id
     from antiphon.families.registry import hub_patterns, resolve
 

@@ -1,9 +1,24 @@
 """Lists that commands print: a table for people, or JSON."""
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def facts_grid(facts: Mapping[str, str]) -> "Table":
+    """Return a grid of names and values."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    grid = Table.grid("", "", padding=(0, 2))
+    for name, value in facts.items():
+        grid.add_row(f"[bold]{name}[/]", escape(value))
+    return grid
 
 
 def show_table(

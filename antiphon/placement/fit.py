@@ -35,47 +35,6 @@ _FEW_STREAMS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class GpuShare:
-    """Memory available to streams.
-
-    Attributes:
-        num_bytes: bytes for all streams; negative if not even the weights fit.
-        stream_bytes: bytes per stream: keys and values, and the codec's reserve.
-    """
-
-    num_bytes: int
-    stream_bytes: int
-
-    @property
-    def num_streams(self) -> int:
-        return max(0, self.num_bytes // self.stream_bytes)
-
-
-def gpu_share(
-    footprint: Footprint,
-    num_positions: int,
-    *,
-    num_total: int,
-    num_context: int,
-    utilization: float,
-) -> GpuShare:
-    """Return the memory of streams on an otherwise idle GPU, with a slot for each.
-
-    Args:
-        num_positions: positions of each stream, prompt and frames together.
-        num_context: bytes that CUDA allocates before loading.
-        utilization: share of the memory that the server may use.
-    """
-    num_free = num_total - footprint.weight_bytes - num_context
-
-    def left(num_slots: int) -> int:
-        return num_bytes_left(num_free, num_total, utilization=utilization, num_slots=num_slots)
-
-    kept_bytes = num_blocks_of(num_positions) * BLOCK_POSITIONS * footprint.position_bytes
-    return GpuShare(left(0), kept_bytes + left(0) - left(1))
-
-
-@dataclass(frozen=True, slots=True)
 class Speed:
     """An estimate for some streams.
 
@@ -126,19 +85,18 @@ def fit(
         streams: numbers of them to estimate the speed for.
         utilization: share of the card's memory that the server may use; ``None``: its default.
     """
-    usual = ModelSettings().gpu_memory_utilization
-    share = utilization or usual or 1.0
+    share = utilization or ModelSettings().gpu_memory_utilization or 1.0
     num_positions = footprint.prompt_positions + round(seconds * footprint.frames_per_s)
     num_total = int(card.memory_gib * GIB)
-    had = gpu_share(
-        footprint,
-        num_positions,
-        num_total=num_total,
-        num_context=int(CONTEXT_GIB * GIB),
-        utilization=share,
-    )
-    weight_gib, cache_gib = footprint.weight_bytes / GIB, had.num_bytes / GIB
-    num_streams = had.num_streams
+    num_free = num_total - footprint.weight_bytes - int(CONTEXT_GIB * GIB)
+
+    def num_left(num_slots: int) -> int:
+        return num_bytes_left(num_free, num_total, utilization=share, num_slots=num_slots)
+
+    kept_bytes = num_blocks_of(num_positions) * BLOCK_POSITIONS * footprint.position_bytes
+    stream_bytes = kept_bytes + num_left(0) - num_left(1)  # a slot for each
+    weight_gib, cache_gib = footprint.weight_bytes / GIB, num_left(0) / GIB
+    num_streams = max(0, num_left(0) // stream_bytes)
 
     def speed(number: int) -> Speed:
         frame_ms = _frame_ms(footprint, card, number, num_positions)
@@ -153,7 +111,7 @@ def fit(
         weight_gib=weight_gib,
         runtime_gib=card.memory_gib - weight_gib - cache_gib,
         cache_gib=cache_gib,
-        stream_gib=had.stream_bytes / GIB,
+        stream_gib=stream_bytes / GIB,
         num_streams=num_streams,
         num_gapless=num_gapless,
         speeds=tuple(speed(number) for number in streams),
