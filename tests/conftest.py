@@ -215,7 +215,7 @@ def faulty_server() -> Generator[RunningServer, None, None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         faulty.register(monkeypatch)
         with start_server(settings, send_buffer_bytes=32 * 1024) as running:
-            wait_until(lambda: running.state.is_ready)
+            wait_until(lambda: not running.state.hindrances)
             yield running
 
 

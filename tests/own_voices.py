@@ -31,5 +31,5 @@ def start_own_voice(path: Path, **more: Any) -> Generator[RunningServer, None, N
     patience = {"max_slots": 2, "max_wait_s": DEADLINE_S}
     model = ModelSettings.model_validate({**given, **patience, **more.pop("model", {})})
     with start_server(Settings.model_validate({"model": model, **more})) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running

@@ -70,11 +70,11 @@ from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
 from antiphon.pipeline.chat.service import CHAT, Chats
 from antiphon.pipeline.media_files import MediaFiles
-from antiphon.pipeline.model_loading import ServedModels, load_models, warm_up
+from antiphon.pipeline.model_loading import ServedModels, load_models
 from antiphon.pipeline.pictures.images import Images
 from antiphon.pipeline.pictures.service import IMAGE, VIDEO
 from antiphon.pipeline.pictures.videos import Videos
-from antiphon.pipeline.speech.model import SPEECH
+from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
@@ -157,7 +157,7 @@ def _guards(settings: Settings, metrics: Metrics, table: LimitTable) -> Guards:
         connections=ConnectionLimits(settings.limits, table),
         keys=KeyRing.of(settings.server),
         metrics=metrics,
-        memory=MemoryBudget(settings.limits, *observers, table=table),
+        memory=MemoryBudget(settings.limits, table, *observers),
         table=table,
     )
 
@@ -247,11 +247,12 @@ async def _start(
 
 
 async def _warm_up(models: ServedModels, recordings: Recordings) -> None:
-    """Warm the models, and what recordings of voices need if a model clones them."""
-    loaded = [model for model in models.speech.values() if model.is_loaded]
-    if any(model.capabilities.needs_encoder for model in loaded):
+    """Warm the models that are loaded, and what recordings of voices need if one clones them."""
+    loaded = [model for model in models.tasks if model.is_loaded]
+    if any(isinstance(each, SpeechModel) and each.capabilities.needs_encoder for each in loaded):
         await recordings.start()
-    await warm_up(models)
+    for model in loaded:
+        await model.warm_up()
 
 
 def _start_media(settings: Settings, models: ServedModels, stack: AsyncExitStack) -> MediaFiles:

@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from antiphon.api.bodies import JsonRoute
+from antiphon.api.errors import M
 from antiphon.api.http_ranges import StoredFile, file_response
 from antiphon.api.options import checked_request, ignored_headers, open_stream
 from antiphon.api.schemas.error import ErrorBody
@@ -176,11 +177,17 @@ async def get_content(
         )
     if not 0 <= index < len(job.result.files):
         raise UnknownJobError(f"{id}/content/{index}")
+    return result_response(jobs, job, index, request)
+
+
+def result_response(jobs: JobRunner, job: Job, index: int, request: Request) -> Response:
+    """Return a file that a job has made, or the part of it that ``Range`` asks for."""
+    assert job.result is not None
     made = job.result.files[index]
     file = StoredFile(
         num_bytes=made.num_bytes,
         media_type=made.media_type,
-        etag=f"{id}-{index}-{job.finished_s}",
+        etag=f"{job.id}-{index}-{job.finished_s}",
         read=partial(jobs.media.read, made.key),
     )
     return file_response(file, request, jobs.workers)
@@ -226,12 +233,15 @@ def _complete(body: SpeechJobBody, server: ServerState) -> tuple[str, JobPlan]:
 
 def _plan_of(server: ServerState, job: Job) -> JobPlan:
     """Read a job's body: it speaks with its owner's voices."""
+    return _plan(kept_body(SpeechJobBody, job), job.id, server.seen_by(Caller(job.owner)))
+
+
+def kept_body(model: type[M], job: Job) -> M:
+    """Read a job's body; raises StorageError if it cannot be read."""
     try:
-        body = SpeechJobBody.model_validate_json(job.body)
+        return model.model_validate_json(job.body)
     except ValidationError as error:
-        fault = UNREADABLE
-        raise StorageError(fault.message, code=fault.code) from error
-    return _plan(body, job.id, server.seen_by(Caller(job.owner)))
+        raise StorageError(UNREADABLE.message, code=UNREADABLE.code) from error
 
 
 def _plan(body: SpeechJobBody, id: str, server: ServerState) -> JobPlan:

@@ -18,7 +18,7 @@ from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.encoding import unspoken_member
 from antiphon.api.errors import WireError
 from antiphon.api.middleware.memory_budget import Holding
-from antiphon.api.options import FamilyOptions
+from antiphon.api.options import checked_request
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech_ws import (
     InputText,
@@ -274,11 +274,9 @@ class SpeechConversation(SpokenConversation):
         request = KokoroMembers.of(config.model_extra or {}).over(request, languages)
         has_words = request.word_timestamps and model.capabilities.word_times
         request = replace(request, word_timestamps=has_words)
-        options = FamilyOptions.of(config, model.task)
+        request, _, options = checked_request(config, request, self._server)
         for name in options.ignored:
             raise unknown_option(name, model.task)
-        checked = replace(request, options=options.values)
-        self._server.speech.check(checked, model, options.recordings)
         rate_hz = model.capabilities.sample_rate_hz
         values = await options.decoded(self._server.recordings, rate_hz)
         request = replace(request, options=values)

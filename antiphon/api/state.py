@@ -124,11 +124,6 @@ class ServerState:
         return replace(self, uploaded=uploaded, speech=self.speech.with_voices(uploaded))
 
     @property
-    def is_ready(self) -> bool:
-        """Whether traffic may come; see `hindrances`."""
-        return not self.hindrances
-
-    @property
     def hindrances(self) -> list[str]:
         """Why traffic should go elsewhere: models are cold or broken, or storage is, or the end."""
         found = ["a model has failed, or hangs"] if self.failures else []

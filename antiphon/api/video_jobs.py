@@ -5,12 +5,10 @@ from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import ValidationError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from antiphon.api.bodies import JsonRoute
-from antiphon.api.http_ranges import StoredFile, file_response
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.videos import (
     VideoDeleted,
@@ -19,7 +17,7 @@ from antiphon.api.schemas.videos import (
     VideoView,
     video_media,
 )
-from antiphon.api.speech_jobs import job_limits
+from antiphon.api.speech_jobs import job_limits, kept_body, result_response
 from antiphon.api.state import Asking, ServerState
 from antiphon.contracts.picture_types import VideoRequest
 from antiphon.contracts.types import random_hex
@@ -28,9 +26,8 @@ from antiphon.media.image_codec import Pixels
 from antiphon.pipeline.jobs.runner import JobRunner, job_media
 from antiphon.pipeline.jobs.video_job import VideoJobWork
 from antiphon.pipeline.pictures.videos import INPUT_REFERENCE
-from antiphon.storage.errors import StorageError, UnknownJobError
+from antiphon.storage.errors import UnknownJobError
 from antiphon.storage.job import Job, JobKind, JobState
-from antiphon.storage.job_database import UNREADABLE
 from antiphon.storage.job_ledger import JobLedger
 
 PATH = "/v1/videos"
@@ -166,14 +163,7 @@ async def download_video(
         raise VideoNotReadyError(id)
     if index >= len(job.result.files):
         raise UnknownJobError(f"{id}/content?variant={variant}", jobs.ledger.kind.noun)
-    made = job.result.files[index]
-    file = StoredFile(
-        num_bytes=made.num_bytes,
-        media_type=made.media_type,
-        etag=f"{id}-{index}-{job.finished_s}",
-        read=partial(jobs.media.read, made.key),
-    )
-    return file_response(file, request, jobs.workers)
+    return result_response(jobs, job, index, request)
 
 
 def _view(job: Job, connection: Request) -> VideoView:
@@ -183,12 +173,7 @@ def _view(job: Job, connection: Request) -> VideoView:
 
 def _work_of(server: ServerState, jobs: JobRunner, job: Job) -> VideoJobWork:
     """Read a job's body and its image; blocks."""
-    try:
-        body = VideoJobBody.model_validate_json(job.body)
-    except ValidationError as error:
-        fault = UNREADABLE
-        raise StorageError(fault.message, code=fault.code) from error
-    return _work(server, body, job.id, jobs.ledger.input(job.id))
+    return _work(server, kept_body(VideoJobBody, job), job.id, jobs.ledger.input(job.id))
 
 
 def _work(server: ServerState, body: VideoJobBody, id: str, image: bytes | None) -> VideoJobWork:

@@ -9,7 +9,6 @@ from antiphon.contracts.chat import CHAT_VOICE
 from antiphon.contracts.family import Family, Ref
 from antiphon.contracts.types import LoadProgress
 from antiphon.errors import ModelLoadError, SettingsError
-from antiphon.fabric.base import Fabric
 from antiphon.fabric.choice import open_fabric
 from antiphon.fabric.cluster.client import ClusterClient
 from antiphon.fabric.pool import ModelPool
@@ -122,7 +121,13 @@ async def load_models(
         SettingsError: two have the same name, or the placement does not fit them.
     """
     fabric = await open_fabric(settings, STAGE_BUILDER, stack, cluster=cluster, progress=progress)
-    pool = _pool(settings, fabric)
+    pool = ModelPool(
+        fabric,
+        max_loaded=settings.models.max_loaded,
+        max_bytes=int(settings.models.max_gib * 2**30),
+        idle_s=settings.models.idle_s,
+        wait_s=settings.models.wait_s,
+    )
     placement = await asyncio.to_thread(ServerPlacement.of, settings)
     families: dict[str, Family] = {}
     loaded: list[LoadedTask] = []
@@ -192,22 +197,3 @@ def served_tasks(family: Family, server: ServerSettings) -> dict[str, type[Loade
             " wanted (server.output_modalities)."
         )
     return chosen
-
-
-async def warm_up(models: ServedModels) -> None:
-    """Warm the models that are loaded at the start."""
-    for model in models.tasks:
-        if model.is_loaded:
-            await model.warm_up()
-
-
-def _pool(settings: Settings, fabric: Fabric) -> ModelPool:
-    """Return the pool that loads all models into a fabric."""
-    models = settings.models
-    return ModelPool(
-        fabric,
-        max_loaded=models.max_loaded,
-        max_bytes=int(models.max_gib * 2**30),
-        idle_s=models.idle_s,
-        wait_s=models.wait_s,
-    )

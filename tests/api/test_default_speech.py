@@ -18,7 +18,7 @@ WAV = SpeechSettings(default_response_format="wav", default_voice="Alto")
 @pytest.fixture(scope="module")
 def server() -> Generator[RunningServer, None, None]:
     with start_server(Settings(model=ModelSettings(source="toy"), speech=WAV)) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 
@@ -53,6 +53,6 @@ def test_a_voice_that_no_model_has_is_logged(caplog: pytest.LogCaptureFixture) -
     speech = SpeechSettings(default_voice="Vivian")
     settings = Settings(model=ModelSettings(source="toy"), speech=speech)
     with caplog.at_level(logging.WARNING), start_server(settings) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         assert spoken(running).headers["content-type"] == "audio/mpeg"
     assert "no served model has the voice 'Vivian'" in caplog.text

@@ -21,7 +21,7 @@ ELEVENLABS = "/v1/text-to-speech/sine"
 def server() -> Generator[RunningServer, None, None]:
     model = ModelSettings(source="toy", max_waiting=0)
     with start_server(Settings(model=model)) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -113,7 +113,7 @@ def test_a_model_that_broke_for_good_is_unhealthy(monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("no more tones")
 
     with start_server() as server, httpx.Client(base_url=server.base_url) as client:
-        wait_until(lambda: server.state.is_ready)
+        wait_until(lambda: not server.state.hindrances)
         assert client.get("/health").status_code == 200
         monkeypatch.setattr(ToyRunner, "launch", broken)
         for _ in range(2):  # the one that broke it, and one that comes after
@@ -148,7 +148,7 @@ def test_an_engine_that_hangs_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> N
 
     settings = Settings(model=ModelSettings(source="toy"), limits=LimitSettings(stall_s=0.05))
     with start_server(settings) as server, httpx.Client(base_url=server.base_url) as client:
-        wait_until(lambda: server.state.is_ready)
+        wait_until(lambda: not server.state.hindrances)
         monkeypatch.setattr(ToyRunner, "launch", hanging)
         with ThreadPoolExecutor(1) as listener:
             speech = listener.submit(client.post, "/v1/audio/speech", json={"input": "Hello."})

@@ -28,7 +28,7 @@ WORDS = ["你好", "🎉"]
 @pytest.fixture(scope="module")
 def server() -> Generator[RunningServer, None, None]:
     with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -26,7 +26,7 @@ def server(
     clone = ModelSettings(source=str(checkpoint("tiny", "base")), name="clone", device="cpu")
     settings = Settings(model=ModelSettings(source="toy"), models=ModelsSettings(more=(clone,)))
     with start_server(settings) as server:
-        wait_until(lambda: server.state.is_ready)
+        wait_until(lambda: not server.state.hindrances)
         yield server
 
 

@@ -22,7 +22,7 @@ WORDS = ["One", "two", "three.", "Four", "five."]
 @pytest.fixture(scope="module")
 def hibari() -> Generator[RunningServer, None, None]:
     with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -31,7 +31,7 @@ def hibari() -> Generator[RunningServer, None, None]:
         model=ModelSettings(source="hibari"), server=ServerSettings(api_keys=(KEY,))
     )
     with start_server(settings) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -64,7 +64,7 @@ def test_it_hears_all_of_it(server: RunningServer, service: Callable[[RunningSer
 def speaker() -> Generator[RunningServer, None, None]:
     """A server whose model knows when words are spoken."""
     with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -15,7 +15,7 @@ from tests.servers import start_server, wait_until
 
 def test_it_lists_speech_models_and_their_voices() -> None:
     with start_server(Settings(model=ModelSettings(source="toy"))) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         (found,) = speech_models(DemoUpstream(running.base_url))
         assert chat_models(DemoUpstream(running.base_url)) == ["toy"]
     assert found.id == "toy"

@@ -38,7 +38,7 @@ MAX_TIME_DIFFERENCE_S = 0.25  # the recogniser itself is exact to 0.1 s or so
 def server() -> Generator[RunningServer, None, None]:
     source = str(published_kokoro())
     with start_server(Settings(model=ModelSettings(source=source, device="cpu"))) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

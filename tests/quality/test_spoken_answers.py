@@ -27,7 +27,7 @@ MAX_ERROR_RATE = 0.15
 def server() -> Generator[RunningServer, None, None]:
     chat = ModelSettings(source=str(published_smollm2()), name="smollm2", device="cpu")
     with start_server(Settings(models=ModelsSettings(more=(chat,)))) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

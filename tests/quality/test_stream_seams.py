@@ -29,7 +29,7 @@ Way = Callable[[RunningServer], Pieces]
 def server() -> Generator[RunningServer, None, None]:
     """A server with the settings that everybody has who sets nothing."""
     with start_server(Settings()) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

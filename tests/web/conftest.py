@@ -41,5 +41,5 @@ def locked_server() -> Generator[RunningServer, None, None]:
         model=ModelSettings(source="toy"), server=ServerSettings(api_keys=(API_KEY,))
     )
     with start_server(settings) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running

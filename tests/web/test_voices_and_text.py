@@ -30,7 +30,7 @@ def locked() -> Generator[RunningServer, None, None]:
         model=ModelSettings(source="toy"), server=ServerSettings(api_keys=(API_KEY, KEY))
     )
     with start_server(settings) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 
@@ -73,7 +73,7 @@ def test_a_recording_gives_the_voice(
     recording.write_bytes(wav())
     source = str(checkpoint("tiny", "base"))
     with start_server(Settings(model=ModelSettings(source=source, device="cpu"))) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         page.open(running.base_url)
         assert page.find("reference-field").is_displayed()
         page.find("reference").send_keys(str(recording))

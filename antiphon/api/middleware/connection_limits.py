@@ -7,7 +7,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.api.middleware.keys import KeyRing, caller_of
-from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
+from antiphon.api.middleware.limit_table import LimitTable
 from antiphon.config import LimitSettings
 from antiphon.errors import RateLimitError, UnavailableError
 
@@ -22,9 +22,9 @@ RETRY_AFTER_S = 1.0
 class ConnectionLimits:
     """Counts the requests and WebSockets that are open."""
 
-    def __init__(self, limits: LimitSettings, table: LimitTable | None = None) -> None:
+    def __init__(self, limits: LimitSettings, table: LimitTable) -> None:
         """Admit connections by ``limits``; ``table`` counts, for other processes too."""
-        self._table = LocalLimitTable() if table is None else table
+        self._table = table
         self._max_open = {"http": limits.max_requests, "websocket": limits.max_sockets}
         self._num_open = {"http": 0, "websocket": 0}
         self._max_of_one = limits.caller_places

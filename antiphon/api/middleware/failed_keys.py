@@ -7,7 +7,7 @@ while the others wait.
 import time
 from collections.abc import Callable
 
-from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable, TokenBucket
+from antiphon.api.middleware.limit_table import LimitTable, TokenBucket
 from antiphon.errors import RateLimitError
 
 
@@ -17,7 +17,7 @@ class FailedKeys:
     def __init__(
         self,
         per_minute: int,
-        table: LimitTable | None = None,
+        table: LimitTable,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Allow some wrong keys.
@@ -26,7 +26,7 @@ class FailedKeys:
             per_minute: Failures of one address in a minute; 0: any number.
         """
         self._per_minute = per_minute
-        self._table = LocalLimitTable() if table is None else table
+        self._table = table
         self._clock = clock
 
     def check(self, address: str, owner: str | None) -> None:

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
+from antiphon.api.middleware.limit_table import LimitTable
 from antiphon.config import LimitSettings
 from antiphon.errors import MemoryFullError, MemoryShareError, RequestTooLargeError
 
@@ -44,17 +44,14 @@ class MemoryBudget:
     """
 
     def __init__(
-        self,
-        limits: LimitSettings,
-        *observers: Callable[[int], None],
-        table: LimitTable | None = None,
+        self, limits: LimitSettings, table: LimitTable, *observers: Callable[[int], None]
     ) -> None:
         """Admit requests by ``limits``.
 
         Args:
             observers: called with each new sum of this process, in bytes.
         """
-        self._table = LocalLimitTable() if table is None else table
+        self._table = table
         self._max_bytes = limits.max_memory_mib * _MIB
         self._max_of_one = limits.caller_memory_mib * _MIB
         self._observers = observers

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.api.middleware.connection_limits import PROBES, makes_work
 from antiphon.api.middleware.keys import KeyRing, caller_of
-from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable, TokenBucket
+from antiphon.api.middleware.limit_table import LimitTable, TokenBucket
 from antiphon.config import LimitSettings
 from antiphon.errors import RateLimitError
 
@@ -28,11 +28,11 @@ class RateLimits:
     def __init__(
         self,
         limits: LimitSettings,
-        table: LimitTable | None = None,
+        table: LimitTable,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Limit each caller by ``limits``."""
-        self._table = LocalLimitTable() if table is None else table
+        self._table = table
         self._per_minute = limits.key_requests_per_minute
         self._max_open = limits.key_concurrency
         self._clock = clock

@@ -131,7 +131,6 @@ class _Turn:
         self._events: SpeechStream | None = None
 
     async def next(self) -> SpeechEvent | None:
-        """See `Source.next`."""
         while True:
             try:
                 if self._events is None:
@@ -144,7 +143,6 @@ class _Turn:
                 await asyncio.sleep(error.retry_after_s or 1.0)
 
     async def close(self) -> None:
-        """See `Source.close`."""
         events, self._events = self._events, None
         if events is not None:
             await events.aclose()

@@ -147,7 +147,6 @@ class SegmentStream:
         return await self._end(context, item)
 
     async def close(self) -> None:
-        """See `Source.close`."""
         stream, self._stream = self._stream, None
         text, self._text = self._text, None
         if stream is not None:

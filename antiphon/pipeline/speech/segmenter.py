@@ -88,12 +88,10 @@ class PackingSegmenter:
         self._waiting: list[str] = []
 
     def push(self, text: str) -> list[Part]:
-        """See `Segmenter.push`."""
         self._waiting.append(text)
         return []
 
     def flush(self) -> list[Part]:
-        """See `Segmenter.flush`."""
         text, self._waiting = "".join(self._waiting), []
         slices = list(segments(text, self._max))
         boundaries = [*(each.boundary for each in slices[1:]), Boundary.NONE]
@@ -114,7 +112,6 @@ class SentenceSegmenter:
         self._num_judged = 0
 
     def push(self, text: str) -> list[Part]:
-        """See `Segmenter.push`."""
         waiting, start = self._waiting + text, 0
         parts = []
         while (place := self._end(waiting[start : start + self._lengths.max + 1])) is not None:
@@ -126,7 +123,6 @@ class SentenceSegmenter:
         return parts
 
     def flush(self) -> list[Part]:
-        """See `Segmenter.flush`."""
         rest = self._waiting
         if not rest.strip():
             return []
@@ -200,7 +196,6 @@ class LengthSegmenter:
         return parts
 
     def flush(self) -> list[Part]:
-        """See `Segmenter.flush`."""
         rest = self._segment[self._num_passed :] if len(self._segment) <= self._max else ""
         has_begun = self._num_passed > 0
         self._segment, self._num_passed, self._num_judged, self._is_first = "", 0, 0, True
@@ -262,11 +257,9 @@ class UncutSegmenter:
     """Passes text on at once, as one segment; what is blank is one, too."""
 
     def push(self, text: str) -> list[Part]:
-        """See `Segmenter.push`."""
         return [Part(text, ends_segment=False)]
 
     def flush(self) -> list[Part]:
-        """See `Segmenter.flush`."""
         return [Part("", ends_segment=True)]
 
 

@@ -126,7 +126,6 @@ class Prefetcher(Generic[T]):
         return item
 
     async def close(self) -> None:
-        """See `Source.close`."""
         await cancel_and_wait(self._pulling)
         await self._source.close()
 

@@ -23,7 +23,7 @@ PCM_BYTES_A_S = 48_000
 @pytest.fixture(scope="module")
 def hibari() -> Generator[RunningServer, None, None]:
     with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -152,7 +152,7 @@ def test_members_are_honoured(client: httpx.Client) -> None:
 @pytest.fixture(scope="module")
 def speaker() -> Generator[httpx.Client, None, None]:
     with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         with httpx.Client(base_url=running.base_url, timeout=60) as client:
             yield client
 

@@ -96,7 +96,7 @@ def test_wrong_keys_are_counted_and_whoever_has_a_right_one_goes_on() -> None:
 @given(st.lists(st.tuples(st.floats(0, 20), st.integers(0, 2)), max_size=60))
 def test_no_minute_has_more_guesses_than_are_allowed(tries: list[tuple[float, int]]) -> None:
     now_s, per_minute = 0.0, 4
-    failed = FailedKeys(per_minute, clock=lambda: now_s)
+    failed = FailedKeys(per_minute, LocalLimitTable(), clock=lambda: now_s)
     answered: dict[str, list[float]] = {}
     for pause_s, house in tries:
         now_s += pause_s

@@ -43,7 +43,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Generator[Start, None, None]:
                 model=ModelSettings(source="faulty"), limits=limits, server=ServerSettings(**server)
             )
             running = stack.enter_context(start_server(settings))
-            wait_until(lambda: running.state.is_ready)
+            wait_until(lambda: not running.state.hindrances)
             return running
 
         yield started
@@ -103,7 +103,7 @@ def test_nobody_takes_all_places(start: Start) -> None:
 
 def test_reads_are_limited_where_a_key_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limit, "MIN_READS", 2)
-    counted = RateLimits(LimitSettings(key_concurrency=1))
+    counted = RateLimits(LimitSettings(key_concurrency=1), LocalLimitTable())
     with counted.used("caller"), counted.reading("caller"), counted.reading("caller"):
         with pytest.raises(RateLimitError), counted.reading("caller"):
             pass
@@ -111,7 +111,7 @@ def test_reads_are_limited_where_a_key_is(monkeypatch: pytest.MonkeyPatch) -> No
             pass
     with counted.reading("caller"):
         pass
-    unlimited = RateLimits(LimitSettings(key_requests_per_minute=1))
+    unlimited = RateLimits(LimitSettings(key_requests_per_minute=1), LocalLimitTable())
     with unlimited.reading("a"), unlimited.reading("a"), unlimited.reading("a"):
         pass
 
@@ -158,7 +158,9 @@ def wait_s(counted: RateLimits) -> float:
 @given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 20))
 def test_no_minute_has_more_than_its_requests(pauses_s: list[float], per_minute: int) -> None:
     now_s = 0.0
-    counted = RateLimits(LimitSettings(key_requests_per_minute=per_minute), clock=lambda: now_s)
+    counted = RateLimits(
+        LimitSettings(key_requests_per_minute=per_minute), LocalLimitTable(), clock=lambda: now_s
+    )
     granted_s: list[float] = []
     for pause_s in pauses_s:
         now_s += pause_s
@@ -174,7 +176,9 @@ def test_no_minute_has_more_than_its_requests(pauses_s: list[float], per_minute:
 @given(st.integers(1, 100))
 def test_whoever_waits_as_told_is_let_in(per_minute: int) -> None:
     now_s = 0.0
-    counted = RateLimits(LimitSettings(key_requests_per_minute=per_minute), clock=lambda: now_s)
+    counted = RateLimits(
+        LimitSettings(key_requests_per_minute=per_minute), LocalLimitTable(), clock=lambda: now_s
+    )
     assert [wait_s(counted) for _ in range(per_minute)] == [0.0] * per_minute
     for _ in range(20):
         retry_after_s = wait_s(counted)

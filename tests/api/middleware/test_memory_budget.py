@@ -43,7 +43,7 @@ class _Silence:
 
 
 def test_decoded_recordings_and_their_copies_count() -> None:
-    budget = MemoryBudget(LimitSettings(), lambda num_bytes: None, table=LocalLimitTable())
+    budget = MemoryBudget(LimitSettings(), LocalLimitTable())
     options = FamilyOptions({}, {"ref_audio": b"", "other": b""})
     with budget.lease("a caller") as lease:
         with memory_budget.use_lease(lease):
@@ -58,7 +58,7 @@ def test_never_more_is_held_than_is_allowed(turns: list[tuple[int, int]]) -> Non
     told: list[int] = []
     table = LocalLimitTable()
     limits = LimitSettings(max_memory_mib=8, caller_memory_mib=4)
-    budget = MemoryBudget(limits, told.append, table=table)
+    budget = MemoryBudget(limits, table, told.append)
     with ExitStack() as stack:
         leases = [stack.enter_context(budget.lease(f"caller {n % 3}")) for n in range(6)]
         for index, num_bytes in turns:
@@ -81,7 +81,7 @@ def test_never_more_is_held_than_is_allowed(turns: list[tuple[int, int]]) -> Non
 
 
 def test_each_refusal_says_what_would_help() -> None:
-    budget = MemoryBudget(LimitSettings(max_memory_mib=3, caller_memory_mib=2))
+    budget = MemoryBudget(LimitSettings(max_memory_mib=3, caller_memory_mib=2), LocalLimitTable())
     with budget.lease("a") as first, budget.lease("a") as second, budget.lease("b") as other:
         with pytest.raises(RequestTooLargeError, match=r"limits\.caller_memory_mib"):
             first.reserve(2 * MIB + 1)
@@ -100,7 +100,7 @@ def test_each_refusal_says_what_would_help() -> None:
 
 
 def test_zero_is_no_limit() -> None:
-    budget = MemoryBudget(LimitSettings(max_memory_mib=0, caller_memory_mib=0))
+    budget = MemoryBudget(LimitSettings(max_memory_mib=0, caller_memory_mib=0), LocalLimitTable())
     with budget.lease("a") as lease:
         lease.reserve(1000 * 1024 * MIB)
         assert budget.num_bytes == 1000 * 1024 * MIB
@@ -146,7 +146,7 @@ async def test_all_is_free_again_however_a_request_ends(ending: str) -> None:
     held: list[int] = []
     table = LocalLimitTable()
     limits = LimitSettings(max_memory_mib=1, caller_memory_mib=0)
-    budget = MemoryBudget(limits, held.append, table=table)
+    budget = MemoryBudget(limits, table, held.append)
     collecting = asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,7 +203,7 @@ def test_a_file_that_fails_holds_nothing_while_its_request_goes_on(reason: str) 
         finally:
             workers.close()
 
-    with MemoryBudget(LimitSettings()).lease("a") as lease:
+    with MemoryBudget(LimitSettings(), LocalLimitTable()).lease("a") as lease:
         with pytest.raises((RuntimeError, UnavailableError)):
             asyncio.run(collect())
         assert lease.num_bytes == 0

@@ -36,7 +36,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Generator[Start, None, None]:
                 model=ModelSettings(source="faulty"), limits=limits, server=ServerSettings(**server)
             )
             running = stack.enter_context(start_server(settings, send_buffer_bytes=32 * 1024))
-            wait_until(lambda: running.state.is_ready)
+            wait_until(lambda: not running.state.hindrances)
             return running
 
         yield started

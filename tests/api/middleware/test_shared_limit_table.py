@@ -115,7 +115,7 @@ def test_limits_are_the_same_in_either_table(kind: str, memory: int) -> None:
     with pytest.raises(RateLimitError):
         failed[0].check("192.0.2.1", "unknown")
     failed[1].check("192.0.2.1", "known")
-    budgets = [MemoryBudget(LimitSettings(max_memory_mib=1), table=table) for table in tables]
+    budgets = [MemoryBudget(LimitSettings(max_memory_mib=1), table) for table in tables]
     with budgets[0].lease("a") as held, budgets[1].lease("b") as refused:
         held.reserve(2**20 - 1)
         refused.reserve(1)

@@ -16,7 +16,7 @@ PATH = "/v1/audio/speech"
 def any_http(request: pytest.FixtureRequest) -> Generator[RunningServer, None, None]:
     """A server on each of the HTTP implementations that uvicorn may pick."""
     with start_server(TOY, http=request.param) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -50,7 +50,7 @@ def server(
         data=DataSettings(dir=tmp_path_factory.mktemp("voices")),
     )
     with start_server(settings) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -22,7 +22,7 @@ FRAME_BYTES = 2 * 2048
 def client(made: Callable[[str], Path]) -> Generator[httpx.Client, None, None]:
     settings = ModelSettings(source=str(made("s1")), device="cpu", max_slots=4)
     with start_server(Settings(model=settings)) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         with httpx.Client(base_url=running.base_url, timeout=60) as client:
             yield client
 

@@ -22,7 +22,7 @@ TEXT = "She can't dance in the bath."
 def client(exported: Path) -> Generator[httpx.Client, None, None]:
     settings = ModelSettings(source=str(exported), device="cpu")
     with start_server(Settings(model=settings)) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         with httpx.Client(base_url=running.base_url, timeout=60) as client:
             yield client
 

@@ -83,7 +83,7 @@ def antiphon(path: Path) -> Generator[Antiphon, None, None]:
 def server(path: Path) -> Generator[RunningServer, None, None]:
     model = ModelSettings(source=str(path), device="cpu", dtype="float32", max_slots=4)
     with start_server(Settings(model=model)) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: not running.state.hindrances)
         yield running
 
 
