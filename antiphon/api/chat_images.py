@@ -43,7 +43,7 @@ async def image_response(
         image_body, server, id, num_images=len(sources), read=ChatBody.model_fields
     )
     requests = await with_images(requests, sources, [], server)
-    delivery = ImageDelivery.of(image_body, requests, server, caller, media_url(request))
+    delivery = ImageDelivery(image_body, requests, server, caller, media_url(request))
     chat = _DrawnAnswer(ChatEnvelope(id, server.images.model(body.model).name), delivery)
     headers = ignored_headers(ignored, server.settings.speech)
     drawing = server.images.several(requests)
@@ -101,5 +101,8 @@ class _DrawnAnswer:
 
     async def _part(self, number: int, image: Image) -> Mapping[str, Any]:
         drawn = await self._delivery.image(number, image)
-        url = drawn.url or f"data:{self._delivery.format.media_type};base64,{drawn.b64_json}"
+        url = (
+            drawn.url
+            or f"data:{self._delivery.body.output_format.media_type};base64,{drawn.b64_json}"
+        )
         return {"type": "image_url", "image_url": {"url": url}}

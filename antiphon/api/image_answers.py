@@ -10,71 +10,39 @@ from typing import Any, Literal, TypeAlias
 
 from antiphon.api.middleware import memory_budget
 from antiphon.api.schemas.images import (
-    Background,
     DrawnImage,
     ImageBody,
     ImagesAnswer,
     ImageUsage,
-    Quality,
 )
 from antiphon.api.state import ServerState
 from antiphon.contracts.picture_types import Image, ImageRequest, Progress
 from antiphon.contracts.types import Caller, Ended, Usage
 from antiphon.errors import UnavailableError
-from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, encode_image
+from antiphon.media.image_codec import Pixels, check_installed, encode_image
 from antiphon.pipeline.pictures.images import ImageItem
 
 Drawing: TypeAlias = AsyncGenerator[tuple[int, ImageItem], None]
 """Items of several images, each with its image's number; see `Images.several`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ImageDelivery:
-    """How the images of a request are delivered.
+    """Delivers the images of a request in the form that its body asks for.
 
     Attributes:
         caller: Caller of the request, who owns files that are kept.
         media_url: address of the route of media, as the client knows the server.
-        compression: quality of lossy formats; ``None``: the format's own.
-        quality: Requested quality, which is repeated in the answer.
     """
 
+    body: ImageBody
+    requests: tuple[ImageRequest, ...]
     server: ServerState
     caller: Caller
     media_url: str
-    requests: tuple[ImageRequest, ...]
-    format: ImageFormat = ImageFormat.PNG
-    compression: int | None = None
-    background: Background = "auto"
-    quality: Quality = "auto"
-    as_url: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        body: ImageBody,
-        requests: tuple[ImageRequest, ...],
-        server: ServerState,
-        caller: Caller,
-        media_url: str,
-    ) -> "ImageDelivery":
-        """Deliver in the form that the body asks for.
-
-        Raises:
-            InvalidRequestError: no image files can be written here.
-        """
+    def __post_init__(self) -> None:
         check_installed()
-        return cls(
-            server=server,
-            caller=caller,
-            media_url=media_url,
-            requests=requests,
-            format=body.output_format,
-            compression=body.output_compression,
-            background=body.background,
-            quality=body.quality,
-            as_url=body.response_format == "url",
-        )
 
     async def file(self, pixels: Pixels) -> bytes:
         """Return a file of an image; what it takes counts for the request meanwhile."""
@@ -87,28 +55,35 @@ class ImageDelivery:
         file = await self.file(image.pixels)
         seed = self.requests[number].seed
         assert seed is not None, "the request is complete"
-        if self.as_url and image.preview_index is None:
+        if self.body.response_format == "url" and image.preview_index is None:
             media = self.server.media
             return DrawnImage(
-                url=await media.keep(file, str(self.format), self.caller, self.media_url), seed=seed
+                url=await media.keep(
+                    file, str(self.body.output_format), self.caller, self.media_url
+                ),
+                seed=seed,
             )
         memory_budget.reserve(4 * -(-len(file) // 3))
         encoded = await self.server.encoders.run(base64.b64encode, file)
         return DrawnImage(b64_json=encoded.decode(), seed=seed)
 
     def _encoded(self, pixels: Pixels) -> bytes:
-        is_opaque = self.background == "opaque"
-        return encode_image(pixels, self.format, self.compression, is_opaque=is_opaque)
+        body = self.body
+        is_opaque = body.background == "opaque"
+        return encode_image(
+            pixels, body.output_format, body.output_compression, is_opaque=is_opaque
+        )
 
     def about(self, pixels: Pixels) -> dict[str, Any]:
         """Return the members that accompany an image."""
+        body = self.body
         height, width, channels = pixels.shape
-        is_clear = channels == 4 and self.format.has_alpha and self.background != "opaque"
+        is_clear = channels == 4 and body.output_format.has_alpha and body.background != "opaque"
         background: Literal["opaque", "transparent"] = "transparent" if is_clear else "opaque"
         return {
             "background": background,
-            "output_format": self.format,
-            "quality": self.quality,
+            "output_format": body.output_format,
+            "quality": body.quality,
             "size": f"{width}x{height}",
         }
 

@@ -69,7 +69,7 @@ async def create_images(
     steps. A failure midway breaks the connection after an ``error`` event.
     """
     requests, ignored = image_requests(body, server, id)
-    delivery = ImageDelivery.of(body, requests, server, caller, media_url(request))
+    delivery = ImageDelivery(body, requests, server, caller, media_url(request))
     return _response(delivery, "image_generation", ignored, is_stream=body.stream)
 
 
@@ -93,7 +93,7 @@ async def edit_images(request: Request, server: Server, caller: Asking, id: Spee
         raise InvalidRequestError("Invalid 'mask': there can be only one.", param="mask")
     requests, ignored = image_requests(body, server, id, num_images=len(sources))
     edited = await with_images(requests, sources, masks, server)
-    delivery = ImageDelivery.of(body, edited, server, caller, media_url(request))
+    delivery = ImageDelivery(body, edited, server, caller, media_url(request))
     return _response(delivery, "image_edit", ignored, is_stream=body.stream)
 
 

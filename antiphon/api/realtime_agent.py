@@ -25,6 +25,7 @@ from antiphon.api.realtime_events import (
     event,
     new_id,
     output_object,
+    session_object,
 )
 from antiphon.api.realtime_reply import ReplyEvents, ReplyItems, ReplyPlan, item_object
 from antiphon.api.schemas.realtime import OutputFormat, ResponseCancel
@@ -345,19 +346,14 @@ class AgentConversation:
 
     def _session(self) -> Mapping[str, Any]:
         settings = self._settings
-        silence = {"turn_detection": None, "transcription": None}
-        return {
-            "type": "realtime",
-            "object": "realtime.session",
-            "id": self._id,
-            "model": self._model.name,
-            "output_modalities": settings.modalities,
-            "instructions": settings.instructions,
-            "max_output_tokens": settings.told_limit,
-            "tools": [],
-            "tool_choice": "none",
-            "audio": {"input": silence, "output": output_object(settings.output)},
-        }
+        return session_object(
+            self._id,
+            self._model.name,
+            settings.output,
+            output_modalities=settings.modalities,
+            instructions=settings.instructions,
+            max_output_tokens=settings.told_limit,
+        )
 
 
 async def _played(events: ReplyEvents, items: ReplyItems) -> None:

@@ -58,8 +58,8 @@ def check_session_model(name: str, own: str, server: ServerState) -> None:
     )
 
 
-def session_object(id: str, model: str, output: Output) -> dict[str, Any]:
-    """Describe a session."""
+def session_object(id: str, model: str, output: Output, **more: Any) -> dict[str, Any]:
+    """Describe a session; ``more`` replaces what is so of models that only speak."""
     return {
         "type": "realtime",
         "object": "realtime.session",
@@ -73,6 +73,7 @@ def session_object(id: str, model: str, output: Output) -> dict[str, Any]:
             "input": {"turn_detection": None, "transcription": None},
             "output": output_object(output),
         },
+        **more,
     }
 
 
@@ -83,6 +84,21 @@ def output_object(output: Output) -> dict[str, Any]:
         "voice": output.voice,
         "speed": output.speed or 1.0,
         "format": {"type": format.type, "rate": format.as_wire().sample_rate_hz},
+    }
+
+
+def usage_object(text: Usage, audio: Usage) -> dict[str, Any]:
+    """Describe what was used: to write a text, whose input counts, and to speak it."""
+    num_tokens = text.output_tokens + audio.output_tokens
+    return {
+        "total_tokens": text.input_tokens + num_tokens,
+        "input_tokens": text.input_tokens,
+        "output_tokens": num_tokens,
+        "input_token_details": {"text_tokens": text.input_tokens, "audio_tokens": 0},
+        "output_token_details": {
+            "text_tokens": text.output_tokens,
+            "audio_tokens": audio.output_tokens,
+        },
     }
 
 
@@ -175,7 +191,7 @@ class SpokenResponse:
             "output": output,
             "output_modalities": ["audio"],
             "metadata": self._metadata,
-            "usage": None if usage is None else _described(usage),
+            "usage": None if usage is None else usage_object(Usage(usage.input_tokens), usage),
         }
 
     def _item(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
@@ -192,13 +208,3 @@ class SpokenResponse:
 
     async def _send_content(self, type: str, **members: Any) -> None:
         await self._send_placed(type, content_index=0, **members)
-
-
-def _described(usage: Usage) -> dict[str, Any]:
-    return {
-        "total_tokens": usage.total_tokens,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "input_token_details": {"text_tokens": usage.input_tokens, "audio_tokens": 0},
-        "output_token_details": {"text_tokens": 0, "audio_tokens": usage.output_tokens},
-    }

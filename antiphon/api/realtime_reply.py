@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from antiphon.api.errors import WireError
-from antiphon.api.realtime_events import event, new_id
+from antiphon.api.realtime_events import event, new_id, usage_object
 from antiphon.api.sockets import Socket
 from antiphon.api.wire_format import WireFormat
 from antiphon.contracts.chat_types import TextDelta
@@ -157,21 +157,7 @@ class ReplyEvents:
             "status_details": details,
             "output": [item_object(self.item)] if has_output else [],
             **self.plan.described,
-            "usage": self._usage() if self.is_over else None,
-        }
-
-    def _usage(self) -> dict[str, Any]:
-        text, audio = self._usages
-        num_tokens = text.output_tokens + audio.output_tokens
-        return {
-            "total_tokens": text.input_tokens + num_tokens,
-            "input_tokens": text.input_tokens,
-            "output_tokens": num_tokens,
-            "input_token_details": {"text_tokens": text.input_tokens, "audio_tokens": 0},
-            "output_token_details": {
-                "text_tokens": text.output_tokens,
-                "audio_tokens": audio.output_tokens,
-            },
+            "usage": usage_object(*self._usages) if self.is_over else None,
         }
 
     async def _send(self, type: str, **members: Any) -> None:
