@@ -192,7 +192,7 @@ class ApiServer(uvicorn.Server):
 
     def _is_quiet(self) -> bool:
         """Whether no request has been under way for a moment; silent WebSockets do not count."""
-        is_busy = self._state.guards.connections.num_requests or self._state.num_speaking
+        is_busy = self._state.guards.connections.num_open["http"] or self._state.num_speaking
         self._num_quiet_ticks = 0 if is_busy else self._num_quiet_ticks + 1
         return self._num_quiet_ticks >= QUIET_TICKS
 

@@ -17,15 +17,15 @@ def nothing_left(faulty_server: RunningServer) -> Generator[None, None, None]:
     yield
     wait_until(lambda: faulty_server.num_open == 0)
     wait_until(lambda: faulty_server.tasks() <= tasks)
-    wait_until(lambda: faulty_server.state.guards.connections.num_requests == 0)
-    wait_until(lambda: faulty_server.state.guards.connections.num_sockets == 0)
+    wait_until(lambda: faulty_server.state.guards.connections.num_open["http"] == 0)
+    wait_until(lambda: faulty_server.state.guards.connections.num_open["websocket"] == 0)
     wait_until(lambda: num_files() <= files)
 
 
 def settled_tasks(server: RunningServer) -> set["asyncio.Task[Any]"]:
     """Return the server's tasks once nobody is connected any more."""
     wait_until(lambda: server.num_open == 0)
-    wait_until(lambda: server.state.guards.connections.num_requests == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["http"] == 0)
     return server.tasks()
 
 

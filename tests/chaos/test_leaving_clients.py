@@ -54,8 +54,8 @@ def no_failure(
 ) -> Generator[None, None, None]:
     caplog.set_level(logging.ERROR)
     yield
-    wait_until(lambda: server.state.guards.connections.num_requests == 0)
-    wait_until(lambda: server.state.guards.connections.num_sockets == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["http"] == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["websocket"] == 0)
     num_failures.append(metric(*FAILURES))
     assert num_failures.pop(0) == num_failures[0]
     assert not [each.getMessage() for each in caplog.records]
@@ -111,11 +111,11 @@ def test_once_the_server_waits_for_the_body(
     if operation.method != "post" or "requestBody" not in operation.description:
         pytest.skip("has no body")
     # Clients that left in an earlier test are counted first.
-    wait_until(lambda: server.state.guards.connections.num_requests == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["http"] == 0)
     before = metric("status", "499")
     connection = dial(server)
     connection.sendall(head_of(operation, type, len(body)) + body[: len(body) // 2])
-    wait_until(lambda: server.state.guards.connections.num_requests > 0)
+    wait_until(lambda: server.state.guards.connections.num_open["http"] > 0)
     leave(connection)
     wait_until(lambda: metric("status", "499") > before)
 

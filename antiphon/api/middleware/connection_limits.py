@@ -20,26 +20,16 @@ RETRY_AFTER_S = 1.0
 
 
 class ConnectionLimits:
-    """Counts the requests and WebSockets that are open."""
+    """Counts the requests and WebSockets that are open; ``num_open``: those of this process."""
 
     def __init__(self, limits: LimitSettings, table: LimitTable) -> None:
         """Admit connections by ``limits``; ``table`` counts, for other processes too."""
         self._table = table
         self._max_open = {"http": limits.max_requests, "websocket": limits.max_sockets}
-        self._num_open = {"http": 0, "websocket": 0}
+        self.num_open = {"http": 0, "websocket": 0}
         self._max_of_one = limits.caller_places
         self.is_draining = False
         self.is_retiring = False
-
-    @property
-    def num_requests(self) -> int:
-        """HTTP requests under way in this process."""
-        return self._num_open["http"]
-
-    @property
-    def num_sockets(self) -> int:
-        """WebSockets that are open in this process."""
-        return self._num_open["websocket"]
 
     def drain(self) -> None:
         """Let nothing in any more; what is in may go on."""
@@ -68,11 +58,11 @@ class ConnectionLimits:
                 raise RateLimitError(message, retry_after_s=RETRY_AFTER_S)
             table.add(own, 1)
             table.add(kind, 1)
-        self._num_open[kind] += 1
+        self.num_open[kind] += 1
         try:
             yield
         finally:
-            self._num_open[kind] -= 1
+            self.num_open[kind] -= 1
             with table.locked():
                 table.add(kind, -1)
                 table.add(own, -1)

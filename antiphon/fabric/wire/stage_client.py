@@ -11,7 +11,6 @@ from typing import Self
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.prompt import Piece
 from antiphon.errors import ReplicaLostError
-from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import WireTls, connect
 from antiphon.stages.base import StageHandle, StageRequest, StageStream
@@ -44,14 +43,7 @@ class StageConnection:
         self._greeted = asyncio.Event()
 
     @classmethod
-    async def connect(
-        cls,
-        address: str,
-        token: str,
-        *,
-        tls: WireTls | None = None,
-        limits: WireLimits | None = None,
-    ) -> Self:
+    async def connect(cls, address: str, token: str, *, tls: WireTls | None = None) -> Self:
         """Connect to ``unix:PATH`` or ``tcp:HOST:PORT``.
 
         Args:
@@ -66,7 +58,7 @@ class StageConnection:
             notices={"status": made._note_status, "greeted": made._greeted.set},
             on_lost=made._greeted.set,
         )
-        made._peer = await connect(address, token, handlers, tls=tls, limits=limits)
+        made._peer = await connect(address, token, handlers, tls=tls)
         await made._greeted.wait()  # all statuses have come
         if made.lost is not None:
             raise made.lost
@@ -159,13 +151,10 @@ _NO_STATUS = StageStatus()
 class StageConnections:
     """Connections by address, each made when it is first needed and again when it was lost."""
 
-    def __init__(
-        self, token: str, *, tls: WireTls | None = None, limits: WireLimits | None = None
-    ) -> None:
+    def __init__(self, token: str, *, tls: WireTls | None = None) -> None:
         """Begin without a connection; the arguments are those of `StageConnection.connect`."""
         self._token = token
         self._tls = tls
-        self._limits = limits
         self._connections: dict[str, StageConnection] = {}
         self._dialling: dict[str, asyncio.Task[StageConnection]] = {}
 
@@ -206,8 +195,6 @@ class StageConnections:
             dialling.exception()  # retrieved: the waiters may have given up
 
     async def _dial(self, address: str) -> StageConnection:
-        made = await StageConnection.connect(
-            address, self._token, tls=self._tls, limits=self._limits
-        )
+        made = await StageConnection.connect(address, self._token, tls=self._tls)
         self._connections[address] = made
         return made

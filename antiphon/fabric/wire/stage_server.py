@@ -11,7 +11,6 @@ from antiphon.contracts.prompt import Piece
 from antiphon.errors import InvalidRequestError, ReplicaLostError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
-from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.loading import ProgressNews, ProgressRelay
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, WireTls
@@ -38,7 +37,6 @@ class StageServer:
         token: str,
         *,
         tls: WireTls | None = None,
-        limits: WireLimits | None = None,
         on_change: Callable[[], object] | None = None,
     ) -> None:
         """Begin without an address.
@@ -50,8 +48,8 @@ class StageServer:
         """
         self._fabric = fabric
         self._on_change = on_change
-        self._server = RpcServer(self._welcome, token, tls=tls, limits=limits)
-        self._others = StageConnections(token, tls=tls, limits=limits)
+        self._server = RpcServer(self._welcome, token, tls=tls)
+        self._others = StageConnections(token, tls=tls)
         self._statuses = StatusPusher(fabric, self._server.peers)
         self._addresses: set[str] = set()
         self._texts = PendingText()

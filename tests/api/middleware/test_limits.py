@@ -64,7 +64,7 @@ def test_of_too_many_requests_at_once_the_last_is_told_to_come_again(start: Star
         assert int(response.headers["retry-after"]) >= 1
         for path in ("/health", "/ready", "/metrics"):
             assert httpx.get(server.base_url + path).status_code == 200, "probes come through"
-    wait_until(lambda: server.state.guards.connections.num_requests == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["http"] == 0)
     assert httpx.post(server.base_url + URL, json=SHORT).status_code == 200
 
 
@@ -75,7 +75,7 @@ def test_of_too_many_websockets_the_last_is_refused(start: Start) -> None:
             pass
         assert refused.value.response.status_code == 503
         assert httpx.post(server.base_url + URL, json=SHORT).status_code == 200
-    wait_until(lambda: server.state.guards.connections.num_sockets == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["websocket"] == 0)
     with connected(server, SOCKET):
         pass
 
@@ -132,7 +132,7 @@ def test_each_key_has_its_own_limits(start: Start) -> None:
             pass
         assert refused.value.response.status_code == 429
         assert httpx.get(f"{server.base_url}/v1/models", headers=one).status_code == 200
-    wait_until(lambda: server.state.guards.connections.num_requests == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["http"] == 0)
     statuses = [
         httpx.post(server.base_url + URL, json=SHORT, headers=one).status_code for _ in range(3)
     ]

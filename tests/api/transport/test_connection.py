@@ -49,7 +49,7 @@ def num_alive() -> int:
 def test_an_ended_connection_is_freed_without_a_garbage_collection(
     server: RunningServer, phase: Callable[[random.Random, socket.socket], None]
 ) -> None:
-    wait_until(lambda: server.state.guards.connections.num_requests == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["http"] == 0)
     with uncollected():
         num_before = num_alive()
         for number in range(5):

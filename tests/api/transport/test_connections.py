@@ -50,7 +50,7 @@ def test_a_flood_of_control_frames_ends_the_connection(server: RunningServer, op
     assert received.count(bytes([0x80 | raw.PONG, 0])) <= allowed * 2, "no more are answered"
     assert received.endswith(b"too many pings or pongs")
     assert received.find(bytes([0x80 | raw.CLOSE])) >= 0
-    wait_until(lambda: server.state.guards.connections.num_sockets == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["websocket"] == 0)
 
 
 def test_a_server_stops_while_a_client_is_closing(
@@ -70,7 +70,7 @@ def test_a_server_stops_while_a_client_is_closing(
         connection.sendall(raw.frame(raw.CLOSE, b"\x03\xe8"))
         assert raw.rest(connection) == bytes([0x80 | raw.CLOSE, 2, 3, 0xE8])
     assert stopped == [True]
-    wait_until(lambda: server.state.guards.connections.num_sockets == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["websocket"] == 0)
 
 
 def test_a_message_of_very_many_fragments_ends_the_connection(server: RunningServer) -> None:
@@ -78,7 +78,7 @@ def test_a_message_of_very_many_fragments_ends_the_connection(server: RunningSer
         first = raw.frame(raw.TEXT, is_last=False)
         raw.pour(connection, first + raw.frame(raw.CONTINUATION, is_last=False) * 50_000)
         assert raw.rest(connection).endswith(b"too many fragments")
-    wait_until(lambda: server.state.guards.connections.num_sockets == 0)
+    wait_until(lambda: server.state.guards.connections.num_open["websocket"] == 0)
 
 
 def test_pings_and_fragments_as_clients_send_them_are_welcome(server: RunningServer) -> None:
@@ -113,7 +113,7 @@ def test_a_handshake_that_fails_is_answered_and_closed(
         head, _, body = raw.rest(connection).partition(b"\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status} ".encode())
     assert json.loads(body)["error"]["type"] == "invalid_request_error"
-    assert server.state.guards.connections.num_sockets == 0
+    assert server.state.guards.connections.num_open["websocket"] == 0
 
 
 def test_a_request_with_very_many_headers_is_told_so(server: RunningServer) -> None:
@@ -336,7 +336,7 @@ def test_whoever_does_not_read_on_loses_the_place(
         connection.sendall(request + body)
         wait_until(lambda: metric(hasty, "antiphon_connections_cut_total", reason="unread") == 1)
         wait_until(lambda: hasty.num_open == 0)
-        wait_until(lambda: hasty.state.guards.connections.num_requests == 0)
+        wait_until(lambda: hasty.state.guards.connections.num_open["http"] == 0)
         assert not raw.rest(connection).endswith(b"0\r\n\r\n"), "it does not look complete"
 
 
@@ -350,7 +350,7 @@ def test_whoever_does_not_read_on_a_websocket_loses_the_place(hasty: RunningServ
             connection.sendall(raw.frame(raw.TEXT, json.dumps(message).encode()))
         wait_until(lambda: metric(hasty, "antiphon_connections_cut_total", reason="unread") == 1)
         wait_until(lambda: hasty.num_open == 0)
-        wait_until(lambda: hasty.state.guards.connections.num_sockets == 0)
+        wait_until(lambda: hasty.state.guards.connections.num_open["websocket"] == 0)
 
 
 class _Pipe(asyncio.Transport):
