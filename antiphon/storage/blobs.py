@@ -8,8 +8,9 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ class BlobStore:
     def put(self, key: str, content: bytes) -> None:
         """Write a file durably, or leave nothing; raises OSError if it could not be written."""
         if self._is_local:
-            _write(Path(self._path(key)), content)
+            path = Path(self._path(key))
+            unfinished = f"{path.name}.{secrets.token_hex(4)}.tmp"
+            _place(path, unfinished, lambda part: part.write_bytes(content))
         else:
             self._files.pipe_file(self._path(key), content)
 
@@ -53,7 +56,8 @@ class BlobStore:
         """
         num_bytes = path.stat().st_size
         if self._is_local:
-            _move(path, Path(self._path(key)))
+            place = Path(self._path(key))
+            _place(place, f"{place.name}.tmp", partial(shutil.move, path))  # to another disk too
         else:
             self._files.put_file(os.fspath(path), self._path(key))
             path.unlink()
@@ -146,37 +150,20 @@ class BlobStore:
         return f"{self._root}/{key}"
 
 
-def _write(path: Path, content: bytes) -> None:
+def _place(path: Path, unfinished: str, fill: Callable[[Path], object]) -> None:
+    """Fill a file beside its path; sync its bytes, its name and its folders, or leave nothing."""
     new_folders = [each for each in path.parents if not each.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    part = path.with_name(unfinished)
     try:
-        with unfinished.open("xb") as file:
-            file.write(content)
-            file.flush()
+        fill(part)
+        with part.open("rb+") as file:
             os.fsync(file.fileno())
-        unfinished.replace(path)
+        part.replace(path)
         for folder in (path.parent, *(each.parent for each in new_folders)):
             sync_folder(folder)
     except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
-def _move(path: Path, place: Path) -> None:
-    """Move a file, to another disk too, and sync its bytes, its name and its folders."""
-    new_folders = [each for each in place.parents if not each.exists()]
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_name(f"{place.name}.tmp")
-    try:
-        shutil.move(path, unfinished)
-        with unfinished.open("rb+") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(place)
-        for folder in (place.parent, *(each.parent for each in new_folders)):
-            sync_folder(folder)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 

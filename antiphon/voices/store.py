@@ -158,18 +158,13 @@ class VoiceStore(OwnedRows):
         """
         name = checked_name(voice.name)
         check_not_reserved(name, reserved)
+        given = {**asdict(voice), "name": name}
         stored = StoredVoice(
             id=new_id("voice"),
-            name=name,
             created_s=int(time.time()),
-            kind=voice.kind,
-            media_type=voice.media_type,
-            num_bytes=len(voice.content),
+            num_bytes=len(given.pop("content")),
             content_hash=voice.content_hash,
-            consent=voice.consent,
-            ref_text=voice.ref_text,
-            description=voice.description,
-            owner=voice.owner,
+            **given,
         )
         owner = voice.owner or ""
         with self._database.transaction() as changes:
