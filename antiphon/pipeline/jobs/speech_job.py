@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from antiphon.audio.encode import AudioFormat
-from antiphon.contracts.types import AudioChunk, Ended, FinishReason, SpeechStream, Usage
+from antiphon.contracts.types import AudioChunk, Ended, SpeechStream
 from antiphon.pipeline.jobs.speech_files import CHAPTER_PAUSE_S, JobFiles
 from antiphon.pipeline.jobs.work import JobAccount, JobPlace
 from antiphon.pipeline.speech.pauses import Pause, split_pauses
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints, SegmentDone
-from antiphon.pipeline.speech.synthesis import joined
+from antiphon.pipeline.speech.synthesis import both_ended
 from antiphon.storage.job import JobProgress, JobResult
 
 # Slow speech takes about so long for a byte of UTF-8, whatever the script: letters of scripts with
@@ -103,7 +103,7 @@ class JobPlan:
                             if isinstance(event, AudioChunk):
                                 await workers.run(files.write, event.samples)
                             else:
-                                spoken.ended(event)
+                                spoken.total = both_ended(spoken.total, event)
                     spoken.share += spoken.part_share
                 await workers.run(files.end_chapter, chapter.title)
             kept = await workers.run(files.hand_over, place.media, place.media_folder)
@@ -112,10 +112,10 @@ class JobPlan:
         return JobResult(
             files=kept,
             chapters=tuple(files.chapters),
-            finish_reason=spoken.reason,
-            input_tokens=spoken.usage.input_tokens,
-            output_tokens=spoken.usage.output_tokens,
-            unspoken=spoken.unspoken,
+            finish_reason=spoken.total.reason,
+            input_tokens=spoken.total.usage.input_tokens,
+            output_tokens=spoken.total.usage.output_tokens,
+            unspoken=spoken.total.unspoken,
         )
 
 
@@ -124,9 +124,7 @@ class _Spoken:
     """What has come of a job so far."""
 
     account: JobAccount
-    usage: Usage = Usage()
-    reason: FinishReason = "stop"
-    unspoken: tuple[str, ...] = ()
+    total: Ended = field(default_factory=lambda: Ended("stop"))
     share: float = 0.0  # of what comes before this part
     part_share: float = 1.0
     num_segments: int = 0
@@ -140,8 +138,3 @@ class _Spoken:
         self.account.proceed(
             JobProgress(fraction=fraction, num_segments=self.num_segments, audio_s=self.audio_s)
         )
-
-    def ended(self, ended: Ended) -> None:
-        self.usage += ended.usage
-        self.reason = ended.reason if self.reason == "stop" else self.reason
-        self.unspoken = joined(self.unspoken, ended.unspoken)

@@ -10,16 +10,14 @@ from antiphon.audio.wav import num_channels, silence
 from antiphon.contracts.types import (
     AudioChunk,
     Ended,
-    FinishReason,
     SpeechEvent,
     SpeechRequest,
     SpeechStream,
-    Usage,
     WordTime,
 )
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.synthesis import joined
+from antiphon.pipeline.speech.synthesis import both_ended
 from antiphon.pipeline.speech.text_plan import Prefetcher, Source
 from antiphon.text.offset_map import OffsetMap
 
@@ -60,8 +58,7 @@ class Dialogue:
             EngineError: the model failed.
         """
         await self._check()
-        usage, start_s, last, unspoken = Usage(), 0.0, AudioChunk(silence(0), 0), tuple[str, ...]()
-        reason: FinishReason = "stop"
+        total, start_s, last = Ended("stop"), 0.0, AudioChunk(silence(0), 0)
         num_characters = 0
         playing: Source[SpeechEvent] = _Turn(self.open, self.turns[0], is_first=True)
         following: Source[SpeechEvent] | None = None
@@ -77,9 +74,7 @@ class Dialogue:
                     yield replace(item, words=tuple(words))
                     end_s += item.duration_s
                 assert item is not None, "a stream ends with one Ended"
-                usage += item.usage
-                reason = item.reason if reason == "stop" else reason
-                unspoken = joined(unspoken, item.unspoken)
+                total = both_ended(total, item)
                 num_characters += len(self.turns[index].input)
                 self.turn_times.append(TurnTime(start_s, end_s))
                 await playing.close()
@@ -95,7 +90,7 @@ class Dialogue:
             for each in (playing, following):
                 if each is not None:
                     await each.close()
-        yield Ended(reason, usage, unspoken)
+        yield total
 
     def _placed(self, word: WordTime, num_before: int, start_s: float) -> WordTime:
         """Return a word of a turn as a word of the whole text, from the beginning of the stream."""

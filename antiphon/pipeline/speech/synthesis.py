@@ -14,11 +14,9 @@ from antiphon.contracts.prompt import Prompter, SupportsTextChecks
 from antiphon.contracts.types import (
     AudioChunk,
     Ended,
-    FinishReason,
     Samples,
     SpeechRequest,
     SpeechStream,
-    Usage,
     Voice,
     WordTime,
 )
@@ -133,9 +131,7 @@ class Synthesis(ABC):
         self._workers, self._metrics = workers, metrics
         self._mixer: SegmentMixer | None = None
         self._start_s = 0.0
-        self._usage = Usage()
-        self._reason: FinishReason = "stop"
-        self._unspoken: tuple[str, ...] = ()
+        self._ended = Ended("stop")  # of what has ended so far
         self._has_spoken = False
         self._stats: StreamStats | None = None
         self._place: Reservation | None = None
@@ -181,14 +177,13 @@ class Synthesis(ABC):
                 while (chunks := await self._step()) is not None:
                     for chunk in chunks:
                         stats.record_chunk(chunk.duration_s)
-                        yield replace(chunk, unspoken=self._unspoken) if is_first else chunk
+                        yield replace(chunk, unspoken=self._ended.unspoken) if is_first else chunk
                         is_first = False
                         stats.ask()
-                if self._unspoken and not self._has_spoken:
-                    raise UnspeakableTextError(voice.id, self._unspoken)
-                ended = Ended(self._reason, self._usage, self._unspoken)
-                stats.end(ended)
-                yield ended
+                if self._ended.unspoken and not self._has_spoken:
+                    raise UnspeakableTextError(voice.id, self._ended.unspoken)
+                stats.end(self._ended)
+                yield self._ended
         finally:
             self._stats = None
             await self.close()
@@ -225,9 +220,7 @@ class Synthesis(ABC):
         """Count how a segment ended, and return its rest; ``is_last``: its section's too."""
         mixer = self._mixer
         assert mixer is not None, "a segment has begun"
-        self._usage += ended.usage
-        self._reason = ended.reason if self._reason == "stop" else self._reason
-        self._unspoken = joined(self._unspoken, ended.unspoken)
+        self._ended = both_ended(self._ended, ended)
         chunks = await mixer.end(is_last=is_last)
         if is_last:
             self._start_s += mixer.num_samples / mixer.sample_rate_hz
@@ -263,6 +256,12 @@ def unspoken_words(
     if words and not is_spoken:
         raise UnspeakableTextError(voice.id, words)
     return words
+
+
+def both_ended(first: Ended, then: Ended) -> Ended:
+    """Return how two parts of a stream have ended together: as the first that was cut, if any."""
+    reason = then.reason if first.reason == "stop" else first.reason
+    return Ended(reason, first.usage + then.usage, joined(first.unspoken, then.unspoken))
 
 
 def joined(left: tuple[str, ...], right: Iterable[str]) -> tuple[str, ...]:
