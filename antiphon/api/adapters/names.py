@@ -20,7 +20,7 @@ async def known_voice(name: str | None, server: ServerState) -> str | None:
         return name
     model = server.speech.model(None)
     is_own = model.own_voice(name, server.settings.speech.all_voice_aliases) is not None
-    is_uploaded = await server.uploaded.has(name, {})
+    is_uploaded = await server.uploaded.find(name, {}) is not None
     return name if is_own or is_uploaded else None
 
 

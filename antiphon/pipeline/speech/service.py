@@ -32,6 +32,7 @@ from antiphon.pipeline.speech.text_plan import TextPlanner, normalizer_of
 from antiphon.pipeline.speech.text_synthesis import TextSynthesis
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
+from antiphon.voices.store import StoredVoice
 
 logger = logging.getLogger(__name__)
 
@@ -216,11 +217,11 @@ class Speech(ModelDirectory[SpeechModel]):
         found = await self._found_voice(request.voice, model)
         if isinstance(found, Voice):
             return request, found
-        if self.uploaded is None:
-            return request, model.nameless_voice(request, aliases)
-        request = replace(request, voice=found or request.voice)
+        if self.uploaded is None or found is None:
+            names = await self.uploaded.names(model) if self.uploaded else []
+            return request, model.nameless_voice(request, aliases, names)
         cloning = [each.name for each in self.cloning_models]
-        return await self.uploaded.resolve_voice(request, model, aliases, cloning)
+        return await self.uploaded.prepared(request, found, model, cloning), found.as_voice()
 
     async def routed(self, request: SpeechRequest, *voices: str | None) -> SpeechRequest:
         """Return a request with the model that speaks it, if it leaves the choice to the server.
@@ -243,18 +244,21 @@ class Speech(ModelDirectory[SpeechModel]):
         if model.capabilities.cloning:
             return request
         for voice in voices or (request.voice,):
-            if isinstance(await self._found_voice(voice, model), str):
+            if isinstance(await self._found_voice(voice, model), StoredVoice):
                 return replace(request, model=cloning[0].name)
         return request
 
-    async def _found_voice(self, name: str | None, model: SpeechModel) -> Voice | str | None:
-        """Return the model's voice of a name, or the spelling of it that was uploaded, if any."""
+    async def _found_voice(
+        self, name: str | None, model: SpeechModel
+    ) -> Voice | StoredVoice | None:
+        """Return the model's voice of a name, or the one that was uploaded, if any."""
         aliases = self.settings.all_voice_aliases
         for each in model.spellings(name):
             if (voice := model.own_voice(each, aliases)) is not None:
                 return voice
-            if each and self.uploaded is not None and await self.uploaded.has(each, aliases):
-                return each
+            stored = await self.uploaded.find(each, aliases) if each and self.uploaded else None
+            if stored is not None:
+                return stored
         return None
 
     def close(self) -> None:

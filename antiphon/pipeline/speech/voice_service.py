@@ -12,7 +12,7 @@ from antiphon.concurrency import Workers
 from antiphon.config import DataSettings
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import VoicePreparing
-from antiphon.contracts.types import OPERATOR, Caller, Samples, SpeechRequest, Voice
+from antiphon.contracts.types import OPERATOR, Caller, Samples, SpeechRequest
 from antiphon.errors import AntiphonError, InvalidRequestError, listed
 from antiphon.pipeline.speech.model import DEFAULT_VOICE, SpeechModel
 from antiphon.storage.blobs import BlobStore
@@ -149,28 +149,36 @@ class VoiceService:
         await self.workers.run(self._forget_unused)
         return voice
 
-    async def resolve_voice(
+    async def find(self, name: str, aliases: Mapping[str, str]) -> StoredVoice | None:
+        """Return the voice of this name, id or alias, if there is one.
+
+        Raises:
+            StorageError: the folder cannot be read.
+        """
+        alias = aliases.get(name.casefold())
+
+        def found() -> StoredVoice | None:
+            voice = self.voices.find(name)
+            return voice if voice or alias is None else self.voices.find(alias)
+
+        return await self.workers.run(found)
+
+    async def prepared(
         self,
         request: SpeechRequest,
+        stored: StoredVoice,
         model: SpeechModel,
-        aliases: Mapping[str, str],
-        cloning: Collection[str] = (),
-    ) -> tuple[SpeechRequest, Voice]:
-        """Return a request with what the model needs to speak with its voice, and the voice.
+        cloning: Collection[str],
+    ) -> SpeechRequest:
+        """Return a request with what the model needs to speak with a voice.
 
         Args:
             cloning: names of served models that clone voices, for the message.
 
         Raises:
-            UnknownVoiceError: no uploaded voice has this name, id or alias.
             InvalidRequestError: the model clones no voices, or the request brings one as well.
             StorageError: the voice cannot be read.
         """
-        name = request.voice or DEFAULT_VOICE
-        stored = await self.workers.run(self._found, name, aliases.get(name.casefold()))
-        if stored is None:
-            names = await self._names(model)
-            return request, model.nameless_voice(request, aliases, names)
         _check_clones(model, f"The uploaded voice '{stored.name}' cannot be used", cloning)
         option = model.task.recordings[0]
         if option in request.options:
@@ -180,17 +188,13 @@ class VoiceService:
                 param=option,
             )
         options = {**request.options, option: await self._prepared(stored, model)}
-        return replace(request, options=options), stored.as_voice()
+        return replace(request, options=options)
 
-    async def has(self, name: str | None, aliases: Mapping[str, str]) -> bool:
-        """Whether there is a voice of this name, id or alias.
-
-        Raises:
-            StorageError: the folder cannot be read.
-        """
-        name = name or DEFAULT_VOICE
-        alias = aliases.get(name.casefold())
-        return await self.workers.run(self._found, name, alias) is not None
+    async def names(self, model: SpeechModel) -> list[str]:
+        """Return the names of the voices that the model can speak with."""
+        if not model.capabilities.cloning:
+            return []
+        return [voice.name for voice in await self.listed()]
 
     async def check_recording(self, recording: bytes) -> None:
         """Decode a recording, to see whether it is one.
@@ -204,16 +208,6 @@ class VoiceService:
         """Refuse further calls."""
         self.workers.close()
         self._database.close()
-
-    async def _names(self, model: SpeechModel) -> list[str]:
-        """Return the names that the model can speak with."""
-        if not model.capabilities.cloning:
-            return []
-        return [voice.name for voice in await self.listed()]
-
-    def _found(self, name: str, alias: str | None) -> StoredVoice | None:
-        found = self.voices.find(name)
-        return found if found or alias is None else self.voices.find(alias)
 
     async def _prepared(self, stored: StoredVoice, model: SpeechModel) -> PreparedVoice:
         """Return the model's encoding of a voice, or encode it again."""
