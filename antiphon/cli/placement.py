@@ -208,8 +208,8 @@ def _print(
 
 
 def _cells(row: "EngineRow") -> Iterator[Any]:
-    where = row.placement
-    bounds = f" ({where.min_replicas}-{row.num_most})" if row.num_most > where.min_replicas else ""
+    where, most = row.placement, row.placement.num_most
+    bounds = f" ({where.min_replicas}-{most})" if most > where.min_replicas else ""
     labels = " ".join(f"{name}={value}" for name, value in where.labels)
     gpus = f"{where.num_gpus:g} GPU" if where.num_gpus else ""
     cpus = f"{where.num_cpus:g} CPU" if where.num_cpus else ""
@@ -227,7 +227,7 @@ def _record(row: "EngineRow") -> dict[str, Any]:
     return {
         "model": row.model,
         "stages": list(row.stages),
-        "replicas": {"start": where.num_replicas, "min": where.min_replicas, "max": row.num_most},
+        "replicas": {"start": where.num_replicas, "min": where.min_replicas, "max": where.num_most},
         "devices": list(row.devices),
         "gpus": where.num_gpus,
         "cpus": where.num_cpus,

@@ -64,6 +64,11 @@ class Placement:
     settings: tuple[tuple[str, Any], ...] = ()
     group: StageGroup | None = None
 
+    @property
+    def num_most(self) -> int:
+        """Replicas that there may be."""
+        return max(self.num_replicas, self.max_replicas or 1)
+
     def context_of(self, context: LoadContext, number: int) -> LoadContext:
         """Return the context that a replica is loaded with, its device included.
 

@@ -313,7 +313,7 @@ def _denoisers(stages: PooledModel) -> Iterator[LoadContext]:
     """Yield the contexts of all replicas that denoise."""
     for group, placement in zip(stages.groups, stages.placements, strict=True):
         if group[0].kind is StageKind.DIFFUSION:
-            for number in range(max(placement.num_replicas, placement.max_replicas or 1)):
+            for number in range(placement.num_most):
                 yield placement.context_of(stages.context, number)
 
 
@@ -321,7 +321,7 @@ def _is_alone(groups: Sequence[tuple[StageSpec, ...]], placements: Sequence[Plac
     """Whether one engine of a model keeps keys and values, and shares its device with no other."""
     num_keeping = sum(group[0].kind is StageKind.AUTOREGRESSIVE for group in groups)
     return num_keeping == 1 and not any(
-        max(each.num_replicas, each.max_replicas or 1) > max(1, len(set(each.devices)))
+        each.num_most > max(1, len(set(each.devices)))
         or each.memory_fraction is not None
         or 0 < each.num_gpus < 1
         for each in placements

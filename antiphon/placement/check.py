@@ -38,12 +38,6 @@ class EngineRow:
         """Its stages' names."""
         return "+".join(self.stages)
 
-    @property
-    def num_most(self) -> int:
-        """Replicas that there may be."""
-        placement = self.placement
-        return max(placement.num_replicas, placement.max_replicas or 1)
-
 
 def engine_row(
     placed: ModelPlacement, specs: Sequence[StageSpec], placement: Placement, context: LoadContext
@@ -70,7 +64,7 @@ def problems(rows: Sequence[EngineRow], fabric: str, gpus: Mapping[str, int]) ->
     for row in rows:
         yield from _missing(row, gpus)
         yield from _shared(row)
-        for device, number in _replicas_by_device(row, row.num_most).items():
+        for device, number in _replicas_by_device(row, row.placement.num_most).items():
             if device != "cpu":
                 taken = number * (row.num_bytes + _RUNTIME_BYTES)
                 needed[device] = needed.get(device, 0) + taken
@@ -124,7 +118,7 @@ def _missing(row: EngineRow, gpus: Mapping[str, int]) -> Iterator[str]:
 
 def _shared(row: EngineRow) -> Iterator[str]:
     """Yield an error for more replicas on a GPU than fit, unless each has a share of it."""
-    for device, number in _replicas_by_device(row, row.num_most).items():
+    for device, number in _replicas_by_device(row, row.placement.num_most).items():
         share = row.placement.num_gpus or row.placement.memory_fraction or 1.0
         if device not in ("cpu", _AUTO) and number > 1 and number * share > 1:
             yield (

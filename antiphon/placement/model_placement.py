@@ -199,7 +199,7 @@ class ModelPlacement:
             yield "playback", playback_policy(self.settings.model_copy(update=dict(chunks)))
 
     def _check_fabric(self, name: str, placement: Placement) -> None:
-        most = max(placement.num_replicas, placement.max_replicas or 1)
+        most = placement.num_most
         where = f"Stages '{name}' of '{self.name}'"
         if self.fabric == "local":
             wrong = {
