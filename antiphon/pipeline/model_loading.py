@@ -25,23 +25,19 @@ from antiphon.telemetry.stage_status import EngineStats
 STAGE_BUILDER = Ref("antiphon.stages.build:build_stage")
 """Makes stages, in this process or in another."""
 
-
-TASK_CLASSES: Mapping[str, tuple[str, type[LoadedTask]]] = {
-    SPEECH: ("audio", SpeechModel),
-    CHAT: ("text", ChatModel),
-    CHAT_VOICE: ("audio", ChatVoiceModel),
-    IMAGE: ("image", ImageModel),
-    VIDEO: ("video", VideoModel),
+TASK_CLASSES: Mapping[str, tuple[str, type[LoadedTask], str]] = {
+    SPEECH: ("audio", SpeechModel, "speech: POST /v1/audio/speech"),
+    CHAT: ("text", ChatModel, "chats: POST /v1/chat/completions"),
+    CHAT_VOICE: (
+        "audio",
+        ChatVoiceModel,
+        "answers with its own voice: POST /v1/chat/completions",
+    ),
+    IMAGE: ("image", ImageModel, "images: POST /v1/images/generations"),
+    VIDEO: ("video", VideoModel, "videos: POST /v1/videos"),
 }
-"""Of each task that is served its modality in ``server.output_modalities``, and its class."""
-
-_DOES = {
-    SPEECH: "speech: POST /v1/audio/speech",
-    CHAT: "chats: POST /v1/chat/completions",
-    CHAT_VOICE: "answers with its own voice: POST /v1/chat/completions",
-    IMAGE: "images: POST /v1/images/generations",
-    VIDEO: "videos: POST /v1/videos",
-}
+"""Of each task that is served its modality in ``server.output_modalities``, its class, and what it
+does, for people."""
 
 
 class ServedModels:
@@ -78,7 +74,7 @@ class ServedModels:
     def does(self) -> dict[str, str]:
         """Return what each model does."""
         return {
-            name: "; ".join(_DOES[each.task_name] for each in tasks)
+            name: "; ".join(TASK_CLASSES[each.task_name][2] for each in tasks)
             for name, tasks in self.by_name().items()
         }
 
@@ -185,7 +181,7 @@ def served_tasks(family: Family, server: ServerSettings) -> dict[str, type[Loade
     wanted = server.output_modalities
     chosen = {
         name: loaded
-        for name, (modality, loaded) in TASK_CLASSES.items()
+        for name, (modality, loaded, _) in TASK_CLASSES.items()
         if name in family.tasks and (not wanted or modality in wanted)
     }
     if CHAT not in chosen:

@@ -62,10 +62,9 @@ class Pronunciations:
         }
         self._exact, self._any_case = _Tree(), _Tree()
         for word, reading in self._entries.items():
-            if word != word.lower():
-                self._exact.add(_TOKEN.findall(word), _Reading(reading, len(word)))
-            else:
-                self._any_case.add(_TOKEN.findall(word), _Reading(reading, len(word)))
+            tokens = _TOKEN.findall(word)
+            tree = self._any_case if word == word.lower() else self._exact
+            tree.add(tokens, _Reading(reading, len(word), len(tokens)))
 
     def extended(self, entries: Mapping[str, str]) -> "Pronunciations":
         """Return these with more entries, which count where both know a word."""
@@ -135,13 +134,13 @@ class WordReplacer:
         self._token_before, self._held = tokens[max(0, place - 1) : place], "".join(tokens[place:])
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Reading:
     """What is read instead of a word."""
 
     text: str
     num_characters: int
-    num_tokens: int = 0
+    num_tokens: int
 
 
 class _Tree:
@@ -156,7 +155,6 @@ class _Tree:
         tree = self
         for token in tokens:
             tree = tree._next.setdefault(_SPACE if token.isspace() else token, _Tree())
-        reading.num_tokens = len(tokens)
         tree._reading = reading
 
     def find(
