@@ -177,20 +177,9 @@ def _work_of(server: ServerState, jobs: JobRunner, job: Job) -> VideoJobWork:
 
 
 def _work(server: ServerState, body: VideoJobBody, id: str, image: bytes | None) -> VideoJobWork:
-    request = VideoRequest(
-        prompt=body.prompt,
-        seed=body.seed,
-        negative_prompt=body.negative_prompt,
-        model=body.model,
-        width=body.width,
-        height=body.height,
-        num_frames=body.num_frames,
-        fps=body.fps,
-        parameters=body.parameters,
-        options=body.options,
-        is_live=False,
-        id=f"{id}/{random_hex(8)}",  # another server may still be about to give it up
-    )
+    given = {name: value for name, value in body if name != "seconds"}
+    id = f"{id}/{random_hex(8)}"  # another server may still be about to give it up
+    request = VideoRequest(**given, is_live=False, id=id)
     return VideoJobWork(
         videos=server.videos,
         request=request,

@@ -6,7 +6,7 @@ JSON and wait for the video; vLLM-Omni's have further fields. All of them are fi
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -315,14 +315,7 @@ class VideoView(BaseModel):
             seconds=body.seconds if body else "0",
             size=body.size if body else "",
             seed=body.seed if body else None,
-            error=None
-            if job.fault is None
-            else VideoErrorView(
-                code=job.fault.code,
-                message=job.fault.message,
-                param=job.fault.param,
-                type=job.fault.type,
-            ),
+            error=None if job.fault is None else VideoErrorView(**asdict(job.fault)),
         )
 
 
