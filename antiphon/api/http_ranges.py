@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,34 +14,31 @@ from antiphon.storage.faults import storage_faults
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFile:
-    """A file that can be read from any place.
-
-    Attributes:
-        etag: changes when its content does.
-        read: yields the bytes from one place to before another; blocks.
-    """
-
-    num_bytes: int
-    media_type: str
-    etag: str
-    read: Callable[[int, int], Iterator[bytes]]
-
-
-def file_response(file: StoredFile, request: Request, workers: Workers) -> StreamedResponse[bytes]:
+def file_response(
+    request: Request,
+    workers: Workers,
+    read: Callable[[int, int], Iterator[bytes]],
+    *,
+    num_bytes: int,
+    media_type: str,
+    etag: str,
+) -> StreamedResponse[bytes]:
     """Answer a request for a file.
+
+    Args:
+        read: yields the bytes from one place to before another; blocks.
+        etag: changes when the content does.
 
     Raises:
         HTTPException: 416, the part that is asked for is not in the file.
     """
-    headers = {"Accept-Ranges": "bytes", "ETag": f'"{file.etag}"', "Cache-Control": "private"}
-    part = requested_part(file.num_bytes, file.etag, request)
-    start, stop = part or (0, file.num_bytes)
+    headers = {"Accept-Ranges": "bytes", "ETag": f'"{etag}"', "Cache-Control": "private"}
+    part = requested_part(num_bytes, etag, request)
+    start, stop = part or (0, num_bytes)
     if part is not None:
-        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{file.num_bytes}"
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{num_bytes}"
     headers["Content-Length"] = str(stop - start)
-    response = StreamedResponse(_read(file, start, stop, workers), headers, file.media_type)
+    response = StreamedResponse(_read(read(start, stop), workers), headers, media_type)
     response.status_code = 200 if part is None else 206
     return response
 
@@ -73,8 +69,8 @@ def requested_part(num_bytes: int, etag: str, request: Request) -> tuple[int, in
     return start, stop
 
 
-async def _read(file: StoredFile, start: int, stop: int, workers: Workers) -> Pieces:
-    with closing(_guarded(file.read(start, stop))) as pieces:
+async def _read(file: Iterator[bytes], workers: Workers) -> Pieces:
+    with closing(_guarded(file)) as pieces:
         while (piece := await workers.run(next, pieces, None)) is not None:
             yield piece
 

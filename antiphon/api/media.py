@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.api.http_ranges import StoredFile, file_response
+from antiphon.api.http_ranges import file_response
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.state import Asking, Server
 
@@ -28,10 +28,11 @@ async def get_media(key: str, request: Request, server: Server, caller: Asking) 
     """Download a file, or the part of it that ``Range`` asks for."""
     media = server.media
     kept = await media.workers.run(media.store.find, key, caller)
-    file = StoredFile(
+    return file_response(
+        request,
+        media.workers,
+        partial(media.store.read, key),
         num_bytes=kept.num_bytes,
         media_type=kept.media_type,
         etag=key.rpartition("/")[2],  # a file never changes
-        read=partial(media.store.read, key),
     )
-    return file_response(file, request, media.workers)

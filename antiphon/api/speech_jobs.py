@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from antiphon.api.bodies import JsonRoute
 from antiphon.api.errors import M
-from antiphon.api.http_ranges import StoredFile, file_response
+from antiphon.api.http_ranges import file_response
 from antiphon.api.options import checked_request, ignored_headers, open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech_jobs import (
@@ -184,13 +184,14 @@ def result_response(jobs: JobRunner, job: Job, index: int, request: Request) -> 
     """Return a file that a job has made, or the part of it that ``Range`` asks for."""
     assert job.result is not None
     made = job.result.files[index]
-    file = StoredFile(
+    return file_response(
+        request,
+        jobs.workers,
+        partial(jobs.media.read, made.key),
         num_bytes=made.num_bytes,
         media_type=made.media_type,
         etag=f"{job.id}-{index}-{job.finished_s}",
-        read=partial(jobs.media.read, made.key),
     )
-    return file_response(file, request, jobs.workers)
 
 
 async def _events(id: str, jobs: JobRunner) -> AsyncGenerator[bytes, None]:
