@@ -43,6 +43,7 @@ MAX_SHOWN_CHARACTERS = 60
 MAX_EXPLAINED = 5
 
 _BRANCH = re.compile(r"str|int|float|bool|(list|dict|tuple)\[.*\]")
+"""Parts of pydantic's paths that are branches of a union, and no members."""
 
 _EXPECTED_BY_TYPE = {
     "string_type": "a string",
@@ -116,7 +117,7 @@ def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
         return f"The request body is not valid JSON: {reason}.", None, "invalid_json"
     if not path and kind != "unknown_field":
         return NOT_AN_OBJECT, None, "invalid_value"
-    param = ".".join(shortened(str(part)) for part in path if not _is_branch(part))
+    param = ".".join(shortened(str(part)) for part in path if not _BRANCH.fullmatch(str(part)))
     if kind == "unknown_field":
         param = f"{param}.{context['member']}" if param else context["member"]
         return f"Unknown field: '{param}'. {context['hint']}", param, "unknown_field"
@@ -136,11 +137,6 @@ def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
         param,
         "invalid_value",
     )
-
-
-def _is_branch(part: str | int) -> bool:
-    """Whether pydantic means a branch of a union by this part of a path, and no member."""
-    return isinstance(part, str) and _BRANCH.fullmatch(part) is not None
 
 
 def _shown(value: Any) -> str:

@@ -32,7 +32,11 @@ GOING_AWAY, NORMAL = 1001, 1000
 
 
 class Socket:
-    """A client's connection."""
+    """A client's connection.
+
+    Attributes:
+        in_hand: Memory of the message that was received last, as it came and as it is read.
+    """
 
     def __init__(self, websocket: WebSocket, max_idle_s: float) -> None:
         """Serve a connection not accepted yet; ``max_idle_s`` limits silence of both sides."""
@@ -42,7 +46,7 @@ class Socket:
         self._last_active_s = self._now_s()
         self._next_message_s = 0.0
         self._num_received = 0
-        self._in_hand = memory_budget.Holding()
+        self.in_hand = memory_budget.Holding()
 
     async def accept(self, headers: Mapping[str, str] | None = None) -> None:
         """Complete the handshake; of the subprotocols that are offered, one must be taken.
@@ -58,11 +62,6 @@ class Socket:
         except OSError:  # which starlette translates for messages only
             raise WebSocketDisconnect(1006) from None
 
-    @property
-    def num_bytes_in_hand(self) -> int:
-        """Memory that the message takes which was received last, as it came and as it is read."""
-        return self._in_hand.num_bytes
-
     async def receive(self) -> Mapping[str, Any]:
         """Return the next message; what the one before took is counted no longer.
 
@@ -73,11 +72,11 @@ class Socket:
             MemoryShareError, MemoryFullError: there is no memory for it.
         """
         await self._keep_pace()
-        self._in_hand.set(0)
+        self.in_hand.set(0)
         text = (await self._event()).get("text")
         if text is None:
             raise InvalidRequestError("Messages are JSON objects, sent as text.")
-        self._in_hand.set(COPIES_OF_MESSAGE * sys.getsizeof(text))
+        self.in_hand.set(COPIES_OF_MESSAGE * sys.getsizeof(text))
         try:
             message = json_limits.loads(text)
         except (ValueError, RecursionError) as error:

@@ -284,7 +284,7 @@ class SpeechConversation(SpokenConversation):
         num_sample_bytes = sum(
             each.nbytes for each in values.values() if isinstance(each, np.ndarray)
         )
-        self._held.set(self._socket.num_bytes_in_hand + num_sample_bytes)
+        self._held.set(self._socket.in_hand.num_bytes + num_sample_bytes)
         self._config, self._request = config, request
         self._socket.max_idle_s = self._server.settings.server.max_idle_s
 

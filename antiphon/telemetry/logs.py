@@ -122,7 +122,10 @@ class JsonFormatter(_RedactingFormatter):
             **({"process": process} if process else {}),
             "request_id": vars(record).get("request_id", _NO_REQUEST),
             "message": _cut(record.getMessage(), _MAX_MESSAGE_CHARACTERS),
-            **{name: _cut_field(value) for name, value in fields.items()},
+            **{
+                name: _cut(value, _MAX_FIELD_CHARACTERS) if isinstance(value, str) else value
+                for name, value in fields.items()
+            },
         }
         if record.exc_text:
             members["exception"] = _cut(record.exc_text, _MAX_EXCEPTION_CHARACTERS)
@@ -189,10 +192,6 @@ def _cut(text: str, max_characters: int) -> str:
         return text
     half = (max_characters - len(_OMITTED)) // 2
     return text[:half] + _OMITTED + text[-half:]
-
-
-def _cut_field(value: Any) -> Any:
-    return _cut(value, _MAX_FIELD_CHARACTERS) if isinstance(value, str) else value
 
 
 def _cut_bytes(line: str) -> str:

@@ -72,17 +72,12 @@ class Speech(ModelDirectory[SpeechModel]):
         self.settings = settings
         self.metrics = metrics or Metrics()
         self.uploaded = uploaded
-        if models and not any(map(self._has_default_voice, models.values())):
-            logger.warning(
-                "speech.default_voice: no served model has the voice '%s'", settings.default_voice
-            )
+        name = settings.default_voice
+        if models and name and not any(each.own_voice(name, {}) for each in models.values()):
+            logger.warning("speech.default_voice: no served model has the voice '%s'", name)
         self._pronunciations = settings_pronunciations(settings.pronunciations)
         self._workers = Workers("speech")
         self._recording_workers = Workers("speech-recordings", _NUM_RECORDING_WORKERS)
-
-    def _has_default_voice(self, model: SpeechModel) -> bool:
-        name = self.settings.default_voice
-        return name is None or model.own_voice(name, {}) is not None
 
     def with_voices(self, uploaded: VoiceService) -> "Speech":
         """Return the same with other voices beside the models' own; all else is shared."""
@@ -306,7 +301,9 @@ class Speech(ModelDirectory[SpeechModel]):
         Raises:
             InvalidRequestError: names the field and what is allowed.
         """
-        _check_texts(request)
+        texts = {"input": request.input, "voice": request.voice, "model": request.model}
+        texts |= {"language": request.language, "instructions": request.instructions}
+        check_members({**texts, **request.options, "pronunciations": request.pronunciations})
         check_range("speed", request.speed, MIN_SPEED, MAX_SPEED)
         if request.sample_rate_hz is not None:
             rate_hz = request.sample_rate_hz
@@ -326,9 +323,3 @@ class Speech(ModelDirectory[SpeechModel]):
             model.capabilities.sampling.check(request.sampling)
         if isinstance(model.prompter, SupportsRequestChecks):
             model.prompter.check(request, recordings)
-
-
-def _check_texts(request: SpeechRequest) -> None:
-    texts = {"input": request.input, "voice": request.voice, "model": request.model}
-    texts |= {"language": request.language, "instructions": request.instructions}
-    check_members({**texts, **request.options, "pronunciations": request.pronunciations})
