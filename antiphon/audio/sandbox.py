@@ -9,12 +9,12 @@ from antiphon.errors import InvalidRequestError
 from antiphon.sandbox.process import Sandbox
 
 
-class DecodeSandbox:
+class DecodeSandbox(Sandbox):
     """Decodes audio in children, one each; safe for several threads at once."""
 
     def __init__(self, *, max_memory_bytes: int = 512 * 1024 * 1024) -> None:
         """Limit what a child may allocate for one file to ``max_memory_bytes``, where we can."""
-        self._sandbox = Sandbox(__name__, refusal, max_memory_bytes=max_memory_bytes)
+        super().__init__(__name__, refusal, max_memory_bytes=max_memory_bytes)
 
     def decode(
         self,
@@ -31,21 +31,13 @@ class DecodeSandbox:
                 or time.
             EngineError: the child did not even start.
         """
-        content = self._sandbox.ask(
+        content = self.ask(
             data,
             sample_rate_hz=sample_rate_hz,
             max_duration_s=max_duration_s,
             min_duration_s=min_duration_s,
         )
         return np.frombuffer(content, np.float32).copy()
-
-    def start(self) -> None:
-        """Start what the first file would have to wait for; blocks."""
-        self._sandbox.start()
-
-    def close(self) -> None:
-        """End the waiting child; files under way are decoded to their end."""
-        self._sandbox.close()
 
 
 def prepare() -> None:

@@ -141,12 +141,12 @@ def refusal(reason: str, param: str = "image") -> InvalidRequestError:
     return InvalidRequestError(f"Could not read the image: {reason}.", param=param)
 
 
-class ImageSandbox:
+class ImageSandbox(Sandbox):
     """Decodes images in children without rights; safe for several threads at once."""
 
     def __init__(self, *, max_memory_bytes: int = 1024 * 1024 * 1024) -> None:
         """Limit what a child may allocate for one file, where we can."""
-        self._sandbox = Sandbox(__name__, refusal, max_memory_bytes=max_memory_bytes)
+        super().__init__(__name__, refusal, max_memory_bytes=max_memory_bytes)
 
     def decode(self, data: bytes, *, max_pixels: int, param: str = "image") -> Pixels:
         """Do what `decode_image` does; blocks, so it belongs in a worker thread.
@@ -156,13 +156,9 @@ class ImageSandbox:
                 time.
             EngineError: the child did not even start.
         """
-        content = self._sandbox.ask(data, max_pixels=max_pixels, param=param)
+        content = self.ask(data, max_pixels=max_pixels, param=param)
         shape = _SHAPE.unpack_from(content)
         return np.frombuffer(content, np.uint8, offset=_SHAPE.size).reshape(shape)
-
-    def close(self) -> None:
-        """End the waiting child; files under way are decoded to their end."""
-        self._sandbox.close()
 
 
 def prepare() -> None:
