@@ -14,7 +14,7 @@ from antiphon.cli.picture_flags import ImageFlags, VideoFlags
 from antiphon.cli.progress import shown_progress
 from antiphon.cli.remote import RemoteServer, upload_content
 from antiphon.cli.remote_tasks import ShowSteps, remote_image, remote_video
-from antiphon.cli.speak import STDOUT, ResultSource, loaded, opened
+from antiphon.cli.speak import STDOUT, ResultSource, loaded, opened, writing_to
 from antiphon.config.sources import load_settings
 from antiphon.contracts.picture_types import (
     DiffusionParameters,
@@ -22,7 +22,7 @@ from antiphon.contracts.picture_types import (
     Progress,
     VideoRequest,
 )
-from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.errors import InvalidRequestError
 from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, decode_image, opaque
 from antiphon.media.results import check_video_suffix, image_format
 from antiphon.offline import Antiphon
@@ -141,31 +141,25 @@ def _write(
         ask: fetches it from a server.
     """
     output, server = flags.output, ResultSource(flags.model, flags.url, flags.api_key).server
-    if output == STDOUT and sys.stdout.isatty():
-        raise InvalidRequestError("stdout is a terminal. Redirect it, or name a file with -o.")
-    try:
-        # First, since a file that cannot be written should be known before minutes of work.
-        with opened(output) as file, ExitStack() as stack:
+    # Opened first, since a file that cannot be written should be known before minutes of work.
+    with writing_to(output) as target, opened(output) as file, ExitStack() as stack:
+        if server is None:
+            antiphon = stack.enter_context(loaded(flags.model, modality, _console()))
+        began_s = time.perf_counter()
+        with shown_progress("drawing", _write_line) as show:
+
+            def show_steps(num_done: int, num_steps: int) -> None:
+                show("step", num_done, num_steps)
+
+            def progress(step: Progress) -> None:
+                show_steps(step.step, step.num_steps)
+
             if server is None:
-                antiphon = stack.enter_context(loaded(flags.model, modality, _console()))
-            began_s = time.perf_counter()
-            with shown_progress("drawing", _write_line) as show:
-
-                def show_steps(num_done: int, num_steps: int) -> None:
-                    show("step", num_done, num_steps)
-
-                def progress(step: Progress) -> None:
-                    show_steps(step.step, step.num_steps)
-
-                if server is None:
-                    content, facts = draw(antiphon, progress)
-                else:
-                    content, facts = ask(server, show_steps)
-            elapsed_s = time.perf_counter() - began_s
-            file.write(content)
-    except OSError as error:
-        raise AntiphonError(f"Cannot write {output}: {error.strerror or error}.") from error
-    target = "stdout" if output == STDOUT else output
+                content, facts = draw(antiphon, progress)
+            else:
+                content, facts = ask(server, show_steps)
+        elapsed_s = time.perf_counter() - began_s
+        file.write(content)
     _write_line(f"{target}: {facts}, in {elapsed_s:.1f} s")
 
 

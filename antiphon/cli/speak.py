@@ -107,13 +107,8 @@ def speak(
     else:
         output = output or f"speech.{name or 'wav'}"
         format = _format(output, name)
-        if output == STDOUT and sys.stdout.isatty():
-            raise InvalidRequestError("stdout is a terminal. Redirect it, or name a file with -o.")
-        try:
+        with writing_to(output) as target:
             progress = _spoken(source, request, console, partial(_written, output, format))
-        except OSError as error:
-            raise AntiphonError(f"Cannot write {output}: {error.strerror or error}.") from error
-        target = "stdout" if output == STDOUT else output
         console.print(f"{target}: {progress}", markup=False)
     if progress.unspoken:
         words = ", ".join(progress.unspoken)
@@ -222,6 +217,17 @@ def _appends(file: BinaryIO) -> bool:
         return bool(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_APPEND)
     except io.UnsupportedOperation:  # it is none of the system's files
         return False
+
+
+@contextmanager
+def writing_to(output: str) -> Generator[str, None, None]:
+    """Yield a target's name; refuse terminals, and files that cannot be written."""
+    if output == STDOUT and sys.stdout.isatty():
+        raise InvalidRequestError("stdout is a terminal. Redirect it, or name a file with -o.")
+    try:
+        yield "stdout" if output == STDOUT else output
+    except OSError as error:
+        raise AntiphonError(f"Cannot write {output}: {error.strerror or error}.") from error
 
 
 @contextmanager
