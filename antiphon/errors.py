@@ -5,11 +5,7 @@
     │   ├── UnknownModelError         404                          model_not_found
     │   ├── UnservedTaskError         404                          model_not_found
     │   ├── UnknownVoiceError         404                          voice_not_found
-    │   ├── UnknownConsentError       404                          consent_not_found
-    │   ├── VideoNotReadyError        404                          video_not_ready
-    │   ├── VideoFailedError          422                          video_failed
     │   ├── UnspeakableTextError      400                          unspeakable_text
-    │   ├── NotOwnerError             403                          permission_denied
     │   └── InputTooLongError         400                          string_above_max_length
     ├── AuthenticationError           401  invalid_request_error   invalid_api_key
     ├── IdleError                     408  invalid_request_error   timeout
@@ -27,7 +23,7 @@
     ├── SettingsError                 (start-up only: a wrong flag, variable or file)
     └── ModelLoadError                (start-up only: a checkpoint that cannot be served)
 
-Those of what is kept, such as jobs, are in `antiphon.storage.errors`.
+Those of what is kept, such as voices and jobs, are in `antiphon.storage.errors`.
 
 Messages name the field, the value and what is allowed. Errors can be pickled: a stage may run in
 another process than its caller.
@@ -142,47 +138,6 @@ class UnknownVoiceError(InvalidRequestError):
             f"There is no voice '{shortened(voice)}'. Available: {listed(available)}.",
             param="voice",
         )
-
-
-class UnknownConsentError(InvalidRequestError):
-    """There is no consent of this id."""
-
-    status = 404
-    code = "consent_not_found"
-
-    def __init__(self, id: str) -> None:
-        super().__init__(f"There is no consent '{id}'.", param="consent")
-
-
-class VideoNotReadyError(InvalidRequestError):
-    """A video that is still being made has no content."""
-
-    status = 404
-    code = "video_not_ready"
-
-    def __init__(self, id: str) -> None:
-        super().__init__(
-            f"The video '{shortened(id)}' is not ready yet: GET /v1/videos/{shortened(id)} shows"
-            " how far it is.",
-            param="id",
-        )
-
-
-class VideoFailedError(InvalidRequestError):
-    """A video that could not be made has no content."""
-
-    status = 422
-    code = "video_failed"
-
-    def __init__(self, id: str, reason: str) -> None:
-        super().__init__(f"The video '{shortened(id)}' has failed: {reason}", param="id")
-
-
-class NotOwnerError(InvalidRequestError):
-    """It may be used, but not changed: it has another owner."""
-
-    status = 403
-    code = "permission_denied"
 
 
 class InputTooLongError(InvalidRequestError):

@@ -21,12 +21,11 @@ from antiphon.api.speech_jobs import job_limits, kept_body, result_response
 from antiphon.api.state import Asking, ServerState
 from antiphon.contracts.picture_types import VideoRequest
 from antiphon.contracts.types import random_hex
-from antiphon.errors import VideoFailedError, VideoNotReadyError
 from antiphon.media.image_codec import Pixels
 from antiphon.pipeline.jobs.runner import JobRunner, job_media
 from antiphon.pipeline.jobs.video_job import VideoJobWork
 from antiphon.pipeline.pictures.videos import INPUT_REFERENCE
-from antiphon.storage.errors import UnknownJobError
+from antiphon.storage.errors import UnknownJobError, VideoFailedError, VideoNotReadyError
 from antiphon.storage.job import Job, JobKind, JobState
 from antiphon.storage.job_ledger import JobLedger
 

@@ -1,8 +1,12 @@
-"""Errors of what is kept: jobs, files, and the data folder itself.
+"""Errors of what is kept: voices, jobs, files, and the data folder itself.
 
 InvalidRequestError               400  invalid_request_error
 ├── UnknownMediaError             404                          media_not_found
 ├── UnknownJobError               404                          job_not_found
+├── VideoNotReadyError            404                          video_not_ready
+├── VideoFailedError              422                          video_failed
+├── UnknownConsentError           404                          consent_not_found
+├── NotOwnerError                 403                          permission_denied
 ├── JobStateError                 409                          invalid_job_state
 ├── TooManyJobsError              400                          too_many_jobs
 └── StorageQuotaError             400                          storage_quota_exceeded
@@ -55,6 +59,47 @@ class TooManyJobsError(InvalidRequestError):
         super().__init__(
             f"There are {max_jobs} jobs and videos already ({setting}): delete some of them first."
         )
+
+
+class UnknownConsentError(InvalidRequestError):
+    """There is no consent of this id."""
+
+    status = 404
+    code = "consent_not_found"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"There is no consent '{id}'.", param="consent")
+
+
+class VideoNotReadyError(InvalidRequestError):
+    """A video that is still being made has no content."""
+
+    status = 404
+    code = "video_not_ready"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(
+            f"The video '{shortened(id)}' is not ready yet: GET /v1/videos/{shortened(id)} shows"
+            " how far it is.",
+            param="id",
+        )
+
+
+class VideoFailedError(InvalidRequestError):
+    """A video that could not be made has no content."""
+
+    status = 422
+    code = "video_failed"
+
+    def __init__(self, id: str, reason: str) -> None:
+        super().__init__(f"The video '{shortened(id)}' has failed: {reason}", param="id")
+
+
+class NotOwnerError(InvalidRequestError):
+    """It may be used, but not changed: it has another owner."""
+
+    status = 403
+    code = "permission_denied"
 
 
 class StorageQuotaError(InvalidRequestError):

@@ -5,8 +5,9 @@ import sqlite3
 import time
 from dataclasses import asdict, dataclass, fields, replace
 
-from antiphon.errors import InvalidRequestError, UnknownConsentError
+from antiphon.errors import InvalidRequestError
 from antiphon.storage.database import new_id
+from antiphon.storage.errors import UnknownConsentError
 from antiphon.voices.names import checked_text
 from antiphon.voices.owned_rows import OwnedRows
 

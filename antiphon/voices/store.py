@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
 from antiphon.contracts.types import Voice
-from antiphon.errors import InvalidRequestError, NotOwnerError, UnknownVoiceError
+from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.storage.database import new_id
+from antiphon.storage.errors import NotOwnerError
 from antiphon.voices.names import check_not_reserved, checked_name, name_key
 from antiphon.voices.owned_rows import OwnedRows
 

@@ -12,10 +12,10 @@ import pytest
 from antiphon.errors import (
     InvalidRequestError,
     SettingsError,
-    UnknownConsentError,
     UnknownVoiceError,
 )
 from antiphon.storage.blobs import BlobStore
+from antiphon.storage.errors import UnknownConsentError
 from antiphon.storage.voice_database import SCHEMA
 from antiphon.voices.consents import ConsentStore
 from antiphon.voices.store import NewVoice, VoiceStore
