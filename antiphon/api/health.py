@@ -16,7 +16,7 @@ router = APIRouter(tags=["health"])
 @router.get("/health")
 async def health(server: Server) -> JSONResponse:
     """Report whether the models work; if not, the server should be restarted."""
-    if server.failures:
+    if server.has_failed:
         return JSONResponse({"status": "unhealthy"}, 503)
     return JSONResponse({"status": "healthy"})
 

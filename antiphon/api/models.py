@@ -15,6 +15,7 @@ from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, 
 from antiphon.contracts.prompt import SupportsVoiceNames
 from antiphon.pipeline.chat.omni_talker import ChatVoiceModel
 from antiphon.pipeline.chat.service import CHAT, ChatModel
+from antiphon.pipeline.model_directory import DEFAULT_MODEL, ModelDirectory
 from antiphon.pipeline.pictures.service import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
@@ -43,8 +44,22 @@ async def list_models(request: Request, server: Server) -> dict[str, Any] | list
 @router.get("/v1/models/{model_id:path}")
 async def retrieve_model(model_id: str, server: Server) -> dict[str, Any]:
     """Describe one model; ids may contain slashes, and aliases are followed."""
-    found = server.find_model(model_id)
-    return _described(server.models.by_name()[found.name], server)
+    models, settings = server.models, server.settings
+    aliases = dict(settings.speech.model_aliases)
+    for served, section in (
+        (models.chats, settings.chat),
+        (models.images, settings.images),
+        (models.videos, settings.videos),
+    ):
+        if (default := next(iter(served), None)) is not None:
+            aliases |= {
+                alias: default if name == DEFAULT_MODEL else name
+                for alias, name in section.model_aliases.items()
+            }
+    tasks = models.by_name()
+    first = {name: each[0] for name, each in tasks.items()}
+    found = ModelDirectory(first, aliases, "is served").model(model_id)
+    return _described(tasks[found.name], server)
 
 
 @router.get("/v1/audio/models")

@@ -24,11 +24,9 @@ from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
 from antiphon.pipeline.chat.service import Chats
 from antiphon.pipeline.media_files import MediaFiles
-from antiphon.pipeline.model_directory import DEFAULT_MODEL, ModelDirectory
 from antiphon.pipeline.model_loading import ServedModels
 from antiphon.pipeline.pictures.images import Images
 from antiphon.pipeline.pictures.videos import Videos
-from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry import logs
@@ -88,34 +86,6 @@ class ServerState:
         """Return the tasks of speech that the models serve, by the names of their families."""
         return {model.family.name: model.task for model in self.models.speech.values()}
 
-    def find_model(self, name: str) -> LoadedTask:
-        """Return the model of this name or alias, by the first of its tasks.
-
-        Raises:
-            UnknownModelError: there is none.
-        """
-        return ModelDirectory(
-            {tasks[0].name: tasks[0] for tasks in self.models.by_name().values()},
-            self.settings.speech.model_aliases | self._further_aliases(),
-            "is served",
-        ).model(name)
-
-    def _further_aliases(self) -> dict[str, str]:
-        """Return aliases that mean other models than the first one: of chats, images, videos."""
-        aliases: dict[str, str] = {}
-        for models, section in (
-            (self.models.chats, self.settings.chat),
-            (self.models.images, self.settings.images),
-            (self.models.videos, self.settings.videos),
-        ):
-            default = next(iter(models), None)
-            if default is not None:
-                aliases |= {
-                    alias: default if name == DEFAULT_MODEL else name
-                    for alias, name in section.model_aliases.items()
-                }
-        return aliases
-
     def seen_by(self, caller: Caller) -> "ServerState":
         """Return the same server with the voices that a caller may use."""
         if caller == self.uploaded.caller:
@@ -126,7 +96,7 @@ class ServerState:
     @property
     def hindrances(self) -> list[str]:
         """Why traffic should go elsewhere: models are cold or broken, or storage is, or the end."""
-        found = ["a model has failed, or hangs"] if self.failures else []
+        found = ["a model has failed, or hangs"] if self.has_failed else []
         found += self.storage.problems
         broken = {each.name: None for each in self.models.tasks if not each.status.num_replicas}
         found += [f"no replica of {name} runs" for name in broken]
@@ -139,17 +109,10 @@ class ServerState:
         return found
 
     @property
-    def failures(self) -> list[str]:
-        """What broke, one entry a task of a model that cannot be served any more."""
+    def has_failed(self) -> bool:
+        """Whether a task of a model cannot be served any more."""
         stall_s = self.settings.limits.stall_s
-        found = []
-        for model in self.models.tasks:
-            status = model.status
-            if status.failure is not None:
-                found.append(status.failure)
-            elif (stalled_s := status.stalled_s()) > stall_s:
-                found.append(f"{model.name}: a step has taken {stalled_s:.0f} seconds so far")
-        return found
+        return any(model.status.fault(stall_s) is not None for model in self.models.tasks)
 
     @property
     def num_speaking(self) -> int:

@@ -175,7 +175,7 @@ class ApiServer(uvicorn.Server):
         return grace_s
 
     async def on_tick(self, counter: int) -> bool:
-        self._watchdog.tick(is_healthy=not self._state.failures)
+        self._watchdog.tick(is_healthy=not self._state.has_failed)
         if self._drained_by_s is not None:
             self._release_jobs()
             is_late = time.monotonic() >= self._drained_by_s

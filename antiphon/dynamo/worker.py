@@ -97,7 +97,7 @@ class DynamoEngine(RawEngine):
 
     def _refusal(self, status: int, message: str) -> Exception:
         """Return the exception for a refusal; Dynamo shows the message of wrong requests only."""
-        if self._app.state.server.failures:
+        if self._app.state.server.has_failed:
             return EngineShutdown(message)  # the front end sends no more requests to this worker
         is_wrong = status < 500 and status != 429
         return InvalidArgument(message) if is_wrong else HttpError(status, message)
