@@ -124,7 +124,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with AsyncExitStack() as stack:
             app.state.server = server = await _start(settings, guards, progress, front_end, stack)
-            described.loaded_tasks = server.tasks
+            spoken = server.models.speech.values()
+            described.loaded_tasks = lambda: {each.family.name: each.task for each in spoken}
             app.state.jobs = await start_jobs(app.state.server, stack)
             app.state.video_jobs = await start_video_jobs(app.state.server, stack)
             await app.state.server.storage.start(stack)

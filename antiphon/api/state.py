@@ -18,7 +18,6 @@ from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
-from antiphon.contracts.family import Task
 from antiphon.contracts.types import Caller, random_hex
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
@@ -81,10 +80,6 @@ class ServerState:
     guards: Guards
     storage: StorageWatch
     created_s: int
-
-    def tasks(self) -> dict[str, Task]:
-        """Return the tasks of speech that the models serve, by the names of their families."""
-        return {model.family.name: model.task for model in self.models.speech.values()}
 
     def seen_by(self, caller: Caller) -> "ServerState":
         """Return the same server with the voices that a caller may use."""
