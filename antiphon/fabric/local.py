@@ -14,7 +14,11 @@ from antiphon.telemetry.stage_status import StageStatus
 
 
 class LocalFabric:
-    """Keeps stages by handle, with the status that each has published last."""
+    """Keeps stages by handle, with the status that each has published last.
+
+    Attributes:
+        open_remote: opens streams of stages that are not loaded here.
+    """
 
     def __init__(self, build: StageBuilder) -> None:
         """Begin without stages; ``build`` makes them."""
@@ -24,16 +28,12 @@ class LocalFabric:
         self._num_bytes: dict[StageHandle, int] = {}
         self._numbers = count()
         self._drains: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self._open_remote: Callable[[StageHandle, StageRequest], StageStream] | None = None
+        self.open_remote: Callable[[StageHandle, StageRequest], StageStream] | None = None
 
     @property
     def handles(self) -> tuple[StageHandle, ...]:
         """Of the stages that are loaded."""
         return tuple(self._stages)
-
-    def use_remote(self, open: Callable[[StageHandle, StageRequest], StageStream]) -> None:
-        """Have streams of stages that are not loaded here opened by ``open``."""
-        self._open_remote = open
 
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
@@ -52,8 +52,8 @@ class LocalFabric:
         return handle
 
     def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
-        if self._open_remote is not None and handle not in self._stages:
-            return self._open_remote(handle, request)
+        if self.open_remote is not None and handle not in self._stages:
+            return self.open_remote(handle, request)
         upstream: StageStream | None = None
         if request.upstream:
             *before, last = request.upstream

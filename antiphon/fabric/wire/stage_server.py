@@ -57,7 +57,7 @@ class StageServer:
         self._begun: set[RequestKey] = set()
         self._releasing: set[asyncio.Task[None]] = set()
         self._pushing: asyncio.Task[None] | None = None
-        fabric.use_remote(self._open_remote)
+        fabric.open_remote = self._others.open
 
     async def serve(self, address: str) -> str:
         """Listen at ``unix:PATH`` or ``tcp:HOST:PORT`` until `close`; return the bound address.
@@ -194,6 +194,3 @@ class StageServer:
                 break
             resolved[number] = StageHandle(stage)
         return tuple(resolved)
-
-    def _open_remote(self, handle: StageHandle, request: StageRequest) -> StageStream:
-        return self._others.open(handle, request)
