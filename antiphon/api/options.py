@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from antiphon.api.errors import invalid_request
 from antiphon.api.middleware import json_limits
 from antiphon.api.middleware.memory_budget import reserve
-from antiphon.api.schemas.field_rules import check_known
+from antiphon.api.schemas.field_rules import check_known, field_classes
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.peer_fields import CLONING_FIELDS
 from antiphon.api.schemas.speech import SpeechBody
@@ -127,6 +127,14 @@ def open_stream(
         return server.speech.stream(request, checkpoints)
     load = partial(options.decoded, server.recordings, model.capabilities.sample_rate_hz)
     return server.speech.stream(request, checkpoints, load)
+
+
+def unknown_names(names: Iterable[str], server: ServerState) -> tuple[str, ...]:
+    """Return the names that no served model, and no server that is followed here, gives a field."""
+    known = {*field_classes(SpeechBody), *KokoroMembers.model_fields, *CLONING_FIELDS}
+    for model in server.speech.models.values():
+        known.update(model.task.options.model_fields)
+    return tuple(name for name in names if name not in known)
 
 
 def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,11 +15,8 @@ from antiphon.api.bodies import JsonRoute
 from antiphon.api.encoding import FileEncoding
 from antiphon.api.errors import log_failure, on_failure, wire_error
 from antiphon.api.middleware import memory_budget
-from antiphon.api.options import checked_request, ignored_headers
+from antiphon.api.options import checked_request, ignored_headers, unknown_names
 from antiphon.api.schemas.error import ErrorBody
-from antiphon.api.schemas.field_rules import field_classes
-from antiphon.api.schemas.kokoro import KokoroMembers
-from antiphon.api.schemas.peer_fields import CLONING_FIELDS
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.schemas.speech_batch import (
     SpeechBatchAnswer,
@@ -59,7 +56,8 @@ async def create_speech_batch(
             f"Batch contains {len(body.items)} items, exceeding the maximum of {limit}.",
             param="items",
         )
-    ignored = (*await _check_shared(body, server), *_unknown_names(body, server))
+    own = unknown_names((name for item in body.items for name in item), server)
+    ignored = (*await _check_shared(body, server), *own)
     collect = partial(_answered, body, server, speech_id)
     headers = ignored_headers(ignored, server.settings.speech)
     return WholeResponse(collect, {"Cache-Control": "no-cache", **headers}, "application/json")
@@ -79,14 +77,6 @@ async def _check_shared(body: SpeechBatchBody, server: ServerState) -> tuple[str
     if not any(_says_who(item, model) for item in body.items):
         await server.speech.resolve_voice(replace(request, options=options.named), model)
     return options.ignored
-
-
-def _unknown_names(body: SpeechBatchBody, server: ServerState) -> Iterator[str]:
-    """Return the members of items that no served model and no known server gives a meaning."""
-    known = {*field_classes(SpeechBody), *KokoroMembers.model_fields, *CLONING_FIELDS}
-    for model in server.speech.models.values():
-        known.update(model.task.options.model_fields)
-    return (name for item in body.items for name in item if name not in known)
 
 
 def _says_who(item: Mapping[str, Any], model: SpeechModel) -> bool:
