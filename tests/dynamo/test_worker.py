@@ -272,7 +272,7 @@ async def test_a_broken_engine_asks_for_no_more_requests(
             await chunks_of(engine, request)
         assert refused.value.code == 500
         server = type(engine._app.state.server)
-        monkeypatch.setattr(server, "failures", property(lambda self: ["it broke"]))
+        monkeypatch.setattr(server, "has_failed", True)
         with pytest.raises(dynamo.EngineShutdown):
             await chunks_of(engine, request)
 
