@@ -55,6 +55,7 @@ def text_of(path: Path) -> str:
 LONGEST_FIRST = (
     "tests/chaos/test_pauses",
     "tests/deploy/",
+    "tests/web/",
     "tests/fabric/",
     "tests/cli/",
     "tests/chaos/",
