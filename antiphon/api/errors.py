@@ -267,9 +267,7 @@ async def on_failure(report: Callable[[Exception], Awaitable[bool]]) -> AsyncGen
 
 
 @asynccontextmanager
-async def failures_to(
-    send: Callable[[WireError], Awaitable[None]],
-) -> AsyncGenerator[None, None]:
+async def failures_to(send: Callable[[WireError], Awaitable[None]]) -> AsyncGenerator[None, None]:
     """Send failures to the client of a WebSocket; those that end the connection are raised."""
 
     async def report(error: Exception) -> bool:

@@ -133,10 +133,7 @@ async def create_speech(
 
 
 def _raw_response(
-    pieces: EncodedStream,
-    headers: Mapping[str, str],
-    media_type: str,
-    unspoken: UnspokenCollector,
+    pieces: EncodedStream, headers: Mapping[str, str], media_type: str, unspoken: UnspokenCollector
 ) -> Response:
     """Stream a file; a trailer holds whether the text was spoken to its end."""
     trailers = {FINISH_REASON: ""}
@@ -148,12 +145,7 @@ def _raw_response(
         return b""
 
     return StreamedResponse(
-        pieces,
-        headers,
-        media_type,
-        trailers=trailers,
-        late_headers=unspoken.headers,
-        write=written,
+        pieces, headers, media_type, trailers=trailers, late_headers=unspoken.headers, write=written
     )
 
 

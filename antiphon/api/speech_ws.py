@@ -148,11 +148,7 @@ class _Text:
     """The text between two ``input.done``, and the files that it becomes."""
 
     def __init__(
-        self,
-        index: int,
-        config: SessionConfig,
-        request: SpeechRequest,
-        open_file: OpenFile,
+        self, index: int, config: SessionConfig, request: SpeechRequest, open_file: OpenFile
     ) -> None:
         self.index = index
         self.num_files = 0

@@ -58,10 +58,7 @@ class ModelSettings(SettingsSection):
         None, gt=0, description="Memory for keys and values; default: what is left of the GPU's."
     )
     gpu_memory_utilization: float | None = Field(
-        0.9,
-        gt=0,
-        le=1,
-        description="Share of a GPU's memory that may be in use.",
+        0.9, gt=0, le=1, description="Share of a GPU's memory that may be in use."
     )
     deterministic: bool = Field(
         False, description="On a GPU too, make a request's audio independent of its batch."
@@ -256,9 +253,7 @@ class ServerSettings(SettingsSection):
         "antiphon", description="Servers of one Ray cluster share stages if they share this."
     )
     ray_place_s: float = Field(
-        120.0,
-        gt=0,
-        description="A start fails if Ray has no room for a replica for longer.",
+        120.0, gt=0, description="A start fails if Ray has no room for a replica for longer."
     )
     cluster_tls: Path | None = Field(
         None,

@@ -55,8 +55,7 @@ class MediaSettings(SettingsSection):
     """Storage of images and videos that clients fetch by URL."""
 
     output_fs_url: str | None = Field(
-        None,
-        description="Where they are kept, as s3://bucket/path; default: a folder of data.dir.",
+        None, description="Where they are kept, as s3://bucket/path; default: a folder of data.dir."
     )
     output_http_url: str | None = Field(
         None,

@@ -28,11 +28,7 @@ STAGE_BUILDER = Ref("antiphon.stages.build:build_stage")
 TASK_CLASSES: Mapping[str, tuple[str, type[LoadedTask], str]] = {
     SPEECH: ("audio", SpeechModel, "speech: POST /v1/audio/speech"),
     CHAT: ("text", ChatModel, "chats: POST /v1/chat/completions"),
-    CHAT_VOICE: (
-        "audio",
-        ChatVoiceModel,
-        "answers with its own voice: POST /v1/chat/completions",
-    ),
+    CHAT_VOICE: ("audio", ChatVoiceModel, "answers with its own voice: POST /v1/chat/completions"),
     IMAGE: ("image", ImageModel, "images: POST /v1/images/generations"),
     VIDEO: ("video", VideoModel, "videos: POST /v1/videos"),
 }

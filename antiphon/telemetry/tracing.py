@@ -57,10 +57,7 @@ def request_span(
         return
     carrier = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers}
     with trace.get_tracer(_NAME).start_as_current_span(
-        name,
-        context=propagate.extract(carrier),
-        kind=trace.SpanKind.SERVER,
-        attributes=attributes,
+        name, context=propagate.extract(carrier), kind=trace.SpanKind.SERVER, attributes=attributes
     ):
         yield
 

@@ -112,11 +112,7 @@ VoiceName = Annotated[
         {
             "anyOf": [
                 {"type": "string"},
-                {
-                    "type": "object",
-                    "properties": {"id": {"type": "string"}},
-                    "required": ["id"],
-                },
+                {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
             ]
         }
     ),
@@ -131,9 +127,7 @@ class SpeechBody(SpeechPeerFields):
     """
 
     model_config = ConfigDict(
-        populate_by_name=True,
-        extra="allow",
-        json_schema_extra=NULLS_MEAN_DEFAULTS,
+        populate_by_name=True, extra="allow", json_schema_extra=NULLS_MEAN_DEFAULTS
     )
 
     input: Text = Field(
@@ -162,8 +156,7 @@ class SpeechBody(SpeechPeerFields):
         None, description="Of the result, in Hz; default: the model's own."
     )
     language: Text | None = Field(
-        None,
-        description="A BCP 47 tag such as 'en-US', or a name; 'auto' lets the model decide.",
+        None, description="A BCP 47 tag such as 'en-US', or a name; 'auto' lets the model decide."
     )
     seed: int | None = Field(
         None, ge=-_MAX_INT64 - 1, le=_MAX_INT64, description="The same seed gives the same audio."
@@ -181,8 +174,7 @@ class SpeechBody(SpeechPeerFields):
         " ends speech counts.",
     )
     min_tokens: Annotated[int, Range(0, MAX_INT32)] | None = Field(
-        None,
-        description="Frames of each segment of text before which its speech does not end.",
+        None, description="Frames of each segment of text before which its speech does not end."
     )
     ignore_eos: bool | None = Field(
         None,

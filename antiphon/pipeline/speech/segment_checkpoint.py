@@ -47,11 +47,7 @@ class SegmentCheckpoints:
     """Complete segments on disk; what is there is read instead of being spoken again."""
 
     def __init__(
-        self,
-        folder: Path,
-        workers: Workers,
-        on_done: Callable[[SegmentDone], None],
-        spend: Spend,
+        self, folder: Path, workers: Workers, on_done: Callable[[SegmentDone], None], spend: Spend
     ) -> None:
         """Keep segments in a folder of their own; ``on_done`` is called for each."""
         self._spend = spend

@@ -128,11 +128,7 @@ class Speech(ModelDirectory[SpeechModel]):
         return synthesis.speak(request.input)
 
     def open(
-        self,
-        request: SpeechRequest,
-        *,
-        reads_late: bool = True,
-        is_answer: bool = False,
+        self, request: SpeechRequest, *, reads_late: bool = True, is_answer: bool = False
     ) -> TextSynthesis:
         """Start an utterance whose text arrives later; the request's own text is ignored.
 
