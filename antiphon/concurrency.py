@@ -8,7 +8,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from threading import Lock
 from typing import Any, Generic, TypeVar
@@ -43,7 +43,7 @@ class Workers:
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
             if not future.cancel():
-                await _settled(waiting)
+                await until_ended(waiting)
             raise
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class LoopCalls:
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
             call.cancel()  # no-op if it has ended
-            await _settled(waiting)
+            await until_ended(waiting)
             raise
 
 
@@ -148,9 +148,22 @@ async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
+    _retrieve_errors(tasks)
+
+
+async def until_ended(*tasks: "asyncio.Future[Any]") -> None:
+    """Wait until all have ended, through further cancellations too; their errors are not raised."""
+    while not all(task.done() for task in tasks):
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait(tasks)
+    _retrieve_errors(tasks)
+
+
+def _retrieve_errors(tasks: "Sequence[asyncio.Future[Any]]") -> None:
+    """Retrieve errors, so that the loop does not report them as lost."""
     for task in tasks:
         if not task.cancelled():
-            task.exception()  # retrieved, so that the loop does not report it as lost
+            task.exception()
 
 
 async def run_with_producer(
@@ -178,11 +191,6 @@ async def merged(streams: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[t
     """
     pulls: dict[asyncio.Future[T], int] = {}
 
-    async def close_all() -> None:
-        await cancel_and_wait(*pulls)
-        for stream in streams:
-            await stream.aclose()
-
     def pull(number: int) -> None:
         pulls[asyncio.ensure_future(anext(streams[number]))] = number
 
@@ -200,7 +208,9 @@ async def merged(streams: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[t
                 pull(number)
                 yield number, item
     finally:
-        await close_all()
+        await cancel_and_wait(*pulls)
+        for stream in streams:
+            await stream.aclose()
 
 
 async def _beside(producer: "asyncio.Task[None]", next_item: "asyncio.Future[T]") -> T:
@@ -210,17 +220,6 @@ async def _beside(producer: "asyncio.Task[None]", next_item: "asyncio.Future[T]"
     if producer.done() and not next_item.done():
         producer.result()
     return await next_item
-
-
-async def _settled(waiting: "asyncio.Future[T]") -> None:
-    """Wait for a future's end whatever it is, through further cancellations too."""
-    while not waiting.done():
-        try:
-            await asyncio.wait([waiting])
-        except asyncio.CancelledError:
-            continue
-    if not waiting.cancelled():
-        waiting.exception()  # retrieved, so that the loop does not report it as lost
 
 
 def set_interpreter_for_streams() -> None:

@@ -1,32 +1,8 @@
 """The errors that a user can meet, with their HTTP statuses, OpenAI types and codes.
 
-    AntiphonError                     500  server_error
-    ├── InvalidRequestError           400  invalid_request_error   invalid_value
-    │   ├── UnknownModelError         404                          model_not_found
-    │   ├── UnservedTaskError         404                          model_not_found
-    │   ├── UnknownVoiceError         404                          voice_not_found
-    │   ├── UnspeakableTextError      400                          unspeakable_text
-    │   └── InputTooLongError         400                          string_above_max_length
-    ├── AuthenticationError           401  invalid_request_error   invalid_api_key
-    ├── IdleError                     408  invalid_request_error   timeout
-    ├── SlowRequestError              408  invalid_request_error   timeout
-    ├── RequestTooLargeError          413  invalid_request_error   request_too_large
-    ├── RateLimitError                429  rate_limit_error        rate_limit_exceeded
-    │   ├── OverloadedError           429                          overloaded
-    │   └── MemoryShareError          429                          rate_limit_exceeded
-    ├── UnavailableError              503  server_error            overloaded
-    │   ├── MemoryFullError           503                          overloaded
-    │   ├── ModelLoadingError         503                          model_loading
-    │   └── ReplicaLostError          503                          replica_lost
-    ├── EngineError                   500  server_error            engine_error
-    │   └── EngineFailedError         500                          engine_error
-    ├── SettingsError                 (start-up only: a wrong flag, variable or file)
-    └── ModelLoadError                (start-up only: a checkpoint that cannot be served)
-
-Those of what is kept, such as voices and jobs, are in `antiphon.storage.errors`.
-
-Messages name the field, the value and what is allowed. Errors can be pickled: a stage may run in
-another process than its caller.
+Those of what is kept, such as voices and jobs, are in `antiphon.storage.errors`. Messages name the
+field, the value and what is allowed. Errors can be pickled: a stage may run in another process than
+its caller.
 """
 
 import copyreg

@@ -158,22 +158,7 @@ class FileEncoding:
         return with_header(pieces, self.header), ended
 
 
-class UnspokenCollector:
-    """Collects the words that the voice of a stream leaves out."""
-
-    def __init__(self) -> None:
-        self._words: tuple[str, ...] = ()
-
-    def add(self, chunk: AudioChunk) -> None:
-        """Add the words that a chunk leaves out."""
-        self._words += chunk.unspoken
-
-    def headers(self) -> dict[str, str]:
-        """Return what is known by the first audio: all, of a text that came whole."""
-        return unspoken_headers(self._words)
-
-
-def unspoken_headers(words: tuple[str, ...]) -> dict[str, str]:
+def unspoken_headers(words: Sequence[str]) -> dict[str, str]:
     """Return words in a header, percent-encoded, with commas between; none without words.
 
     Those that find no place in `MAX_UNSPOKEN_BYTES` are counted in another header.

@@ -48,20 +48,13 @@ _BRANCH = re.compile(r"str|int|float|bool|(list|dict|tuple)\[.*\]")
 _EXPECTED_BY_TYPE = {
     "string_type": "a string",
     "string_unicode": "a string of valid Unicode",
-    "float_type": "a number",
-    "float_parsing": "a number",
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     "finite_number": "a finite number",
-    "int_type": "an integer",
-    "int_parsing": "an integer",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "an integer"),
     "int_parsing_size": "an integer of at most 64 bits",
-    "int_from_float": "an integer",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
     "greater_than_equal": "at least {ge}",
     "greater_than": "greater than {gt}",
     "less_than_equal": "at most {le}",
@@ -70,8 +63,7 @@ _EXPECTED_BY_TYPE = {
     "string_too_long": "at most {max_length} characters long",
     "too_short": "at least {min_length} long",
     "too_long": "at most {max_length} long",
-    "enum": "one of {expected}",
-    "literal_error": "one of {expected}",
+    **dict.fromkeys(("enum", "literal_error"), "one of {expected}"),
 }
 
 
@@ -132,18 +124,14 @@ def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
         for name, value in context.items()
     }
     expected = _EXPECTED_BY_TYPE[kind].format_map(plain)
-    return (
-        f"Invalid '{param}'{_shown(error['input'])}. It must be {expected}.",
-        param,
-        "invalid_value",
-    )
+    message = f"Invalid '{param}'{_shown(error['input'])}. It must be {expected}."
+    return message, param, "invalid_value"
 
 
 def _shown(value: Any) -> str:
     """Quote a value that is short enough to be of help."""
-    if not isinstance(value, str | int | float):
-        return ""
-    if isinstance(value, str) and len(value) > MAX_SHOWN_CHARACTERS:
+    is_long = isinstance(value, str) and len(value) > MAX_SHOWN_CHARACTERS
+    if is_long or not isinstance(value, str | int | float):
         return ""
     shown = str(value).lower() if isinstance(value, bool) else ascii(value)
     return f": {shown}" if len(shown) <= MAX_SHOWN_CHARACTERS else ""
@@ -161,14 +149,8 @@ class WireError:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        return {
-            "error": {
-                "message": self.message,
-                "type": self.type,
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": error}
 
     def response(self) -> Response:
         return JSONResponse(self.body(), self.status, dict(self.headers))

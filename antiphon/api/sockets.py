@@ -9,6 +9,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
@@ -16,8 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from antiphon.api.errors import WireError, failures_to, wire_error
 from antiphon.api.middleware import json_limits, memory_budget
 from antiphon.api.middleware.keys import KEY_SUBPROTOCOL
-from antiphon.api.streaming import ended
-from antiphon.concurrency import cancel_and_wait
+from antiphon.concurrency import cancel_and_wait, until_ended
 from antiphon.errors import IdleError, InvalidRequestError
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
@@ -122,11 +122,9 @@ class Socket:
 
     async def until_gone(self) -> None:
         """Return when the client has left or been silent too long; later messages are dropped."""
-        while True:
-            try:
+        with suppress(WebSocketDisconnect, IdleError):
+            while True:
                 await self._event()
-            except (WebSocketDisconnect, IdleError):
-                return
 
     async def _event(self) -> Mapping[str, Any]:
         while True:
@@ -180,12 +178,17 @@ class Conversation(Protocol):
 async def converse(
     socket: Socket, conversation: Conversation, greeting: Mapping[str, Any] | None = None
 ) -> None:
-    """Follow messages until the client is done, leaves or idles; then close ``conversation``."""
+    """Follow messages until the client is done, leaves or idles; then close ``conversation``.
+
+    An error in a message is sent to the client.
+    """
     try:
         if greeting is not None:
             await socket.send(greeting)
-        while not await _followed(socket, conversation):
-            pass
+        is_last = False
+        while not is_last:
+            async with failures_to(conversation.refuse):
+                is_last = await conversation.receive(await socket.receive())
         if await _finished(socket, conversation):
             await socket.close()
     except WebSocketDisconnect:
@@ -194,16 +197,8 @@ async def converse(
         await _sent_away(socket, conversation, error)
     finally:
         closing = asyncio.create_task(conversation.close())
-        await ended(closing)
+        await until_ended(closing)
         closing.result()
-
-
-async def _followed(socket: Socket, conversation: Conversation) -> bool:
-    """Follow one message; an error in it is sent to the client."""
-    is_last = False
-    async with failures_to(conversation.refuse):
-        is_last = await conversation.receive(await socket.receive())
-    return is_last
 
 
 async def _finished(socket: Socket, conversation: Conversation) -> bool:
@@ -222,9 +217,7 @@ async def _finished(socket: Socket, conversation: Conversation) -> bool:
 
 async def _sent_away(socket: Socket, conversation: Conversation, error: IdleError) -> None:
     """Send the error; a client that does not read is not waited for."""
-    try:
+    with suppress(TimeoutError, WebSocketDisconnect):
         async with asyncio.timeout(1):
             await conversation.refuse(wire_error(error))
             await socket.close(GOING_AWAY, "idle")
-    except (TimeoutError, WebSocketDisconnect):
-        pass

@@ -2,7 +2,8 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,9 +13,9 @@ from starlette.responses import Response
 from antiphon.api.bodies import FormRoute
 from antiphon.api.delivery import EVENT_STREAM, Delivery
 from antiphon.api.encoding import (
+    ChunkObserver,
     EncodedStream,
     FileEncoding,
-    UnspokenCollector,
     unspoken_headers,
     unspoken_member,
 )
@@ -94,8 +95,9 @@ async def create_speech(
     ignored = FamilyOptions.of(body, model.task).ignored
     sample_rate_hz = request.sample_rate_hz or native_hz
     words = WordTimestampCollector() if request.word_timestamps else None
-    unspoken = UnspokenCollector()
-    observers = [unspoken.add, *(() if words is None else (words.add,))]
+    unspoken: list[str] = []  # complete by the first audio of a text that came whole
+    observers: list[ChunkObserver] = [lambda chunk: unspoken.extend(chunk.unspoken)]
+    observers += [] if words is None else [words.add]
     events = open_tagged(body, request, server)
     format = body.response_format
     headers = {
@@ -120,20 +122,20 @@ async def create_speech(
 
         return WholeResponse(collect, headers, media_type)
     pieces = until_first("first audio", encoding.pieces(events, observers))
+    late = partial(unspoken_headers, unspoken)
     if delivery is Delivery.RAW:
-        return _raw_response(pieces, headers, media_type, unspoken)
+        return _raw_response(pieces, headers, media_type, late)
+    write = partial(_written_event, format=format, words=words)
     return StreamedResponse(
-        pieces,
-        headers,
-        EVENT_STREAM,
-        _error_event,
-        late_headers=unspoken.headers,
-        write=partial(_written_event, format=format, words=words),
+        pieces, headers, EVENT_STREAM, _error_event, late_headers=late, write=write
     )
 
 
 def _raw_response(
-    pieces: EncodedStream, headers: Mapping[str, str], media_type: str, unspoken: UnspokenCollector
+    pieces: EncodedStream,
+    headers: Mapping[str, str],
+    media_type: str,
+    late: Callable[[], Mapping[str, str]],
 ) -> Response:
     """Stream a file; a trailer holds whether the text was spoken to its end."""
     trailers = {FINISH_REASON: ""}
@@ -145,7 +147,7 @@ def _raw_response(
         return b""
 
     return StreamedResponse(
-        pieces, headers, media_type, trailers=trailers, late_headers=unspoken.headers, write=written
+        pieces, headers, media_type, trailers=trailers, late_headers=late, write=written
     )
 
 
@@ -153,23 +155,12 @@ def _written_event(
     item: bytes | Ended, format: AudioFormat, words: WordTimestampCollector | None
 ) -> bytes:
     if isinstance(item, Ended):
-        return _event("speech.audio.done", _done(item))
+        usage = {**asdict(item.usage), "total_tokens": item.usage.total_tokens}
+        done = {"finish_reason": item.reason, "usage": usage, **unspoken_member(item.unspoken)}
+        return _event("speech.audio.done", done)
     audio = base64.b64encode(item).decode()
     timed = {} if words is None else {"timestamps": words.take()}
     return _event("speech.audio.delta", {"audio": audio, "response_format": format, **timed})
-
-
-def _done(ended: Ended) -> dict[str, Any]:
-    usage = ended.usage
-    return {
-        "finish_reason": ended.reason,
-        "usage": {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "total_tokens": usage.total_tokens,
-        },
-        **unspoken_member(ended.unspoken),
-    }
 
 
 def _error_event(error: Exception) -> bytes:

@@ -88,14 +88,22 @@ class SpeechFileOutput:
             "sentence_text": self.text,
             "format": self._config.response_format,
             **self._format,
+            **({"word_timestamps": True} if self._config.word_timestamps else {}),
         }
-        if self._config.word_timestamps:
-            start["word_timestamps"] = True
         await self._socket.send(start)
 
     async def on_audio(self, piece: bytes) -> None:
         for start in range(0, len(piece), MAX_FRAME_BYTES):
-            await self._deliver(piece[start : start + MAX_FRAME_BYTES])
+            audio = piece[start : start + MAX_FRAME_BYTES]
+            self._num_bytes += len(audio)
+            if not self._config.word_timestamps:
+                await self._socket.send(audio)
+                continue
+            chunk = {"chunk_id": self._num_chunks, "audio_b64": base64.b64encode(audio).decode()}
+            self._num_chunks += 1
+            timestamps = self.words.take() if self._has_words else None
+            message = {"type": "audio.chunk", **self._place, **chunk, "timestamps": timestamps}
+            await self._socket.send(message)
 
     async def end(self, ended: Ended) -> None:
         self._unspoken = unspoken_member(ended.unspoken)
@@ -108,17 +116,6 @@ class SpeechFileOutput:
         await self._socket.send(message)
         if self._has_begun:
             await self._done(error=True, finish_reason="error")
-
-    async def _deliver(self, audio: bytes) -> None:
-        self._num_bytes += len(audio)
-        if not self._config.word_timestamps:
-            await self._socket.send(audio)
-            return
-        chunk = {"chunk_id": self._num_chunks, "audio_b64": base64.b64encode(audio).decode()}
-        self._num_chunks += 1
-        timestamps = self.words.take() if self._has_words else None
-        message = {"type": "audio.chunk", **self._place, **chunk, "timestamps": timestamps}
-        await self._socket.send(message)
 
     async def _done(self, *, error: bool, finish_reason: str) -> None:
         result = {"total_bytes": self._num_bytes, "error": error, "finish_reason": finish_reason}
@@ -153,9 +150,8 @@ class _Text:
         self.index = index
         self.num_files = 0
         self._given = self._request = request
-        self._tags = (
-            TagSplitter() if KokoroMembers.of(config.model_extra or {}).allow_voice_tags else None
-        )
+        has_tags = KokoroMembers.of(config.model_extra or {}).allow_voice_tags
+        self._tags = TagSplitter() if has_tags else None
         self._open_file = open_file
         self._file: tuple[Utterance, SpeechFileOutput] | None = None
         self._is_cut = config.split_granularity != "none"
@@ -277,10 +273,8 @@ class SpeechConversation(SpokenConversation):
         values = await options.decoded(self._server.recordings, rate_hz)
         request = replace(request, options=values)
         await self._server.speech.check_voice(request)
-        num_sample_bytes = sum(
-            each.nbytes for each in values.values() if isinstance(each, np.ndarray)
-        )
-        self._held.set(self._socket.in_hand.num_bytes + num_sample_bytes)
+        samples = (each for each in values.values() if isinstance(each, np.ndarray))
+        self._held.set(self._socket.in_hand.num_bytes + sum(each.nbytes for each in samples))
         self._config, self._request = config, request
         self._socket.max_idle_s = self._server.settings.server.max_idle_s
 

@@ -53,11 +53,8 @@ class ServerState:
     """Made when the server starts, closed when it stops; nothing of it is global.
 
     Attributes:
-        image_files: loads and decodes the images that requests bring.
         media: Store of images and videos that clients fetch.
         encoders: threads that all encoding runs in.
-        references: loads what requests refer to.
-        recordings: makes samples of the recordings that requests bring.
         uploaded: voices and consents that the server keeps.
         warm_up: ends when the models are warm.
         storage: whether what is kept can be read.

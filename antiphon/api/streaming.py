@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from antiphon.api.errors import on_failure
 from antiphon.api.transport.trailers import takes_trailers
+from antiphon.concurrency import until_ended
 
 T = TypeVar("T")
 Pieces: TypeAlias = AsyncGenerator[bytes, None]
@@ -43,7 +44,7 @@ class WatchedResponse(Response):
         finally:
             watch.cancel()
             delivery.cancel()  # no-op if it has ended
-            await ended(delivery, watch)
+            await until_ended(delivery, watch)
         if not delivery.cancelled():
             delivery.result()
 
@@ -73,7 +74,6 @@ class StreamedResponse(WatchedResponse, Generic[T]):
 
         Args:
             items: closed at the end.
-            headers: sent before it, known now.
             on_close: makes the last bytes that a client gets before a failure breaks off.
             trailers: sent after the body to clients that ask for them; they are announced by name,
                 and have the values that they have at the end.
@@ -157,12 +157,3 @@ async def _send_body(send: Send, body: bytes, *, is_last: bool = False) -> None:
 async def _until_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def ended(*tasks: "asyncio.Task[Any]") -> None:
-    """Wait until all have ended, through further cancellations too."""
-    while not all(task.done() for task in tasks):
-        try:
-            await asyncio.wait(tasks)
-        except asyncio.CancelledError:
-            continue

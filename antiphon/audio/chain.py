@@ -1,6 +1,6 @@
 """Transforms in a row: what each gives goes into the next, and a flush empties them in order."""
 
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 
@@ -28,41 +28,30 @@ class Transform(Protocol):
 
 
 class Chain:
-    """A `Transform` made of others, in order; of none, it is the identity."""
+    """A `Transform` made of those that are needed, in order; of none, it is the identity."""
 
     def __init__(
-        self, transforms: tuple[Transform, ...], sample_rate_hz: int, channels: int
-    ) -> None:
-        """Chain ``transforms``; ``sample_rate_hz`` is the rate of what leaves the last one."""
-        self._channels = channels
-        self.sample_rate_hz = sample_rate_hz
-        self._transforms = transforms
-
-    @classmethod
-    def build(
-        cls,
+        self,
         source_hz: int,
         target_hz: int,
         speed: float,
         channels: int = 1,
         gain_db: float | None = None,
-    ) -> Self:
-        """Return what turns audio at ``source_hz`` into audio at ``target_hz``, spoken faster.
+    ) -> None:
+        """Turn audio at ``source_hz`` into audio at ``target_hz``, spoken faster.
 
         Args:
-            source_hz: sample rate of what is pushed.
-            target_hz: sample rate of what comes out.
             speed: 0.25 to 4.0, above 1 is faster; pitch is kept.
             gain_db: change of loudness, with a limiter of peaks; ``None`` for neither.
         """
-        transforms: list[Transform] = []
+        self._channels = channels
+        self._transforms: list[Transform] = []
         if speed != 1.0:
-            transforms.append(Stretcher(source_hz, speed, channels))
+            self._transforms.append(Stretcher(source_hz, speed, channels))
         if target_hz != source_hz:
-            transforms.append(Resampler(source_hz, target_hz, channels))
+            self._transforms.append(Resampler(source_hz, target_hz, channels))
         if gain_db is not None:
-            transforms.append(Limiter(gain_db, target_hz, channels))
-        return cls(tuple(transforms), target_hz, channels)
+            self._transforms.append(Limiter(gain_db, target_hz, channels))
 
     @property
     def is_identity(self) -> bool:

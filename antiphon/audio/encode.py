@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from antiphon.audio.compressed import AAC, FLAC, MP3, OPUS, CompressedEncoder
-from antiphon.audio.wav import num_channels, pcm16, wav_header
+from antiphon.audio.wav import BYTES_PER_SAMPLE, num_channels, pcm16, wav_header
 from antiphon.contracts.types import Samples
 
 
@@ -21,7 +21,7 @@ class AudioFormat(StrEnum):
     @property
     def media_type(self) -> str:
         """Value of ``Content-Type``."""
-        return _MEDIA_TYPES[self]
+        return f"audio/{_SUBTYPES.get(self, self.value)}"
 
     @property
     def is_compressed(self) -> bool:
@@ -38,20 +38,11 @@ class AudioFormat(StrEnum):
         """Return how many bytes of a file a second of audio takes at most."""
         recipe = _RECIPES.get(self)
         bit_rate = recipe.bit_rate(_MAX_RATE_HZ, channels) if recipe else 0
-        return bit_rate // 8 or sample_rate_hz * channels * _SAMPLE_BYTES
+        return bit_rate // 8 or sample_rate_hz * channels * BYTES_PER_SAMPLE
 
 
-_SAMPLE_BYTES = 2
 _MAX_RATE_HZ = 48_000
-_MEDIA_TYPES = {
-    AudioFormat.MP3: "audio/mpeg",
-    AudioFormat.OPUS: "audio/ogg",
-    AudioFormat.AAC: "audio/aac",
-    AudioFormat.FLAC: "audio/flac",
-    AudioFormat.WAV: "audio/wav",
-    AudioFormat.PCM: "audio/pcm",
-}
-
+_SUBTYPES = {AudioFormat.MP3: "mpeg", AudioFormat.OPUS: "ogg"}  # of others, their own names
 _RECIPES = {
     AudioFormat.MP3: MP3,
     AudioFormat.OPUS: OPUS,
@@ -165,19 +156,14 @@ class WavEncoder:
 
     def encode(self, samples: Samples) -> bytes:
         data = pcm16(samples)
-        beginning = self._beginning()
+        beginning = self.finish()
         self._num_samples += len(samples)
         return beginning + data
 
     def finish(self) -> bytes:
-        return self._beginning()
+        """Return the header, once; a whole file's is not right before the end."""
+        has_begun, self._has_begun = self._has_begun, True
+        return b"" if has_begun else self.header
 
     def close(self) -> None:
         pass
-
-    def _beginning(self) -> bytes:
-        """Return the header, once; a whole file's is not right before the end."""
-        if self._has_begun:
-            return b""
-        self._has_begun = True
-        return self.header

@@ -46,9 +46,8 @@ class Limiter:
         peaks = peaks if raised.ndim == 1 else peaks.max(axis=1)
         levels = self._levels(peaks)
         factor = np.minimum(1.0, _CEILING / np.maximum(levels, _CEILING))
-        limited: Samples = (
-            raised * (factor if raised.ndim == 1 else factor[:, np.newaxis])
-        ).astype(np.float32)
+        factor = factor if raised.ndim == 1 else factor[:, np.newaxis]
+        limited: Samples = (raised * factor).astype(np.float32)
         return limited
 
     def flush(self) -> Samples:

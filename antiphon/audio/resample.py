@@ -28,16 +28,10 @@ class Resampler:
             source_hz, target_hz, num_channels=channels, dtype="float32", quality="HQ"
         )
 
-    def push(self, samples: Samples) -> Samples:
-        """Take samples at the source rate; return what is ready at the target rate."""
-        return self._resampled(samples, is_last=False)
+    def push(self, samples: Samples, *, is_last: bool = False) -> Samples:
+        contiguous = np.ascontiguousarray(samples, np.float32)
+        ready: Samples = self._stream.resample_chunk(contiguous, last=is_last)
+        return ready
 
     def flush(self) -> Samples:
-        """Return the samples still inside; nothing may be pushed afterwards."""
-        return self._resampled(silence(0, self._channels), is_last=True)
-
-    def _resampled(self, samples: Samples, *, is_last: bool) -> Samples:
-        ready: Samples = self._stream.resample_chunk(
-            np.ascontiguousarray(samples, np.float32), last=is_last
-        )
-        return ready
+        return self.push(silence(0, self._channels), is_last=True)

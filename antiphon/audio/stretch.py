@@ -45,14 +45,12 @@ class Stretcher:
         self._num_returned = 0
 
     def push(self, samples: Samples) -> Samples:
-        """Take the next samples; return what is ready."""
         self._num_pushed += len(samples)
         ready = self._stretched(samples)
         self._num_returned += len(ready)
         return ready
 
     def flush(self) -> Samples:
-        """Return the samples still inside; nothing may be pushed afterwards."""
         num_missing = round(self._num_pushed / self._speed) - self._num_returned
         tail = self._none
         block = np.zeros((self._block_samples, *tail.shape[1:]), np.float32)

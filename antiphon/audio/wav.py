@@ -29,22 +29,11 @@ def wav_header(sample_rate_hz: int, num_samples: int | None, channels: int = 1) 
         if exact_bytes + _HEADER_BYTES <= _UNKNOWN_SIZE:
             data_bytes = exact_bytes
             riff_bytes = exact_bytes + _HEADER_BYTES - _RIFF_PREFIX_BYTES
-    return struct.pack(
-        "<4sI4s4sIHHIIHH4sI",
-        b"RIFF",
-        riff_bytes,
-        b"WAVE",
-        b"fmt ",
-        _FMT_BYTES,
-        _PCM_TAG,
-        channels,
-        sample_rate_hz,
-        sample_rate_hz * channels * BYTES_PER_SAMPLE,
-        channels * BYTES_PER_SAMPLE,
-        BYTES_PER_SAMPLE * 8,
-        b"data",
-        data_bytes,
-    )
+    frame_bytes = channels * BYTES_PER_SAMPLE
+    rates = sample_rate_hz, sample_rate_hz * frame_bytes
+    form = _FMT_BYTES, _PCM_TAG, channels, *rates, frame_bytes, 8 * BYTES_PER_SAMPLE
+    riff = b"RIFF", riff_bytes, b"WAVE", b"fmt "
+    return struct.pack("<4sI4s4sIHHIIHH4sI", *riff, *form, b"data", data_bytes)
 
 
 def silence(num_samples: int, channels: int = 1) -> Samples:

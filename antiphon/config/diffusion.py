@@ -27,12 +27,9 @@ class Acceleration(StrEnum):
 
 DIFFUSERS_ACCELERATIONS = frozenset(
     {
-        Acceleration.CACHE_DIT,
-        Acceleration.TEA_CACHE,
-        Acceleration.VAE_SLICING,
-        Acceleration.VAE_TILING,
-        Acceleration.CPU_OFFLOAD,
-        Acceleration.LAYERWISE_OFFLOAD,
+        *(Acceleration.CACHE_DIT, Acceleration.TEA_CACHE),
+        *(Acceleration.VAE_SLICING, Acceleration.VAE_TILING),
+        *(Acceleration.CPU_OFFLOAD, Acceleration.LAYERWISE_OFFLOAD),
     }
 )
 """Capabilities of every family with networks of diffusers."""

@@ -92,13 +92,10 @@ def process_environment(more: Mapping[str, str] | None = None) -> dict[str, str]
     return {**os.environ, **(more or {})}
 
 
-def _known_keys() -> dict[str, tuple[str, str]]:
-    """Return ``{"server.port": ("server", "port"), ...}``."""
-    return {
-        f"{section}.{name}": (section, name)
-        for section, field in Settings.model_fields.items()
-        for name in type(field.default).model_fields
-    }
+def _known_keys() -> list[str]:
+    """Return ``["server.port", ...]``."""
+    sections = Settings.model_fields.items()
+    return [f"{name}.{key}" for name, field in sections for key in type(field.default).model_fields]
 
 
 def _entry(key: str, value: Any, *, source: str, shown: Mapping[str, str]) -> Entry:
@@ -107,7 +104,7 @@ def _entry(key: str, value: Any, *, source: str, shown: Mapping[str, str]) -> En
         near = get_close_matches(key, shown, n=1, cutoff=0.5)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise SettingsError(f"{source}: unknown setting '{key}'.{hint}")
-    section, name = _known_keys()[shown[key]]
+    section, _, name = shown[key].partition(".")
     return section, name, value
 
 
@@ -156,13 +153,13 @@ def _from_file(file: Path) -> list[Entry]:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SettingsError(f"{file}: {error}") from error
-    known = _known_keys()
+    shown = {key: key for key in _known_keys()}
     entries = []
     for section, table in tables.items():
         names = table if isinstance(table, dict) else {"": table}
         for name, value in names.items():
             key = f"{section}.{name}".rstrip(".")
-            entries.append(_entry(key, value, source=str(file), shown={k: k for k in known}))
+            entries.append(_entry(key, value, source=str(file), shown=shown))
     return entries
 
 

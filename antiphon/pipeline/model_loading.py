@@ -40,9 +40,8 @@ class ServedModels:
     """The models of a server.
 
     Attributes:
-        tasks: Tasks of all models, in loading order.
         speech: those that speak, by served name; the default one is first.
-        chat_voices: Voices of those chat models that have one of their own.
+        chat_voices: voices of those chat models that have one of their own.
     """
 
     def __init__(self, tasks: Iterable[LoadedTask]) -> None:

@@ -25,7 +25,6 @@ class Reservation:
         is_live: bool = True,
         speed: float = 1.0,
     ) -> None:
-        """Prepare a reservation."""
         self.is_taken = False
         self._name = task.name
         self._metrics = metrics

@@ -41,13 +41,7 @@ _MAX_RETRY_AFTER_S = 30.0  # of speech: forecasts of a later end are worth littl
 
 
 class LoadedTask:
-    """A task of a model that is ready to serve requests.
-
-    Attributes:
-        name: name of the model in requests.
-        task_name: Name of the task, as in `Family.tasks`.
-        path: Path of the model's checkpoint, if it has one.
-    """
+    """A task of a model that is ready to serve requests."""
 
     task_name = ""  # of the task that `load` loads if none is named
 
@@ -65,7 +59,7 @@ class LoadedTask:
         """Wrap what has been loaded.
 
         Args:
-            further_names: Further names of the model in requests; they are not listed.
+            further_names: names that requests may use, too; they are not listed.
             prompter: Prompter of the task; it may ask the task's encoder, if there is one.
             stages: Stages of all tasks of the model, as the pool loads them.
             chain: those of this task by engine, before them its encoder if it is needed.
@@ -222,7 +216,6 @@ async def load_tasks(
     together; closing one of them closes all.
 
     Args:
-        classes: Classes of the loaded tasks, by name.
         progress: called, in other threads, with the progress of loading.
         pool: Pool that loads the stages, now or later; default: now, in this process.
         placement: Placement of the stages; default: that of the settings.

@@ -139,8 +139,7 @@ class JsonFormatter(_RedactingFormatter):
 def configure_logging(level: str, format: str = "text", process: str | None = None) -> None:
     """Log to stderr, each event with the id of the request that it belongs to; never waits for it.
 
-    Args:
-        process: name of this one, if several write to the same stream.
+    ``process`` is the name of this one, if several write to the same stream.
     """
     handler = logging.StreamHandler(LogStream(sys.stderr))
     handler.addFilter(_FailureFilter())

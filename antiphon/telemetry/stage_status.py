@@ -73,18 +73,15 @@ def _histogram(text: str) -> dict[str, EngineMetric]:
     return {"metric": EngineMetric("histogram", text)}
 
 
-def _step_seconds() -> dict[str, Histogram]:
-    kinds = ("decode", "prefill", "mixed", "codec", "generator", "denoise", "encode")
-    return {kind: Histogram(_STEP_BUCKETS_S) for kind in kinds}
+def _by_kind(bounds: tuple[float, ...], *kinds: str) -> Callable[[], dict[str, Histogram]]:
+    return lambda: {kind: Histogram(bounds) for kind in kinds}
 
 
-def _host_seconds() -> dict[str, Histogram]:
-    return {kind: Histogram(_HOST_BUCKETS_S) for kind in ("schedule", "launch", "update", "gap")}
-
-
-def _step_rows() -> dict[str, Histogram]:
-    kinds = ("decode", "prefill", "codec", "denoise", "encode")
-    return {kind: Histogram(_ROW_BUCKETS) for kind in kinds}
+_step_seconds = _by_kind(
+    _STEP_BUCKETS_S, *("decode", "prefill", "mixed", "codec", "generator", "denoise", "encode")
+)
+_step_rows = _by_kind(_ROW_BUCKETS, "decode", "prefill", "codec", "denoise", "encode")
+_host_seconds = _by_kind(_HOST_BUCKETS_S, "schedule", "launch", "update", "gap")
 
 
 @dataclass(slots=True)
@@ -119,7 +116,6 @@ class EngineStats:
     step_rows: dict[str, Histogram] = field(
         default_factory=_step_rows, metadata=_histogram("Rows of steps, by what they do.")
     )
-
     host_seconds: dict[str, Histogram] = field(
         default_factory=_host_seconds,
         metadata=_histogram("Time of the host in a step, by what it does."),
@@ -191,11 +187,6 @@ class StageStatus:
     num_bytes: int = 0
     stats: EngineStats | None = None
     num_replicas: int = 1
-
-    @property
-    def load(self) -> float:
-        """Open requests as a share of the capacity."""
-        return self.num_open / max(self.capacity, 1)
 
     def stalled_s(self) -> float:
         """Return the seconds that the longest step under way has taken so far, 0 between steps."""

@@ -216,11 +216,7 @@ class StreamMetrics:
     def observe(
         self, model: str, voice_kind: str = "builtin"
     ) -> Generator[StreamStats, None, None]:
-        """Measure a stream; the block reports its audio and its end.
-
-        Args:
-            voice_kind: one of few words, such as ``builtin`` or ``uploaded``.
-        """
+        """Measure a stream; the block reports its audio and its end."""
         place = (model, *_OMNI_PLACE)
         audio_s = self._audio_s.labels(model)
 

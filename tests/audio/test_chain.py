@@ -22,8 +22,8 @@ TRANSFORMS: dict[str, Callable[[], Transform]] = {
     "slowest": lambda: Stretcher(16000, 0.25),
     "fast": lambda: Stretcher(44100, 1.5),
     "fastest": lambda: Stretcher(24000, 4.0),
-    "chain": lambda: Chain.build(24000, 16000, 1.3),
-    "identity": lambda: Chain.build(24000, 24000, 1.0),
+    "chain": lambda: Chain(24000, 16000, 1.3),
+    "identity": lambda: Chain(24000, 24000, 1.0),
 }
 
 
@@ -164,18 +164,17 @@ def test_the_first_resampled_samples_leave_early() -> None:
 
 
 def test_a_chain_is_the_identity_only_if_it_changes_nothing() -> None:
-    identity = Chain.build(24000, 24000, 1.0)
+    identity = Chain(24000, 24000, 1.0)
     samples = voice_like(24000, 100)
     assert identity.is_identity
     assert identity.push(samples) is samples
-    assert not Chain.build(24000, 24000, 1.01).is_identity
-    assert not Chain.build(24000, 48000, 1.0).is_identity
+    assert not Chain(24000, 24000, 1.01).is_identity
+    assert not Chain(24000, 48000, 1.0).is_identity
 
 
 @pytest.mark.parametrize(("target_hz", "speed"), [(16000, 1.0), (24000, 2.0), (48000, 0.5)])
 def test_a_chain_changes_rate_and_speed(target_hz: int, speed: float) -> None:
-    chain = Chain.build(24000, target_hz, speed)
-    assert chain.sample_rate_hz == target_hz
+    chain = Chain(24000, target_hz, speed)
     samples = whole(chain, tone(220, 24000, 1.5))
     assert len(samples) == pytest.approx(1.5 * target_hz / speed, abs=1)
     assert peak_hz(samples, target_hz) == pytest.approx(220, abs=3)

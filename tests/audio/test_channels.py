@@ -23,8 +23,8 @@ TRANSFORMS: dict[str, Callable[[int], Transform]] = {
     "resampler": lambda channels: Resampler(RATE_HZ, 16_000, channels),
     "slow": lambda channels: Stretcher(RATE_HZ, 0.7, channels),
     "fastest": lambda channels: Stretcher(RATE_HZ, 4.0, channels),
-    "chain": lambda channels: Chain.build(RATE_HZ, 16_000, 1.3, channels),
-    "identity": lambda channels: Chain.build(RATE_HZ, RATE_HZ, 1.0, channels),
+    "chain": lambda channels: Chain(RATE_HZ, 16_000, 1.3, channels),
+    "identity": lambda channels: Chain(RATE_HZ, RATE_HZ, 1.0, channels),
 }
 
 

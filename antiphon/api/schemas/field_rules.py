@@ -5,7 +5,7 @@ field of its model, which is served; `Meaningless`; or `Unserved`.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -111,31 +111,37 @@ class KnownMembers(StrictModel):
         known = field_classes(cls)
         for name in members:
             if name not in known:
-                hint = unknown_field_hint(name, known)
-                context = {"member": shortened(str(name)), "hint": hint}
+                context = {"member": shortened(str(name)), "hint": _hint(name, known)}
                 raise PydanticCustomError("unknown_field", "{hint}", context)
         return {name: value for name, value in members.items() if value is not None}
 
 
 def check_known(members: Mapping[str, Any], known: Collection[str], place: str = "") -> None:
-    """Check that an object has no other members.
-
-    Args:
-        place: name of the object; ``""`` for a whole body.
+    """Check that an object, whose name is ``place`` unless it is a body, has no other members.
 
     Raises:
         InvalidRequestError: one is unknown.
     """
     for name in members:
         if name not in known:
-            served: FieldClass = "served"
-            hint = unknown_field_hint(name, dict.fromkeys(known, served))
-            param = shortened(f"{place}.{name}" if place else str(name))
-            message = f"Unknown field: '{param}'. {hint}"
-            raise InvalidRequestError(message, param=param, code="unknown_field")
+            raise unknown_field(name, as_served(known), place)
 
 
-def unknown_field_hint(name: Any, known: Mapping[str, FieldClass]) -> str:
+def as_served(names: Iterable[str]) -> dict[str, FieldClass]:
+    """Return names as those of fields that are served."""
+    return dict.fromkeys(names, "served")
+
+
+def unknown_field(
+    name: Any, known: Mapping[str, FieldClass], place: str = ""
+) -> InvalidRequestError:
+    """Return the error for an unknown member of an object, as of `check_known`."""
+    param = shortened(f"{place}.{name}" if place else str(name))
+    message = f"Unknown field: '{param}'. {_hint(name, known)}"
+    return InvalidRequestError(message, param=param, code="unknown_field")
+
+
+def _hint(name: Any, known: Mapping[str, FieldClass]) -> str:
     """Return the sentence that names the known field closest to an unknown one."""
     served = [each for each, kind in known.items() if kind == "served"]
     if near := get_close_matches(str(name)[:64], served, 1):

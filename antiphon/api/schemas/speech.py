@@ -93,29 +93,15 @@ def _voice_name(value: Any) -> Any:
 Speed = Annotated[float, Field(ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)]
 SampleRate = Annotated[int, Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)]
 Text = Annotated[str, AfterValidator(_valid_unicode)]
+_LUFS = {"type": "number", "minimum": MIN_LUFS, "maximum": MAX_LUFS}
+_OFF = {"const": "off", "type": "string"}
 Loudness = Annotated[
-    float | Literal["off"],
-    BeforeValidator(_loudness),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": MIN_LUFS, "maximum": MAX_LUFS},
-                {"const": "off", "type": "string"},
-            ]
-        }
-    ),
+    float | Literal["off"], BeforeValidator(_loudness), WithJsonSchema({"anyOf": [_LUFS, _OFF]})
 ]
+_NAME = {"type": "string"}
+_WITH_ID = {"type": "object", "properties": {"id": _NAME}, "required": ["id"]}
 VoiceName = Annotated[
-    Text,
-    BeforeValidator(_voice_name),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string"},
-                {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
-            ]
-        }
-    ),
+    Text, BeforeValidator(_voice_name), WithJsonSchema({"anyOf": [_NAME, _WITH_ID]})
 ]
 
 
@@ -243,11 +229,8 @@ class SpeechBody(SpeechPeerFields):
             return Delivery.WHOLE if self.word_timestamps else Delivery.RAW
         if self.word_timestamps:
             return Delivery.EVENTS
-        is_byte_client = (
-            streams_bytes
-            or (self.model or "").casefold() in PEER_MODELS
-            or is_prefixed_voice(self.voice)
-        )
+        is_peer = (self.model or "").casefold() in PEER_MODELS
+        is_byte_client = streams_bytes or is_peer or is_prefixed_voice(self.voice)
         return self._streamed(accept, "audio" if is_byte_client else stream_means)
 
     def _streamed(self, accept: str, stream_means: StreamMeaning) -> Delivery:
@@ -268,11 +251,7 @@ class SpeechBody(SpeechPeerFields):
         return self.model_copy(update={"response_format": default})
 
     def to_domain(self, request_id: str) -> SpeechRequest:
-        """Return what is to be spoken; how it travels is the API's own affair.
-
-        Args:
-            request_id: must be unique: the engine's key of the request.
-        """
+        """Return what is to be spoken; ``request_id``, the engine's key of it, must be unique."""
         return SpeechRequest(
             input=self.input,
             voice=self.voice,

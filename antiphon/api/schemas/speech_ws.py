@@ -6,17 +6,12 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from antiphon.api.errors import M, validated
-from antiphon.api.schemas.field_rules import (
-    FieldClass,
-    KnownMembers,
-    field_classes,
-    unknown_field_hint,
-)
+from antiphon.api.schemas.field_rules import KnownMembers, as_served, field_classes, unknown_field
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.family import Task
-from antiphon.errors import InvalidRequestError, shortened
+from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.segmenter import Granularity
 
 
@@ -55,13 +50,8 @@ class InputText(KnownMembers):
 
 def unknown_option(name: str, task: Task) -> InvalidRequestError:
     """Return the error for a member that neither a session nor the model's family has."""
-    served: FieldClass = "served"
-    further = dict.fromkeys((*KokoroMembers.model_fields, *task.options.model_fields), served)
-    hint = unknown_field_hint(name, {**field_classes(SessionConfig), **further})
-    shown = shortened(name)
-    return InvalidRequestError(
-        f"Unknown field: '{shown}'. {hint}", param=shown, code="unknown_field"
-    )
+    further = (*KokoroMembers.model_fields, *task.options.model_fields)
+    return unknown_field(name, {**field_classes(SessionConfig), **as_served(further)})
 
 
 def parsed(message: Mapping[str, Any], model: type[M]) -> M:

@@ -112,10 +112,7 @@ class SpeechModel(VoiceModel):
     def nameless_voice(
         self, request: SpeechRequest, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
     ) -> Voice:
-        """Return the voice of a request that names no known voice.
-
-        Args:
-            request: Request that may bring its voice by other means.
+        """Return the voice of a request that names no known one, and may bring its own.
 
         Raises:
             UnknownVoiceError: the name is all that there is.
@@ -140,10 +137,8 @@ def is_prefixed_voice(name: str | None) -> bool:
 def other_spellings(name: str | None, *, of_mixes: bool = True) -> Iterator[str]:
     """Yield names that may be meant by one that is unknown, the likeliest first.
 
-    Of a mix, these are its voices in their order; of each, its last part after the whole.
-
-    Args:
-        of_mixes: whether a voice may speak for a mix; not so where voices are mixed.
+    Of a mix, these are its voices in their order; of each, its last part after the whole. There
+    are none without ``of_mixes``, where voices are mixed.
     """
     if name is None or len(name) > _MAX_NAME_CHARACTERS:
         return

@@ -43,8 +43,7 @@ class PauseSplitter:
 
         Args:
             holds_spaces: whether spaces are held back until it is known whether a pause follows.
-            is_answer: Whether a model writes the text and cannot correct it: a malformed tag is
-                wrong is text then.
+            is_answer: whether a model writes the text and cannot correct it: a wrong tag is text.
         """
         self.offsets = OffsetMap()
         self._holds_spaces = holds_spaces
@@ -55,11 +54,7 @@ class PauseSplitter:
         self._total_s = 0.0
 
     def push(self, text: str, *, is_last: bool = False) -> list[str | Pause]:
-        """Take in more text; return what has become certain of it, in order.
-
-        Args:
-            text: more of it, possibly nothing.
-            is_last: whether this is the end of the text: then nothing is held back.
+        """Take in more text, possibly none; return what has become certain of it, in order.
 
         Raises:
             InvalidRequestError: a tag's duration is invalid, or too long; the tag is inside a
@@ -98,22 +93,20 @@ class PauseSplitter:
     def _understood(self, tag: "re.Match[str]", before: str, after: str) -> Pause | None:
         """Return a tag's pause; ``None``: it is wrong, and text."""
         try:
-            _check_place(tag, before, after)
-            return self._counted(_pause(tag))
+            if _is_letter(before) and _is_letter(after):
+                raise _wrong(f"{tag[0][:40]} is inside a word; put a space before it or after it")
+            pause = _pause(tag)
+            self._num_pauses += 1
+            self._total_s += pause.duration_s
+            if self._num_pauses > MAX_NUM_PAUSES:
+                raise _wrong(f"it has more than {MAX_NUM_PAUSES} pauses")
+            if self._total_s > MAX_TOTAL_PAUSE_S:
+                raise _wrong(f"its pauses are longer than {MAX_TOTAL_PAUSE_S:g} s together")
+            return pause
         except InvalidRequestError:
             if self._is_answer:
                 return None
             raise
-
-    def _counted(self, pause: Pause) -> Pause:
-        """Hold the pauses of all pieces to the bounds of a text."""
-        self._num_pauses += 1
-        self._total_s += pause.duration_s
-        if self._num_pauses > MAX_NUM_PAUSES:
-            raise _wrong(f"it has more than {MAX_NUM_PAUSES} pauses")
-        if self._total_s > MAX_TOTAL_PAUSE_S:
-            raise _wrong(f"its pauses are longer than {MAX_TOTAL_PAUSE_S:g} s together")
-        return pause
 
 
 def split_pauses(text: str) -> list[str | Pause]:
@@ -149,11 +142,6 @@ def _pause(tag: "re.Match[str]") -> Pause:
     if duration_s > MAX_PAUSE_S:
         raise _wrong(f"a pause of {duration_s:g} s is too long: at most {MAX_PAUSE_S:g} s")
     return Pause(duration_s)
-
-
-def _check_place(tag: "re.Match[str]", before: str, after: str) -> None:
-    if _is_letter(before) and _is_letter(after):
-        raise _wrong(f"{tag[0][:40]} is inside a word; put a space before it or after it")
 
 
 def _is_letter(character: str) -> bool:

@@ -28,21 +28,20 @@ def check_pronunciations(entries: Mapping[str, str]) -> None:
     Raises:
         InvalidRequestError: it names the entry.
     """
-    problem = _problem(entries)
-    if problem is not None:
-        raise InvalidRequestError(f"Invalid 'pronunciations': {problem}.", param="pronunciations")
-
-
-def _problem(entries: Mapping[str, str]) -> str | None:
     if len(entries) > MAX_ENTRIES:
-        return f"{len(entries)} entries; at most {MAX_ENTRIES} are allowed"
+        raise _wrong(f"{len(entries)} entries; at most {MAX_ENTRIES} are allowed")
     for word, reading in entries.items():
-        shown = ascii(word[:40])
-        if not word.strip() or len(word) > MAX_WORD_CHARACTERS:
-            return f"{shown} must have 1 to {MAX_WORD_CHARACTERS} characters"
-        if not reading.strip() or len(reading) > MAX_READING_CHARACTERS:
-            return f"what is read for {shown} must have 1 to {MAX_READING_CHARACTERS} characters"
-    return None
+        _check_length(ascii(word[:40]), word, MAX_WORD_CHARACTERS)
+        _check_length(f"what is read for {word[:40]!a}", reading, MAX_READING_CHARACTERS)
+
+
+def _check_length(shown: str, text: str, max_characters: int) -> None:
+    if not text.strip() or len(text) > max_characters:
+        raise _wrong(f"{shown} must have 1 to {max_characters} characters")
+
+
+def _wrong(problem: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid 'pronunciations': {problem}.", param="pronunciations")
 
 
 class Pronunciations:

@@ -84,13 +84,7 @@ class SegmentStream:
         on_change: Callable[[], None],
         prompt: Prompt | None = None,
     ) -> None:
-        """Prepare to speak.
-
-        Args:
-            segment: its text may still be arriving.
-            context: returns it; awaited with the first item.
-            on_change: called when `is_waiting` may have changed.
-        """
+        """Prepare to speak; ``on_change`` is called when `is_waiting` may have changed."""
         self._segment = segment
         self._get_context = context
         self._context: SegmentContext | None = None
@@ -223,9 +217,8 @@ class SegmentStream:
     async def _end(self, context: SegmentContext, ended: Ended) -> Ended:
         """Return how the segment ended, and what it cost.
 
-        The model may end before it has read all of an arriving text. Then the
-        segment has ended, as it would have if the text had been there from the beginning: the rest
-        of it is not spoken.
+        If the model ends before it has read all of an arriving text, the rest is not spoken, as
+        if the text had been there from the beginning.
 
         Raises:
             EngineError: the model dropped the segment.

@@ -181,10 +181,8 @@ class LengthSegmenter:
             place = self._end(waiting, start)
             if place is None:
                 break
-            spoken = self._spoken(waiting[start : start + place.end])
-            parts.append(
-                Part(spoken[self._num_passed :], ends_segment=True, boundary=place.boundary)
-            )
+            rest = self._spoken(waiting[start : start + place.end])[self._num_passed :]
+            parts.append(Part(rest, ends_segment=True, boundary=place.boundary))
             start += place.end
             self._num_passed = self._num_judged = 0
             self._is_first = False

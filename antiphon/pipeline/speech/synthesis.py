@@ -58,7 +58,7 @@ class SegmentMixer:
         self.sample_rate_hz = request.sample_rate_hz or native_hz
         self.num_samples = 0
         self._joiner = Joiner(native_hz, channels)
-        self._chain = Chain.build(native_hz, self.sample_rate_hz, request.speed, channels, gain_db)
+        self._chain = Chain(native_hz, self.sample_rate_hz, request.speed, channels, gain_db)
         self._sentence_pause_ms = request.sentence_pause_ms
         self._workers = workers
         self._volume = np.float32(request.volume)

@@ -43,9 +43,8 @@ class Slice:
 def segments(text: str, max_characters: int) -> Iterator[Slice]:
     """Split ``text`` into pieces of at most ``max_characters``, if it is longer than that.
 
-    It is cut at blank lines, then at sentence ends; neighbouring sentences share a segment while
-    they fit. A sentence that is too long by itself is cut at clause marks, then at spaces, then
-    anywhere.
+    It is cut at blank lines and sentence ends; neighbouring sentences share a segment while they
+    fit. A sentence that is too long is cut at clause marks, then at spaces, then anywhere.
     """
     if len(text) <= max_characters:
         if text.strip():

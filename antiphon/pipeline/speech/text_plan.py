@@ -183,12 +183,10 @@ class TextPlanner:
         """Begin a text.
 
         Args:
-            normalizer: makes what writes numbers and the like out in a section; ``None`` leaves
-                them as they are.
+            normalizer: makes what writes numbers out in a section; ``None``: they stay as they are.
             strips: whether spaces around segments are dropped.
             holds_spaces: whether spaces before pauses are dropped, so that they wait for what
-                follows; a model that reads token by token is better given them at once, since
-                they end its word.
+                follows; a model that reads token by token needs them at once: they end its word.
             max_characters: Limit of the text after replacements, which can make it longer.
             is_answer: whether a model writes the text: pauses that are wrong are text then, and
                 it may have nothing to speak.
@@ -269,9 +267,8 @@ class TextPlanner:
                 start, stop = last.offset, max(last.stop, stop)
                 word, read = replace(word, start_s=last.start_s), f"{last.read} {read}"
             if start < stop:
-                found.append(
-                    WordTime(self._sent[start:stop], word.start_s, word.end_s, start, read)
-                )
+                sent = self._sent[start:stop]
+                found.append(WordTime(sent, word.start_s, word.end_s, start, read))
         self._last_offset = found[-1].stop if found else self._last_offset
         return tuple(found)
 

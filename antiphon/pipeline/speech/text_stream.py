@@ -31,11 +31,7 @@ class Utterance:
         max_characters: int,
         hold: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Begin without text.
-
-        Args:
-            hold: called with the memory that more text takes, before it is taken; it may refuse.
-        """
+        """Begin without text; ``hold`` is called with the memory of more, which it may refuse."""
         self.synthesis = synthesis
         self._hold = hold
         self.num_characters = 0
@@ -105,9 +101,8 @@ class SpeechSession:
     def __init__(self, speech: Speech, hold: Callable[[int], None] = lambda _: None) -> None:
         """Begin without utterances.
 
-        Args:
-            hold: called with the memory that is taken, or with a negative number that is given
-                back; it may refuse to have more taken.
+        ``hold`` is called with the memory that is taken, which it may refuse, or, as a negative
+        number, given back.
         """
         self._speech = speech
         self._hold = hold

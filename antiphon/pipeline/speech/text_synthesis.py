@@ -54,8 +54,6 @@ class TextSynthesis(Synthesis):
         """Prepare to speak.
 
         Args:
-            request: Request with seed and sampling.
-            workers: threads for prompts and transforms.
             resolve_voice: returns the request with all that the model needs of its voice, and the
                 voice.
             reads_late: whether the model is given the text token by token, as it arrives.
@@ -101,12 +99,10 @@ class TextSynthesis(Synthesis):
     async def close(self) -> None:
         """Stop all work, wherever it is; returns when everything is free."""
         self._may_prefetch = False
-        if self._playing is not None:
-            await self._playing.source.close()
-            self._playing = None
-        if self._next is not None:  # still there if an earlier call was cancelled
-            await self._next.source.close()
-            self._next = None
+        for opened in (self._playing, self._next):
+            if opened is not None:  # still there if an earlier call was cancelled
+                await opened.source.close()
+        self._playing = self._next = None
         await super().close()
 
     async def _find_voice(self) -> Voice:

@@ -129,12 +129,9 @@ class VoiceService:
             InvalidRequestError: the name is wrong or taken.
             StorageError: the folder cannot be written; nothing has changed.
         """
+        reserved = _reserved(model, aliases)
         edit = partial(
-            self.voices.edit,
-            name_or_id,
-            name=name,
-            description=description,
-            reserved=_reserved(model, aliases),
+            self.voices.edit, name_or_id, name=name, description=description, reserved=reserved
         )
         return await self.workers.run(edit)
 

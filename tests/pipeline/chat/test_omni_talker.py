@@ -103,7 +103,7 @@ async def test_speed_rate_and_volume_are_those_of_all_speech(
     async with served(path) as (chats, _):
         request = asked(seed=2)
         _, plain, _ = await said(chats, request)
-        chain = Chain.build(24_000, rate_hz or 24_000, speed)
+        chain = Chain(24_000, rate_hz or 24_000, speed)
         expected = np.concatenate([chain.push(plain), chain.flush()])
         more: dict[str, Any] = {"speed": speed, "sample_rate_hz": rate_hz, "volume": 0.5}
         _, changed, _ = await said(chats, request, **more)
