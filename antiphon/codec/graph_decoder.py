@@ -113,7 +113,9 @@ class GraphDecoder:
         """Return fresh streams, their graphs captured."""
         streams = self._decoder.open(num_slots + 1)
         device = streams.memory.device
-        sizes = frame_buckets(_max_frames(num_slots))
+        # Few slots shall not take memory for many.
+        wanted = max(_MAX_CHUNK_FRAMES, _PASS_FRAMES_A_SLOT * num_slots)
+        sizes = frame_buckets(min(_MAX_PASS_FRAMES, wanted))
         codes = torch.zeros((sizes[-1], self._num_quantizers), dtype=torch.int64, device=device)
         graphs = Graphs(device)
         numbers = empty_table(sizes[-1], device, num_more=1)
@@ -213,17 +215,6 @@ class GraphDecoder:
         state: GraphState,
     ) -> Tensor:
         """Decode ``frames[places]``, int ``[n]``, of rows; the result holds until the next pass."""
-        size = self._fill(rows, places, frames, state)
-        return state.graphs.run(size, partial(self._decode_buffered, state, size))[: len(places)]
-
-    def _fill(
-        self,
-        rows: Sequence[tuple[int, int]],
-        places: NDArray[Any],
-        frames: Tensor,
-        state: GraphState,
-    ) -> int:
-        """Fill the buffers that a pass reads; return its number of frames."""
         size = round_up(len(places), state.sizes)
         staged = state.staging.stage()
         fill(staged, rows, size, state.num_slots, _MAX_CHUNK_FRAMES)
@@ -231,12 +222,11 @@ class GraphDecoder:
         staged[-1, len(places) :] = 0
         state.staging.send()
         torch.index_select(frames, 0, state.places[:size], out=state.codes[:size])
-        return size
+        return state.graphs.run(size, partial(self._decode_buffered, state, size))[: len(places)]
 
     def _decode_buffered(self, state: GraphState, size: int) -> Tensor:
-        return self._decoder.decode(
-            state.codes[:size], state.table, state.streams, _MAX_CHUNK_FRAMES
-        )
+        codes = state.codes[:size]
+        return self._decoder.decode(codes, state.table, state.streams, _MAX_CHUNK_FRAMES)
 
     def _capture(self, state: GraphState) -> None:
         for number, size in enumerate(reversed(state.sizes), start=1):  # others fit in its memory
@@ -247,11 +237,6 @@ class GraphDecoder:
             if self._progress is not None:
                 self._progress(number, len(state.sizes))
         state.graphs.settle()
-
-
-def _max_frames(num_slots: int) -> int:
-    """Return how many frames a pass has at most; few slots shall not take memory for many."""
-    return min(_MAX_PASS_FRAMES, max(_MAX_CHUNK_FRAMES, _PASS_FRAMES_A_SLOT * num_slots))
 
 
 def _passes(chunks: Sequence[CodecChunk], max_frames: int) -> Iterator[Sequence[CodecChunk]]:

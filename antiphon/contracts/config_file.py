@@ -42,11 +42,7 @@ class ConfigSection:
 
     @classmethod
     def read(cls, file: Path) -> "ConfigSection":
-        """Read a whole file.
-
-        Raises:
-            ModelLoadError: it is missing, is not a JSON object, or describes quantized weights.
-        """
+        """Read a whole file; raises ModelLoadError."""
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:

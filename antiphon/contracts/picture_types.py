@@ -116,11 +116,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Video:
-    """A whole video.
-
-    Attributes:
-        frames: shape ``[num_frames, height, width, 3]``.
-    """
+    """A whole video; ``frames``: shape ``[num_frames, height, width, 3]``."""
 
     frames: "NDArray[np.uint8]"
     fps: int

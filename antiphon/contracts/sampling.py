@@ -230,11 +230,7 @@ def drawn_temperature(temperature: float) -> float:
 
 
 def check_minimum(sampling: Sampling, *, is_drawn: bool) -> None:
-    """Refuse an impossible minimum, or any minimum for a model without an end to put off.
-
-    Raises:
-        InvalidRequestError: naming the field and what is allowed.
-    """
+    """Refuse an impossible minimum, or any if no end ``is_drawn``; raises InvalidRequestError."""
     least, most = sampling.min_frames or 0, sampling.max_frames
     Range(0, NEVER if most is None else most + 1).check("min_tokens", least)
     if not is_drawn and (least or sampling.ignore_eos):

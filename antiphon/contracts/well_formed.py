@@ -112,11 +112,7 @@ def check_members(members: Mapping[str, Any]) -> None:
 
 
 def check_range(param: str, value: float, low: float, high: float) -> None:
-    """Refuse a number that is not from ``low`` to ``high``, both allowed.
-
-    Raises:
-        InvalidRequestError: it is not, or is not a number at all.
-    """
+    """Refuse a number below ``low`` or above ``high``, or NaN; raises InvalidRequestError."""
     if not low <= value <= high:
         # An integer may have too many digits to be a float, or to be written out.
         shown = "it is out of range" if abs(value) > _MAX_INT64 else f"{value:g}"
@@ -178,13 +174,10 @@ class NoOptions(StrictModel):
 
 
 def read_options(model: type[Options], values: Mapping[str, Any]) -> Options:
-    """Validate a request's options.
+    """Validate a request's options; raises InvalidRequestError.
 
     Args:
         model: a family's options; it forbids what it does not know.
-
-    Raises:
-        InvalidRequestError: one is unknown or wrong; ``param`` is its name.
     """
     try:
         return model.model_validate(dict(values))

@@ -105,14 +105,11 @@ class GeneratorScheduler:
         is_later: bool = False,
         speed: float = 1.0,
     ) -> GeneratorRequest:
-        """Admit a request.
+        """Admit a request; raises OverloadedError.
 
         Args:
             is_live: whether a client plays the stream while it is made; otherwise it is offline.
             is_later: whether it continues a stream that was admitted.
-
-        Raises:
-            OverloadedError: the request is refused; has a time to retry.
         """
         if not is_live:
             self._check_offline()

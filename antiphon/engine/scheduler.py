@@ -11,12 +11,7 @@ from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason, FrameReady, Latents
 from antiphon.engine.admission import AdmissionControl, Forecast, LengthEstimator, live_capacity
-from antiphon.engine.chunk_planner import (
-    CausalChunks,
-    ChunkPlanner,
-    ElasticChunks,
-    LookAheadChunks,
-)
+from antiphon.engine.chunk_planner import CausalChunks, ChunkPlanner, ElasticChunks, LookAheadChunks
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import Append, CacheShape, CodecShape, StepOutput, StepPlan
 from antiphon.engine.prefill import plan_prefills
@@ -302,11 +297,7 @@ class Scheduler:
                 self._finish(request, "length", events)
 
     def _take_chunks(
-        self,
-        plan: StepPlan,
-        output: StepOutput,
-        decoding: Sequence[EngineRequest],
-        events: Events,
+        self, plan: StepPlan, output: StepOutput, decoding: Sequence[EngineRequest], events: Events
     ) -> None:
         assert self._chunks is not None
         now_s = self._clock()

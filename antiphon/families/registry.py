@@ -49,11 +49,7 @@ def families() -> list[Family]:
 
 
 def family(name: str) -> Family:
-    """Return the family of this name.
-
-    Raises:
-        ModelLoadError: there is no such family; the message suggests the nearest name.
-    """
+    """Return the family of this name; raises ModelLoadError."""
     if name not in FAMILIES:
         names = (*FAMILIES, *sorted(installed_models().names))
         near = get_close_matches(name, names, n=1)
@@ -108,11 +104,7 @@ def hub_patterns() -> list[str]:
 
 
 def checkpoint_family(path: Path) -> Family:
-    """Return the family that serves the checkpoint in a directory.
-
-    Raises:
-        ModelLoadError: config.json is not readable, or the architecture is unknown.
-    """
+    """Return the family that serves the checkpoint in a directory; raises ModelLoadError."""
     _refuse_pointers(path)
     by_layout = _family_by_layout(path)
     if by_layout and not any((path / name).exists() for name in ("config.json", _PIPELINE)):
@@ -181,11 +173,7 @@ def _family_by_layout(path: Path) -> Family | None:
 
 
 def _refuse_pointers(path: Path) -> None:
-    """Refuse a clone whose large files were not fetched.
-
-    Raises:
-        ModelLoadError: a file is a Git LFS pointer.
-    """
+    """Refuse a clone whose large files were not fetched; raises ModelLoadError."""
     for file in (*path.glob("*.*"), *path.glob("*/*.*")):
         is_small = file.is_file() and file.stat().st_size < _MAX_POINTER_BYTES
         if is_small and file.read_bytes().startswith(_POINTER):

@@ -93,12 +93,7 @@ class TorchAttention:
         return queries
 
     def _attend_tiles(
-        self,
-        cache: PagedCache,
-        layer: int,
-        queries: Tensor,
-        tokens: Tokens,
-        attended: Tensor,
+        self, cache: PagedCache, layer: int, queries: Tensor, tokens: Tokens, attended: Tensor
     ) -> Tensor:
         """Write the tiles' attention output into ``[tokens, width]``; return it as one row."""
         for slot, token, start, count in tokens.tiles.tolist():

@@ -57,11 +57,7 @@ class TorchBackend:
         return gaussian_noise(seeds, frames, indices, size)
 
     def sample(
-        self,
-        logits: Tensor,
-        rows: SamplingRows,
-        noise: Tensor,
-        hooks: Sequence[SamplerHook] = (),
+        self, logits: Tensor, rows: SamplingRows, noise: Tensor, hooks: Sequence[SamplerHook] = ()
     ) -> tuple[Tensor, Tensor]:
         drawn = self._draw(logits, rows, noise)
         for hook in hooks:

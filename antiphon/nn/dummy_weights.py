@@ -36,11 +36,7 @@ class DrawnTensors:
     """Tensors of a layout; values depend only on the name, the shape and the kind of device."""
 
     def __init__(self, layout: Mapping[str, Shape], like: Tensor) -> None:
-        """Store the layout without drawing.
-
-        Args:
-            like: tensor of the wanted type, on the wanted device.
-        """
+        """Store the layout of tensors to be drawn in the type and on the device of ``like``."""
         self._layout = layout
         self._like = like
 

@@ -115,12 +115,7 @@ class TransformerConfig:
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim
 
     def products(self, name: str, num_positions: int = 1) -> list[Product]:
-        """Return the matrix products of one pass; products that share an input are joined.
-
-        Args:
-            name: prefix of the matrices' names.
-            num_positions: positions of each stream in the pass.
-        """
+        """Return the matrix products of one pass; products that share an input are joined."""
         queries = self.num_heads * self.head_dim
         joined = queries + 2 * self.num_kv_heads * self.head_dim
         width, inner = self.hidden_size, self.intermediate_size

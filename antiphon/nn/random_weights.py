@@ -17,11 +17,7 @@ Dtype: TypeAlias = Literal["float32", "bfloat16"]
 
 
 def check_arguments(**given: tuple[str, Sequence[str]]) -> None:
-    """Refuse unknown arguments of a checkpoint maker; each comes with its known values.
-
-    Raises:
-        ModelLoadError: an argument is not among its known values.
-    """
+    """Refuse unknown arguments, each given with its known values; raises ModelLoadError."""
     for name, (value, known) in given.items():
         if value not in known:
             raise ModelLoadError(f"There is no {name} '{value}'; there are: {', '.join(known)}.")

@@ -94,12 +94,7 @@ def tensor_files(directory: Path, stem: str = STEM) -> list[Path]:
 
 
 def read_tensor_headers(file: Path) -> list[TensorHeader]:
-    """Return the tensors of a file, in the order of its header.
-
-    Raises:
-        ModelLoadError: the file is missing, invalid, or shorter than its header requires, as after
-            an interrupted download.
-    """
+    """Return the tensors of a file, in the order of its header; raises ModelLoadError."""
     try:
         with file.open("rb") as stream:
             length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")

@@ -207,9 +207,7 @@ class TokenSampler:
 
             assert token_draw.MAX_TOP_K >= _MAX_TOP_K
             rules = token_draw.TokenRules(
-                self._parameters,
-                (self._is_read, self._num_written),
-                (self._biased, self._biases),
+                self._parameters, (self._is_read, self._num_written), (self._biased, self._biases)
             )
             return token_draw.draw_tokens(
                 logits, slots, rules, draws, is_adjusted=reach.is_adjusted

@@ -126,11 +126,7 @@ class Transformer:
         *,
         is_batch_invariant: bool = False,
     ) -> "Transformer":
-        """Read the layers and the final norm under ``name``.
-
-        Args:
-            weights: tensors of one type and on one device.
-        """
+        """Read layers and final norm under ``name`` from tensors of one type and on one device."""
         norm = RMSNorm(weights[f"{name}.norm.weight"], config.norm_eps)
         return cls(
             layers=tuple(

@@ -55,16 +55,9 @@ class LazyWeights(Mapping[str, Tensor]):
     """Tensors by name, read at each access and converted."""
 
     def __init__(
-        self,
-        directory: Path,
-        tensors: Mapping[str, tuple[TensorHeader, Any]],
-        how: WeightOptions,
+        self, directory: Path, tensors: Mapping[str, tuple[TensorHeader, Any]], how: WeightOptions
     ) -> None:
-        """Store the headers without reading tensors.
-
-        Args:
-            tensors: header and open file of each tensor, by name.
-        """
+        """Store the header and the open file of each tensor, by name, without reading any."""
         self.quantize = how.get("quantize")
         self._directory = directory
         self._tensors = tensors
@@ -100,11 +93,7 @@ class LazyWeights(Mapping[str, Tensor]):
         return len(self._tensors)
 
     def check_all_read(self) -> None:
-        """Refuse a model that left tensors unread.
-
-        Raises:
-            ModelLoadError: tensors were never read; the message names them.
-        """
+        """Refuse a model that left tensors unread; raises ModelLoadError."""
         if self._unread:
             raise ModelLoadError(f"{self._directory}: never read: {some(self._unread)}")
 
@@ -152,13 +141,6 @@ def _checked(part: WeightsPart) -> dict[str, tuple[Path, TensorHeader]]:
 
 
 def check_tied(directory: Path, tied: Mapping[str, str]) -> None:
-    """Refuse a checkpoint with a head that differs from the embedding it should be tied to.
-
-    Args:
-        tied: pairs of names as for `tied_problems`.
-
-    Raises:
-        ModelLoadError: a stored tensor differs from the one used in its place.
-    """
+    """Refuse a checkpoint that has `tied_problems`; raises ModelLoadError."""
     if problems := tied_problems(read_directory(directory), tied):
         raise ModelLoadError(f"{directory}: tensors: {'; '.join(problems)}")

@@ -222,11 +222,7 @@ def shared_engines(
 
 
 def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
-    """Load the model code of stages of one device, and put the driver of their kind around it.
-
-    Args:
-        publish: takes each change of the stage's status.
-    """
+    """Load the model code of stages of one device, and put the driver of their kind around it."""
     name = "+".join(spec.name for spec in specs)
     model, *rest = [_load(spec, context) for spec in specs]
     match [spec.kind for spec in specs]:

@@ -304,13 +304,7 @@ class ARModel(ABC, Generic[RequestT]):
         return logits.masked_fill(is_end & is_early[:, None], -torch.inf)
 
     def finish(
-        self,
-        frames: Frames,
-        inputs: Inputs,
-        *,
-        is_replay: bool,
-        is_end: Tensor,
-        is_finite: Tensor,
+        self, frames: Frames, inputs: Inputs, *, is_replay: bool, is_end: Tensor, is_finite: Tensor
     ) -> None:
         """Store the frames of a step, advance their slots, and write the outcome of each row.
 

@@ -112,14 +112,7 @@ class DecodeSteps(Generic[RequestT]):
         return self._graphs.run(shape, partial(self._compute, shape))[: len(slots)]
 
     def draw(self, slots: Sequence[int], hidden: Tensor) -> Tensor:
-        """Make one frame in each of ``slots``, which are placed and have been through the layers.
-
-        Args:
-            hidden: hidden states, ``[len(slots), width]``.
-
-        Returns:
-            Codes, as `step` does.
-        """
+        """Make one frame in each of ``slots`` as `step` does, of ``hidden``, ``[rows, width]``."""
         self._hidden[: len(slots)].copy_(hidden)
         return self.step(slots, 0)
 

@@ -46,11 +46,7 @@ class HiddenStatesCopy:
     """Hidden states of several slots, in one copy to the host."""
 
     def __init__(self, states: Mapping[int, tuple[int, Tensor]]) -> None:
-        """Start the copy on the current stream.
-
-        Args:
-            states: result of `SupportsHiddenStates.hidden_states`, of at least one slot.
-        """
+        """Start the copy of `SupportsHiddenStates.hidden_states` on the current stream."""
         self._starts = {slot: start for slot, (start, _) in states.items()}
         tensors = [tensor for _, tensor in states.values()]
         self._sizes = [len(tensor) for tensor in tensors]

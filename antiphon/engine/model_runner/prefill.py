@@ -80,11 +80,7 @@ class Prefiller(Generic[RequestT]):
             self._numbers = torch.zeros(self._num_numbers(most), dtype=torch.int64, device=device)
 
     def usual_shapes(self, visible: Sequence[int]) -> tuple[PassShape, ...]:
-        """Return the shapes of the graphs captured before the first request, largest first.
-
-        Args:
-            visible: buckets of positions that usual requests reach.
-        """
+        """Return the shapes of the graphs captured first, by ``visible`` buckets, largest first."""
         return tuple(PassShape(*sizes) for sizes in product(reversed(self._sizes), visible))
 
     def capture(self, shape: PassShape) -> None:

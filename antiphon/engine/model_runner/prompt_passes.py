@@ -28,12 +28,7 @@ class PromptPasses(Generic[RequestT]):
         *,
         is_batched: bool,
     ) -> None:
-        """Prepare passes.
-
-        Args:
-            slots: requests by slot, which the runner updates.
-            cache: shape of the cache: whether frames are replayed, and common positions copied.
-        """
+        """Prepare passes for the requests of ``slots``, which the runner updates."""
         self._slots = slots
         self._prefiller = prefiller
         self._steps = steps

@@ -51,11 +51,7 @@ class TokenModel(ARModel[TokenRequestT]):
         frame_size: int,
         max_positions: int,
     ) -> None:
-        """Allocate the state of slots.
-
-        Args:
-            frame_size: numbers in a frame, the token first.
-        """
+        """Allocate the state of slots; ``frame_size``: numbers in a frame, the token first."""
         super().__init__(
             embedding,
             width=embedding.shape[1],

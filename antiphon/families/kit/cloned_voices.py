@@ -117,13 +117,7 @@ class CloningPrompter:
         parts: Sequence[str] = (CODES,),
         max_cached: int = 64,
     ) -> None:
-        """Start with an empty cache; the pipeline sets the encoder later.
-
-        Args:
-            family: name of the family that voices are prepared for.
-            parts: names of the encoder's outputs.
-            max_cached: most outputs of the latest recordings that are kept.
-        """
+        """Start with an empty cache of ``max_cached`` outputs; the pipeline sets the encoder."""
         self.capabilities = capabilities
         self._family, self._parts = family, tuple(parts)
         self._encoder: Encode | None = None

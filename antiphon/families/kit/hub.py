@@ -17,14 +17,7 @@ def is_hub_id(model: str) -> bool:
 
 
 def download(model: str, patterns: Iterable[str]) -> Path:
-    """Return the directory of a checkpoint of the hub, after downloading missing files.
-
-    Args:
-        model: name accepted by `is_hub_id`.
-
-    Raises:
-        ModelLoadError: as of `ask_hub`.
-    """
+    """Return the directory of a checkpoint of the hub, its files downloaded; see `ask_hub`."""
     return Path(ask_hub(model, "snapshot_download", allow_patterns=[*patterns]))
 
 

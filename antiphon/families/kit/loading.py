@@ -25,11 +25,7 @@ class RunnerOptions(TypedDict, total=False):
 
 
 def like_of(context: LoadContext, dtype: str | None = None) -> Tensor:
-    """Return an empty tensor of the type and on the device of loaded weights.
-
-    Args:
-        dtype: name of the type; ``None``: that of the context.
-    """
+    """Return an empty tensor of a type, by default the context's, on the device of weights."""
     device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
     return torch.empty(0, dtype=resolve_dtype(dtype or context.dtype, device), device=device)
 

@@ -71,11 +71,7 @@ def _frames_of(character: str) -> int:
 
 
 def check_instructions(instructions: str) -> str:
-    """Return the instructions of a request.
-
-    Raises:
-        InvalidRequestError: they are too long.
-    """
+    """Return the instructions of a request; raises InvalidRequestError if they are too long."""
     if len(instructions) > _MAX_INSTRUCTIONS_CHARACTERS:
         raise InvalidRequestError(
             f"Invalid 'instructions': {len(instructions)} characters; at most"
@@ -86,14 +82,7 @@ def check_instructions(instructions: str) -> str:
 
 
 def check_prompt_length(num_positions: int, limit: int, param: str = "input") -> None:
-    """Refuse a prompt that leaves no room for speech.
-
-    Args:
-        param: request field that takes most of them.
-
-    Raises:
-        InvalidRequestError: the prompt is too long; the message names the field and the limit.
-    """
+    """Refuse a prompt, mostly of ``param``, without room for speech; raises InvalidRequestError."""
     if num_positions > limit:
         raise InvalidRequestError(
             f"Invalid '{param}': with it the prompt takes {num_positions} positions; at most"

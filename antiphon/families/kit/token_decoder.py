@@ -66,11 +66,7 @@ def name_of_bytes(token: bytes) -> str:
 
 
 def halves_of(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
-    """Return the two tokens that merge into one of several bytes.
-
-    Args:
-        ranks: rank of each token; pairs with lower ones are merged first.
-    """
+    """Return the two tokens that merge into one of several bytes; low ranks merge first."""
     parts = [token[index : index + 1] for index in range(len(token))]
     while len(parts) > 2:
         joined = [left + right for left, right in pairwise(parts)]

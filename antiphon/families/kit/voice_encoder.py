@@ -36,11 +36,7 @@ class ClonedVoiceEncoder:
         self.encode(Recording(warm_up_samples(limits.rate_hz), tuple(parts)))
 
     def batch_of(self, data: Recording) -> EncodingBatch:
-        """Return the batch for a recording: same outputs, similar length.
-
-        Raises:
-            InvalidRequestError: the recording is too short or too long.
-        """
+        """Return the batch for a recording: same outputs, similar length; may refuse its length."""
         self._limits.check(data)
         fitting = self._fitting(data)
         return EncodingBatch((data.wanted, fitting.key), fitting.max_size)
@@ -53,11 +49,7 @@ class ClonedVoiceEncoder:
         return list(map(Latents, self._batches.encode(batch[0].wanted, recordings, key)))
 
     def encode(self, recording: Recording) -> Latents:
-        """Encode one recording; see `encode_batch`.
-
-        Raises:
-            InvalidRequestError: the recording is too short or too long.
-        """
+        """Encode one recording; see `encode_batch`; raises InvalidRequestError."""
         self.batch_of(recording)
         return self.encode_batch([recording])[0]
 

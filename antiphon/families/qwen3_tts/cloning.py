@@ -34,14 +34,7 @@ class Clone:
 def choose_clone(
     config: Qwen3TTSConfig, options: Qwen3TTSOptions, prepare: Callable[..., PreparedVoice]
 ) -> Clone:
-    """Return the voice to imitate.
-
-    Args:
-        prepare: `CloningPrompter.prepare_parts`.
-
-    Raises:
-        InvalidRequestError: the voice is missing, ambiguous, or unusable for the checkpoint.
-    """
+    """Return the voice to imitate, by `prepare_parts`; raises InvalidRequestError."""
     reference = options.ref_audio
     if options.speaker_embedding is not None:
         if reference is not None:

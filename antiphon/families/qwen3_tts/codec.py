@@ -91,13 +91,10 @@ def _code_tables(weights: Weights, num_quantizers: int) -> list[Tensor]:
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
-    """Load the decoder of codes to 24 kHz audio.
+    """Load the decoder of codes to 24 kHz audio; raises ModelLoadError.
 
     It computes in float16 on a GPU, whose ten bits of mantissa equal those of TF32 (bfloat16 has
     seven, with audible errors), and in float32 elsewhere; ``context.dtype`` applies to the talker.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
     """
     config = load_config(context.checkpoint)
     rate_hz, num_samples = config.codec.sample_rate_hz, config.codec.samples_per_frame

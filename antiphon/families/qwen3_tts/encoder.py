@@ -68,10 +68,7 @@ class CodecEncoder:
                 LayerBuilder(weights), "encoder.encoder_transformer", config.transformer
             ),
             downsample=PaddedConv.of(
-                weights,
-                "encoder.downsample.conv",
-                stride=DOWNSAMPLE_STRIDE,
-                pad_mode="replicate",
+                weights, "encoder.downsample.conv", stride=DOWNSAMPLE_STRIDE, pad_mode="replicate"
             ),
             quantizers=(
                 _quantizer(weights, "semantic", num_semantic),
@@ -126,13 +123,10 @@ def _quantizer(weights: Weights, kind: str, num_codebooks: int) -> ResidualQuant
 
 
 def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> ClonedVoiceEncoder:
-    """Load the encoders of a base checkpoint.
+    """Load the encoders of a base checkpoint; raises ModelLoadError.
 
     Args:
         pads: whether recordings are padded; ``None``: on a GPU.
-
-    Raises:
-        ModelLoadError: the encoders cannot be loaded.
     """
     config = load_config(context.checkpoint)
     encoder = config.codec.encoder

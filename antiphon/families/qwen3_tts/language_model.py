@@ -356,20 +356,12 @@ def _known(ids: Tensor, rows: Tensor) -> Tensor:
 def load_runner(
     context: LoadContext, *, max_positions: int = MAX_POSITIONS, **how: Unpack[RunnerOptions]
 ) -> Qwen3TTSRunner:
-    """Load a checkpoint's language model and its runner; see `runner_of`.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
-    """
+    """Load a checkpoint's language model and its runner; see `runner_of`; raises ModelLoadError."""
     return runner_of(context, load_language_model(context, max_positions), max_positions, **how)
 
 
 def load_language_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> LanguageModel:
-    """Load talker and predictor from a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: tensors are missing, or of the wrong shape.
-    """
+    """Load talker and predictor from a checkpoint's directory; raises ModelLoadError."""
     config = load_config(context.checkpoint)
     is_invariant = context.is_deterministic or context.quantize is not None
     opened = open_weights(

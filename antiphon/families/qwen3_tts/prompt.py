@@ -42,11 +42,7 @@ class Qwen3TTSPrompter(CloningPrompter):
     """Builds prompts and prepares voices; may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load a checkpoint's configuration and tokenizer.
-
-        Raises:
-            ModelLoadError: a file is missing or wrong.
-        """
+        """Load a checkpoint's configuration and tokenizer; raises ModelLoadError."""
         self._config = load_config(context.checkpoint)
         self._encode = load_tokenizer(context.checkpoint)
         self._turns = ChatTemplate(self._encode, self._config.tokens)
@@ -54,20 +50,12 @@ class Qwen3TTSPrompter(CloningPrompter):
         super().__init__(capabilities_of(self._config), FAMILY_NAME, parts, _MAX_CACHED)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
-        """Refuse a request that no text and no voice could make valid.
-
-        Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
-        """
+        """Refuse a request that no text and no voice could make valid."""
         options = read_options(Qwen3TTSOptions, request.options)
         check_task(self._config, options, recordings)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
-        """Build the prompt of one segment.
-
-        Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
-        """
+        """Build the prompt of one segment; raises InvalidRequestError."""
         role, body = self._turns.spoken(request.input)
         spoken = Spoken(role=role, body=body, num_slow_frames=slow_frames(request.input))
         return self._prompt(request, voice, seed, spoken)
@@ -79,9 +67,6 @@ class Qwen3TTSPrompter(CloningPrompter):
 
         ``request.input`` is the text so far, never blank. The text is read beside the frames for
         any ``non_streaming_mode``.
-
-        Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
         """
         role, first, rest = self._turns.begun(request.input)
         budget = partial(self._max_frames, request)
@@ -97,11 +82,7 @@ class Qwen3TTSPrompter(CloningPrompter):
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Prepare a voice; see `CloningPrompter`.
-
-        Raises:
-            InvalidRequestError: the recording is too short, or the checkpoint clones no voices.
-        """
+        """Prepare a voice; see `CloningPrompter`; raises InvalidRequestError."""
         check_task(self._config, read_options(Qwen3TTSOptions, {"ref_audio": samples}))
         return super().prepare_voice(samples, name=name, ref_text=ref_text)
 

@@ -75,11 +75,7 @@ class Qwen3TTSPrompt:
 
 @dataclass(frozen=True, slots=True)
 class MoreText:
-    """Addition of late text to a prompt.
-
-    Attributes:
-        max_frames: frame budget of the text so far.
-    """
+    """Addition of late text to a prompt; ``max_frames``: frame budget of the text so far."""
 
     ids: Ids
     max_frames: int
@@ -123,12 +119,7 @@ def language_tag(config: Qwen3TTSConfig, language: str | None, speaker: str | No
 
 
 def lay_out(
-    config: Qwen3TTSConfig,
-    spoken: Spoken,
-    *,
-    tag: Ids,
-    speaker_id: int | None,
-    streams_text: bool,
+    config: Qwen3TTSConfig, spoken: Spoken, *, tag: Ids, speaker_id: int | None, streams_text: bool
 ) -> tuple[tuple[Column, ...], Ids, int]:
     """Lay out a prompt.
 

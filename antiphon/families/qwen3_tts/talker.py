@@ -77,12 +77,7 @@ class Talker:
         return F.embedding(ids, self.text_table)
 
     def forbid(self, logits: Tensor, is_too_early: Tensor) -> Tensor:
-        """Mask ids that are never drawn, and the end of speech if it is too early.
-
-        Args:
-            logits: shape ``[rows, vocab_size]``.
-            is_too_early: whether a row must not end yet, bool, ``[rows]``.
-        """
+        """Mask never drawn ids in ``[rows, vocab_size]``, and the end where it is too early."""
         logits = logits.masked_fill(self.is_forbidden, -torch.inf)
         eos = self.config.tokens.eos
         logits[:, eos] = logits[:, eos].masked_fill(is_too_early, -torch.inf)

@@ -142,11 +142,7 @@ class SpeechTasks(ABC):
 
     @text_task
     def generate_voice_design(
-        self,
-        text: str | list[str],
-        instruct: str | list[str],
-        language: Texts = None,
-        **more: Any,
+        self, text: str | list[str], instruct: str | list[str], language: Texts = None, **more: Any
     ) -> list[SpeechRequest]:
         """Speak with a voice described in words.
 
@@ -240,14 +236,11 @@ _SAMPLING_FIELDS = ("do_sample", "ignore_eos", *names_of(Sampling))
 def requests_of(
     text: str | list[str], each: Mapping[str, Any], more: Mapping[str, Any]
 ) -> list[SpeechRequest]:
-    """Return one request per text.
+    """Return one request per text; raises InvalidRequestError.
 
     Args:
         each: fields and options by name; a list has one entry per text. ``None`` is left out.
         more: fields shared by all texts, except ``seed`` and ``language``, which may be lists.
-
-    Raises:
-        InvalidRequestError: the lengths of a list and the texts differ.
     """
     texts = text if isinstance(text, list) else [text]
     each = {"language": more.get("language"), "seed": more.get("seed"), **each}

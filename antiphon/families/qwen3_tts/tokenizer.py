@@ -89,12 +89,7 @@ class StreamingTokenizer:
     """
 
     def __init__(self, encode: Encode, end_id: int, budget: Callable[[int], int]) -> None:
-        """Start without text.
-
-        Args:
-            end_id: id that ends a text.
-            budget: function from slow frames to the frame limit, see `frame_budget`.
-        """
+        """Start without text; ``budget`` maps slow frames to a frame limit, see `frame_budget`."""
         self.num_slow_frames = 0
         self.num_frames_allowed = 0
         self._encode = encode

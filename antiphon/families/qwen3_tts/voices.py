@@ -79,11 +79,7 @@ def _sample_request(config: Qwen3TTSConfig) -> SpeechRequest:
 
 
 def speaker_of(config: Qwen3TTSConfig, voice: Voice) -> str | None:
-    """Return the built-in speaker that a voice names; ``None`` if the checkpoint has none.
-
-    Raises:
-        UnknownVoiceError: the checkpoint does not have this speaker.
-    """
+    """Return the built-in speaker of a voice, ``None`` without any; raises UnknownVoiceError."""
     if config.task is not CheckpointTask.CUSTOM_VOICE:
         return None
     name = voice.id.casefold()
@@ -141,7 +137,6 @@ def instructions_of(config: Qwen3TTSConfig, instructions: str | None) -> str:
     text = check_instructions(instructions if instructions and instructions.strip() else "")
     if not text and config.task is CheckpointTask.VOICE_DESIGN:
         raise InvalidRequestError(
-            "VoiceDesign task requires 'instructions' to describe the voice.",
-            param="instructions",
+            "VoiceDesign task requires 'instructions' to describe the voice.", param="instructions"
         )
     return text

@@ -247,9 +247,7 @@ class FusedUpsamplingBlock:
             upsample.stride,
             tuple(
                 UnitWeights(
-                    layout.conv(unit.convs[0]),
-                    unit.snakes[1],
-                    layout.unit_end(unit.convs[1]),
+                    layout.conv(unit.convs[0]), unit.snakes[1], layout.unit_end(unit.convs[1])
                 )
                 for unit in units
             ),

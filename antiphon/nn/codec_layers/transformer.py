@@ -133,8 +133,7 @@ class CodecTransformerLayer:
         else:
             gate_up = Linear.joined(builder.weights, f"{mlp}.gate_proj", f"{mlp}.up_proj")
             feed_forward = SwiGLU(
-                Linear(gate_up.weight.to(builder.dtype)),
-                builder.scaled(f"{mlp}.down_proj", scale),
+                Linear(gate_up.weight.to(builder.dtype)), builder.scaled(f"{mlp}.down_proj", scale)
             )
         return cls(
             norm_of(builder, f"{name}.input_layernorm", config),

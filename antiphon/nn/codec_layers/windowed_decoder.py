@@ -80,8 +80,7 @@ class WindowedDecoder:
         """Return a state of fresh slots, on the decoder's device."""
         rows = self.network.tables.rows
         return DecoderState(
-            rows.new_zeros((num_slots, self.row_size)),
-            rows.new_zeros(num_slots, dtype=torch.int64),
+            rows.new_zeros((num_slots, self.row_size)), rows.new_zeros(num_slots, dtype=torch.int64)
         )
 
     @torch.no_grad()
