@@ -299,9 +299,6 @@ class Product:
 
     Attributes:
         weight: names the matrix; products of the same name read the same one.
-        num_outputs: its rows.
-        num_inputs: its columns.
-        num_positions: vectors of each stream.
     """
 
     weight: str

@@ -36,7 +36,6 @@ class PictureRequest:
     """One image or video to be made.
 
     Attributes:
-        prompt: Description of what is made.
         seed: makes it repeatable; ``None`` draws one.
         negative_prompt: Description of what to avoid.
         model: a served model's name; ``None`` is the default model.

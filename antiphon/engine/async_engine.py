@@ -114,8 +114,9 @@ class AsyncEngine(ThreadedEngine):
             is_over = True
             raise
         finally:
-            if not is_over:
-                self._leave(request)
+            if not is_over:  # a request that the same client sends next finds room at once
+                self._admission.leaving.add(request.id, is_live=request.is_live)
+                self.abort(request.id)
             self._open_ids.discard(request.id)  # after the abort: the id may be used again at once
             self._publish_open(-1)
 
@@ -246,11 +247,6 @@ class AsyncEngine(ThreadedEngine):
         if request.is_last_frame_planned:  # it was resumed with all its frames
             self._core.scheduler.abort(request.id)
             self._emit(request.id, Ended("length"))
-
-    def _leave(self, request: EngineRequest) -> None:
-        """Abort a request; one that the same client sends next finds room at once."""
-        self._admission.leaving.add(request.id, is_live=request.is_live)
-        self.abort(request.id)
 
     def _abort(self, request_id: str) -> None:
         self._admission.leaving.remove(request_id)

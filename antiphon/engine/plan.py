@@ -204,15 +204,8 @@ class StepPlan:
 
     @property
     def is_empty(self) -> bool:
-        return not (
-            self.decode_slots
-            or self.codec_chunks
-            or self.codec_replays
-            or self.prefills
-            or self.starts
-            or self.releases
-            or self.appends
-        )
+        computed = (self.prefills, self.decode_slots, self.codec_chunks, self.codec_replays)
+        return not any((*computed, self.starts, self.releases, self.appends))
 
 
 @dataclass(frozen=True, slots=True)

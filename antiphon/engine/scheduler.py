@@ -144,17 +144,11 @@ class Scheduler:
     def has_work(self) -> bool:
         """Whether there may be something to plan; the plan may still be empty."""
         slots = self._slots
-        return bool(
-            slots.releases
-            or slots.draining
-            or slots.prefilling
-            or slots.may_start
-            or self._with_pieces
-            or any(
-                request.may_run or request.codec.is_replaying for request in slots.running.values()
-            )
-            or self.idle_s() == 0.0
-        )
+        if slots.may_start or slots.releases or slots.draining or slots.prefilling:
+            return True
+        running = slots.running.values()
+        is_ready = any(request.may_run or request.codec.is_replaying for request in running)
+        return bool(self._with_pieces) or is_ready or self.idle_s() == 0.0
 
     @property
     def has_prompts(self) -> bool:

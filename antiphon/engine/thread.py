@@ -73,11 +73,6 @@ class ThreadedEngine(ABC):
         """What broke the engine, or ``None`` while it works."""
         return self._status.status.failure
 
-    @property
-    def num_open(self) -> int:
-        """Requests that have not ended."""
-        return self._status.status.num_open
-
     @contextmanager
     def _counted(self) -> Generator[None, None, None]:
         """Count an open request for as long as the block lasts."""

@@ -32,8 +32,6 @@ def scaled(frequencies: Tensor, scaling: RopeScaling | None, theta: float) -> Te
 
     Args:
         frequencies: radians per position, ``theta ** (-2 * index / rotary_dim)``.
-        scaling: ``None`` changes nothing.
-        theta: base of the frequencies.
     """
     match scaling:
         case None:
@@ -197,7 +195,10 @@ class Rope:
 
         Dimensions that are not rotated have an angle of 0; see `rotary_order` for where they are.
         """
-        frequencies = _frequencies(config, config.num_rotated)
+        theta, num_rotated = config.rope_theta, config.num_rotated
+        indices = torch.arange(0, num_rotated, 2, dtype=torch.int64).float()
+        frequencies = 1.0 / theta ** (indices / max(num_rotated, 1))
+        frequencies = scaled(frequencies, config.rope_scaling, theta)
         still = torch.zeros(config.head_dim // 2 - len(frequencies))
         angles = torch.arange(max_positions).float()[:, None] * torch.cat((frequencies, still))
         angles = torch.cat((angles, angles), dim=-1)
@@ -234,13 +235,6 @@ def rotary_order(head_dim: int, num_rotated: int) -> list[int]:
     still = [*range(num_rotated, head_dim)]
     first = [*range(rotated), *still[: half - rotated]]
     return [*first, *range(rotated, num_rotated), *still[half - rotated :]]
-
-
-def _frequencies(config: TransformerConfig, rotary_dim: int) -> Tensor:
-    """Return radians per position, ``[rotary_dim // 2]``."""
-    exponents = torch.arange(0, rotary_dim, 2, dtype=torch.int64).float() / max(rotary_dim, 1)
-    frequencies = 1.0 / config.rope_theta**exponents
-    return scaled(frequencies, config.rope_scaling, config.rope_theta)
 
 
 def _axes(config: TransformerConfig) -> Tensor | None:

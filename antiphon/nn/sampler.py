@@ -101,13 +101,7 @@ class SamplingTable:
     def rows(self, index: Tensor, reach: SamplingReach) -> SamplingRows:
         """Gather the rows of slots, ``index`` on the device; ``reach`` covers all of them."""
         temperature, top_k, top_p, repetition_penalty = self.parameters[index].unbind(1)[:4]
-        return SamplingRows(
-            temperature=temperature,
-            top_k=top_k.long(),
-            top_p=top_p,
-            repetition_penalty=repetition_penalty,
-            reach=reach,
-        )
+        return SamplingRows(temperature, top_k.long(), top_p, repetition_penalty, reach)
 
 
 def penalize_repetition(logits: Tensor, has_occurred: Tensor, penalty: Tensor) -> Tensor:

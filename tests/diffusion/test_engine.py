@@ -41,7 +41,7 @@ def on_engine(
         async with asyncio.timeout(DEADLINE_S):
             try:
                 await body(engine, denoiser)
-                assert engine.num_open == 0
+                assert engine._status.status.num_open == 0
             finally:
                 denoiser.may_step.set()
                 await engine.close()
@@ -91,7 +91,7 @@ def test_requests_join_and_leave_between_steps() -> None:
         first = asyncio.create_task(denoised(engine, prompt(1, Task(num_steps=6))))
         await stepping(denoiser)
         second = asyncio.create_task(denoised(engine, prompt(2, Task(num_steps=2))))
-        while engine.num_open < 2:
+        while engine._status.status.num_open < 2:
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # it is called, and ready
         denoiser.may_step.set()
@@ -150,10 +150,10 @@ def test_whoever_leaves_within_a_step_leaves_nothing(how: str) -> None:
             leaving.cancel()
             with suppress(asyncio.CancelledError):
                 await leaving
-        assert engine.num_open == 0
+        assert engine._status.status.num_open == 0
         if how == "closed":  # while another one waits
             other = asyncio.create_task(denoised(engine, prompt(2)))
-            while not engine.num_open:
+            while not engine._status.status.num_open:
                 await asyncio.sleep(0)
             denoiser.may_step.set()
             result(await other)
@@ -185,7 +185,7 @@ def test_a_request_that_fails_ends_alone(where: str) -> None:
         await stepping(denoiser)
         task = Task(num_steps=3, previews=(1,), fails_in=where)
         bad = asyncio.create_task(denoised(engine, prompt(2, task)))
-        while engine.num_open < 2:
+        while engine._status.status.num_open < 2:
             await asyncio.sleep(0)
         denoiser.may_step.set()
         with pytest.raises(EngineError, match="failed"):
@@ -254,7 +254,7 @@ def test_the_queue_is_bounded_and_says_when_to_retry() -> None:
         assert caught.value.retry_after_s is not None
         assert caught.value.retry_after_s >= 1
         with engine.admitted("offline", prompt(10), is_live=False):
-            assert engine.num_open == len(held) + 1
+            assert engine._status.status.num_open == len(held) + 1
         for each in admitted:
             each.__exit__(None, None, None)
 

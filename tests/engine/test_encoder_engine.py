@@ -54,7 +54,7 @@ def on_engine(
         engine = EncoderEngine(encoder, limits=AdmissionLimits(max_waiting=max_waiting))
         async with asyncio.timeout(DEADLINE_S):
             await body(encoder, engine)
-            assert engine.num_open == 0
+            assert engine._status.status.num_open == 0
             await engine.close()
 
     asyncio.run(main())

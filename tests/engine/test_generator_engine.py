@@ -74,7 +74,7 @@ def on_engine(
         async with asyncio.timeout(DEADLINE_S):
             try:
                 await body(engine, noise)
-                assert engine.num_open == 0
+                assert engine._status.status.num_open == 0
             finally:
                 noise.go_on.set()
                 await engine.close()
@@ -144,7 +144,7 @@ def test_leaving_does_not_wait_for_the_chunk_in_flight() -> None:
         leaving.cancel()
         with suppress(asyncio.CancelledError):
             await leaving
-        assert engine.num_open == 0
+        assert engine._status.status.num_open == 0
         assert len(await samples(engine.generate("b", prompt(2, 3)))) == 3 * RATE_HZ // 10
         assert noise.closed == [2], "what runs cannot be closed"
 
@@ -194,7 +194,7 @@ def test_closing_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
         hanging = asyncio.create_task(samples(engine.generate("a", prompt(1, 0, "hangs"))))
         await asyncio.to_thread(noise.hangs.wait, DEADLINE_S)
         waiting = asyncio.create_task(samples(engine.generate("b", prompt(2))))
-        while engine.num_open < 2:
+        while engine._status.status.num_open < 2:
             await asyncio.sleep(0)
         await engine.close()
         assert noise.is_closed.is_set()

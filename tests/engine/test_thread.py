@@ -67,9 +67,9 @@ def test_closing_ends_requests_once_and_all_threads() -> None:
     engine = FakeEngine(work, end_all, num_threads=3)
     engine._start(capacity=1)
     with engine._counted():
-        assert engine.num_open == 1
+        assert engine._status.status.num_open == 1
     asyncio.run(engine.close())
-    assert engine.num_open == 0
+    assert engine._status.status.num_open == 0
     assert num_ended == 1 + 3
     assert not any(each.name.startswith("fake") for each in threading.enumerate())
     with pytest.raises(EngineFailedError, match="closed"):

@@ -1,20 +1,6 @@
 """Configuration of a Qwen3-TTS checkpoint, read once into frozen dataclasses.
 
-Defaults are those of the official classes.
-
-    Qwen3TTSConfig                  config.json, generation_config.json
-    ├── talker: TalkerConfig        the language model over codec frames
-    │   ├── transformer: TransformerConfig
-    │   └── tokens: CodecTokens     special ids of group 0
-    ├── predictor: PredictorConfig  the small model inside a frame (groups 1 to 15)
-    │   └── transformer: TransformerConfig
-    ├── speaker_encoder: EcapaConfig | None     (base checkpoints only)
-    ├── codec: CodecConfig          speech_tokenizer/config.json
-    │   ├── decoder: CodecDecoderConfig
-    │   └── encoder: CodecEncoderConfig
-    ├── tokens: TextTokens          special ids of the text vocabulary
-    └── generation: GenerationDefaults
-
+Defaults are those of the official classes. `Qwen3TTSConfig` holds all others;
 `antiphon.families.qwen3_tts.config_reader.load_config` reads it from a directory.
 """
 
@@ -203,6 +189,7 @@ class Qwen3TTSConfig:
 
     Attributes:
         model_size: ``"1b7"`` or ``"0b6"``.
+        speaker_encoder: its sizes, of base checkpoints only.
         languages: language ids by name in lower case, dialects included.
         speakers: group-0 id of every built-in speaker, by name in lower case.
         dialects: language name of a speaker's dialect, for speakers with one.

@@ -53,7 +53,8 @@ class Talker:
         groups = range(config.num_groups - 1)
         name = "talker.code_predictor.model.codec_embedding"
         codes = [weights[f"{name}.{group}.weight"] for group in groups]
-        text = _folded_text_table(weights)
+        text, ids = _folded_text_table(weights), torch.arange(config.vocab_size)
+        is_forbidden = (ids >= config.first_suppressed_id) & (ids != config.tokens.eos)
         return cls(
             config=config,
             transformer=Transformer.of(
@@ -67,7 +68,7 @@ class Talker:
             lazy_text=text if isinstance(text, LazyRows) else None,
             frame_table=FrameTable.of([weights["talker.model.codec_embedding.weight"], *codes]),
             head=Linear.of(weights, "talker.codec_head", is_batch_invariant=is_batch_invariant),
-            is_forbidden=_forbidden_ids(config).to(codes[0].device),
+            is_forbidden=is_forbidden.to(codes[0].device),
         )
 
     def embed_text(self, ids: Tensor) -> Tensor:
@@ -125,8 +126,3 @@ def _folded_text_table(weights: Weights) -> Tensor | LazyRows:
         return LazyRows(*size, lambda row: second(F.silu(first(stored[row].to(like)))), like)
     rows = torch.split(weights[name], _FOLD_ROWS)
     return torch.cat([second(F.silu(first(each))) for each in rows])
-
-
-def _forbidden_ids(config: TalkerConfig) -> Tensor:
-    ids = torch.arange(config.vocab_size)
-    return (ids >= config.first_suppressed_id) & (ids != config.tokens.eos)

@@ -131,7 +131,6 @@ class SpeechTasks(ABC):
         """Speak with a built-in voice.
 
         Args:
-            text: text to speak.
             speaker: id of a voice; ``None`` is the first.
             language: language; ``None`` lets the model decide.
             instruct: instructions on how to speak, for checkpoints that take them.
@@ -147,7 +146,6 @@ class SpeechTasks(ABC):
         """Speak with a voice described in words.
 
         Args:
-            text: text to speak.
             instruct: description of the voice.
             language: language; ``None`` lets the model decide.
             more: further arguments of the class.
@@ -168,7 +166,6 @@ class SpeechTasks(ABC):
         """Speak with the voice of a recording.
 
         Args:
-            text: text to speak.
             ref_audio: recording of the voice: a path, a file's content, or (samples, rate in Hz).
             ref_text: transcript of the recording.
             x_vector_only_mode: whether to imitate only the speaker's timbre; needs no ``ref_text``.
