@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.codec.pending import PendingDownloads
+from antiphon.codec.pending import FrameStore, PendingDownloads
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import frame_buckets
 from antiphon.nn.codec_layers.frame_table import empty_table, fill
@@ -161,10 +161,7 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def launch(
-        self,
-        chunks: Sequence[CodecChunk],
-        frame_store: Tensor | NDArray[np.integer[Any]],
-        state: GraphState,
+        self, chunks: Sequence[CodecChunk], frame_store: FrameStore, state: GraphState
     ) -> PendingDownloads:
         """Begin to decode chunks; see the protocol."""
         downloads = []

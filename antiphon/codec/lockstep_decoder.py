@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.codec.pending import PendingDownloads, stored_frames
+from antiphon.codec.pending import FrameStore, PendingDownloads, stored_frames
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import row_buckets
 from antiphon.nn.codec_layers.state import DecoderState
@@ -132,10 +132,7 @@ class LockstepDecoder:
 
     @torch.inference_mode()
     def launch(
-        self,
-        chunks: Sequence[CodecChunk],
-        frame_store: Tensor | NDArray[np.integer[Any]],
-        state: LockstepState,
+        self, chunks: Sequence[CodecChunk], frame_store: FrameStore, state: LockstepState
     ) -> PendingDownloads:
         """Begin to decode chunks; see the protocol."""
         chunks = sorted(chunks, key=lambda chunk: -chunk.num_frames)  # those that go on come first

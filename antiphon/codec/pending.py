@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from torch import Tensor
 
 from antiphon.contracts.types import Samples
 from antiphon.nn.device_writes import Download, upload
+
+FrameStore: TypeAlias = Tensor | NDArray[np.integer[Any]]
+"""Frames of all slots, ``[num_slots, num_kept, frame_size]``, on the device or on the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,10 @@ class PendingDownloads:
         }
 
 
-def stored_frames(frame_store: Any, places: NDArray[np.int64], like: Tensor) -> Tensor:
+def stored_frames(frame_store: FrameStore, places: NDArray[np.int64], like: Tensor) -> Tensor:
     """Return frames of a frame store, ``[*places.shape, frame_size]``, on the device of ``like``.
 
     Args:
-        frame_store: frames of all slots, ``[num_slots, num_kept, frame_size]``, on the host as an
-            array, or on the device.
         places: indices of frames in ``[num_slots * num_kept]``.
         like: tensor on the device.
     """

@@ -90,12 +90,9 @@ class GeneratorEngine(ThreadedEngine):
         """
         pieces = self._generator.generate(prompt)
         with self._changed:
+            stream_id = stream_id or request_id
             request = self._scheduler.add(
-                stream_id or request_id,
-                prompt.num_tokens,
-                is_live=is_live,
-                is_later=is_later,
-                speed=speed,
+                stream_id, prompt.num_tokens, is_live=is_live, is_later=is_later, speed=speed
             )
             job = self._jobs[request.order] = _Job(request_id, pieces, request)
         with self._counted():

@@ -19,13 +19,12 @@ from antiphon.nn.attention_backends import frame_attention
 from antiphon.nn.backends import TorchBackend, backend_of
 from antiphon.nn.layers import Linear
 from antiphon.nn.sampler import LogitsFilter, SamplingRows
-from antiphon.nn.transformer import Transformer
+from antiphon.nn.transformer import States, Transformer
 
 logger = logging.getLogger(__name__)
 
-if TYPE_CHECKING:  # kernels need Triton; a program needs CUDA
+if TYPE_CHECKING:  # it needs CUDA
     from antiphon.nn.cuda.inner_codes import InnerCodes
-    from antiphon.nn.kernels.fused_linear import PreNormState
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class CodePredictor:
             table = self.tables[min(group, len(self.tables) - 1)]  # the last is not embedded
             inputs = self._draw(logits, rows, noise[:, group - 1], drawn, table)
 
-    def _begin(self, states: Tensor, codes: Tensor) -> "Tensor | PreNormState":
+    def _begin(self, states: Tensor, codes: Tensor) -> States:
         """Return the first two positions of each row: a state, and the code drawn from it."""
         if self.heads[0].backend.has_kernels:
             from antiphon.nn.kernels import frame
@@ -152,7 +151,7 @@ class CodePredictor:
         noise: Tensor,
         drawn: tuple[Tensor, Tensor],
         table: Tensor,
-    ) -> "Tensor | PreNormState":
+    ) -> States:
         """Draw codes, and embed them for the next group."""
         backend = self.heads[0].backend
         if self.filter is not None:

@@ -4,7 +4,7 @@ Tensor names follow Hugging Face's Llama and Qwen checkpoints.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from torch import Tensor
 
@@ -16,6 +16,8 @@ from antiphon.nn.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights,
 if TYPE_CHECKING:  # needs Triton
     from antiphon.nn.kernels.fused_linear import PreNormState
 
+States: TypeAlias = "Tensor | PreNormState"
+"""States of positions, ``[rows, positions, hidden_size]``; or scaled for a norm, in rows."""
 ALL = slice(None)
 """All positions of a row."""
 
@@ -162,11 +164,7 @@ class Transformer:
         return self.layers[0].attention_norm.weight
 
     def __call__(
-        self,
-        states: "Tensor | PreNormState",
-        rotation: Rotation,
-        attend: Attend,
-        wanted: slice = ALL,
+        self, states: States, rotation: Rotation, attend: Attend, wanted: slice = ALL
     ) -> Tensor:
         """Return the final states, normed or not, ``[rows, positions, hidden_size]``.
 
@@ -192,9 +190,7 @@ class Transformer:
             states, normed = next_norm.after(states, branch)
         return normed if self.is_normed_last else states
 
-    def project(
-        self, states: "Tensor | PreNormState", rotation: Rotation, attend: Attend, head: Linear
-    ) -> Tensor:
+    def project(self, states: States, rotation: Rotation, attend: Attend, head: Linear) -> Tensor:
         """Return ``head`` of the normed state of each row's last position, ``[rows, outputs]``.
 
         The arguments are those of a call, and a head without a bias.
@@ -208,9 +204,7 @@ class Transformer:
         product = fused_linear.FusedLinear(self.is_batch_invariant)
         return product.normed(last, head.weight, self.norm.epsilon)
 
-    def _run_fused(
-        self, states: "Tensor | PreNormState", rotation: Rotation, attend: Attend
-    ) -> "PreNormState":
+    def _run_fused(self, states: States, rotation: Rotation, attend: Attend) -> "PreNormState":
         """Return the states after all layers, scaled by the final norm; one row per position."""
         from antiphon.nn.kernels import fused_linear
 
@@ -233,7 +227,7 @@ class Transformer:
             states = product.added(states.states, gated, down, next_norm.weight)
         return states
 
-    def _is_fused(self, states: "Tensor | PreNormState") -> bool:
+    def _is_fused(self, states: States) -> bool:
         """Return whether fused products compute these states."""
         if not self.norm.backend.has_kernels:
             return False
@@ -244,5 +238,5 @@ class Transformer:
         return is_small and not self.has_biases and not self.has_output_norms
 
 
-def _num_positions(states: "Tensor | PreNormState") -> int:
+def _num_positions(states: States) -> int:
     return states.shape[1] if isinstance(states, Tensor) else states.num_positions

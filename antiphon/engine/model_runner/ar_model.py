@@ -139,6 +139,9 @@ class PromptSpan(Generic[RequestT]):
     end: int
 
 
+Spans: TypeAlias = Sequence[PromptSpan[RequestT]]
+
+
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """The rows of a step.
@@ -240,7 +243,7 @@ class ARModel(ABC, Generic[RequestT]):
         raise AssertionError("its prompts are complete")
 
     @abstractmethod
-    def embed_prompts(self, spans: Sequence[PromptSpan[RequestT]]) -> Tensor:
+    def embed_prompts(self, spans: Spans[RequestT]) -> Tensor:
         """Return the inputs of all positions of the spans, ``[num_positions, width]``."""
 
     @abstractmethod

@@ -21,9 +21,9 @@ from antiphon.engine.model_runner.ar_model import (
     ARModel,
     Codes,
     IdPrompts,
-    PromptSpan,
     RequestT,
     SlotStart,
+    Spans,
     SupportsHiddenStates,
 )
 from antiphon.engine.model_runner.decode import DecodeSteps
@@ -185,7 +185,7 @@ class ModelRunner(Generic[RequestT]):
                 self._leaving.append((self._num_launched, self._slots.pop(slot).request))
             uploads = self._changes(plan)
             work = [self._prompts.parted(group) for group in self._groups(plan.prefills, 1)]
-            spans: Sequence[PromptSpan[RequestT]] = ()
+            spans: Spans[RequestT] = ()
             if self._is_batched and work and plan.decode_slots and not work[0][1]:
                 spans = self._prompts.without_common(work.pop()[0], uploads)
             for part in work:
@@ -281,10 +281,7 @@ class ModelRunner(Generic[RequestT]):
         self._model.start(opened, uploads)
 
     def _step(
-        self,
-        slots: Sequence[int],
-        uploads: PackedUpload,
-        spans: Sequence[PromptSpan[RequestT]] = (),
+        self, slots: Sequence[int], uploads: PackedUpload, spans: Spans[RequestT] = ()
     ) -> _Step:
         """Launch one frame in each of ``slots``, with prompts in the same pass if all are one."""
         launched, results = self._count(slots), []

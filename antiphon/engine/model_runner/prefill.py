@@ -24,6 +24,7 @@ from antiphon.engine.model_runner.ar_model import (
     IdPrompts,
     PromptSpan,
     RequestT,
+    Spans,
     SupportsHiddenStates,
 )
 from antiphon.engine.model_runner.kv_cache import KVCaches
@@ -57,11 +58,7 @@ class Prefiller(Generic[RequestT]):
     """Fills the caches of a model with prompts, and runs rows through its layers beside them."""
 
     def __init__(
-        self,
-        model: ARModel[RequestT],
-        caches: KVCaches,
-        graphs: Graphs,
-        visible_buckets: Sequence[int],
+        self, model: ARModel[RequestT], caches: KVCaches, graphs: Graphs, visible: Sequence[int]
     ) -> None:
         """Allocate the buffers of the largest pass; the last slot of ``caches`` is for padding."""
         self._model = model
@@ -69,7 +66,7 @@ class Prefiller(Generic[RequestT]):
         self._of_ids = model if isinstance(model, IdPrompts) else None
         self._caches = caches
         self._graphs = graphs
-        self._visible_buckets = visible_buckets
+        self._visible_buckets = visible
         self._padding_slot = len(caches.table) - 1
         self._sizes = token_buckets(self._padding_slot)
         self._device = device = caches.table.device
@@ -91,11 +88,7 @@ class Prefiller(Generic[RequestT]):
         self._graphs.capture(shape, partial(self._compute_buffered, shape))
 
     def prefill(
-        self,
-        spans: Sequence[PromptSpan[RequestT]],
-        uploads: PackedUpload,
-        *,
-        by_block: bool = False,
+        self, spans: Spans[RequestT], uploads: PackedUpload, *, by_block: bool = False
     ) -> None:
         """Compute keys and values of prompts, or of parts of them.
 
@@ -116,7 +109,7 @@ class Prefiller(Generic[RequestT]):
 
     def step(
         self,
-        spans: Sequence[PromptSpan[RequestT]],
+        spans: Spans[RequestT],
         slots: Sequence[int],
         num_visible: int,
         uploads: PackedUpload,
@@ -141,9 +134,7 @@ class Prefiller(Generic[RequestT]):
         self._keep(spans, pieces, len(slots))
         return hidden
 
-    def _keep(
-        self, spans: Sequence[PromptSpan[RequestT]], pieces: Sequence[_Piece], first: int
-    ) -> None:
+    def _keep(self, spans: Spans[RequestT], pieces: Sequence[_Piece], first: int) -> None:
         """Let the model keep the hidden states that it exports of prompts in the pass just run."""
         if self._exporter is not None:
             requests = {span.slot: span.request for span in spans}
@@ -152,7 +143,7 @@ class Prefiller(Generic[RequestT]):
                 first,
             )
 
-    def _inputs(self, spans: Sequence[PromptSpan[RequestT]]) -> _Inputs:
+    def _inputs(self, spans: Spans[RequestT]) -> _Inputs:
         """Return the inputs of spans, embedded unless the pass embeds them."""
         if self._of_ids is not None:
             return self._of_ids.prompt_ids(spans)
@@ -311,7 +302,7 @@ def _passes(spans: Sequence[PromptSpan[Any]], most: int) -> Iterator[tuple[int, 
         yield first, pieces
 
 
-def _blocks(spans: Sequence[PromptSpan[RequestT]]) -> Iterator[PromptSpan[RequestT]]:
+def _blocks(spans: Spans[RequestT]) -> Iterator[PromptSpan[RequestT]]:
     """Yield spans within a block, of one slot each.
 
     Matrix products add in an order that depends on their shape: so a block is embedded and computed

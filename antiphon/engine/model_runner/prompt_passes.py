@@ -6,7 +6,7 @@ from typing import Generic, TypeAlias
 
 import numpy as np
 
-from antiphon.engine.model_runner.ar_model import PromptSpan, RequestT, SlotStart
+from antiphon.engine.model_runner.ar_model import PromptSpan, RequestT, SlotStart, Spans
 from antiphon.engine.model_runner.decode import DecodeSteps
 from antiphon.engine.model_runner.prefill import Prefiller
 from antiphon.engine.plan import CacheShape, Prefill
@@ -55,9 +55,7 @@ class PromptPasses(Generic[RequestT]):
                     spans.append(PromptSpan(prefill.slot, state.request, first, last))
         return spans, replays
 
-    def without_common(
-        self, spans: Sequence[PromptSpan[RequestT]], uploads: PackedUpload
-    ) -> Sequence[PromptSpan[RequestT]]:
+    def without_common(self, spans: Spans[RequestT], uploads: PackedUpload) -> Spans[RequestT]:
         """Compute common positions in a pass of their own if need be; return the other spans.
 
         ``uploads`` are sent before that.

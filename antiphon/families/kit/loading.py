@@ -64,10 +64,7 @@ def runner_of(
     if budget is None:
         slots, cache_bytes = context.max_slots, context.cache_bytes
         budget = KVBudget(slots, max_positions, cache_bytes, context.memory_utilization)
+    progress = context.progress_of(graphs)
     return ModelRunner(
-        model,
-        budget,
-        is_deterministic=context.is_deterministic,
-        progress=context.progress_of(graphs),
-        **how,
+        model, budget, is_deterministic=context.is_deterministic, progress=progress, **how
     )

@@ -155,13 +155,10 @@ def _codec(top: ConfigSection) -> CodecConfig:
     most = encoder.num_quantizers if encoder else num_quantizers
     if num_quantizers != decoder.num_quantizers or num_quantizers > most:
         raise top.error("encoder_valid_num_quantizers", "must be as in the decoder and encoder")
-    sample_rate_hz = top.integer("output_sample_rate", 24000)
-    top.expect("input_sample_rate", sample_rate_hz, default=24000)
+    rate_hz = top.integer("output_sample_rate", 24000)
+    top.expect("input_sample_rate", rate_hz, default=24000)
     return CodecConfig(
-        decoder=decoder,
-        encoder=encoder,
-        num_quantizers=num_quantizers,
-        sample_rate_hz=sample_rate_hz,
+        decoder=decoder, encoder=encoder, num_quantizers=num_quantizers, sample_rate_hz=rate_hz
     )
 
 

@@ -46,6 +46,7 @@ from antiphon.nn.cpu.packed_layers import rows_together
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.id_columns import CODE, REST, TEXT, num_words, packed_codes
 from antiphon.nn.sampler import SamplingReach, SamplingTable, penalize_repetition, sample
+from antiphon.nn.transformer import States
 from antiphon.nn.weights import open_weights
 
 if TYPE_CHECKING:  # needs Triton
@@ -216,11 +217,7 @@ class LanguageModel(ARModel[Qwen3TTSRequest]):
         return self.pending[slots] + self.talker.embed_text(self._text[slots, frames])
 
     def forward(
-        self,
-        states: "Tensor | PreNormState",
-        slots: Tensor,
-        positions: Tensor,
-        attends: Sequence[Attend],
+        self, states: States, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:
         rotation = self.talker.transformer.rope.at(positions)
         return self.talker.transformer(states, rotation, attends[0])
