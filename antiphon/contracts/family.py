@@ -295,11 +295,7 @@ class Extra:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A matrix product that a frame needs: ``num_positions`` of each stream times a matrix.
-
-    Attributes:
-        weight: names the matrix; products of the same name read the same one.
-    """
+    """A product of ``num_positions`` vectors of each stream and a matrix named ``weight``."""
 
     weight: str
     num_outputs: int

@@ -15,8 +15,7 @@ from antiphon.errors import InvalidRequestError, shortened
 
 MAX_DEPTH = 32
 _MAX_INT64 = 2**63 - 1
-_SLICE_CHARACTERS = 64 * 1024
-"""Encoding in slices takes no memory that has to be mapped first."""
+_SLICE_CHARACTERS = 64 * 1024  # Encoding in slices takes no memory that has to be mapped first
 _INNER = (
     *("schema", "items_schema", "keys_schema", "values_schema", "extras_schema"),
     *("choices", "definitions"),
@@ -174,11 +173,7 @@ class NoOptions(StrictModel):
 
 
 def read_options(model: type[Options], values: Mapping[str, Any]) -> Options:
-    """Validate a request's options; raises InvalidRequestError.
-
-    Args:
-        model: a family's options; it forbids what it does not know.
-    """
+    """Validate options by a model that forbids unknown ones; raises InvalidRequestError."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:

@@ -69,11 +69,6 @@ class EngineCore:
         self._reserve_s = _MIN_RESERVE_S
         self._stalled_until_s = 0.0
 
-    @property
-    def has_work(self) -> bool:
-        """Whether `step` has anything to do."""
-        return bool(self._in_flight) or self.scheduler.has_work
-
     def wait_s(self) -> float | None:
         """Return how long `step` should be delayed; ``None``: until a command arrives.
 

@@ -118,11 +118,6 @@ class Scheduler:
         self.num_live += request.is_live
         self.admission.queue.num_queued += request.is_live
 
-    def read(self, request_id: str, num_frames: int = 1) -> None:
-        """Record that a request's consumer has read frames, or audio of as many."""
-        if (request := self._by_id.get(request_id)) is not None:
-            request.read(num_frames)
-
     def append(self, request_id: str, piece: Piece) -> None:
         """Add text to a request, or a frame from the stage before."""
         if (request := self._by_id.get(request_id)) is not None:

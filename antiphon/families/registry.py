@@ -36,8 +36,7 @@ FAMILIES: dict[str, str] = {
 }
 DEFAULT_FAMILY = "hibari"
 
-_PIPELINE = "model_index.json"
-"""Index file of a diffusers checkpoint with several components."""
+_PIPELINE = "model_index.json"  # Index file of a diffusers checkpoint with several components
 _POINTER, _MAX_POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 _ARCHITECTURE_KEYS = ("architectures", "model_type", "architecture")
 _CACHED = re.compile(r"/models--(?P<organization>[^/]+?)--(?P<name>[^/]+)/snapshots/")

@@ -36,11 +36,7 @@ def resolve_device(
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device of this name; ``"auto"`` is the first GPU, or the CPU.
-
-    Raises:
-        ModelLoadError: the device does not exist, is too old, or is of another kind.
-    """
+    """Return the device of a name, of "auto" the first GPU or the CPU; raises ModelLoadError."""
     has_cuda = torch.cuda.is_available()
     if name == "auto":
         name = "cuda:0" if has_cuda else "cpu"

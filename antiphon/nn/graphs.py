@@ -17,11 +17,7 @@ _CAPTURING = threading.Lock()  # several engines may share a device
 
 
 class Graphs:
-    """CUDA graphs of one engine, their stream and their memory; for one thread at a time.
-
-    Attributes:
-        is_enabled: whether functions are captured.
-    """
+    """CUDA graphs of one engine, their stream and their memory; for one thread at a time."""
 
     def __init__(self, device: torch.device, *, is_enabled: bool = True, priority: int = 0) -> None:
         """Start without graphs; streams with lower ``priority`` run first."""
@@ -35,9 +31,6 @@ class Graphs:
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._captured
-
-    def __len__(self) -> int:
-        return len(self._captured)
 
     def on_stream(self) -> AbstractContextManager[object]:
         """Return a context in which all work is enqueued on the graphs' stream."""

@@ -15,11 +15,7 @@ def num_words(num_groups: int) -> int:
 
 
 def packed_codes(frames: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Pack codes below 65536 of frames ``[num_frames, num_groups]``, the first one lowest.
-
-    Returns:
-        int64, ``[num_frames, num_words]``.
-    """
+    """Pack codes below 65536, ``[num_frames, num_groups]``, into words, the first one lowest."""
     num_frames, num_groups = frames.shape
     codes = np.zeros((num_frames, num_words(num_groups) * CODES_OF_WORD), "<u2")
     codes[:, :num_groups] = frames

@@ -23,16 +23,11 @@ from antiphon.nn.layer_configs import (
 
 Weights = Mapping[str, Tensor]
 """Tensors by their names in a checkpoint."""
-_NUM_AXES = 3
-"""Axes of a position in a multimodal rotary embedding: time, height and width."""
+_NUM_AXES = 3  # Axes of a position in a multimodal rotary embedding: time, height and width
 
 
 def scaled(frequencies: Tensor, scaling: RopeScaling | None, theta: float) -> Tensor:
-    """Return scaled radians per position, ``[rotary_dim // 2]``.
-
-    Args:
-        frequencies: radians per position, ``theta ** (-2 * index / rotary_dim)``.
-    """
+    """Return scaled ``frequencies``, radians per position, ``[rotary_dim // 2]``."""
     match scaling:
         case None:
             return frequencies

@@ -70,11 +70,7 @@ class WeightsPart:
 
 
 def tensor_files(directory: Path, stem: str = STEM) -> list[Path]:
-    """Return model.safetensors, or the shards that its index lists, whether they exist or not.
-
-    Raises:
-        ModelLoadError: neither exists, or the index is broken.
-    """
+    """Return model.safetensors or the shards of its index, there or not; raises ModelLoadError."""
     single = directory / f"{stem}.safetensors"
     index = directory / f"{stem}.safetensors.index.json"
     if single.is_file():

@@ -150,16 +150,12 @@ class EngineStage:
 
 
 class _FrameFeed:
-    """Hands frames of the stage before to the engine of a request, a bounded number ahead.
-
-    Attributes:
-        ended: End of the stage before; ``None``: it is still running.
-    """
+    """Hands frames of the stage before to the engine of a request, a bounded number ahead."""
 
     def __init__(
         self, engine: AsyncEngine, request: StageRequest, upstream: StageStream, max_ahead: int
     ) -> None:
-        self.ended: Ended | None = None
+        self.ended: Ended | None = None  # of the stage before, once it has ended
         self._engine = engine
         self._request = request
         self._upstream = upstream

@@ -20,6 +20,7 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.request import EngineRequest
 from tests.engine.simulator import VirtualClock
 from tests.engine.strict_device import POLICIES
+from tests.engine.turns import has_work, read_frames
 
 FRAME_S = 0.08
 STEP_S = 0.001
@@ -139,7 +140,7 @@ class Stage:
                     self.ends[name] = event
                 elif isinstance(event, AudioChunk):
                     self.heard[name].append((self.clock.now_s, event))
-                    self.core.scheduler.read(name, event.num_frames)
+                    read_frames(self.core.scheduler, name, event.num_frames)
             self.core.scheduler.check_integrity()
 
     def samples(self, name: str) -> list[float]:
@@ -244,5 +245,5 @@ def test_an_aborted_request_frees_its_slot_for_the_next() -> None:
     assert stage.core.scheduler.abort("long")
     stage.run()
     assert stage.samples("next") == whole([1, 2, 3])
-    assert not stage.core.has_work
+    assert not has_work(stage.core)
     assert stage.core.scheduler.stats.frames == 0, "frames are counted where they are made"

@@ -20,6 +20,7 @@ from antiphon.engine.plan import CacheShape, CodecChunk, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Done, HostRunner, PendingStep, Runner
 from tests.engine.simulator import VirtualClock
+from tests.engine.turns import has_work, read_frames
 
 LOOK_AHEAD, GROUP = 2, 3
 RATIO = 2  # samples per frame
@@ -182,11 +183,11 @@ class Listeners:
         return request.id
 
     def step(self) -> None:
-        self.clock.now_s += 0.001 if self.core.has_work else 0.02
+        self.clock.now_s += 0.001 if has_work(self.core) else 0.02
         for request_id, event in self.core.step():
             if isinstance(event, AudioChunk):
                 self.heard[request_id] += event.samples.tolist()
-                self.core.scheduler.read(request_id, event.num_frames)
+                read_frames(self.core.scheduler, request_id, event.num_frames)
             elif isinstance(event, Ended):
                 self.ended[request_id] = event
 
@@ -199,7 +200,7 @@ class Listeners:
             self.step()
         assert not self.core.scheduler.num_live
         self.core.scheduler.check_integrity()
-        assert not self.core.has_work
+        assert not has_work(self.core)
 
 
 LENGTHS = st.lists(st.integers(0, 150), min_size=1, max_size=6)

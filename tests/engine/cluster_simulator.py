@@ -30,6 +30,7 @@ from tests.engine.simulator import (
     VirtualClock,
     next_step_s,
 )
+from tests.engine.turns import read_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +294,9 @@ class ClusterSimulation:
             done_s = stream.front_end.work(now_s + self.model.hop_s, self.model.chunk_s)
             stream.listener.on_audio(event, done_s)
             stream.num_chunks += 1
-            node.core.scheduler.read(name, event.num_frames)
+            read_frames(node.core.scheduler, name, event.num_frames)
         elif node is stream.talker and stream.codec is not None:
-            node.core.scheduler.read(name)
+            read_frames(node.core.scheduler, name)
             self._forward(name, stream, stream.codec, event, now_s)
         elif isinstance(event, Ended):
             self.ended.append(self._open.pop(name))

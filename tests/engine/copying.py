@@ -12,6 +12,7 @@ from antiphon.contracts.types import Ended, FrameReady
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.request import EngineRequest
+from tests.engine.turns import has_work, read_frames
 
 BLOCK = 16
 
@@ -54,7 +55,7 @@ class CopyingEngine:
         for name, event in self.core.step():
             if isinstance(event, FrameReady):
                 self.frames[name].append(np.asarray(event.frame).tolist())
-                self.core.scheduler.read(name, 1)
+                read_frames(self.core.scheduler, name, 1)
                 if name in slots:
                     self.kept[name] = self._held(slots[name], name)
             elif isinstance(event, Ended):
@@ -67,7 +68,7 @@ class CopyingEngine:
         names = [f"{len(self.frames) + number}" for number in range(len(prompts))]
         for name, prompt in zip(names, prompts, strict=True):
             self.add(name, prompt)
-        while self.core.has_work:
+        while has_work(self.core):
             self.step()
         return [self.frames[name] for name in names]
 

@@ -24,6 +24,7 @@ from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.errors import InvalidRequestError, OverloadedError
 from tests.engine.device_model import DeviceModel
 from tests.engine.simulator import SimulatedDevice, SimulatedStep, VirtualClock, next_step_s
+from tests.engine.turns import has_work, read_frames
 
 SLOW = DeviceModel(rows_s=((1, 20e-3), (64, 45e-3), (1024, 500e-3)), prefill_s=5e-3)
 _MAX_REST_S = 600.0  # in which the last requests must end
@@ -123,7 +124,7 @@ class Recording:
     def run(self) -> str:
         """Run until every request has ended; return the digest of all plans and events."""
         self._later(0.0, self._arrive)
-        while self._actions or self._core.has_work:
+        while self._actions or has_work(self._core):
             step_s = next_step_s(self._core, self._clock)
             due_s = inf if step_s is None else step_s
             assert self._clock.now_s < self._duration_s + _MAX_REST_S, "a request is stuck"
@@ -232,7 +233,7 @@ class Recording:
 
     def _read(self, name: str, num_frames: int) -> None:
         def read() -> None:
-            self._core.scheduler.read(name, num_frames)
+            read_frames(self._core.scheduler, name, num_frames)
 
         if name in self._slow:
             self._later(self._random.uniform(0.1, 3), read)

@@ -19,6 +19,7 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
 from tests.engine.device_model import ROW_BUCKETS, DeviceModel, HostModel
+from tests.engine.turns import has_work, read_frames
 
 _MAX_REST_S = 600.0  # in which the last requests must end
 
@@ -238,7 +239,7 @@ class Simulation:
 
     def run(self) -> None:
         """Run until every request has ended."""
-        while self._arrivals or self.core.has_work:
+        while self._arrivals or has_work(self.core):
             step_s = next_step_s(self.core, self.clock)
             due_s = inf if step_s is None else step_s
             if self._arrivals and self._arrivals[0] <= due_s:
@@ -288,7 +289,7 @@ class Simulation:
         if isinstance(event, AudioChunk):
             self.clock.now_s += self.host.chunk_s
             self._open[name].on_audio(event, self.clock.now_s + self.host.latency_s)
-            self.core.scheduler.read(name, event.num_frames)
+            read_frames(self.core.scheduler, name, event.num_frames)
         elif isinstance(event, Ended):
             self.ended.append(self._open.pop(name))
             if not self.traffic.rate_hz:

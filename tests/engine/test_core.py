@@ -22,6 +22,7 @@ from tests.engine.simulator import (
     VirtualClock,
     next_step_s,
 )
+from tests.engine.turns import has_work
 
 NUM_SLOTS = 2
 LAUNCH_S = 0.3e-3
@@ -98,7 +99,7 @@ def test_streams_are_whole_in_order_and_their_own(
     for number, (num_frames, limit) in enumerate(requests):
         core.scheduler.add(request(f"r{number}", num_frames, limit, None))
     turn = 0
-    while core.has_work:
+    while has_work(core):
         for name, event in core.step():
             heard[name].append(event)
         if turn in aborted and core.scheduler.abort(f"r{turn}"):
@@ -121,11 +122,11 @@ def test_no_frame_is_launched_beyond_the_limit_or_before_its_text(delays: list[b
     core = EngineCore(runner)
     core.scheduler.add(request("limited", 9, 3, None))
     core.scheduler.add(request("open", 9, None, 2))
-    while core.has_work:
+    while has_work(core):
         core.step()
     assert runner.num_stepped == {"limited": 3, "open": 2}
     core.scheduler.append("open", Piece(data=None, num_frames_allowed=4))
-    while core.has_work:
+    while has_work(core):
         core.step()
     assert runner.num_stepped["open"] == 4
 
@@ -283,7 +284,7 @@ def test_a_step_that_only_prefills_has_a_duration_of_its_own() -> None:
     core = EngineCore(device, limits=SchedulerLimits(max_prefill_positions=64), clock=clock)
     prompt = Prompt(data=3, num_tokens=1, seed=0, sampling=Sampling(), num_positions=128)
     core.scheduler.add(EngineRequest("long", prompt))
-    while core.has_work:
+    while has_work(core):
         clock.now_s += core.wait_s() or 0.0
         core.step()
     steps_s = core.scheduler.stats.step_seconds
@@ -299,7 +300,7 @@ def test_an_engine_with_nothing_to_do_waits_for_something_to_happen() -> None:
     core.scheduler.add(request("open", 9, None, 0))
     assert core.wait_s() == 0.0
     core.step()
-    while core.has_work:
+    while has_work(core):
         core.step()
     assert core.wait_s() is None
     core.scheduler.append("open", Piece(data=None, num_frames_allowed=1))

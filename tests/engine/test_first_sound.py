@@ -20,6 +20,7 @@ from tests.engine.simulator import (
     Traffic,
     VirtualClock,
 )
+from tests.engine.turns import read_frames
 
 GROUP_SAMPLES, RATE_HZ = 64, 400  # 160 ms
 PASS_GROUPS, LATE_GROUPS = 4, 24
@@ -208,5 +209,5 @@ def chunks_of(
                 return chunks
             if isinstance(event, AudioChunk):
                 chunks.append(event)
-                core.scheduler.read(name, event.num_frames)
+                read_frames(core.scheduler, name, event.num_frames)
     raise AssertionError("it is stuck")

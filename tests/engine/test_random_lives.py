@@ -23,6 +23,7 @@ from tests.engine.strict_device import (
     heard_values,
     prompt,
 )
+from tests.engine.turns import read_frames
 
 NUM_SLOTS = 6
 LIMITS = SchedulerLimits(max_unread_frames=24, max_prefill_positions=20)
@@ -127,7 +128,7 @@ class World:
         for name, num_unread in self.slow.items():
             num_frames = min(num_unread, self.random.randint(0, 8))
             self.slow[name] -= num_frames
-            self.scheduler.read(name, num_frames)
+            read_frames(self.scheduler, name, num_frames)
 
     def step(self) -> None:
         self.now_s += self.random.choice([0.002, 0.01, 0.05])
@@ -153,7 +154,7 @@ class World:
             self.slow[name] += num_frames
             assert self.slow[name] <= LIMITS.max_unread_frames
         else:
-            self.scheduler.read(name, num_frames)
+            read_frames(self.scheduler, name, num_frames)
 
     def check_all(self) -> None:
         """Assert that every request got the events it had to get."""

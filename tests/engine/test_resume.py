@@ -14,6 +14,7 @@ from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
 from antiphon.errors import OverloadedError
 from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values
 from tests.engine.strict_device import prompt as strict_prompt
+from tests.engine.turns import read_frames
 
 
 def run(scheduler: Scheduler, device: StrictDevice, num_steps: int) -> Sequence[StepPlan]:
@@ -23,7 +24,7 @@ def run(scheduler: Scheduler, device: StrictDevice, num_steps: int) -> Sequence[
         plans.append(plan := scheduler.schedule())
         for name, event in scheduler.update(plan, device.launch(plan).result()):
             if isinstance(event, AudioChunk):
-                scheduler.read(name, event.num_frames)
+                read_frames(scheduler, name, event.num_frames)
     return plans
 
 
@@ -54,7 +55,7 @@ def test_a_decoder_is_given_frames_again_in_parts_while_others_go_on(made: list[
         for name, event in scheduler.update(plan, device.launch(plan).result()):
             events.append((name, event))
             if isinstance(event, AudioChunk):
-                scheduler.read(name, event.num_frames)
+                read_frames(scheduler, name, event.num_frames)
         scheduler.check_integrity()
     assert device.num_replayed == sum(made)
     for number, num_made in enumerate(made):

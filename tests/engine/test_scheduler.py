@@ -25,6 +25,7 @@ from tests.engine.strict_device import (
     heard_values,
 )
 from tests.engine.strict_device import prompt as strict_prompt
+from tests.engine.turns import read_frames
 
 
 def prompt(max_frames: int | None = None, allowed: int | None = None) -> Prompt:
@@ -68,7 +69,7 @@ def test_random_lives_lose_no_slot_and_end_exactly_once(data: st.DataObject, slo
             victim = data.draw(st.sampled_from(added))
             ends[victim] += scheduler.abort(victim)
         elif added and action == "read":
-            scheduler.read(data.draw(st.sampled_from(added)))
+            read_frames(scheduler, data.draw(st.sampled_from(added)))
         elif action == "step":
             plan = scheduler.schedule()
             checker.take(plan)
@@ -122,7 +123,7 @@ def test_unread_frames_hold_a_request_back_until_they_are_read() -> None:
         plan = scheduler.schedule()
         scheduler.update(plan, frames_for(plan))
     assert not scheduler.has_work
-    scheduler.read("slow")
+    read_frames(scheduler, "slow")
     assert scheduler.schedule().decode_slots == (0,)
 
 
@@ -360,7 +361,7 @@ def test_a_live_request_starts_beside_an_offline_one_even_where_a_step_takes_too
         events = scheduler.update(plan, device.launch(plan).result())
         for name, event in events:
             if isinstance(event, AudioChunk):
-                scheduler.read(name, event.num_frames)
+                read_frames(scheduler, name, event.num_frames)
         return tuple(each.prompt.data.name for each in plan.starts)
 
     assert step() == ("offline",)

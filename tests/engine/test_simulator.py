@@ -22,6 +22,7 @@ from tests.engine.simulator import (
     VirtualClock,
     simulate,
 )
+from tests.engine.turns import read_frames
 
 CACHE = CacheShape(20_000, 16, 1024)
 MEAN_FRAMES = 75 * exp(0.5**2 / 2)  # of the requests of a `Traffic`
@@ -93,7 +94,7 @@ def advance(core: EngineCore, clock: VirtualClock, until_s: float) -> None:
         clock.now_s += wait_s
         for name, event in core.step():
             if isinstance(event, AudioChunk):
-                core.scheduler.read(name, event.num_frames)
+                read_frames(core.scheduler, name, event.num_frames)
     clock.now_s = max(clock.now_s, until_s)
 
 

@@ -34,8 +34,7 @@ from antiphon.nn.attention_backends import mixed_attention, prefill_attention
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.graphs import Graphs, round_up
 
-_Piece = tuple[int, int, int]
-"""Slot, first position, number of positions."""
+_Piece = tuple[int, int, int]  # Slot, first position, number of positions
 _Inputs = NDArray[np.int64] | Tensor
 """Inputs of a pass at positions of prompts: ids that it embeds, ``[num_tracks, num_positions]``; or
 embedded ones, ``[num_positions, width]``."""

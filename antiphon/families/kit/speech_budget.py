@@ -10,13 +10,11 @@ from antiphon.errors import InvalidRequestError
 
 FRAME_RATE_HZ = 12.5
 """Frames per second in which bounds are counted."""
-_MIN_BUDGET_FRAMES = 56
-"""4.5 s, for any text."""
+_MIN_BUDGET_FRAMES = 56  # 4.5 s, for any text
 _MIN_MORE_FRAMES, _MAX_MORE_FRAMES = 24, 192
 """Silence around and within speech: half of the slow duration, 2 to 15 s."""
 _MAX_INSTRUCTIONS_CHARACTERS = 2000
-_INSTRUCTED_FACTOR = 2
-"""Instructions may ask for very slow speech."""
+_INSTRUCTED_FACTOR = 2  # Instructions may ask for very slow speech
 
 _FRAMES_OF_KIND = {
     "Ll": 4,  # two and a half letters to a syllable

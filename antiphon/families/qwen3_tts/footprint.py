@@ -29,11 +29,7 @@ _MEASURED_MS = {
 
 
 def footprint(path: Path) -> Footprint:
-    """Return the GPU footprint of a checkpoint's directory; reads no tensor.
-
-    Raises:
-        ModelLoadError: the configuration cannot be read.
-    """
+    """Return the GPU footprint of a checkpoint by its configuration; raises ModelLoadError."""
     config, products = load_config(path), frame_products(path)
     codec = config.codec
     return Footprint(

@@ -23,11 +23,7 @@ Encode: TypeAlias = Callable[[str], Ids]
 
 
 def load_tokenizer(path: Path) -> Encode:
-    """Read vocab.json and merges.txt, or else tokenizer.json, of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: the files are missing or broken, or lack a byte.
-    """
+    """Read vocab.json and merges.txt, or else tokenizer.json; raises ModelLoadError."""
     vocab_file, merges_file = path / "vocab.json", path / "merges.txt"
     if vocab_file.is_file():
         section, merges = ConfigSection.read(vocab_file), read_merges(merges_file)

@@ -186,11 +186,7 @@ class PaddedConv:
 
 @dataclass(frozen=True, slots=True)
 class ConvNeXtBlock:
-    """Depthwise convolution and feed-forward layer, added to the input.
-
-    Attributes:
-        norm: LayerNorm of the convolution's output: weight and bias.
-    """
+    """Depthwise convolution, LayerNorm and feed-forward layer, added to the input."""
 
     depthwise: CausalConv
     norm: Linear

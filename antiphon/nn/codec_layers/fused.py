@@ -170,11 +170,7 @@ class FusedAttentionLayer:
 
 @dataclass(frozen=True, slots=True)
 class FusedConvNeXtBlock:
-    """Upsampling and ConvNeXt block in four kernels.
-
-    Attributes:
-        input_epsilon: epsilon of the input norm; ``None``: no norm.
-    """
+    """Upsampling and ConvNeXt block in four kernels; no input norm without its epsilon."""
 
     upsample: ConvWeights
     stride: int

@@ -20,6 +20,7 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import HostRunner
+from tests.engine.turns import has_work
 
 
 class Summing(RowDecoder):
@@ -105,7 +106,7 @@ def test_first_audio_is_delivered_before_the_next_frame_is_made(
         wait(futures)
 
     monkeypatch.setattr(threaded_decoder, "wait", waits)
-    while core.has_work:
+    while has_work(core):
         order += [
             event.samples.tolist() for _, event in core.step() if isinstance(event, AudioChunk)
         ]

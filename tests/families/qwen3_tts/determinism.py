@@ -45,6 +45,7 @@ from antiphon.families.qwen3_tts.language_model import (
 )
 from antiphon_bench.kept_model import kept_checkpoint
 from antiphon_bench.machine import provenance, shown_command
+from tests.engine.turns import has_work, read_frames
 from tests.families.qwen3_tts.lm import DRAWN, made_prompt
 from tests.families.whole_checkpoints import context_of
 
@@ -162,7 +163,7 @@ class Machine:
         num_open, num_steps, num_preempted = 0, 0, 0
         unread: list[tuple[str, int]] = []
         rng = np.random.default_rng(len(waiting))
-        while waiting or core.has_work:
+        while waiting or has_work(core):
             is_due = not history.every_steps or num_steps % history.every_steps == 0
             while waiting and num_open < history.at_once and is_due:
                 number, prompt = waiting.pop()
@@ -177,7 +178,7 @@ class Machine:
                     num_open -= 1
             if not history.reads_late or rng.random() < 0.2 or len(unread) > 4 * num_open:
                 for name, num_frames in unread:
-                    core.scheduler.read(name, num_frames)
+                    read_frames(core.scheduler, name, num_frames)
                 unread.clear()
             num_preempted = core.scheduler.stats.preemptions
             core.wake()

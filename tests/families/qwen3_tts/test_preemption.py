@@ -20,6 +20,7 @@ from antiphon.families.qwen3_tts.codec import load_codec
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner
+from tests.engine.turns import has_work, read_frames
 from tests.families.qwen3_tts.lm import DRAWN, made_prompt
 
 NUM_SLOTS = 4
@@ -76,11 +77,11 @@ def speak(runner: FusedRunner, prompts: Sequence[Prompt]) -> list[Heard]:
     heard = {str(number): Heard([]) for number in range(len(prompts))}
     for name, prompt in zip(heard, prompts, strict=True):
         core.scheduler.add(EngineRequest(name, prompt))
-    while core.has_work:
+    while has_work(core):
         for name, event in core.step():
             if isinstance(event, AudioChunk):
                 heard[name].chunks.append(event.samples)
-                core.scheduler.read(name, event.num_frames)
+                read_frames(core.scheduler, name, event.num_frames)
             elif isinstance(event, Ended):
                 heard[name].reason = event.reason
         core.wake()

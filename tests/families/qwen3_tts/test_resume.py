@@ -23,6 +23,7 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.stages.base import StageRequest
 from antiphon.stages.build import EngineStage
+from tests.engine.turns import has_work, read_frames
 from tests.families.qwen3_tts.lm import DRAWN, made_prompt, opened
 
 pytestmark = pytest.mark.slow  # minutes: every cut computes the stream again
@@ -56,10 +57,10 @@ class Listener:
                     assert len(event.frames) == event.num_frames
                     self.frames += event.frames
                     self.samples.append(event.samples)
-                    core.scheduler.read("heard", event.num_frames)
+                    read_frames(core.scheduler, "heard", event.num_frames)
             core.wake()
         core.scheduler.abort("heard")
-        while core.has_work:  # slots are free for the next
+        while has_work(core):  # slots are free for the next
             core.step()
 
 
