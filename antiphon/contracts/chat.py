@@ -119,14 +119,7 @@ class ChatPrompter(Protocol):
 
 
 def answer_limits(request: ChatRequest, num_tokens: int, max_positions: int) -> Sampling:
-    """Return the limits of an answer's tokens: those asked for, or what there is room for.
-
-    Args:
-        max_positions: Positions of prompt and answer together.
-
-    Raises:
-        InvalidRequestError: they do not fit.
-    """
+    """Return the limits of an answer: those asked for, or its room; raises InvalidRequestError."""
     room, wanted_tokens = max_positions - num_tokens, request.max_tokens or request.min_tokens
     if room < (wanted_tokens or 1):
         wanted = f" and {wanted_tokens} of the answer" if wanted_tokens else ""

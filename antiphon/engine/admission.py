@@ -160,14 +160,7 @@ class AdmissionControl:
         self.forecast, self.queue.turnover_s = forecast, forecast.turnover_s
 
     def check(self, num_open: int, now_s: float, *, is_live: bool) -> None:
-        """Admit one more request.
-
-        Args:
-            num_open: open requests of the same priority.
-
-        Raises:
-            OverloadedError: the request is refused until a slot should be free.
-        """
+        """Admit one more request beside ``num_open`` of its priority; raises OverloadedError."""
         forecast = self.forecast
         num_open = max(num_open - self.leaving.count(is_live=is_live), 0)
         num_open += self.reserved.count(is_live=is_live)

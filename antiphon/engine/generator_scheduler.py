@@ -105,12 +105,7 @@ class GeneratorScheduler:
         is_later: bool = False,
         speed: float = 1.0,
     ) -> GeneratorRequest:
-        """Admit a request; raises OverloadedError.
-
-        Args:
-            is_live: whether a client plays the stream while it is made; otherwise it is offline.
-            is_later: whether it continues a stream that was admitted.
-        """
+        """Admit a request; raises OverloadedError."""
         if not is_live:
             self._check_offline()
         elif not is_later:

@@ -73,15 +73,7 @@ class ParallelRows:
     def encode(
         self, names: Sequence[str], recordings: Sequence[Samples], key: int | None = None
     ) -> list[dict[str, NDArray[Any]]]:
-        """Run passes over recordings.
-
-        Args:
-            recordings: float32 ``[num_samples]`` each; at most `num_rows` of them.
-            key: unused; every row has a length of its own.
-
-        Returns:
-            Outputs of the passes for each recording, by name; see `PaddedPass.num_frames`.
-        """
+        """Run passes over at most `num_rows` recordings; see `PaddedBatches.encode`."""
         rows = self._rows[: len(recordings)]
         lengths = [
             self._length_of(row, len(each)) for row, each in zip(rows, recordings, strict=True)

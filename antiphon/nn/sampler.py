@@ -266,11 +266,7 @@ def gaussian_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) ->
 
 
 def gaussian_of(uniform: Tensor) -> Tensor:
-    """Return numbers of the standard normal distribution.
-
-    Args:
-        uniform: f32 numbers strictly between 0 and 1, an even number in the last dimension.
-    """
+    """Return normal numbers of uniform ones strictly between 0 and 1, ``[..., even number]``."""
     radius = uniform[..., ::2].log().mul_(-2).sqrt_()
     angle = uniform[..., 1::2] * (2 * math.pi)
     pairs = torch.stack((radius * angle.cos(), radius * angle.sin()), dim=-1)

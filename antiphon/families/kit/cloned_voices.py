@@ -168,12 +168,7 @@ class CloningPrompter:
     def prepare_parts(
         self, samples: Samples, wanted: Sequence[str], *, name: str, ref_text: str | None
     ) -> PreparedVoice:
-        """Prepare a voice whose parts are outputs of the encoder; see `features`.
-
-        Args:
-            samples: mono at the model's rate, float32 ``[num_samples]``.
-            ref_text: transcript of the recording; ``None`` or blank if unknown.
-        """
+        """Prepare a voice whose parts are outputs of the encoder; see `features`."""
         features = self.features(samples, wanted)
         return PreparedVoice(
             name=name, family=self._family, ref_text=known_text(ref_text), **features

@@ -53,14 +53,7 @@ class CheckpointMaker:
     dtypes: Sequence[str] = get_args(Dtype)
 
     def __call__(self, path: Path, **arguments: Any) -> None:
-        """Write a checkpoint; files of an existing directory are replaced one by one.
-
-        Args:
-            arguments: fields of `Making`.
-
-        Raises:
-            ModelLoadError: an argument is not among the maker's values, or a package is missing.
-        """
+        """Write a checkpoint, replacing files, by the fields of `Making`; raises ModelLoadError."""
         making = Making(**arguments)
         if making.task is None and self.tasks:
             making = replace(making, task=self.tasks[0])

@@ -34,16 +34,12 @@ from antiphon.nn.weights import open_weights
 
 @dataclass(frozen=True, slots=True)
 class CodecEncoder:
-    """Encoder of whole recordings, one at a time or several in a padded batch.
-
-    Attributes:
-        quantizers: semantic and acoustic quantizer, with the same input.
-    """
+    """Encoder of whole recordings, one at a time or several in a padded batch."""
 
     waves: SeanetEncoder
     transformer: CodecTransformer
     downsample: PaddedConv
-    quantizers: tuple[ResidualQuantizer, ResidualQuantizer]
+    quantizers: tuple[ResidualQuantizer, ResidualQuantizer]  # semantic, acoustic; of one input
 
     @classmethod
     def of(
@@ -78,14 +74,7 @@ class CodecEncoder:
 
     @torch.no_grad()
     def encode(self, samples: Tensor) -> Tensor:
-        """Encode one recording.
-
-        Args:
-            samples: float32 ``[num_samples]``, mono at the codec's rate, on the encoder's device.
-
-        Returns:
-            int64 ``[ceil(num_samples / samples_per_frame), num_quantizers]``.
-        """
+        """Encode a recording, float32 ``[num_samples]``, to int64 ``[frames, num_quantizers]``."""
         return self._codes(samples[None, None], None)[0]
 
     @torch.no_grad()

@@ -71,16 +71,13 @@ def make_checkpoint(path: Path, making: Making) -> None:
 def write_vocabulary(
     path: Path, vocabulary: str, *, compact: bool
 ) -> tuple[Mapping[str, int], int]:
-    """Write vocab.json and merges.txt; return ids of the special tokens, and the embedding's rows.
+    """Write vocab.json and merges.txt; return ids of special tokens, and the embedding's rows.
 
     Args:
         vocabulary: ``"byte"`` merges only the two words by which prompts are cut; the id of
             "assistant" is among the returned ones.
         compact: whether the special ids directly follow a byte vocabulary, for a small embedding,
             rather than have the ids of published checkpoints.
-
-    Raises:
-        ModelLoadError: the full vocabulary is requested and its package is not installed.
     """
     ranks = _byte_ranks() if vocabulary == "byte" else _full_ranks()
     compact = compact and vocabulary == "byte"

@@ -98,14 +98,7 @@ TASK_NAMES = {
 def check_task(
     config: Qwen3TTSConfig, options: Qwen3TTSOptions, recordings: Collection[str] = ()
 ) -> None:
-    """Refuse a task that the checkpoint was not trained for, and fields of such a task.
-
-    Args:
-        recordings: names of further options that are not loaded yet.
-
-    Raises:
-        InvalidRequestError: a field is missing or unsupported; the message names it.
-    """
+    """Refuse a task that the checkpoint was not trained for; raises InvalidRequestError."""
     task = TASK_NAMES[config.task]
     if options.task_type not in (None, task):
         raise InvalidRequestError(
