@@ -184,9 +184,8 @@ def _add_middleware(app: FastAPI, settings: Settings, guards: Guards) -> None:
     app.add_middleware(ServiceErrorMiddleware)
     app.add_middleware(PageMiddleware, reach=reach, expose_headers=EXPOSED_HEADERS)
     app.add_middleware(DrainMiddleware, limits=guards.connections)
-    app.add_middleware(
-        AccessLogMiddleware, metrics=guards.metrics, logs_requests=server.log_format == "json"
-    )
+    is_json = server.log_format == "json"
+    app.add_middleware(AccessLogMiddleware, metrics=guards.metrics, logs_requests=is_json)
     app.add_middleware(RequestIdMiddleware)
 
 

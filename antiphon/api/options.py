@@ -152,10 +152,8 @@ def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping
             param=shortened(names[0]),
             code="unknown_field",
         )
-    listed = (
-        quote(name[:MAX_SHOWN_CHARACTERS], safe="", errors="replace") for name in names[:MAX_LISTED]
-    )
-    return {IGNORED_HEADER: ", ".join(listed)}
+    shown = (name[:MAX_SHOWN_CHARACTERS] for name in names[:MAX_LISTED])
+    return {IGNORED_HEADER: ", ".join(quote(each, safe="", errors="replace") for each in shown)}
 
 
 def _refuse_not_served(

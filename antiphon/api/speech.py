@@ -91,9 +91,9 @@ async def create_speech(
     body = body.in_format(AudioFormat(settings.default_response_format))
     request = await server.speech.routed(body.to_domain(speech_id))
     model = server.speech.model(request.model)
-    native_hz, channels = model.capabilities.sample_rate_hz, model.capabilities.channels
+    capabilities, channels = model.capabilities, model.capabilities.channels
     ignored = FamilyOptions.of(body, model.task).ignored
-    sample_rate_hz = request.sample_rate_hz or native_hz
+    sample_rate_hz = request.sample_rate_hz or capabilities.sample_rate_hz
     words = WordTimestampCollector() if request.word_timestamps else None
     unspoken: list[str] = []  # complete by the first audio of a text that came whole
     observers: list[ChunkObserver] = [lambda chunk: unspoken.extend(chunk.unspoken)]
@@ -108,9 +108,8 @@ async def create_speech(
         **ignored_headers(ignored, settings),
     }
     media_type = format.content_type(sample_rate_hz, channels)
-    delivery = body.delivery(
-        accept, settings.stream_means, streams_bytes=model.capabilities.streams_bytes
-    )
+    streams_bytes = capabilities.streams_bytes
+    delivery = body.delivery(accept, settings.stream_means, streams_bytes=streams_bytes)
     is_whole = delivery is Delivery.WHOLE
     encoding = FileEncoding(format, sample_rate_hz, server.encoders, channels, is_whole=is_whole)
     if is_whole:

@@ -116,10 +116,9 @@ class StreamedResponse(WatchedResponse, Generic[T]):
             await self.send_head(send, trailers=bool(self._trailers))
         await _send_body(send, b"", is_last=True)
         if self._trailers:
-            pairs = [
-                (name.lower().encode(), value.encode()) for name, value in self._trailers.items()
-            ]
-            await send({"type": "http.response.trailers", "headers": pairs})
+            pairs = self._trailers.items()
+            headers = [(name.lower().encode(), value.encode()) for name, value in pairs]
+            await send({"type": "http.response.trailers", "headers": headers})
 
 
 class WholeResponse(WatchedResponse):

@@ -1,7 +1,7 @@
 """Changes how fast a stream is spoken and keeps its pitch, with ffmpeg's ``atempo`` filter."""
 
 import math
-from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 
 import av
@@ -66,7 +66,12 @@ class Stretcher:
         ready = [self._none]
         for start in range(0, num_whole, self._block_samples):
             self._feed(waiting[start : start + self._block_samples])
-            ready.extend(self._drained())
+            with suppress(BlockingIOError):  # until the filters want more
+                while True:
+                    frame = self._sink.pull()
+                    assert isinstance(frame, av.AudioFrame)
+                    stretched = frame.to_ndarray().astype(np.float32, copy=False)
+                    ready.append(stretched.reshape(-1, *self._none.shape[1:]))
         return np.concatenate(ready)
 
     def _feed(self, block: Samples) -> None:
@@ -76,16 +81,6 @@ class Stretcher:
         frame.pts = self._num_fed
         self._num_fed += len(block)
         self._source.push(frame)
-
-    def _drained(self) -> Iterator[Samples]:
-        while True:
-            try:
-                frame = self._sink.pull()
-            except BlockingIOError:
-                return
-            assert isinstance(frame, av.AudioFrame)
-            samples = frame.to_ndarray().astype(np.float32, copy=False)
-            yield samples.reshape(-1, *self._none.shape[1:])
 
 
 def _tempo_graph(

@@ -368,8 +368,9 @@ class Settings(SettingsSection):
         if not self.models.more:
             return (self.model,)
         # Several models cannot each claim a share of a GPU: each reserves what its slots need.
-        alone = {"gpu_memory_utilization": None} | self.model.model_dump(exclude_unset=True)
-        others = (
-            ModelSettings(**{"gpu_memory_utilization": None, **shared, **each}) for each in more
+        unclaimed = {"gpu_memory_utilization": None}
+        alone = unclaimed | self.model.model_dump(exclude_unset=True)
+        return (
+            ModelSettings(**alone),
+            *(ModelSettings(**unclaimed | shared | each) for each in more),
         )
-        return (ModelSettings(**alone), *others)

@@ -155,8 +155,7 @@ class ModelPool:
             handles: list[StageHandle] = []
             try:
                 for specs, placement in zip(model.groups, model.placements, strict=True):
-                    hosted = await self.fabric.host(specs, model.context, placement)
-                    handles.append(hosted)
+                    handles.append(await self.fabric.host(specs, model.context, placement))
             finally:
                 if len(handles) < len(model.groups):
                     for handle in handles:

@@ -22,13 +22,8 @@ class MetricMaker:
 
     def gauge(self, name: str, text: str) -> Gauge:
         """Return a gauge, which several front ends report as the sum over those that live."""
-        return Gauge(
-            f"{self._prefix}{name}",
-            text,
-            self._labels,
-            registry=self._registry,
-            multiprocess_mode="livesum",
-        )
+        name, registry = f"{self._prefix}{name}", self._registry
+        return Gauge(name, text, self._labels, registry=registry, multiprocess_mode="livesum")
 
     def histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
         name, labels = f"{self._prefix}{name}", (*self._labels, *labels)

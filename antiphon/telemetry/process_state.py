@@ -50,8 +50,7 @@ def _resources(states: Iterable[ProcessState]) -> Iterator[Metric]:
     for state in states:
         labels = {"process": state.name, "pid": str(state.pid)}
         for metric in ProcessCollector(pid=partial(int, state.pid), registry=None).collect():
-            family = families.setdefault(
-                metric.name, Metric(metric.name, metric.documentation, metric.type)
-            )
+            new = Metric(metric.name, metric.documentation, metric.type)
+            family = families.setdefault(metric.name, new)
             family.samples += [each._replace(labels=labels) for each in metric.samples]
     yield from families.values()

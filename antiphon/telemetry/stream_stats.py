@@ -20,15 +20,11 @@ from antiphon.telemetry.metric_maker import OMNI_LABELS, MetricMaker
 CONTINUITY_THRESHOLD_S = 0.1
 """A stream with fewer seconds of gaps counts as continuous, as in vLLM-Omni's benchmark."""
 
-_LATENCY_BUCKETS_S: tuple[float, ...] = (
-    *(0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1, 2, 5, 10, 30),
-)
-_FACTOR_BUCKETS: tuple[float, ...] = (
-    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 5),
-)
+_LATENCY_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1, 2, 5, 10, 30)
+_FACTOR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 5)
 _OMNI_PLACE = ("speech", "0")
-_OMNI_S: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 1, 2, 5, 10, 30, 60)
-_OMNI_FACTOR_BUCKETS: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 5)
+_OMNI_S = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 1, 2, 5, 10, 30, 60)
+_OMNI_FACTOR_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 5)
 
 
 class RequestStats:
@@ -166,8 +162,7 @@ class StreamStats(RequestStats):
 class StreamMetrics:
     """The metrics of streams, under our names and, where they mean the same, vLLM-Omni's.
 
-    A metric of a stream is measured, declared and recorded in this file. For vLLM-Omni's names, a
-    server is one replica, and its pipeline one stage.
+    For vLLM-Omni's names, a server is one replica, and its pipeline one stage.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

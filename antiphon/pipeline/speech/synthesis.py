@@ -114,9 +114,8 @@ class SegmentMixer:
 
     def _placed(self, time: WordTime) -> WordTime:
         """Return the time of a word of the segment in the stream."""
-        start_s, end_s = (
-            self._segment_start_s + each_s / self._speed for each_s in (time.start_s, time.end_s)
-        )
+        begin_s, speed = self._segment_start_s, self._speed
+        start_s, end_s = begin_s + time.start_s / speed, begin_s + time.end_s / speed
         return replace(time, start_s=start_s, end_s=end_s)
 
 

@@ -143,9 +143,8 @@ class TextSynthesis(Synthesis):
         items = self._planner.whole(text)
         segments = [item for item in items if isinstance(item, Segment)]
         texts = [segment.text.written for segment in segments]
-        unspoken = unspoken_words(
-            context.model.prompter, context.voice, context.request.language, texts
-        )
+        language = context.request.language
+        unspoken = unspoken_words(context.model.prompter, context.voice, language, texts)
         self._ended = replace(self._ended, unspoken=unspoken)
         if context.checkpoints is None:
             self._prompt = context.build(segments[0], texts[0])

@@ -12,7 +12,7 @@ from antiphon.concurrency import Workers
 from antiphon.config import DataSettings
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.prompt import VoicePreparing
-from antiphon.contracts.types import OPERATOR, Caller, Samples, SpeechRequest
+from antiphon.contracts.types import OPERATOR, Caller, SpeechRequest
 from antiphon.errors import AntiphonError, InvalidRequestError, listed
 from antiphon.pipeline.speech.model import DEFAULT_VOICE, SpeechModel
 from antiphon.storage.blobs import BlobStore
@@ -45,9 +45,8 @@ class VoiceService:
             SettingsError: recordings cannot be kept at the configured place.
         """
         blobs = None if settings.blobs_url is None else BlobStore(settings.blobs_url)
-        self._database = VoiceDatabase(
-            settings.folder, blobs, min_free_bytes=settings.min_free_mib * 2**20
-        )
+        min_free_bytes = settings.min_free_mib * 2**20
+        self._database = VoiceDatabase(settings.folder, blobs, min_free_bytes=min_free_bytes)
         limit, owner_limit = settings.max_voices, settings.max_owner_voices
         self.voices = VoiceStore(self._database, limit, max_owned_rows=owner_limit)
         self.consents = ConsentStore(self._database, limit, max_owned_rows=owner_limit)
@@ -236,7 +235,11 @@ class VoiceService:
             rate_hz = model.capabilities.sample_rate_hz
             samples = await self._recordings.load(voice.content, rate_hz)
             await model.prepare_to_encode({model.task.recordings[0]: samples})
-            made = await self.workers.run(_heard, samples, voice, model)
+            assert isinstance(model.prompter, VoicePreparing), "cloning families prepare voices"
+            prepare = partial(
+                model.prompter.prepare_voice, name=voice.name, ref_text=voice.ref_text
+            )
+            made = await self.workers.run(prepare, samples)
         await self.workers.run(_try, made, model)
         return made
 
@@ -272,12 +275,6 @@ def _check_clones(model: SpeechModel, refusal: str, cloning: Collection[str] = (
             param="voice",
             code="voice_not_supported",
         )
-    assert isinstance(model.prompter, VoicePreparing), "cloning families prepare voices"
-
-
-def _heard(samples: Samples, voice: NewVoice, model: SpeechModel) -> PreparedVoice:
-    assert isinstance(model.prompter, VoicePreparing)
-    return model.prompter.prepare_voice(samples, name=voice.name, ref_text=voice.ref_text)
 
 
 def _try(made: PreparedVoice, model: SpeechModel) -> None:
