@@ -85,10 +85,8 @@ class UnknownModelError(InvalidRequestError):
     code = "model_not_found"
 
     def __init__(self, model: str, available: Iterable[str]) -> None:
-        super().__init__(
-            f"The model '{shortened(model)}' does not exist. Available: {listed(available)}.",
-            param="model",
-        )
+        message = f"The model '{shortened(model)}' does not exist. Available: {listed(available)}."
+        super().__init__(message, param="model")
 
 
 class UnservedTaskError(InvalidRequestError):
@@ -110,10 +108,8 @@ class UnknownVoiceError(InvalidRequestError):
     code = "voice_not_found"
 
     def __init__(self, voice: str, available: Iterable[str]) -> None:
-        super().__init__(
-            f"There is no voice '{shortened(voice)}'. Available: {listed(available)}.",
-            param="voice",
-        )
+        message = f"There is no voice '{shortened(voice)}'. Available: {listed(available)}."
+        super().__init__(message, param="voice")
 
 
 class InputTooLongError(InvalidRequestError):
@@ -122,10 +118,8 @@ class InputTooLongError(InvalidRequestError):
     code = "string_above_max_length"
 
     def __init__(self, num_characters: int, max_characters: int) -> None:
-        super().__init__(
-            f"Invalid 'input': {num_characters} characters; at most {max_characters} are allowed.",
-            param="input",
-        )
+        reason = f"{num_characters} characters; at most {max_characters} are allowed"
+        super().__init__(f"Invalid 'input': {reason}.", param="input")
 
 
 class UnspeakableTextError(InvalidRequestError):
@@ -140,10 +134,8 @@ class UnspeakableTextError(InvalidRequestError):
     def __init__(self, voice: str, words: tuple[str, ...]) -> None:
         shown = ", ".join(f"'{word}'" for word in words[:5])
         more = ", ..." if len(words) > 5 else ""
-        super().__init__(
-            f"Invalid 'input': the voice '{voice}' can speak none of it: {shown}{more}.",
-            param="input",
-        )
+        reason = f"the voice '{voice}' can speak none of it: {shown}{more}"
+        super().__init__(f"Invalid 'input': {reason}.", param="input")
         self.words = words
 
 

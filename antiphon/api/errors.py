@@ -137,7 +137,7 @@ def _shown(value: Any) -> str:
     return f": {shown}" if len(shown) <= MAX_SHOWN_CHARACTERS else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class WireError:
     """A failure as a client sees it."""
 
@@ -161,12 +161,8 @@ def wire_error(error: Exception) -> WireError:
     if isinstance(error, RequestValidationError):
         return _of_antiphon(invalid_request(error.errors()))
     if isinstance(error, _CLIENT_LEFT) or isinstance(error.__cause__, _CLIENT_LEFT):
-        return WireError(
-            status=CLIENT_LEFT_STATUS,
-            message="The client left before its request was complete.",
-            type="invalid_request_error",
-            code="client_disconnected",
-        )
+        message, code = "The client left before its request was complete.", "client_disconnected"
+        return WireError(CLIENT_LEFT_STATUS, message, "invalid_request_error", code=code)
     if isinstance(error, HTTPException):
         # FastAPI wraps whatever fails while a body is read; what it was is the cause.
         cause = error.__cause__
@@ -177,13 +173,8 @@ def wire_error(error: Exception) -> WireError:
         return _of_http(error)
     if isinstance(error, AntiphonError):
         return _of_antiphon(error)
-    return WireError(
-        status=500,
-        message="Internal server error.",
-        type="server_error",
-        code="internal_error",
-        headers={"x-should-retry": "false"},  # a bug meets the same request again
-    )
+    headers = {"x-should-retry": "false"}  # a bug meets the same request again
+    return WireError(500, "Internal server error.", "server_error", None, "internal_error", headers)
 
 
 def _of_antiphon(error: AntiphonError) -> WireError:
@@ -195,26 +186,16 @@ def _of_antiphon(error: AntiphonError) -> WireError:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, RequestTooLargeError | SlowRequestError):
         headers["Connection"] = "close"  # the rest of the body is not waited for
-    return WireError(
-        status=error.status,
-        message=error.message,
-        type=error.type,
-        param=error.param,
-        code=error.code,
-        headers=headers,
-    )
+    return WireError(error.status, error.message, error.type, error.param, error.code, headers)
 
 
 def _of_http(error: HTTPException) -> WireError:
-    is_ours = error.status_code >= 500
-    default_code = "internal_error" if is_ours else "invalid_value"
-    return WireError(
-        status=error.status_code,
-        message=f"{error.detail.rstrip('.')}.",
-        type="server_error" if is_ours else "invalid_request_error",
-        code=_CODES_BY_STATUS.get(error.status_code, default_code),
-        headers=error.headers or {},
-    )
+    kind, code = "invalid_request_error", "invalid_value"
+    if error.status_code >= 500:
+        kind, code = "server_error", "internal_error"
+    code = _CODES_BY_STATUS.get(error.status_code, code)
+    message, headers = f"{error.detail.rstrip('.')}.", error.headers or {}
+    return WireError(error.status_code, message, kind, None, code, headers)
 
 
 def _hint(request: Request, error: HTTPException) -> str:

@@ -254,10 +254,8 @@ class SpeechConversation(SpokenConversation):
 
     async def _configure(self, message: Mapping[str, Any]) -> None:
         if self._text is not None:
-            raise InvalidRequestError(
-                "session.config must come before an utterance or after its input.done.",
-                param="type",
-            )
+            reason = "session.config must come before an utterance or after its input.done."
+            raise InvalidRequestError(reason, param="type")
         config = parsed(message, SessionConfig)
         request = replace(config.to_domain(new_speech_id()), input="")
         request = await self._server.speech.routed(request)

@@ -42,13 +42,8 @@ class AudioFormat(StrEnum):
 
 
 _MAX_RATE_HZ = 48_000
-_SUBTYPES = {AudioFormat.MP3: "mpeg", AudioFormat.OPUS: "ogg"}  # of others, their own names
-_RECIPES = {
-    AudioFormat.MP3: MP3,
-    AudioFormat.OPUS: OPUS,
-    AudioFormat.AAC: AAC,
-    AudioFormat.FLAC: FLAC,
-}
+_SUBTYPES = {"mp3": "mpeg", "opus": "ogg"}  # of others, their own names
+_RECIPES = {"mp3": MP3, "opus": OPUS, "aac": AAC, "flac": FLAC}
 
 
 class Encoder(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from antiphon.config import ModelsSettings
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.errors import ModelLoadingError
 from antiphon.fabric.base import Fabric, Placement
@@ -49,29 +50,10 @@ class PooledModel:
 class ModelPool:
     """Loads models into a fabric and unloads them, one at a time."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        *,
-        max_loaded: int = 0,
-        max_bytes: int = 0,
-        idle_s: float = 0.0,
-        wait_s: float = 30.0,
-    ) -> None:
-        """Begin with no model.
-
-        Args:
-            max_loaded: models at once; 0: all.
-            max_bytes: limit of the estimated memory of loaded models; 0: no limit. One model is
-                loaded whatever it needs.
-            idle_s: time after which `sweep` unloads an idle model; 0: never.
-            wait_s: longest time that a request waits for its model.
-        """
+    def __init__(self, fabric: Fabric, limits: ModelsSettings | None = None) -> None:
+        """Begin with no model; one is loaded whatever memory it needs."""
         self.fabric = fabric
-        self._max_loaded = max_loaded
-        self._max_bytes = max_bytes
-        self._idle_s = idle_s
-        self._wait_s = wait_s
+        self._limits = limits or ModelsSettings()
         self._turn = asyncio.Lock()
         self._freed = asyncio.Event()
         self._models: list[PooledModel] = []
@@ -114,10 +96,10 @@ class ModelPool:
 
     async def sweep(self) -> None:
         """Unload what has been idle for too long, for ever."""
-        while self._idle_s:
-            await asyncio.sleep(self._idle_s / 4)
+        while idle_s := self._limits.idle_s:
+            await asyncio.sleep(idle_s / 4)
             async with self._turn:
-                too_early_s = asyncio.get_running_loop().time() - self._idle_s
+                too_early_s = asyncio.get_running_loop().time() - idle_s
                 for model in tuple(self._loaded):
                     if not model.num_users and model.idle_since_s < too_early_s:
                         await self._unload(model)
@@ -138,7 +120,7 @@ class ModelPool:
             loading = asyncio.create_task(self._load(model), name="load model")
             self._loading[model] = loading
             loading.add_done_callback(lambda ended: self._ended(model, ended))
-        await asyncio.wait([loading], timeout=self._wait_s)
+        await asyncio.wait([loading], timeout=self._limits.wait_s)
         if not loading.done():
             raise ModelLoadingError("The model is being loaded.", retry_after_s=RETRY_AFTER_S)
         loading.result()
@@ -168,10 +150,11 @@ class ModelPool:
         """Whether a model may be loaded beside those that are."""
         if not self._loaded:
             return True
-        if self._max_loaded and len(self._loaded) >= self._max_loaded:
+        if 0 < self._limits.max_loaded <= len(self._loaded):
             return False
         num_bytes = sum(each.num_bytes for each in (*self._loaded, model))
-        return not self._max_bytes or num_bytes <= self._max_bytes
+        max_bytes = int(self._limits.max_gib * 2**30)
+        return not max_bytes or num_bytes <= max_bytes
 
     async def _make_room(self) -> None:
         """Unload the model that has been idle for longest, waiting until there is one."""

@@ -112,13 +112,7 @@ async def load_models(
         SettingsError: two have the same name, or the placement does not fit them.
     """
     fabric = await open_fabric(settings, STAGE_BUILDER, stack, cluster=cluster, progress=progress)
-    pool = ModelPool(
-        fabric,
-        max_loaded=settings.models.max_loaded,
-        max_bytes=int(settings.models.max_gib * 2**30),
-        idle_s=settings.models.idle_s,
-        wait_s=settings.models.wait_s,
-    )
+    pool = ModelPool(fabric, settings.models)
     placement = await asyncio.to_thread(ServerPlacement.of, settings)
     families: dict[str, Family] = {}
     loaded: list[LoadedTask] = []
@@ -134,9 +128,8 @@ async def load_models(
         first = next(iter(tasks.values()))
         stack.push_async_callback(first.close)
         if first.name in families:
-            raise SettingsError(
-                f"models.more: two models are called '{first.name}'. Name one: NAME=SOURCE."
-            )
+            message = f"two models are called '{first.name}'. Name one: NAME=SOURCE."
+            raise SettingsError(f"models.more: {message}")
         families[first.name] = first.family
         loaded += tasks.values()
     placement.check_names(families)

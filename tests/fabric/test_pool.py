@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.config import ModelsSettings
 from antiphon.contracts.family import ItemKind, LoadContext, Ref, StageKind, StageSpec
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import Ended, FrameReady
@@ -60,11 +61,20 @@ class Counting:
         self._ledger.loaded.remove(self._name)
 
 
-def pool_of(ledger: Ledger, *, max_loaded: int = 0, max_bytes: int = 0, **more: float) -> ModelPool:
+def pool_of(
+    ledger: Ledger,
+    *,
+    max_loaded: int = 0,
+    max_bytes: int = 0,
+    idle_s: float = 0.0,
+    wait_s: float = 30.0,
+) -> ModelPool:
     def build(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
         return Counting(specs[0].name, ledger)
 
-    return ModelPool(LocalFabric(build), max_loaded=max_loaded, max_bytes=max_bytes, **more)
+    max_gib = max_bytes / 2**30
+    limits = ModelsSettings(max_loaded=max_loaded, max_gib=max_gib, idle_s=idle_s, wait_s=wait_s)
+    return ModelPool(LocalFabric(build), limits)
 
 
 def added(name: str, pool: ModelPool) -> PooledModel:

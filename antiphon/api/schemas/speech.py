@@ -284,9 +284,8 @@ def _object(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequestError(
-            f"Invalid '{name}'. It must be an object, as JSON.", param=name
-        ) from error
+        message = f"Invalid '{name}'. It must be an object, as JSON."
+        raise InvalidRequestError(message, param=name) from error
 
 
 def _unpacked(members: dict[str, Any]) -> dict[str, Any]:
@@ -302,11 +301,9 @@ def _unpacked(members: dict[str, Any]) -> dict[str, Any]:
     for name, value in packed.items():
         param = f"{_EXTRA}.{shortened(name)}"
         if served.get(name) == "served" and name not in _SAMPLING:
-            raise InvalidRequestError(
-                f"Invalid '{param}': it must stand beside '{_EXTRA}', not in it.", param=param
-            )
+            message = f"Invalid '{param}': it must stand beside '{_EXTRA}', not in it."
+            raise InvalidRequestError(message, param=param)
         if members.get(name, value) != value:
-            raise InvalidRequestError(
-                f"'{shortened(name)}' and '{param}' differ: leave one of the two out.", param=param
-            )
+            message = f"'{shortened(name)}' and '{param}' differ: leave one of the two out."
+            raise InvalidRequestError(message, param=param)
     return {**{name: value for name, value in packed.items() if value is not None}, **members}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.concurrency import num_usable_cores
-from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.config import ModelSettings, ModelsSettings, SpeechSettings
 from antiphon.contracts.family import LoadContext, StageSpec
 from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.fabric.base import Placement
@@ -51,7 +51,9 @@ async def test_no_worker_waits_while_the_model_of_a_recording_loads(
 
     fabric = WaitingFabric()
     settings = ModelSettings(source=str(checkpoint("tiny", "base")), device="cpu", max_slots=4)
-    model = await SpeechModel.load(settings, pool=ModelPool(fabric, wait_s=DEADLINE_S))
+    model = await SpeechModel.load(
+        settings, pool=ModelPool(fabric, ModelsSettings(wait_s=DEADLINE_S))
+    )
     speech = Speech({model.name: model}, SpeechSettings())
     async with asyncio.timeout(DEADLINE_S):
         waiting = [
