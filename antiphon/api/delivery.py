@@ -11,8 +11,6 @@ from typing import Literal, TypeAlias
 StreamMeaning: TypeAlias = Literal["sse", "audio"]
 EVENT_STREAM = "text/event-stream"
 
-_ANY_BYTES = "application/octet-stream"
-
 
 class Delivery(StrEnum):
     """How the audio travels."""
@@ -34,7 +32,7 @@ def accepted_delivery(accept: str) -> Delivery | None:
 
 def accepts_any_bytes(accept: str) -> bool:
     """Whether a client accepts plain bytes, as OpenAI's libraries do in every request."""
-    return _ANY_BYTES in _media_types(accept)
+    return "application/octet-stream" in _media_types(accept)
 
 
 def _media_types(accept: str) -> Iterable[str]:

@@ -66,7 +66,6 @@ _EXPECTED_BY_TYPE = {
     **dict.fromkeys(("enum", "literal_error"), "one of {expected}"),
 }
 
-
 logger = logging.getLogger(__name__)
 CLIENT_LEFT_STATUS = 499
 """Booked for a client that leaves while it sends its request, as nginx does; no one receives it."""
@@ -202,9 +201,8 @@ def _hint(request: Request, error: HTTPException) -> str:
     """Return the path that a client has probably left ``/v1`` out of."""
     path = f"/v1{request.url.path}"
     routes = request.app.routes if error.status_code == HTTPStatus.NOT_FOUND else ()
-    is_there = any(
-        route.matches({**request.scope, "path": path})[0] is Match.FULL for route in routes
-    )
+    scope = {**request.scope, "path": path}
+    is_there = any(route.matches(scope)[0] is Match.FULL for route in routes)
     return f" Did you mean {path}?" if is_there else ""
 
 

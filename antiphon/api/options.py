@@ -86,10 +86,8 @@ class FamilyOptions:
             InvalidRequestError: a recording cannot be had, or is not one.
             RequestTooLargeError, MemoryShareError, MemoryFullError: there is no memory for it.
         """
-        samples = {
-            name: await recordings.load(recording, sample_rate_hz)
-            for name, recording in self.recordings.items()
-        }
+        files = self.recordings.items()
+        samples = {name: await recordings.load(file, sample_rate_hz) for name, file in files}
         reserve(2 * sum(each.nbytes for each in samples.values()))  # and the encoder's copy
         return {**self.values, **samples}
 

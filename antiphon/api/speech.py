@@ -54,7 +54,6 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     "default": {"model": ErrorBody, "description": "Any other error."},
 }
 
-
 _PARAMETERS = [
     {
         "name": REQUEST_ID_HEADER,

@@ -39,7 +39,6 @@ from antiphon.pipeline.speech.text_stream import Utterance
 MAX_FRAME_BYTES = 512 * 1024
 """What is sent at once; many clients take messages of up to 1 MiB."""
 
-
 router = APIRouter()
 CONFIG_WITHIN_S = 10.0
 _SIGNALS = ("session.close", "input.done", "input.clear")

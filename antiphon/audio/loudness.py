@@ -26,10 +26,8 @@ class Limiter:
         self._gain = np.float64(10 ** (gain_db / 20))
         self._channels = channels
         decay = np.float64(np.exp(-1 / (_RELEASE_S * sample_rate_hz)))
-        self._steps = [
-            (1 << place, decay ** np.float64(1 << place))
-            for place in range(_BLOCK_SAMPLES.bit_length() - 1)
-        ]
+        places = range(_BLOCK_SAMPLES.bit_length() - 1)
+        self._steps = [(1 << place, decay ** np.float64(1 << place)) for place in places]
         self._carried = decay ** np.arange(1, _BLOCK_SAMPLES + 1, dtype=np.float64)
         self._last = np.zeros_like(silence(1, channels), np.float64)
         self._begun = np.zeros(0)

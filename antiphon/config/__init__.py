@@ -22,7 +22,6 @@ PEER_MODELS = ("kokoro",)
 MIN_LUFS, MAX_LUFS = -40.0, -9.0
 """Bounds of the target loudness."""
 
-
 LoadFormat: TypeAlias = Literal["auto", "dummy"]
 
 

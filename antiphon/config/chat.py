@@ -12,7 +12,6 @@ OPENAI_CHAT_MODELS = (
     *("gpt-realtime", "gpt-realtime-mini", "gpt-4o-realtime-preview"),
 )
 
-
 SaidMarkdown: TypeAlias = Literal["plain", "as_written"]
 SaidOrSkipped: TypeAlias = Literal["say", "skip"]
 SaidUrl: TypeAlias = Literal["host", "say", "skip"]

@@ -3,6 +3,7 @@
 import asyncio
 
 from antiphon.contracts.prompt import Admitted
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import EngineError, OverloadedError
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.stages.base import StageStream
@@ -10,27 +11,15 @@ from antiphon.telemetry.metrics import Metrics
 
 
 class Reservation:
-    """Room for one stream at the stages of a task; `take` and `release` pair.
+    """Room for one stream at the stages of a task; ``is_taken`` from `take` to `release`."""
 
-    Attributes:
-        is_taken: whether the stream was admitted, and the room is not released.
-    """
-
-    def __init__(
-        self,
-        task: LoadedTask,
-        stream_id: str,
-        metrics: Metrics,
-        *,
-        is_live: bool = True,
-        speed: float = 1.0,
-    ) -> None:
+    def __init__(self, task: LoadedTask, request: SpeechRequest, metrics: Metrics) -> None:
         self.is_taken = False
         self._name = task.name
         self._metrics = metrics
         self._turn = asyncio.Lock()  # a stream that is being read cannot be closed
         self._is_closed = False
-        self._stream: StageStream = task.reserve(stream_id, is_live=is_live, speed=speed)
+        self._stream: StageStream = task.reserve(request)
 
     async def take(self) -> None:
         """Have the stream admitted: its requests, which are ``is_later``, are not refused.

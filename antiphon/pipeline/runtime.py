@@ -15,7 +15,7 @@ from antiphon.config.diffusion import DiffusionSettings
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.contracts.family import Family, LoadContext, StageKind, StageSpec, Task
 from antiphon.contracts.prompt import Admitted, Piece, Prompt, SupportsEncoderWarmUp
-from antiphon.contracts.types import Latents, LoadProgress, new_request_id
+from antiphon.contracts.types import Latents, LoadProgress, SpeechRequest, new_request_id
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.local import LocalFabric
@@ -138,9 +138,7 @@ class LoadedTask:
                 async for item in items:
                     yield item
 
-    def reserve(
-        self, stream_id: str, *, is_live: bool = True, speed: float = 1.0
-    ) -> AsyncGenerator[StageItem, None]:
+    def reserve(self, speech: SpeechRequest) -> AsyncGenerator[StageItem, None]:
         """Ask for room for a stream before there is a prompt; see `StageRequest.is_reservation`.
 
         A model that is not in memory has room. It is neither loaded for this nor kept: the model
@@ -149,12 +147,12 @@ class LoadedTask:
         if not self.is_loaded:
             return _admitted()
         request = StageRequest(
-            f"{stream_id}-place",
+            f"{speech.id}-place",
             Prompt(data=None, num_tokens=1, seed=0),
-            is_live=is_live,
-            stream_id=stream_id,
+            is_live=speech.is_live,
+            stream_id=speech.id,
             is_reservation=True,
-            speed=speed,
+            speed=speech.speed,
         )
         *upstream, last = self.handles[self._first :]
         return self.fabric.open(last, replace(request, upstream=tuple(upstream)))

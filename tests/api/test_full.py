@@ -10,6 +10,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from antiphon.config import ModelSettings, Settings
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import OverloadedError
 from tests.servers import RunningServer, start_server, wait_until
 
@@ -32,8 +33,8 @@ def full(server: RunningServer) -> Generator[None, None, None]:
     stack = AsyncExitStack()
 
     async def fill() -> None:
-        for number in range(10_000):
-            place = await stack.enter_async_context(aclosing(model.reserve(f"other-{number}")))
+        for _ in range(10_000):
+            place = await stack.enter_async_context(aclosing(model.reserve(SpeechRequest(""))))
             try:
                 await anext(place)
             except OverloadedError:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import OverloadedError
 from tests.api.test_chat_own_voice import ASKED, URL
 from tests.decoding import error_of
@@ -49,8 +50,8 @@ def full(server: RunningServer) -> Generator[None, None, None]:
     stack = AsyncExitStack()
 
     async def fill() -> None:
-        for number in range(99):
-            place = await stack.enter_async_context(aclosing(voice.reserve(f"other-{number}")))
+        for _ in range(99):
+            place = await stack.enter_async_context(aclosing(voice.reserve(SpeechRequest(""))))
             try:
                 await anext(place)
             except OverloadedError:

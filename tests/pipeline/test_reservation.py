@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.concurrency import cancel_and_wait
 from antiphon.contracts.prompt import Admitted
-from antiphon.contracts.types import Ended
+from antiphon.contracts.types import Ended, SpeechRequest
 from antiphon.errors import EngineError, OverloadedError
 from antiphon.pipeline.reservation import Reservation
 from antiphon.stages.base import StageItem
@@ -26,9 +26,7 @@ class Model:
         self.num_kept = 0
         self._answer = answer
 
-    async def reserve(
-        self, stream_id: str, *, is_live: bool = True, speed: float = 1.0
-    ) -> AsyncGenerator[StageItem, None]:
+    async def reserve(self, speech: SpeechRequest) -> AsyncGenerator[StageItem, None]:
         self.num_kept += 1
         try:
             if self._answer is None:
@@ -44,7 +42,7 @@ class Model:
 
 def reserving(answer: StageItem | Exception | None) -> tuple[Any, Reservation]:
     model: Any = Model(answer)
-    return model, Reservation(model, "a", Metrics())
+    return model, Reservation(model, SpeechRequest(""), Metrics())
 
 
 async def test_room_is_kept_until_it_is_released() -> None:

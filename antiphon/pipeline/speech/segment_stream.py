@@ -163,10 +163,8 @@ class SegmentStream:
         text = await segment.text.whole()
         prompter = context.model.prompter
         if context.checks_text and isinstance(prompter, SupportsTextChecks):
-            language = context.request.language
-            check = await context.compute(
-                len(text), prompter.check_text, text, context.voice, language
-            )
+            voice, language = context.voice, context.request.language
+            check = await context.compute(len(text), prompter.check_text, text, voice, language)
             if check.unspoken and not check.is_spoken:
                 self._has_ended = True
                 return Ended("stop", unspoken=check.unspoken)

@@ -95,10 +95,8 @@ class PackingSegmenter:
         text, self._waiting = "".join(self._waiting), []
         slices = list(segments(text, self._max))
         boundaries = [*(each.boundary for each in slices[1:]), Boundary.NONE]
-        return [
-            Part(each.text, ends_segment=True, boundary=boundary)
-            for each, boundary in zip(slices, boundaries, strict=False)
-        ]
+        pairs = zip(slices, boundaries, strict=False)
+        return [Part(each.text, ends_segment=True, boundary=after) for each, after in pairs]
 
 
 class SentenceSegmenter:

@@ -188,8 +188,8 @@ class Speech(ModelDirectory[SpeechModel]):
         Raises:
             OverloadedError: there is no room; has the time to retry.
         """
-        model, id = self.model(request.model), new_request_id()
-        place = Reservation(model, id, self.metrics, speed=request.speed)
+        request = replace(request, id=new_request_id(), is_live=True)
+        place = Reservation(self.model(request.model), request, self.metrics)
         try:
             await place.take()
         finally:

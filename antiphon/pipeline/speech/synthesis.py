@@ -37,7 +37,6 @@ PAUSE_S = {
 LEAD_S = 0.05
 """Silence before a sentence, which is a part of the pause."""
 
-
 MAX_WORDS = 50
 MAX_WORD_CHARACTERS = 40
 
@@ -49,15 +48,16 @@ class SegmentMixer:
         self,
         capabilities: VoiceCapabilities,
         request: SpeechRequest,
+        voice: Voice,
         workers: Workers,
         start_s: float,
-        gain_db: float | None = None,
     ) -> None:
         """Begin ``start_s`` after the beginning of the stream, with the model's segments."""
         native_hz, channels = capabilities.sample_rate_hz, capabilities.channels
         self.sample_rate_hz = request.sample_rate_hz or native_hz
         self.num_samples = 0
         self._joiner = Joiner(native_hz, channels)
+        gain_db = _gain_db(request, voice)
         self._chain = Chain(native_hz, self.sample_rate_hz, request.speed, channels, gain_db)
         self._sentence_pause_ms = request.sentence_pause_ms
         self._workers = workers
@@ -146,10 +146,7 @@ class Synthesis(ABC):
 
     async def reserve(self) -> None:
         """Have the audio admitted before there is anything to speak; see `Reservation.take`."""
-        request = self._request
-        self._place = Reservation(
-            self._model, request.id, self._metrics, is_live=request.is_live, speed=request.speed
-        )
+        self._place = Reservation(self._model, self._request, self._metrics)
         await self._place.take()
 
     async def release(self) -> None:
@@ -201,11 +198,7 @@ class Synthesis(ABC):
         """Begin a segment, and its section if none has begun; see `SegmentMixer.begin`."""
         if self._mixer is None:
             self._mixer = SegmentMixer(
-                self._model.capabilities,
-                self._request,
-                self._workers,
-                self._start_s,
-                _gain_db(self._request, voice),
+                self._model.capabilities, self._request, voice, self._workers, self._start_s
             )
         return await self._mixer.begin(boundary, has_next=has_next)
 

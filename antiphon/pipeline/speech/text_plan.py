@@ -27,7 +27,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 MAX_ITEMS_AHEAD = 16
 
-
 MAX_GROWTH = 10
 """A text may be so many times as long when words have been exchanged and numbers written out."""
 _MIN_ROOM_CHARACTERS = 10_000

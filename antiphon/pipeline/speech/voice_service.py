@@ -279,9 +279,6 @@ def _check_clones(model: SpeechModel, refusal: str, cloning: Collection[str] = (
 
 def _try(made: PreparedVoice, model: SpeechModel) -> None:
     """Build a prompt with a voice, since only the model knows which voices fit it."""
-    request = replace(
-        model.capabilities.sample_request,
-        sampling=model.task.sampling,
-        options={model.task.recordings[0]: made},
-    )
-    model.prompter.build(request, model.capabilities.voices[0], 0)
+    capabilities, options = model.capabilities, {model.task.recordings[0]: made}
+    request = replace(capabilities.sample_request, sampling=model.task.sampling, options=options)
+    model.prompter.build(request, capabilities.voices[0], 0)

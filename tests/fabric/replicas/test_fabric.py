@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from antiphon.contracts.types import AudioChunk, Ended
+from antiphon.contracts.types import AudioChunk, Ended, SpeechRequest
 from antiphon.errors import InvalidRequestError, OverloadedError, UnavailableError
 from antiphon.fabric.replicas.balancer import summed
 from antiphon.fabric.replicas.link import ReplicaLimits
@@ -104,7 +104,10 @@ async def test_room_is_kept_at_a_replica_until_a_request_takes_it(
     async with asyncio.timeout(DEADLINE_S):
         settings = toy(is_colocated=is_colocated, max_slots=1).model_copy(update={"max_waiting": 0})
         async with served(tmp_path, settings) as (model, _, cluster):
-            places = [Reservation(model, name, Metrics()) for name in ("a", "b", "c")]
+            places = [
+                Reservation(model, SpeechRequest("", id=name), Metrics())
+                for name in ("a", "b", "c")
+            ]
             for place in places[:2]:
                 await place.take()
             with pytest.raises(OverloadedError):
@@ -116,7 +119,7 @@ async def test_room_is_kept_at_a_replica_until_a_request_takes_it(
                     cluster.kill(stage_id, replica_id)
             for place in places:
                 await place.release()  # also of what is gone
-            later = Reservation(model, "d", Metrics())
+            later = Reservation(model, SpeechRequest("", id="d"), Metrics())
             await later.take()
             await later.release()
             await model.close()

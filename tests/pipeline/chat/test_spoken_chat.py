@@ -155,7 +155,7 @@ async def test_nothing_is_written_if_there_is_no_room_to_speak(source: str) -> N
     model = await SpeechModel.load(full, SPEECH)
     speech = Speech({model.name: model}, SpeechSettings())
     async with asyncio.timeout(DEADLINE_S):
-        async with aclosing(model.reserve("other")) as other:
+        async with aclosing(model.reserve(SpeechRequest(""))) as other:
             await anext(other)
             spoken = TextSpokenChat(asked(), speech, voice)
             items = merged([spoken.text(), spoken.audio()])
