@@ -1,6 +1,20 @@
 """Configuration of a Qwen3-TTS checkpoint, read once into frozen dataclasses.
 
-Defaults are those of the official classes. `Qwen3TTSConfig` holds all others;
+Defaults are those of the official classes.
+
+    Qwen3TTSConfig                  config.json, generation_config.json
+    ├── talker: TalkerConfig        the language model over codec frames
+    │   ├── transformer: TransformerConfig
+    │   └── tokens: CodecTokens     special ids of group 0
+    ├── predictor: PredictorConfig  the small model inside a frame (groups 1 to 15)
+    │   └── transformer: TransformerConfig
+    ├── speaker_encoder: EcapaConfig | None     (base checkpoints only)
+    ├── codec: CodecConfig          speech_tokenizer/config.json
+    │   ├── decoder: CodecDecoderConfig
+    │   └── encoder: CodecEncoderConfig
+    ├── tokens: TextTokens          special ids of the text vocabulary
+    └── generation: GenerationDefaults
+
 `antiphon.families.qwen3_tts.config_reader.load_config` reads it from a directory.
 """
 
