@@ -133,14 +133,16 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _data_folder_of_the_tests(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Generator[None, None, None]:
-    """Keep away from the voices of whoever runs the tests."""
+def _data_folder(tmp_path_factory: pytest.TempPathFactory) -> Generator[None, None, None]:
+    """Keep away from the voices of whoever runs the tests, and from those of other files."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
+
+
+# That of the session is for servers that outlive a file.
+_data_folder_of_the_session = pytest.fixture(_data_folder, scope="session", autouse=True)
+_data_folder_of_a_file = pytest.fixture(_data_folder, scope="module", autouse=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
