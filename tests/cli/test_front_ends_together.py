@@ -91,7 +91,7 @@ def test_all_are_started_anew_without_a_lost_stream_and_read_keys_again(tmp_path
         def begin() -> Iterator[bytes]:
             """Return a stream that waits for its listener: it does not fit what lies between."""
             headers = {"Authorization": "Bearer sesame"}
-            sent = {**SHORT, "input": "Hello there. " * 600}
+            sent = {**SHORT, "input": "Hello there. " * 1500}
             asked = httpx.stream(
                 "POST", server.url + SPEECH, json=sent, headers=headers, timeout=DEADLINE_S
             )
