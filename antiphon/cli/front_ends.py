@@ -65,7 +65,14 @@ class FrontEndProcess(RestartedChild):
     async def keep_alive(self) -> None:
         """Run it until `is_stopping`; `started` receives its banner, or the error at the start."""
         while not self.is_stopping:
-            child = await self.start(self._launch)
+            try:
+                child = await self.start(self._launch)
+            except OSError:
+                if self.is_stopping:  # its sockets are closed
+                    return
+                raise
+            if self.is_stopping:  # since before there was a child to hand the signal to
+                return await child.stop(0.0)
             try:
                 news = await child.reported()
             except AntiphonError as error:
