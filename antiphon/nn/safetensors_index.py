@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -55,10 +55,10 @@ class WeightsPart:
     Attributes:
         directory: folder with model.safetensors, or shards and an index.
         layout: names and shapes of all tensors of the files.
-        prefix: prefix of the part's tensor names.
         unused: regular expression of whole names that the network does not need.
         others: regular expression of whole names beside the layout, read elsewhere.
         stem: beginning of the files' names.
+        aliases: names by which the network reads tensors that have others in the files.
     """
 
     directory: Path
@@ -67,6 +67,7 @@ class WeightsPart:
     unused: str | None = None
     others: str | None = None
     stem: str = STEM
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 def tensor_files(directory: Path, stem: str = STEM) -> list[Path]:

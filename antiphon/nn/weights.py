@@ -75,7 +75,7 @@ class LazyWeights(Mapping[str, Tensor]):
     def stored(self, name: str) -> Tensor:
         """Return a tensor of the stored type, on a CPU within the file: only what is read loads."""
         header, file = self._tensors[name]
-        tensor: Tensor = file.get_tensor(name)
+        tensor: Tensor = file.get_tensor(header.name)
         if name in self._unread:
             self._unread.remove(name)
             self._num_bytes_read += header.num_bytes
@@ -115,7 +115,8 @@ def open_weights(part: WeightsPart, **how: Unpack[WeightOptions]) -> Iterator[We
         files = {file: MappedFile(file) for file, _ in stored.values()}
         found = {name: (header, files[file]) for name, (file, header) in stored.items()}
     used = without(part.unused, found)
-    tensors = {name: each for name, each in used.items() if name.startswith(part.prefix)}
+    wanted = {name: each for name, each in used.items() if name.startswith(part.prefix)}
+    tensors = {part.aliases.get(name, name): each for name, each in wanted.items()}
     weights = LazyWeights(part.directory, tensors, how)
     yield weights
     weights.check_all_read()

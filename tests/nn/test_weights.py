@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ LAYOUT = {name: tuple(tensor.shape) for name, tensor in TENSORS.items()}
 LIKE = torch.empty(0)
 
 
-def part(path: Path, layout: dict[str, tuple[int, ...]] = LAYOUT, **more: str) -> WeightsPart:
+def part(path: Path, layout: dict[str, tuple[int, ...]] = LAYOUT, **more: Any) -> WeightsPart:
     return WeightsPart(directory=path, layout=layout, **more)
 
 
@@ -195,3 +196,11 @@ def test_a_broken_file_is_named(tmp_path: Path, num_bytes: int) -> None:
 def test_an_empty_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match="neither"), open_weights(part(tmp_path), like=LIKE):
         pass
+
+
+def test_tensors_are_read_by_their_aliases(tmp_path: Path) -> None:
+    write(tmp_path)
+    with open_weights(part(tmp_path, aliases={"a.weight": "c"}), like=LIKE) as weights:
+        assert set(weights) == {"a.bias", "b.weight", "c"}
+        assert torch.equal(weights["c"], TENSORS["a.weight"])
+        assert all(len(weights[name]) for name in weights)

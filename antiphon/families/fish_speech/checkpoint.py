@@ -11,16 +11,11 @@ from pathlib import Path
 
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint, Inspection, files_table
-from antiphon.families.fish_speech.codec_schema import (
-    CodecSizes,
-    codec_layout,
-    layer_layout,
-)
+from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout, layer_layout
 from antiphon.families.fish_speech.config import (
     LICENCE,
     SAMPLE_RATE_HZ,
     SAMPLES_PER_FRAME,
-    Biases,
     FishSpeechConfig,
     Layout,
     load_config,
@@ -36,7 +31,6 @@ from antiphon.families.kit.layouts import (
     repeated,
     stream_flop,
 )
-from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import Shape, WeightsPart, read_directory, tied_problems
 
 CODEC_FILE, PICKLED_FILE = "codec.pth", "model.pth"
@@ -82,35 +76,38 @@ def _facts(config: FishSpeechConfig) -> dict[str, str | int]:
 
 def _check_tensors(found: Findings, path: Path, config: FishSpeechConfig) -> None:
     """Compare tensor headers with the configuration; model.pth is only checked when loaded."""
-    if (path / PICKLED_FILE).is_file() and not any(path.glob("model*.safetensors*")):
-        return
-    tensors = read_directory(path)
-    headers = {name: header for name, (_, header) in tensors.items()}
-    part = model_part(path, config, tensors)
-    found.check_layout(path, headers, part.layout, part.others)
-    untied = tied_problems(tensors, tied(config, tensors))
-    found.problems += [f"{path}: tensors: {each}" for each in untied]
+    if config.layout is Layout.S2:
+        part, tensors = model_part(path, config), read_directory(path)
+        headers = {name: header for name, (_, header) in tensors.items()}
+        found.check_layout(path, headers, part.layout, part.others)
+        untied = tied_problems(tensors, tied(config, tensors))
+        found.problems += [f"{path}: tensors: {each}" for each in untied]
 
 
-def model_part(path: Path, config: FishSpeechConfig, names: Iterable[str]) -> WeightsPart:
-    """Return both models in a directory of tensors with these names, which are S1's or S2's."""
-    others, layout = unread(config), layout_of(config)
-    if any(is_s2_name(name) and not re.fullmatch(others, name) for name in names):
-        layout = {s2_name(name): shape for name, shape in layout.items()}
-    return WeightsPart(directory=path, layout=layout, others=others)
+def model_part(path: Path, config: FishSpeechConfig) -> WeightsPart:
+    """Return both models in the files of S2, by S1's names."""
+    layout = layout_of(config)
+    return WeightsPart(
+        directory=path,
+        layout={s2_name(name): shape for name, shape in layout.items()},
+        others=unread(config),
+        aliases={s2_name(name): name for name in layout},
+    )
 
 
 def layout_of(config: FishSpeechConfig) -> dict[str, Shape]:
     """Return the layout of all tensors by S1's names."""
     width, fast_width = config.slow.hidden_size, config.fast.hidden_size
-    size = config.codebook_size
+    size, head_dim = config.codebook_size, config.slow.head_dim
+    slow = layer_layout(config.slow)
+    slow |= {f"attention.{part}_norm.weight": (head_dim,) for part in "qk"}
     layout: dict[str, Shape] = {
         "embeddings.weight": (config.vocab_size, width),
         "codebook_embeddings.weight": (size * config.num_codebooks, width),
-        **_layers("layers", config.slow, config.slow_biases),
+        **repeated("layers", config.slow.num_layers, slow),
         "norm.weight": (width,),
         "fast_embeddings.weight": (size, fast_width),
-        **_layers("fast_layers", config.fast, config.fast_biases),
+        **repeated("fast_layers", config.fast.num_layers, layer_layout(config.fast)),
         "fast_norm.weight": (fast_width,),
         "fast_output.weight": (size, fast_width),
     }
@@ -132,11 +129,9 @@ def unread(config: FishSpeechConfig) -> str:
 def tied(config: FishSpeechConfig, names: Iterable[str]) -> dict[str, str]:
     """Return the stored heads that are replaced by the embedding."""
     embedding = "embeddings.weight"
-    return {
-        name: s2_name(embedding) if is_s2_name(name) else embedding
-        for name in names
-        if config.is_tied and re.fullmatch(_UNREAD_HEADS, name)
-    }
+    embedding = s2_name(embedding) if config.is_s2 else embedding
+    heads = filter(re.compile(_UNREAD_HEADS).fullmatch, names if config.is_tied else ())
+    return dict.fromkeys(heads, embedding)
 
 
 def s2_name(name: str) -> str:
@@ -148,29 +143,10 @@ def s2_name(name: str) -> str:
     return f"{_SLOW}{name}"
 
 
-def is_s2_name(name: str) -> bool:
-    """Return whether a name is one of S2's."""
-    return re.match(r"text_model\.|audio_decoder\.", name) is not None
-
-
-def _layers(name: str, sizes: TransformerConfig, biases: Biases) -> dict[str, Shape]:
-    layer = layer_layout(sizes)
-    if biases.query_key_value:
-        layer["attention.wqkv.bias"] = layer["attention.wqkv.weight"][:1]
-    if biases.output:
-        layer["attention.wo.bias"] = (sizes.hidden_size,)
-    if biases.head_norms:
-        layer |= {f"attention.{part}_norm.weight": (sizes.head_dim,) for part in "qk"}
-    return repeated(name, sizes.num_layers, layer)
-
-
 def footprint(path: Path) -> Footprint:
-    """Return the GPU requirements of a checkpoint's directory; reads no tensor.
+    """Return the GPU requirements of a checkpoint's directory; raises ModelLoadError.
 
-    The codec's sizes are the published ones, since no file states them.
-
-    Raises:
-        ModelLoadError: the configuration cannot be read.
+    No tensor is read; the codec's sizes are the published ones.
     """
     config, codec = load_config(path), CodecSizes()
     products, layout = frame_products(path), codec_layout(codec)

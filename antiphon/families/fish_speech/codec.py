@@ -11,16 +11,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.families.fish_speech.codec_schema import DILATIONS, FRAME_WINDOW, CodecSizes
+from antiphon.families.fish_speech.codec_schema import FRAME_WINDOW, CodecSizes
 from antiphon.families.fish_speech.dual_ar import paired_order
+from antiphon.families.kit.dac.layers import snake_of, upsampling_of
 from antiphon.nn.attention import HeadShape
 from antiphon.nn.codec_layers.conv import (
     CausalConv,
     CausalTransposedConv,
     ConvNeXtBlock,
     LayerBuilder,
-    ResidualUnit,
-    UpsamplingBlock,
 )
 from antiphon.nn.codec_layers.quantizer import CodeTables
 from antiphon.nn.codec_layers.state import StateLayout
@@ -33,14 +32,8 @@ from antiphon.nn.codec_layers.transformer import (
 )
 from antiphon.nn.codec_layers.windowed_decoder import CodecNetwork, WindowedDecoder
 from antiphon.nn.layer_configs import TransformerConfig
-from antiphon.nn.layers import Linear, Rotation, Snake, SwiGLU, Weights
+from antiphon.nn.layers import Linear, Rotation, SwiGLU, Weights
 
-_EPSILON = 1e-9
-DECODER_PARTS: tuple[str, ...] = (
-    *("quantizer.quantizer.", "quantizer.semantic_quantizer."),
-    *("quantizer.post_module.", "quantizer.upsample.", "decoder."),
-)
-"""Name prefixes of the decoder's tensors."""
 _PASS_FRAMES = 25
 """Frames per pass; rings of keys then have a multiple of eight, which attention kernels require."""
 
@@ -52,23 +45,6 @@ class RoundedFrequencies(Frequencies):
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         angles = positions[..., None, None].float() * self.radians
         return Rotation(*(each.bfloat16().to(dtype) for each in (angles.cos(), angles.sin())))
-
-
-def snake_of(builder: LayerBuilder, name: str) -> Snake:
-    """Load ``name.alpha``, which is both the frequency and the inverse of the amplitude."""
-    alpha = builder.weights[f"{name}.alpha"].flatten()
-    return Snake(alpha, 1.0 / (alpha + _EPSILON))
-
-
-def unit_of(builder: LayerBuilder, name: str, dilation: int) -> ResidualUnit:
-    """Load the residual unit ``name.block``."""
-    return ResidualUnit(
-        (snake_of(builder, f"{name}.block.0"), snake_of(builder, f"{name}.block.2")),
-        (
-            CausalConv.of(builder, f"{name}.block.1", dilation=dilation),
-            CausalConv.of(builder, f"{name}.block.3"),
-        ),
-    )
 
 
 def transformer_of(
@@ -119,12 +95,9 @@ def _layer_of(
 def load_decoder(
     weights: Weights, sizes: CodecSizes, dtype: torch.dtype = torch.float32
 ) -> WindowedDecoder:
-    """Build the decoder from the codec's tensors.
+    """Build the decoder from the codec's tensors, in float32 and on one device.
 
-    Args:
-        weights: tensors of `DECODER_PARTS`, in float32 and on one device.
-        sizes: sizes of the codec.
-        dtype: type of weights, activations and states.
+    ``dtype`` is the type of weights, activations and states.
     """
     layout = StateLayout()
     builder = LayerBuilder(weights, layout, dtype)
@@ -144,25 +117,14 @@ def load_decoder(
         ),
         widen=CausalConv.of(builder, "decoder.model.0"),
         blocks=tuple(
-            _upsampling(builder, f"decoder.model.{index}.block", rate)
+            upsampling_of(builder, f"decoder.model.{index}.block", rate)
             for index, rate in enumerate(sizes.rates, 1)
         ),
-        last_snake=snake_of(builder, f"decoder.model.{last}"),
+        last_snake=snake_of(weights, f"decoder.model.{last}"),
         last_conv=CausalConv.of(builder, f"decoder.model.{last + 1}"),
         bound="tanh",
     )
     return WindowedDecoder(network, FRAME_WINDOW, num_keys, layout.row_size)
-
-
-def _upsampling(builder: LayerBuilder, name: str, rate: int) -> UpsamplingBlock:
-    return UpsamplingBlock(
-        snake_of(builder, f"{name}.0"),
-        CausalTransposedConv.of(builder, f"{name}.1", rate),
-        tuple(
-            unit_of(builder, f"{name}.{index}", dilation)
-            for index, dilation in enumerate(DILATIONS, 2)
-        ),
-    )
 
 
 def codebook_names(sizes: CodecSizes) -> tuple[str, ...]:

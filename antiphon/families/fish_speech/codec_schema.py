@@ -1,21 +1,15 @@
-"""Layout of the codec's tensors, and its sizes, which are inferred from their shapes."""
+"""Sizes of the codec, and the layout of its tensors."""
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
-from antiphon.errors import ModelLoadError
-from antiphon.families.fish_speech.config import RESIDUAL_CODES, SAMPLES_PER_FRAME
+from antiphon.families.fish_speech.config import RESIDUAL_CODES
+from antiphon.families.kit.dac.layers import DILATIONS
 from antiphon.families.kit.layouts import Layout, affine, convnext, repeated, under
 from antiphon.nn.layer_configs import TransformerConfig
-from antiphon.nn.safetensors_index import Shape, layout_problems
 
 HEAD_DIM = 64
 FRAME_WINDOW, ENCODER_WINDOW = 128, 512
 """Attention windows in steps, including the step itself: of frames (21.5 Hz), of the encoder."""
-DILATIONS = (1, 3, 9)
-"""Dilations of the residual units of each block."""
 _KERNEL, _LAST_ENCODER_KERNEL = 7, 3
 
 
@@ -82,67 +76,6 @@ def _transformer_config(width: int, inner: int, num_layers: int, window: int) ->
 def codec_layout(sizes: CodecSizes) -> Layout:
     """Return the layout of all tensors, weight-normalised ones as one tensor each."""
     return {**_encoder(sizes), **_quantizer(sizes), **_decoder(sizes)}
-
-
-def read_sizes(shapes: Mapping[str, Shape], where: str) -> CodecSizes:
-    """Infer a codec's sizes from its tensors, and check all shapes against these sizes.
-
-    Args:
-        shapes: shapes of the tensors of `codec_layout`.
-        where: origin of the tensors, for error messages.
-
-    Raises:
-        ModelLoadError: a tensor is missing, unknown, or of a shape that contradicts the others.
-    """
-    try:
-        sizes = _sizes(shapes)
-    except KeyError as error:
-        raise ModelLoadError(f"{where}: tensors missing: {error.args[0]}") from error
-    except (IndexError, ValueError) as error:
-        raise ModelLoadError(f"{where}: tensors of another shape than a codec's") from error
-    if problems := layout_problems(shapes, codec_layout(sizes)):
-        raise ModelLoadError(f"{where}: tensors {'; '.join(problems)}")
-    for name, parts in (("encoder", sizes.strides), ("decoder", sizes.rates)):
-        if prod(parts) * prod(sizes.factors) != SAMPLES_PER_FRAME:
-            raise ModelLoadError(f"{where}: the {name}'s frames are not {SAMPLES_PER_FRAME} long")
-    return sizes
-
-
-def _sizes(shapes: Mapping[str, Shape]) -> CodecSizes:
-    num_blocks = _count(shapes, r"encoder\.block\.(\d+)\.block\.4\.conv\.weight")
-    num_rates = _count(shapes, r"decoder\.model\.(\d+)\.block\.1\.conv\.weight")
-    num_factors = _count(shapes, r"quantizer\.downsample\.(\d+)\.0\.conv\.weight")
-    semantic = shapes["quantizer.semantic_quantizer.quantizers.0.codebook.weight"]
-    return CodecSizes(
-        encoder_width=shapes["encoder.block.0.conv.weight"][0],
-        strides=tuple(
-            shapes[f"encoder.block.{block}.block.4.conv.weight"][2] // 2
-            for block in range(1, num_blocks + 1)
-        ),
-        encoder_layers=tuple(
-            _count(shapes, rf"encoder\.block\.{block}\.block\.5\.layers\.(\d+)\.ffn_norm\.weight")
-            for block in range(1, num_blocks + 1)
-        ),
-        latent_width=shapes[f"encoder.block.{num_blocks + 2}.conv.weight"][0],
-        frame_layers=_count(shapes, r"quantizer\.post_module\.layers\.(\d+)\.ffn_norm\.weight"),
-        feed_forward_width=shapes["quantizer.post_module.layers.0.feed_forward.w1.weight"][0],
-        decoder_width=shapes["decoder.model.0.conv.weight"][0],
-        rates=tuple(
-            shapes[f"decoder.model.{block}.block.1.conv.weight"][2] // 2
-            for block in range(1, num_rates + 1)
-        ),
-        factors=tuple(
-            shapes[f"quantizer.downsample.{index}.0.conv.weight"][2] for index in range(num_factors)
-        ),
-        codebook_dim=semantic[1],
-        semantic_codes=semantic[0],
-        residual_codes=shapes["quantizer.quantizer.quantizers.0.codebook.weight"][0],
-        num_residual=_count(shapes, r"quantizer\.quantizer\.quantizers\.(\d+)\.codebook\.weight"),
-    )
-
-
-def _count(shapes: Mapping[str, Shape], pattern: str) -> int:
-    return sum(re.fullmatch(pattern, name) is not None for name in shapes)
 
 
 def _snake(name: str, width: int) -> Layout:

@@ -11,10 +11,10 @@ from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.codec.lockstep_decoder import LockstepDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
-from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
+from antiphon.families.fish_speech.codec import load_decoder
 from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, load_config
-from antiphon.families.fish_speech.weights import codec_part
-from antiphon.families.kit.loading import like_of
+from antiphon.families.fish_speech.weights import DECODER, codec_sizes, codec_weights
+from antiphon.families.kit.loading import weights_for
 from antiphon.nn import kernels
 from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
@@ -44,40 +44,25 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
 
     Computation is in float32. On a GPU products are of split halves, and of single halves in narrow
     blocks; but if ``context.dtype`` is float32, layers are PyTorch's, one frame per stream at once.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
+    Raises ModelLoadError.
     """
-    config = load_config(context.checkpoint)
-    like = like_of(context, "float32")
-    progress = context.progress_of("codec graphs")
-    with torch.inference_mode():
-        sizes, tensors = codec_part(context, config, *DECODER_PARTS, like=like)
-        decoder = load_decoder(tensors, sizes)
-    if like.device.type == "cpu":
-        host = GroupedDecoder(
-            decoder, sample_rate_hz=SAMPLE_RATE_HZ, samples_per_frame=SAMPLES_PER_FRAME
-        )
-        return ThreadedDecoder(host)
-    if not kernels.run_on(like) or context.dtype == "float32":
-        return LockstepDecoder(
-            FrameByFrame(decoder),
-            frame_size=config.num_codebooks,
-            sample_rate_hz=SAMPLE_RATE_HZ,
-            samples_per_frame=SAMPLES_PER_FRAME,
-            progress=progress,
-        )
+    path, how = context.checkpoint, weights_for(context, dtype="float32")
+    config = load_config(path)
+    sizes = codec_sizes(path, config)
+    with torch.inference_mode(), codec_weights(path, sizes, DECODER, **how) as weights:
+        decoder = load_decoder(weights, sizes)
+    rates = {"sample_rate_hz": SAMPLE_RATE_HZ, "samples_per_frame": SAMPLES_PER_FRAME}
+    if how["like"].device.type == "cpu":
+        return ThreadedDecoder(GroupedDecoder(decoder, **rates))
+    num_codes, progress = config.num_codebooks, context.progress_of("codec graphs")
+    if not kernels.run_on(how["like"]) or context.dtype == "float32":
+        single = FrameByFrame(decoder)
+        return LockstepDecoder(single, frame_size=num_codes, progress=progress, **rates)
     from antiphon.codec.graph_decoder import GraphDecoder
 
     with torch.inference_mode():
         on_gpu = fused(decoder)
-    return GraphDecoder(
-        on_gpu,
-        num_quantizers=config.num_codebooks,
-        sample_rate_hz=SAMPLE_RATE_HZ,
-        samples_per_frame=SAMPLES_PER_FRAME,
-        progress=progress,
-    )
+    return GraphDecoder(on_gpu, num_quantizers=num_codes, progress=progress, **rates)
 
 
 _NUM_NARROW = 2  # blocks

@@ -6,7 +6,7 @@ Special token ids are those of the tokenizer's files.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from typing import Any
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.readers.transformer import transformer_sizes
 from antiphon.nn.layer_configs import TransformerConfig
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -107,42 +108,31 @@ class Layout(StrEnum):
     S1 = "dual_ar"
 
 
-@dataclass(frozen=True, slots=True)
-class Biases:
-    """Biases of attention projections, and whether queries and keys are normalised."""
-
-    query_key_value: bool
-    output: bool
-    head_norms: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FishSpeechConfig:
     """Configuration of both models.
 
     Attributes:
-        layout: checkpoint format.
         slow: model that generates one semantic code per frame.
         fast: model that generates the other codes of the frame.
         num_codebooks: codes per frame, the semantic one first.
         codebook_size: rows of the model's table for each codebook.
         is_tied: whether the slow model's head is its embedding.
-        scales_frames: whether a frame's summed embedding is divided by the root of its terms.
-        norms_fast_input: whether the fast model reads normalised states of the slow one.
     """
 
     layout: Layout
     slow: TransformerConfig
-    slow_biases: Biases
     fast: TransformerConfig
-    fast_biases: Biases
     vocab_size: int
     num_codebooks: int
     codebook_size: int
     is_tied: bool
-    scales_frames: bool
-    norms_fast_input: bool
     tokens: SpecialTokens
+
+    @property
+    def is_s2(self) -> bool:
+        """Whether the embeddings of frames are scaled, and the fast model reads normed states."""
+        return self.layout is Layout.S2
 
     @property
     def residual_codes(self) -> int:
@@ -164,8 +154,33 @@ def load_config(path: Path) -> FishSpeechConfig:
     """
     top = ConfigSection.read(path / "config.json")
     top.expect("model_type", *(each.value for each in Layout))
-    is_s2 = top.text("model_type") == Layout.S2
-    config = _s2(top, path) if is_s2 else _s1(top, path)
+    layout = Layout(top.text("model_type"))
+    if layout is Layout.S2:
+        text, fast = top.section("text_config"), top.section("audio_decoder_config")
+        # The fast model's section repeats these; the slow model's values are the effective ones.
+        values = {key: each for key, each in fast.values.items() if key not in _SLOW_KEYS}
+        size_key = "vocab_size"
+    else:
+        for key in ("is_reward_model", "scale_codebook_embeddings", "norm_fastlayer_input"):
+            top.expect(key, False, default=False)
+        text = fast = top
+        values = {key: top.values.get(name) for key, name in _FAST_KEYS.items()}
+        size_key = "codebook_size"
+    given = {key: each for key, each in values.items() if each is not None}
+    num_codebooks = fast.integer("num_codebooks")
+    if num_codebooks < 2:
+        raise fast.error("num_codebooks", f"must be at least 2, but is {num_codebooks}")
+    sizes = replace(fast, values={**text.values, **given})
+    config = FishSpeechConfig(
+        layout=layout,
+        slow=_layers(text, has_head_norms=True),
+        fast=_layers(sizes, has_head_norms=False),
+        vocab_size=text.integer("vocab_size"),
+        num_codebooks=num_codebooks,
+        codebook_size=fast.integer(size_key),
+        is_tied=text.boolean("tie_word_embeddings", True),
+        tokens=read_special_tokens(path),
+    )
     if config.tokens.num_semantic > config.codebook_size:
         raise ModelLoadError(
             f"{path}: the tokenizer has {config.tokens.num_semantic} semantic tokens, and the"
@@ -179,127 +194,25 @@ def load_config(path: Path) -> FishSpeechConfig:
     return config
 
 
-def _s2(top: ConfigSection, path: Path) -> FishSpeechConfig:
-    text, audio = top.section("text_config"), top.section("audio_decoder_config")
-    slow, slow_biases = _layers(text)
-    usual = {
-        "n_head": slow.num_heads,
-        "n_local_heads": slow.num_kv_heads,
-        "head_dim": slow.head_dim,
-        "dim": slow.hidden_size,
-        "intermediate_size": slow.intermediate_size,
-        "attention_qkv_bias": slow_biases.query_key_value,
-        "attention_o_bias": slow_biases.output,
-        "attention_qk_norm": slow_biases.head_norms,
-        # The files repeat these; the slow model's values are the effective ones.
-        "rope_base": slow.rope_theta,
-        "norm_eps": slow.norm_eps,
-    }
-    given = {**usual, **{key: value for key, value in audio.values.items() if value is not None}}
-    given |= {key: usual[key] for key in ("rope_base", "norm_eps")}
-    fast, fast_biases = _layers(ConfigSection(audio.file, audio.prefix, given))
-    return FishSpeechConfig(
-        layout=Layout.S2,
-        slow=slow,
-        slow_biases=slow_biases,
-        fast=fast,
-        fast_biases=fast_biases,
-        vocab_size=text.integer("vocab_size"),
-        num_codebooks=_codebooks(audio, "num_codebooks"),
-        codebook_size=audio.integer("vocab_size"),
-        is_tied=text.boolean("tie_word_embeddings", True),
-        scales_frames=True,
-        norms_fast_input=True,
-        tokens=read_special_tokens(path),
-    )
-
-
-_FAST_KEYS = {
-    "dim": "fast_dim",
-    "n_layer": "n_fast_layer",
-    "n_head": "fast_n_head",
-    "n_local_heads": "fast_n_local_heads",
-    "head_dim": "fast_head_dim",
-    "intermediate_size": "fast_intermediate_size",
-    "attention_qkv_bias": "fast_attention_qkv_bias",
-    "attention_o_bias": "fast_attention_o_bias",
-    "attention_qk_norm": "fast_attention_qk_norm",
+_SLOW_KEYS = ("rope_base", "norm_eps")
+_SIZES = ("dim", "n_head", "n_local_heads", "head_dim", "intermediate_size", "attention_qk_norm")
+_FAST_KEYS = {"n_layer": "n_fast_layer"} | {key: f"fast_{key}" for key in _SIZES}
+_KEYS = {
+    "hidden_size": "dim",
+    "num_layers": "n_layer",
+    "num_heads": "n_head",
+    "num_kv_heads": "n_local_heads",
+    "rope_theta": "rope_base",
+    "max_positions": "max_seq_len",
 }
+_USUAL = {"norm_eps": 1e-5, "rope_theta": 10_000.0, "max_positions": 2048}
 
 
-def _s1(top: ConfigSection, path: Path) -> FishSpeechConfig:
-    top.expect("is_reward_model", False, default=False)
-    slow, slow_biases = _layers(top)
-    given = dict(top.values)
-    given |= {
-        key: top.values[name]
-        for key, name in _FAST_KEYS.items()
-        if top.values.get(name) is not None
-    }
-    given["n_layer"] = top.integer("n_fast_layer", 4)
-    fast, fast_biases = _layers(ConfigSection(top.file, top.prefix, given))
-    return FishSpeechConfig(
-        layout=Layout.S1,
-        slow=slow,
-        slow_biases=slow_biases,
-        fast=fast,
-        fast_biases=fast_biases,
-        vocab_size=top.integer("vocab_size"),
-        num_codebooks=_codebooks(top, "num_codebooks"),
-        codebook_size=top.integer("codebook_size"),
-        is_tied=top.boolean("tie_word_embeddings", True),
-        scales_frames=top.boolean("scale_codebook_embeddings", False),
-        norms_fast_input=top.boolean("norm_fastlayer_input", False),
-        tokens=read_special_tokens(path),
-    )
-
-
-def _codebooks(section: ConfigSection, key: str) -> int:
-    count = section.integer(key)
-    if count < 2:
-        raise section.error(key, f"must be at least 2, but is {count}")
-    return count
-
-
-def _layers(section: ConfigSection) -> tuple[TransformerConfig, Biases]:
-    hidden_size, num_heads = section.integer("dim"), section.integer("n_head")
-    if num_heads < 1:
-        raise section.error("n_head", "must be at least 1")
-    num_kv_heads = _kv_heads(section, num_heads)
-    head_dim = section.integer("head_dim", hidden_size // num_heads)
-    if head_dim % 2:
-        raise section.error("head_dim", f"must be even, but is {head_dim}")
-    return (
-        TransformerConfig(
-            hidden_size=hidden_size,
-            intermediate_size=section.integer("intermediate_size", _usual_width(hidden_size)),
-            num_layers=section.integer("n_layer"),
-            num_heads=num_heads,
-            num_kv_heads=num_kv_heads,
-            head_dim=head_dim,
-            norm_eps=section.number("norm_eps", 1e-5),
-            rope_theta=section.number("rope_base", 10_000.0),
-            max_positions=section.integer("max_seq_len", 2048),
-        ),
-        Biases(
-            section.boolean("attention_qkv_bias", False),
-            section.boolean("attention_o_bias", False),
-            section.boolean("attention_qk_norm", False),
-        ),
-    )
-
-
-def _kv_heads(section: ConfigSection, num_heads: int) -> int:
-    """Return the number of key-value heads; -1 or a missing value means that of query heads."""
-    values: Mapping[str, object] = section.values
-    if values.get("n_local_heads") in (None, -1):
-        return num_heads
-    count = section.integer("n_local_heads")
-    if count < 1 or num_heads % count:
-        raise section.error("n_local_heads", f"must divide {num_heads}")
-    return count
-
-
-def _usual_width(hidden_size: int) -> int:
-    """Return the default feed-forward width: 8/3 of the hidden size, in steps of 256."""
-    return -(-(8 * hidden_size // 3) // 256) * 256
+def _layers(section: ConfigSection, *, has_head_norms: bool) -> TransformerConfig:
+    for key in ("attention_qkv_bias", "attention_o_bias"):
+        section.expect(key, False, default=False)
+    section.expect("attention_qk_norm", has_head_norms, default=False)
+    sizes = transformer_sizes(section, _KEYS, _USUAL)
+    if sizes.head_dim % 2:
+        raise section.error("head_dim", f"must be even, but is {sizes.head_dim}")
+    return sizes

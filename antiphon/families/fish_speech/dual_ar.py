@@ -28,12 +28,10 @@ class SlowModel:
     A code of group 0 is a semantic code, or the following number, which ends speech.
 
     Attributes:
-        transformer: transformer without its final norm.
-        norm: final norm before the head.
+        transformer: layers without the final norm, which is the head's.
         text_table: embeddings of all ids, ``[vocab_size, hidden_size]``.
         frame_table: scaled embeddings of the codes of frames.
         head: projection to logits of group 0, padded from ``num_codes`` on.
-        num_codes: codes of group 0, including the end.
         norms_fast_input: whether the fast model reads normalised states.
     """
 
@@ -47,7 +45,7 @@ class SlowModel:
 
     @property
     def end(self) -> int:
-        """The code that ends speech."""
+        """Code that ends speech, the last one."""
         return self.num_codes - 1
 
     @classmethod
@@ -56,15 +54,12 @@ class SlowModel:
         weights: Weights,
         config: FishSpeechConfig,
         max_positions: int,
-        *,
-        is_batch_invariant: bool = False,
+        is_batch_invariant: bool,
     ) -> "SlowModel":
         """Build the model from a checkpoint's tensors, all of one type and on one device."""
         text_table = weights["embeddings.weight"]
         outputs = text_table if config.is_tied else weights["output.weight"]
-        transformer = _transformer(
-            weights, "", config.slow, max_positions, is_batch_invariant=is_batch_invariant
-        )
+        transformer = _transformer(weights, "", config.slow, max_positions, is_batch_invariant)
         code_rows = _rows_of_codes(outputs, config)
         padding = outputs.new_zeros(-len(code_rows) % _ROWS_ARE_A_MULTIPLE_OF, code_rows.shape[1])
         return cls(
@@ -74,12 +69,12 @@ class SlowModel:
             frame_table=_frame_table(weights, text_table, config),
             head=Linear(torch.cat((code_rows, padding)), is_batch_invariant=is_batch_invariant),
             num_codes=len(code_rows),
-            norms_fast_input=config.norms_fast_input,
+            norms_fast_input=config.is_s2,
         )
 
 
 def load_fast_model(
-    weights: Weights, config: FishSpeechConfig, *, is_batch_invariant: bool = False
+    weights: Weights, config: FishSpeechConfig, is_batch_invariant: bool
 ) -> CodePredictor:
     """Build the fast model from a checkpoint's tensors.
 
@@ -87,21 +82,15 @@ def load_fast_model(
     """
     projection = None
     if config.has_projection:
-        projection = Linear.of(weights, "fast_project_in")
-        projection = replace(projection, is_batch_invariant=is_batch_invariant)
+        name = "fast_project_in"
+        projection = Linear.of(weights, name, is_batch_invariant=is_batch_invariant)
     table = weights["fast_embeddings.weight"]
     first = table[: config.tokens.num_semantic]
     residual = table[: config.residual_codes].clone()
     head = Linear(weights["fast_output.weight"][: config.residual_codes].clone())
-    num_others = config.num_codebooks - 1
+    num_codebooks, num_others = config.num_codebooks, config.num_codebooks - 1
     return CodePredictor(
-        transformer=_transformer(
-            weights,
-            "fast_",
-            config.fast,
-            config.num_codebooks,
-            is_batch_invariant=is_batch_invariant,
-        ),
+        transformer=_transformer(weights, "fast_", config.fast, num_codebooks, is_batch_invariant),
         projection=projection,
         # Codes after the end are unused, but must have a row.
         tables=(torch.cat((first, first[:1])), *[residual] * (num_others - 1)),
@@ -119,10 +108,9 @@ def _rows_of_codes(table: Tensor, config: FishSpeechConfig) -> Tensor:
 
 def _frame_table(weights: Weights, text_table: Tensor, config: FishSpeechConfig) -> FrameTable:
     """Fold a frame's token embedding, which its first code determines, into that code's."""
-    codebooks = torch.unflatten(
-        weights["codebook_embeddings.weight"], 0, (-1, config.codebook_size)
-    )
-    scale = 1 / math.sqrt(config.num_codebooks + 1) if config.scales_frames else 1.0
+    table = weights["codebook_embeddings.weight"]
+    codebooks = torch.unflatten(table, 0, (-1, config.codebook_size))
+    scale = 1 / math.sqrt(config.num_codebooks + 1) if config.is_s2 else 1.0
     first = _rows_of_codes(text_table, config).float()
     first[:-1] += codebooks[0, : config.tokens.num_semantic]
     tables = [first, *(table[: config.residual_codes].float() for table in codebooks[1:])]
@@ -134,7 +122,6 @@ def _transformer(
     prefix: str,
     config: TransformerConfig,
     max_positions: int,
-    *,
     is_batch_invariant: bool,
 ) -> Transformer:
     """Load the layers and the final norm below ``prefix``."""
@@ -142,10 +129,9 @@ def _transformer(
     rope = Rope.build(config, max_positions, like=torch.zeros(()))
     # The models were trained with tables of this type for any weight type.
     cosines, sines = (each.bfloat16().to(norm.weight) for each in (rope.cosines, rope.sines))
+    names = (f"{prefix}layers.{index}" for index in range(config.num_layers))
     return Transformer(
-        layers=tuple(
-            _layer(weights, f"{prefix}layers.{index}", config) for index in range(config.num_layers)
-        ),
+        layers=tuple(_layer(weights, name, config) for name in names),
         norm=norm,
         rope=Rope(cosines, sines),
         is_batch_invariant=is_batch_invariant,

@@ -8,18 +8,14 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
-from antiphon.families.fish_speech.codec import codebook_names, snake_of, transformer_of, unit_of
-from antiphon.families.fish_speech.codec_schema import (
-    DILATIONS,
-    ENCODER_WINDOW,
-    FRAME_WINDOW,
-    CodecSizes,
-)
+from antiphon.families.fish_speech.codec import codebook_names, transformer_of
+from antiphon.families.fish_speech.codec_schema import ENCODER_WINDOW, FRAME_WINDOW, CodecSizes
 from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, load_config
 from antiphon.families.fish_speech.options import MAX_REFERENCE_S
-from antiphon.families.fish_speech.weights import codec_part
+from antiphon.families.fish_speech.weights import ENCODER, codec_sizes, codec_weights
 from antiphon.families.kit.cloned_voices import CODES, RecordingLimits
-from antiphon.families.kit.loading import like_of
+from antiphon.families.kit.dac.layers import snake_of, units_of
+from antiphon.families.kit.loading import weights_for
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.nn.codec_layers.conv import (
     CausalConv,
@@ -32,12 +28,6 @@ from antiphon.nn.codec_layers.state import EmptyHistory, History
 from antiphon.nn.codec_layers.transformer import CodecTransformer
 from antiphon.nn.layers import Linear, Snake, Weights
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
-
-ENCODER_PARTS: tuple[str, ...] = (
-    *("encoder.", "quantizer.downsample.", "quantizer.pre_module."),
-    *("quantizer.quantizer.", "quantizer.semantic_quantizer."),
-)
-"""Name prefixes of the encoder's tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +45,8 @@ class _Block:
         if sizes.encoder_layers[block]:
             transformer = transformer_of(builder, f"{name}.5", sizes.encoder_config(block))
         return cls(
-            tuple(
-                unit_of(builder, f"{name}.{index}", dilation)
-                for index, dilation in enumerate(DILATIONS)
-            ),
-            snake_of(builder, f"{name}.3"),
+            units_of(builder, name, 0),
+            snake_of(builder.weights, f"{name}.3"),
             PaddedConv.of(builder.weights, f"{name}.4.conv", stride=sizes.strides[block]),
             transformer,
         )
@@ -122,17 +109,12 @@ class DacEncoder:
 
     @classmethod
     def of(cls, weights: Weights, sizes: CodecSizes) -> "DacEncoder":
-        """Build the encoder from the codec's tensors.
-
-        Args:
-            weights: tensors of `ENCODER_PARTS`; float32, because rounding changes codes.
-            sizes: sizes of the codec.
-        """
+        """Build the encoder from the codec's tensors; float32, because rounding changes codes."""
         builder, last = LayerBuilder(weights), len(sizes.strides) + 1
         return cls(
             first=CausalConv.of(builder, "encoder.block.0"),
             blocks=tuple(_Block.of(builder, sizes, block) for block in range(len(sizes.strides))),
-            last_snake=snake_of(builder, f"encoder.block.{last}"),
+            last_snake=snake_of(weights, f"encoder.block.{last}"),
             last=CausalConv.of(builder, f"encoder.block.{last + 1}"),
             downsamplings=tuple(
                 (
@@ -148,13 +130,9 @@ class DacEncoder:
 
     @torch.no_grad()
     def encode(self, samples: Tensor) -> Tensor:
-        """Encode one recording.
+        """Encode float32 ``[num_samples]`` to int64 ``[num_frames, num_codebooks]``.
 
-        Args:
-            samples: float32 ``[num_samples]``, mono at the codec's rate, on the encoder's device.
-
-        Returns:
-            int64 ``[ceil(num_samples / frame_samples), num_codebooks]``.
+        Samples are mono at the codec's rate; the last frame is padded.
         """
         return self.encode_rows(F.pad(samples, (0, -len(samples) % self.frame_samples))[None])[0]
 
@@ -196,17 +174,13 @@ def _shortened(x: Tensor, conv: PaddedConv) -> Tensor:
 def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> ClonedVoiceEncoder:
     """Load the codec's encoder, whose codes are int64 ``[num_frames, num_codebooks]``.
 
-    Args:
-        context: checkpoint, device and settings of the stage.
-        pads: whether recordings are encoded in padded batches; ``None``: only on a GPU.
-
-    Raises:
-        ModelLoadError: the codec cannot be loaded.
+    ``pads`` is whether recordings are encoded in padded batches; ``None``: only on a GPU. Raises
+    ModelLoadError.
     """
-    config = load_config(context.checkpoint)
-    like = like_of(context, "float32")
-    sizes, tensors = codec_part(context, config, *ENCODER_PARTS, like=like)
-    encoder = DacEncoder.of(tensors, sizes)
+    path, how = context.checkpoint, weights_for(context, dtype="float32")
+    sizes = codec_sizes(path, load_config(path))
+    with codec_weights(path, sizes, ENCODER, **how) as weights:
+        encoder = DacEncoder.of(weights, sizes)
     frame = encoder.frame_samples
     codes = PaddedPass(
         lambda samples, _: encoder.encode_rows(samples),
@@ -215,7 +189,7 @@ def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> Clo
     )
     batches = PaddedBatches(
         {CODES: codes},
-        like.device,
+        how["like"].device,
         sample_rate_hz=SAMPLE_RATE_HZ,
         samples_per_frame=frame,
         captures=False,

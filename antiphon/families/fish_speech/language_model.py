@@ -13,28 +13,20 @@ from typing import TypeAlias, Unpack
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
-from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
-from antiphon.contracts.prompt import Prompt
-from antiphon.engine.model_runner.ar_model import (
-    ARModel,
-    Codes,
-    Frames,
-    Inputs,
-    PromptSpan,
-    SlotStart,
-)
+from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, SlotStart
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.families.fish_speech.config import LICENCE, MAX_POSITIONS, load_config
 from antiphon.families.fish_speech.dual_ar import SlowModel, load_fast_model
-from antiphon.families.fish_speech.prompt import FishSpeechPrompt, FishSpeechRequest
 from antiphon.families.fish_speech.weights import model_weights
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
+from antiphon.families.kit.mixed.model import MixedPromptModel
+from antiphon.families.kit.mixed.prompt import MixedPrompt
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
-from antiphon.nn.device_writes import PackedUpload, upload
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.sampler import (
     RepetitionAware,
     SamplingReach,
@@ -51,7 +43,7 @@ _HOT_TEMPERATURE, _HOT_TOP_P = 1.0, 0.9
 _FIRST_WATCHED = 1
 
 
-class DualARModel(ARModel[FishSpeechRequest]):
+class DualARModel(MixedPromptModel[MixedPrompt]):
     """Language model of frames: a slow model, and a fast one within a frame.
 
     Attributes:
@@ -61,23 +53,12 @@ class DualARModel(ARModel[FishSpeechRequest]):
     def __init__(
         self, slow: SlowModel, fast: CodePredictor, *, num_slots: int, max_positions: int
     ) -> None:
-        """Allocate the state of slots.
-
-        Args:
-            slow: model of the first code of a frame.
-            fast: model of the other codes.
-            num_slots: maximum number of concurrent requests.
-            max_positions: maximum number of positions per request, prompt and frames together.
-        """
+        """Allocate the state of slots; ``max_positions`` of prompt and frames together."""
         table, num_codebooks = slow.text_table, len(fast.heads) + 1
-        super().__init__(
-            table,
-            width=table.shape[1],
-            num_slots=num_slots,
-            frame_size=num_codebooks,
-            max_positions=max_positions,
-        )
+        rows = {"num_slots": num_slots, "max_positions": max_positions}
+        super().__init__(table, width=table.shape[1], frame_size=num_codebooks, **rows)
         self.slow, self.fast = slow, fast
+        self._gumbel = slow.head.backend.gumbel_noise
         num_rows, device = num_slots + 1, self._device
         self._num_logits = len(slow.head.weight)
         self.pending = table.new_zeros(num_rows, self.width)
@@ -95,24 +76,13 @@ class DualARModel(ARModel[FishSpeechRequest]):
     def kv_shapes(self) -> tuple[KVShape, ...]:
         return (self.slow.transformer.kv_shape,)
 
-    def open(self, prompt: Prompt, frames: Codes) -> FishSpeechRequest:
-        data = prompt.data
-        assert isinstance(data, FishSpeechPrompt)
-        return FishSpeechRequest.of(data, frames)
-
-    def observe(
-        self, requests: Sequence[FishSpeechRequest], frames: Codes, numbers: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        limits = np.array([each.max_frames for each in requests], np.int64)
-        return numbers >= limits
-
-    def start(self, starts: Sequence[SlotStart[FishSpeechRequest]], uploads: PackedUpload) -> None:
+    def start(self, starts: Sequence[SlotStart[MixedPrompt]], uploads: PackedUpload) -> None:
         begun: list[tuple[int, int]] = []
         led: list[tuple[int, Codes]] = []
         for each in starts:
             request, position = each.request, each.prompt.num_positions + each.next_frame
             if each.next_frame:
-                led.append((each.slot, request.frames[request.num_before[position]]))
+                led.append((each.slot, request.frames_between(position, position + 1)[0]))
             else:
                 begun.append((each.slot, request.ids[position]))
         if begun:
@@ -130,18 +100,13 @@ class DualARModel(ARModel[FishSpeechRequest]):
 
     def _follow(self, index: Tensor, frames: Tensor) -> None:
         """Set the next input of slots to frames generated before."""
-        self.pending[index] = self.slow.frame_table.frames(frames)
+        self.pending[index] = self.embed_frames(frames)
 
-    def embed_prompts(self, spans: Sequence[PromptSpan[FishSpeechRequest]]) -> Tensor:
-        ids = np.concatenate([each.request.ids[each.start : each.end] for each in spans])
-        states = F.embedding(upload(np.maximum(ids, 0), self._device), self.slow.text_table)
-        frames = np.concatenate(
-            [each.request.frames_between(each.start, each.end) for each in spans]
-        )
-        if len(frames):
-            places = upload(np.flatnonzero(ids < 0), self._device)
-            states[places] = self.slow.frame_table.frames(upload(frames, self._device))
-        return states
+    def embed_text(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.slow.text_table)
+
+    def embed_frames(self, frames: Tensor) -> Tensor:
+        return self.slow.frame_table.frames(frames)
 
     def sampling_shape(self, slots: Sequence[int]) -> Reaches:
         return self._slow_sampling.reach(slots), self._fast_sampling.reach(slots)
@@ -197,17 +162,14 @@ class DualARModel(ARModel[FishSpeechRequest]):
         )
         return self._draw(logits, hot, noise)
 
-    def _gumbel(self, seeds: Tensor, frames: Tensor, codebooks: Tensor, size: int) -> Tensor:
-        return self.slow.head.backend.gumbel_noise(seeds, frames, codebooks, size)
-
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         codes = frames.codes[:, :-1]
-        self.pending[inputs.slots] = self.slow.frame_table.frames(codes)
+        self.pending[inputs.slots] = self.embed_frames(codes)
         is_end, is_finite = codes[:, 0] == self.slow.end, frames.scores.isfinite().all(dim=1)
         self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
 
 
-FishSpeechRunner: TypeAlias = ModelRunner[FishSpeechRequest]
+FishSpeechRunner: TypeAlias = ModelRunner[MixedPrompt]
 
 _log = logging.getLogger(__name__)
 
@@ -215,20 +177,12 @@ _log = logging.getLogger(__name__)
 def load_runner(
     context: LoadContext, *, max_positions: int = MAX_POSITIONS, **how: Unpack[RunnerOptions]
 ) -> FishSpeechRunner:
-    """Load a checkpoint's models and their runner; see `runner_of`.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
-    """
+    """Load a checkpoint's models and their runner; see `runner_of`; raises ModelLoadError."""
     return runner_of(context, load_model(context, max_positions), max_positions, **how)
 
 
 def load_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> DualARModel:
-    """Load both models from a checkpoint's directory, and log the terms of its licence.
-
-    Raises:
-        ModelLoadError: tensors are missing or have the wrong shape.
-    """
+    """Load both models, and log the terms of their licence; raises ModelLoadError."""
     config = load_config(context.checkpoint)
     _log.warning("%s: Fish Speech weights are under the %s.", context.checkpoint, LICENCE)
     how = weights_for(context, "language model")
@@ -236,8 +190,8 @@ def load_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> Dual
     is_invariant = context.is_deterministic
     with torch.inference_mode(), opened as weights:
         return DualARModel(
-            SlowModel.of(weights, config, max_positions, is_batch_invariant=is_invariant),
-            load_fast_model(weights, config, is_batch_invariant=is_invariant),
+            SlowModel.of(weights, config, max_positions, is_invariant),
+            load_fast_model(weights, config, is_invariant),
             num_slots=context.max_slots,
             max_positions=max_positions,
         )

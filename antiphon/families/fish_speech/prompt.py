@@ -17,7 +17,6 @@ Parts are encoded separately, as in the official code.
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -47,6 +46,7 @@ from antiphon.families.fish_speech.config import (
 from antiphon.families.fish_speech.options import FAMILY_NAME, FishSpeechOptions
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
 from antiphon.families.kit.cloned_voices import CloningPrompter
+from antiphon.families.kit.mixed.prompt import FRAME, MixedPrompt
 from antiphon.families.kit.speech_budget import (
     FRAME_RATE_HZ,
     check_prompt_length,
@@ -56,9 +56,6 @@ from antiphon.families.kit.speech_budget import (
 
 Codes: TypeAlias = NDArray[np.int64]
 
-FRAME = -1
-"""Placeholder id of a position that holds a frame."""
-_KEY_BYTES = 8
 _SAMPLING = {
     Layout.S2: Sampling(temperature=1.0, top_k=30, top_p=0.9),
     Layout.S1: Sampling(temperature=0.8, top_k=30, top_p=0.8),
@@ -72,76 +69,17 @@ _FRAMES_A_BYTE = 6
 """Maximum frames per byte of UTF-8: three times slow speech in most scripts."""
 _MIN_FRAMES = 1  # speech is never empty
 _REFERENCE = "reference"
-_VOICES = (
-    Voice(
-        id="any",
-        name="Any",
-        description="A voice that the seed draws; that of the recording, if there is one.",
-    ),
+_VOICE = Voice(
+    id="any",
+    name="Any",
+    description="A voice that the seed draws; that of the recording, if there is one.",
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FishSpeechPrompt:
-    """Input of the models.
-
-    Attributes:
-        ids: text ids, and `FRAME` for each frame of the reference; the last one is text.
-        reference: frames of the reference, ``[num_reference_frames, num_codebooks]``.
-        max_frames: maximum number of generated frames.
-    """
-
-    ids: Codes
-    reference: Codes
-    max_frames: int
-
-    @property
-    def position_keys(self) -> tuple[int, ...]:
-        """64-bit keys of all positions but the last, equal for equal contents."""
-        keys = self.ids[:-1].tolist()
-        places = np.flatnonzero(self.ids == FRAME).tolist()
-        for place, frame in zip(places, self.reference, strict=True):
-            digest = blake2b(np.ascontiguousarray(frame).tobytes(), digest_size=_KEY_BYTES)
-            keys[place] = int.from_bytes(digest.digest(), "little")
-        return tuple(keys)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FishSpeechRequest:
-    """Host-side state of a request in a slot.
-
-    Attributes:
-        ids: ids of the prompt, and `FRAME` for each frame made before the slot was assigned.
-        frames: frames of the reference, followed by those made before.
-        num_before: number of frames before each position, ``[len(ids) + 1]``.
-        max_frames: maximum number of generated frames.
-    """
-
-    ids: Codes
-    frames: Codes
-    num_before: Codes
-    max_frames: int
-
-    @classmethod
-    def of(cls, prompt: FishSpeechPrompt, made: Codes) -> "FishSpeechRequest":
-        """Start a request, or resume it after the frames that it has generated."""
-        ids = np.concatenate((prompt.ids, np.full(len(made), FRAME)))
-        num_before = np.concatenate(([0], np.cumsum(ids == FRAME)))
-        frames = np.concatenate((prompt.reference, made))
-        return cls(ids, frames, num_before, prompt.max_frames)
-
-    def frames_between(self, start: int, end: int) -> Codes:
-        """Return the frames at positions ``start`` to ``end - 1``."""
-        return self.frames[self.num_before[start] : self.num_before[end]]
 
 
 Encode: TypeAlias = Callable[[str], list[int]]
 """Function from plain text to ids."""
 
-NEEDED = {
-    Layout.S2: (IM_START, IM_END, VOICE),
-    Layout.S1: (INTERLEAVE, IM_END),
-}
+NEEDED = {Layout.S2: (IM_START, IM_END, VOICE), Layout.S1: (INTERLEAVE, IM_END)}
 """Special tokens required by each format."""
 _ASKED = "convert the provided text to speech"
 _IMITATED = f"{_ASKED} reference to the following:\n\nText:\n"
@@ -174,38 +112,31 @@ class PromptLayout:
         self._ids = tokens.ids
 
     def lay_out(self, text: str, voice: Imitated | None) -> tuple[Codes, int]:
-        """Return the ids of a prompt, and the number of ids before the text.
+        """Return the ids of a prompt, and the number of leading ids that do not depend on the text.
 
-        Returns:
-            Ids, with `FRAME` for each frame of the voice; the last one is never a frame. And the
-            number of leading ids that do not depend on the text.
+        Ids have `FRAME` for each frame of the voice; the last one is never a frame.
         """
         if self._layout is Layout.S2:
             text = _turns(text)
-            before, after = self._conversation(voice), self._end_of_turn
+            after = [*self._end, *self._begun("assistant"), self._ids[VOICE]]
+            before = self._conversation(voice)
         else:
             before, after = self._interleaved(voice), []
         return np.array([*before, *self._encode(text), *after], np.int64), len(before)
 
     def _conversation(self, voice: Imitated | None) -> list[int]:
-        if voice is None:
-            system = self._encode(_ASKED)
-        else:
+        system = self._encode(_ASKED)
+        if voice is not None:
             has_speaker = _SPEAKER.search(voice.text) is not None
             transcript = voice.text if has_speaker else f"{_FIRST_SPEAKER}{voice.text}"
-            system = [
-                *self._encode(_IMITATED),
-                *self._encode(transcript),
-                *self._encode("\n\nSpeech:\n"),
-                *[FRAME] * len(voice.codes),
-            ]
-        end = [self._ids[IM_END], *self._encode("\n")]
-        return [*self._begun("system"), *system, *end, *self._begun("user")]
+            parts = (_IMITATED, transcript, "\n\nSpeech:\n")
+            system = [id_ for part in parts for id_ in self._encode(part)]
+            system += [FRAME] * len(voice.codes)
+        return [*self._begun("system"), *system, *self._end, *self._begun("user")]
 
     @property
-    def _end_of_turn(self) -> list[int]:
-        end = [self._ids[IM_END], *self._encode("\n")]
-        return [*end, *self._begun("assistant"), self._ids[VOICE]]
+    def _end(self) -> list[int]:
+        return [self._ids[IM_END], *self._encode("\n")]
 
     def _begun(self, role: str) -> list[int]:
         return [self._ids[IM_START], *self._encode(f"{role}\n")]
@@ -236,7 +167,7 @@ class FishSpeechPrompter(CloningPrompter):
         self._layout = PromptLayout(config.layout, encode, config.tokens)
         capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ,
-            voices=_VOICES,
+            voices=(_VOICE,),
             cloning=True,
             draws_end=True,
             needs_encoder=True,
@@ -247,14 +178,10 @@ class FishSpeechPrompter(CloningPrompter):
         super().__init__(capabilities, FAMILY_NAME)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
-        """Refuse a request that is invalid with any text and voice.
+        """Refuse a request that is invalid with any text and voice; raises InvalidRequestError.
 
         Args:
-            request: request, still without its recordings.
             recordings: names of the options that will be recordings.
-
-        Raises:
-            InvalidRequestError: the checkpoint does not support the request.
         """
         options = read_options(FishSpeechOptions, request.options)
         if "ref_audio" in recordings:
@@ -266,11 +193,7 @@ class FishSpeechPrompter(CloningPrompter):
             )
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
-        """Build the prompt of one segment.
-
-        Raises:
-            InvalidRequestError: the checkpoint does not support the request.
-        """
+        """Build the prompt of one segment; raises InvalidRequestError."""
         self.check(request)
         imitated = self._imitated(read_options(FishSpeechOptions, request.options))
         text = request.input.strip()
@@ -281,8 +204,9 @@ class FishSpeechPrompter(CloningPrompter):
         num_frames = max(num_frames, request.sampling.least_frames)
         nothing = np.empty((0, self._config.num_codebooks), np.int64)
         codes = nothing if imitated is None else imitated.codes
-        data = FishSpeechPrompt(ids, codes, num_frames)
-        _check_length(data)
+        data = MixedPrompt(ids=ids, frames=codes, max_frames=num_frames)
+        param = "ref_text" if len(codes) else "input"
+        check_prompt_length(len(ids), MAX_POSITIONS - _RESERVED_FRAMES, param)
         sampling = request.sampling.with_defaults(_SAMPLING[self._config.layout])
         return Prompt(
             data=data,
@@ -331,9 +255,3 @@ def _check_codes(config: FishSpeechConfig, codes: NDArray[np.int64]) -> None:
             f" {limits[0]}, and from the second column on below {limits[-1]}.",
             param="ref_audio",
         )
-
-
-def _check_length(prompt: FishSpeechPrompt) -> None:
-    """Refuse a prompt that leaves no space for speech."""
-    param = "ref_text" if len(prompt.reference) else "input"
-    check_prompt_length(len(prompt.ids), MAX_POSITIONS - _RESERVED_FRAMES, param)

@@ -47,8 +47,6 @@ Reference = Annotated[NDArray[np.float32] | PreparedVoice, PlainValidator(_refer
 """Samples of a recording, ``[num_samples]`` at the model's rate; or a voice prepared from one."""
 ContinuedRecording = Annotated[NDArray[np.float32], PlainValidator(_recording), _ADDRESS]
 """Samples of a recording that the speech continues, at the model's rate; never a prepared voice."""
-
-
 SPEAKER, CODES, FEATURES = "speaker_embedding", "ref_codes", "ref_features"
 """Parts of a `PreparedVoice`; most encoders name their outputs so."""
 

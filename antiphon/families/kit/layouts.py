@@ -12,8 +12,6 @@ from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 from antiphon.nn.safetensors_index import Shape
 
 Layout: TypeAlias = dict[str, Shape]
-
-
 HALF_BYTES, FLOAT_BYTES = 2, 4
 """Bytes of a number in bfloat16 or float16, and in float32."""
 

@@ -16,11 +16,15 @@ from antiphon.families.fish_speech.checkpoint import (
     layout_of,
     s2_name,
 )
+from antiphon.families.fish_speech.codec import load_decoder
 from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout
 from antiphon.families.fish_speech.config import Layout, load_config
+from antiphon.families.fish_speech.encoder import DacEncoder
 from antiphon.families.fish_speech.sizes import CONFIGS
 from antiphon.families.fish_speech.sizes import make_checkpoint as without_weights
+from antiphon.families.fish_speech.weights import DECODER, ENCODER, codec_sizes, codec_weights
 from antiphon.families.kit.random_checkpoint import configs_of
+from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon.nn.safetensors_index import Shape
 from tests.families.random_files import RandomTensor, counted, num_bytes, write_sharded
 from tests.families.whole_checkpoints import Whole, WholeCheckpoints
@@ -81,6 +85,20 @@ def write_weights(path: Path, making: Whole) -> None:
 
 
 make_checkpoint = WholeCheckpoints(without_weights, write_weights)
+
+
+def decoder_in(path: Path) -> WindowedDecoder:
+    """Return the codec's decoder of a checkpoint, on the CPU."""
+    sizes = codec_sizes(path, load_config(path))
+    with codec_weights(path, sizes, DECODER, like=torch.empty(0)) as weights:
+        return load_decoder(weights, sizes)
+
+
+def encoder_in(path: Path) -> DacEncoder:
+    """Return the codec's encoder of a checkpoint, on the CPU."""
+    sizes = codec_sizes(path, load_config(path))
+    with codec_weights(path, sizes, ENCODER, like=torch.empty(0)) as weights:
+        return DacEncoder.of(weights, sizes)
 
 
 def codec_tensor(name: str, shape: Shape, seed: int) -> Tensor:

@@ -15,7 +15,7 @@ from antiphon.engine.plan import Start
 from antiphon.engine.runner import Runner
 from antiphon.families.fish_speech.checkpoint import PICKLED_FILE, s2_name
 from antiphon.families.fish_speech.config import load_config
-from antiphon.families.fish_speech.prompt import FishSpeechPrompt
+from antiphon.families.kit.mixed.prompt import MixedPrompt
 from tests.engine.drive import Drive
 from tests.families.weight_edits import write_rows
 
@@ -47,7 +47,9 @@ def made_prompt(
 ) -> Prompt:
     """Make a prompt of ids, and frames where they are -1."""
     nothing = np.empty((0, NUM_CODEBOOKS), np.int64)
-    data = FishSpeechPrompt(ids, nothing if reference is None else reference, max_frames)
+    data = MixedPrompt(
+        ids=ids, frames=nothing if reference is None else reference, max_frames=max_frames
+    )
     return Prompt(
         data=data,
         num_tokens=len(ids),

@@ -15,20 +15,16 @@ from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
-from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.codec_stage import FrameByFrame, load_codec
-from antiphon.families.fish_speech.config import load_config
-from antiphon.families.fish_speech.weights import part_of, read_codec
 from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
+from tests.families.fish_speech.random_checkpoint import decoder_in
 
 NUM_FRAMES = 21
 
 
 @pytest.fixture(scope="module")
 def decoder(made: Callable[[str], Path]) -> WindowedDecoder:
-    path = made("s2")
-    sizes, tensors = read_codec(path, load_config(path))
-    return load_decoder(part_of(tensors, *DECODER_PARTS, like=torch.empty(0)), sizes)
+    return decoder_in(made("s2"))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The decoder for GPUs: as the exact one, whoever else is there and however frames are grouped."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -16,9 +17,10 @@ if reason := why_not_here():
 from antiphon.codec.graph_decoder import GraphDecoder
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
-from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
+from antiphon.families.fish_speech.codec import load_decoder
 from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout
 from antiphon.families.fish_speech.codec_stage import fused
+from antiphon.families.fish_speech.weights import DECODER
 from antiphon.nn.codec_layers.windowed_decoder import WindowedDecoder
 from antiphon.nn.precision import exact_float32
 from tests.families.fish_speech.random_checkpoint import codec_tensor
@@ -50,7 +52,7 @@ def exact_decoder() -> WindowedDecoder:
     weights = {
         name: codec_tensor(name, shape, seed=7).to(DEVICE)
         for name, shape in codec_layout(MINI).items()
-        if name.startswith(DECODER_PARTS)
+        if re.fullmatch(DECODER, name)
     }
     return load_decoder(weights, MINI)
 

@@ -9,11 +9,10 @@ import torch
 
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import InvalidRequestError
-from antiphon.families.fish_speech.config import load_config
-from antiphon.families.fish_speech.encoder import ENCODER_PARTS, DacEncoder, load_voice_encoder
-from antiphon.families.fish_speech.weights import part_of, read_codec
+from antiphon.families.fish_speech.encoder import load_voice_encoder
 from antiphon.families.kit.cloned_voices import CODES, Recording
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
+from tests.families.fish_speech.random_checkpoint import encoder_in
 
 FRAME_SAMPLES = 2048
 LENGTHS = (1, FRAME_SAMPLES, 5 * FRAME_SAMPLES + 1, 20_000)
@@ -38,10 +37,7 @@ def check_company(alone: ClonedVoiceEncoder, padding: ClonedVoiceEncoder) -> Non
 
 
 def test_silence_behind_a_recording_changes_no_code(made: Callable[[str], Path]) -> None:
-    path = made("s2")
-    sizes, tensors = read_codec(path, load_config(path))
-    like = torch.empty(0)
-    encoder = DacEncoder.of(part_of(tensors, *ENCODER_PARTS, like=like), sizes)
+    encoder = encoder_in(made("s2"))
     samples = torch.zeros(len(LENGTHS), 10 * FRAME_SAMPLES)
     for row, length in zip(samples, LENGTHS, strict=True):
         row[:length] = torch.from_numpy(recording(length).samples)

@@ -12,11 +12,9 @@ from antiphon.families.fish_speech.checkpoint import (
     footprint,
     frame_products,
 )
-from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.codec_schema import CodecSizes
-from antiphon.families.fish_speech.config import load_config
 from antiphon.families.fish_speech.sizes import make_checkpoint
-from antiphon.families.fish_speech.weights import part_of, read_codec
+from tests.families.fish_speech.random_checkpoint import TINY_CODEC, decoder_in
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +42,7 @@ def test_a_pass_of_the_fast_model_is_counted_for_each_codebook(
 
 
 def test_the_decoder_is_counted_as_it_is(made: Callable[[str], Path]) -> None:
-    path = made("s2")
-    sizes, tensors = read_codec(path, load_config(path))
-    decoder = load_decoder(part_of(tensors, *DECODER_PARTS, like=torch.empty(0)), sizes)
+    decoder, sizes = decoder_in(made("s2")), TINY_CODEC
     count = FlopCounterMode(display=False)
     with count:
         decoder.decode_whole(torch.zeros(1, 10, 32, dtype=torch.int64))

@@ -14,8 +14,8 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
 from antiphon.engine.plan import Start
 from antiphon.families.fish_speech.language_model import load_runner
-from antiphon.families.fish_speech.prompt import FRAME
 from antiphon.families.fish_speech.sizes import CONFIGS, write_files
+from antiphon.families.kit.mixed.prompt import FRAME
 from antiphon.families.kit.random_checkpoint import configs_of
 from antiphon.nn import kernels
 from tests.engine.drive import Drive

@@ -18,7 +18,8 @@ from antiphon.families.fish_speech.language_model import (
     FishSpeechRunner,
     load_runner,
 )
-from antiphon.families.fish_speech.prompt import FRAME, FishSpeechPrompter
+from antiphon.families.fish_speech.prompt import FishSpeechPrompter
+from antiphon.families.kit.mixed.prompt import FRAME
 from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
 from tests.families.fish_speech.spoken import hear, made_prompt, make_ending

@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling
-from antiphon.families.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.families.fish_speech.config import Layout, load_config
-from antiphon.families.fish_speech.encoder import ENCODER_PARTS, DacEncoder
 from antiphon.families.fish_speech.language_model import load_runner
-from antiphon.families.fish_speech.prompt import FRAME, Imitated, PromptLayout
+from antiphon.families.fish_speech.prompt import Imitated, PromptLayout
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
-from antiphon.families.fish_speech.weights import part_of, read_codec
+from antiphon.families.kit.mixed.prompt import FRAME
 from tests.families.fish_speech.oracle import cases
+from tests.families.fish_speech.random_checkpoint import decoder_in, encoder_in
 from tests.families.fish_speech.spoken import hear, made_prompt
 
 LIKE = torch.empty(0)
@@ -64,9 +63,7 @@ def test_prompts_are_read_and_frames_said_as_officially(
 
 
 def test_codes_become_the_official_audio(made: Callable[[str], Path]) -> None:
-    path = made("s2")
-    sizes, tensors = read_codec(path, load_config(path))
-    decoder = load_decoder(part_of(tensors, *DECODER_PARTS, like=LIKE), sizes)
+    decoder = decoder_in(made("s2"))
     wave = decoder.decode_whole(torch.from_numpy(cases.codes().T)[None])[0].numpy()
     assert len(wave) == cases.NUM_CODEC_FRAMES * 2048
     official = recorded()["codec.wave"]
@@ -75,9 +72,7 @@ def test_codes_become_the_official_audio(made: Callable[[str], Path]) -> None:
 
 
 def test_a_recording_becomes_the_official_codes(made: Callable[[str], Path]) -> None:
-    path = made("s2")
-    sizes, tensors = read_codec(path, load_config(path))
-    encoder = DacEncoder.of(part_of(tensors, *ENCODER_PARTS, like=LIKE), sizes)
+    encoder = encoder_in(made("s2"))
     codes = encoder.encode(torch.from_numpy(cases.recording())).numpy()
     official = recorded()["codec.encoded"]
     assert codes.shape == official.shape

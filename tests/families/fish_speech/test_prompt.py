@@ -15,7 +15,8 @@ from antiphon.contracts.types import Sampling, SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.wire import safe_pickle
 from antiphon.families.fish_speech.config import MAX_POSITIONS, load_config
-from antiphon.families.fish_speech.prompt import FRAME, FishSpeechPrompt, FishSpeechPrompter
+from antiphon.families.fish_speech.prompt import FishSpeechPrompter
+from antiphon.families.kit.mixed.prompt import FRAME, MixedPrompt
 
 CODES = np.arange(30, dtype=np.int64).reshape(3, 10)
 SAMPLES = np.linspace(-0.5, 0.5, 6000, dtype=np.float32)
@@ -28,10 +29,10 @@ def prompter(request: pytest.FixtureRequest, made: Callable[[str], Path]) -> Fis
     return found
 
 
-def build(prompter: FishSpeechPrompter, text: str = "Hi.", **options: Any) -> FishSpeechPrompt:
+def build(prompter: FishSpeechPrompter, text: str = "Hi.", **options: Any) -> MixedPrompt:
     voice = prompter.capabilities.voices[0]
     prompt = prompter.build(SpeechRequest(text, options=options), voice, 1)
-    data: FishSpeechPrompt = prompt.data
+    data: MixedPrompt = prompt.data
     assert prompt.num_positions == len(data.ids) - 1 == len(prompt.position_keys)
     return data
 
@@ -40,8 +41,8 @@ def test_a_recording_becomes_frames_of_the_prompt(prompter: FishSpeechPrompter) 
     assert isinstance(prompter, VoicePreparing)
     plain = build(prompter)
     cloned = build(prompter, ref_audio=SAMPLES, ref_text="So it was.")
-    assert not len(plain.reference)
-    assert cloned.reference.tolist() == CODES.tolist()
+    assert not len(plain.frames)
+    assert cloned.frames.tolist() == CODES.tolist()
     assert (cloned.ids == FRAME).sum() == len(CODES)
     assert cloned.ids[-1] != FRAME
     voice = prompter.prepare_voice(SAMPLES, name="Ann", ref_text="So it was.")
@@ -66,7 +67,7 @@ def test_prompts_of_one_voice_begin_with_equal_keys(prompter: FishSpeechPrompter
 def test_prompts_cross_processes(prompter: FishSpeechPrompter) -> None:
     cloned = build(prompter, ref_audio=SAMPLES, ref_text="So it was.")
     back = safe_pickle.loads(safe_pickle.dumps(cloned))
-    assert isinstance(back, FishSpeechPrompt)
+    assert isinstance(back, MixedPrompt)
     assert back.position_keys == cloned.position_keys
 
 
@@ -128,7 +129,7 @@ def test_wrong_options_name_their_field(
     prompter: FishSpeechPrompter, options: dict[str, Any], param: str | None
 ) -> None:
     if param is None:  # the last that is right, beside the first that is wrong
-        assert len(build(prompter, **options).reference)
+        assert len(build(prompter, **options).frames)
         return
     with pytest.raises(InvalidRequestError) as caught:
         build(prompter, **options)

@@ -58,7 +58,8 @@ def joined_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             found = pattern.fullmatch(name)
             if found and f"{found[1]}{direction}" in joined:
                 length, vector = joined.pop(name), joined.pop(f"{found[1]}{direction}")
-                joined[f"{found[1]}.weight"] = torch._weight_norm(vector, length, 0)
+                normed = torch._weight_norm(vector.float(), length.float(), 0)
+                joined[f"{found[1]}.weight"] = normed
     return joined
 
 
@@ -101,7 +102,8 @@ class TorchPart:
     """Tensors of a network in a `torch.save` file.
 
     Attributes:
-        file: path of a state dictionary; other values in it, as of training, are ignored.
+        file: path of a state dictionary, which may be the value of "state_dict"; other values
+            beside its tensors, as of training, are ignored.
         layout: names and shapes of all tensors, with weight-normalised ones merged.
         prefix: prefix removed from the names that begin with it.
         unused: regular expression of whole names that the network does not need.
@@ -110,7 +112,7 @@ class TorchPart:
     file: Path
     layout: Mapping[str, Shape]
     prefix: str = ""
-    unused: str
+    unused: str = r"(?!)"
 
     def read(self) -> StoredTensors:
         """Return the tensors of the file, whether they match the layout or not.
@@ -119,6 +121,8 @@ class TorchPart:
             ModelLoadError: the file cannot be read, or has other contents.
         """
         values = read_torch_file(self.file, is_mapped=True)
+        if isinstance(values, dict):
+            values = values.get("state_dict", values)
         if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
             raise ModelLoadError(f"{self.file}: is no dictionary of tensors")
         found = {name: each for name, each in values.items() if isinstance(each, Tensor)}

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.families.fish_speech.config import SAMPLE_RATE_HZ, load_config
-from antiphon.families.fish_speech.prompt import FRAME, Imitated, PromptLayout
+from antiphon.families.fish_speech.prompt import Imitated, PromptLayout
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
+from antiphon.families.kit.mixed.prompt import FRAME
 from tests.families.fish_speech import random_checkpoint
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "official.npz"

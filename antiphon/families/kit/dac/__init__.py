@@ -1,0 +1,1 @@
+"""Codecs of the layers and the names of DAC (arXiv 2306.06546)."""

@@ -1,0 +1,1 @@
+"""Prompts of autoregressive models whose positions hold text or frames."""

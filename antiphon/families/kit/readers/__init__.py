@@ -1,0 +1,1 @@
+"""Readers of configuration that several families have in common."""
