@@ -64,7 +64,7 @@ def num_bytes_left(num_free: int, num_total: int, *, utilization: float, num_slo
         num_free: free bytes once the model's weights are loaded.
         utilization: share of its memory that may be in use once all is loaded.
     """
-    reserve = min(_RESERVE_SHARE * num_total, _MAX_RESERVE_BYTES)
+    reserve = min(_RESERVE_SHARE * utilization * num_total, _MAX_RESERVE_BYTES)
     reserve += num_slots * SLOT_RESERVE_BYTES
     return int(num_free - (1 - utilization) * num_total - reserve)
 

@@ -4,8 +4,8 @@ import torch
 
 from antiphon.errors import ModelLoadError
 from antiphon.nn.cpu.threads import model_threads
+from antiphon.nn.cuda.devices import check_capability
 
-_MIN_CAPABILITY = (8, 0)
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
@@ -50,22 +50,8 @@ def find_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= num_devices:
         raise ModelLoadError(f"There is no device '{name}': PyTorch sees {num_devices} GPUs.")
     if device.type == "cuda":
-        _check_capability(device)
+        check_capability(device)
     return device
-
-
-def _check_capability(device: torch.device) -> None:
-    """Refuse an NVIDIA GPU without bfloat16, such as a T4 or a V100."""
-    if torch.version.cuda is None:
-        return
-    capability = torch.cuda.get_device_capability(device)
-    if capability < _MIN_CAPABILITY:
-        have, need = (".".join(map(str, each)) for each in (capability, _MIN_CAPABILITY))
-        raise ModelLoadError(
-            f"'{device}' is a {torch.cuda.get_device_name(device)} of compute capability {have};"
-            f" {need} or more is needed, for bfloat16 and for the kernels: an A100, an L4, an RTX"
-            " 30 or later. Use such a card, or the device 'cpu'."
-        )
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
@@ -73,12 +59,3 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         name = "bfloat16" if device.type == "cuda" else "float32"
     return _DTYPES[name]
-
-
-def gpu_memory() -> dict[str, int]:
-    """Return the bytes of memory of each GPU by its name, such as ``"cuda:0"``."""
-    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return {
-        f"cuda:{index}": torch.cuda.get_device_properties(index).total_memory
-        for index in range(num_gpus)
-    }

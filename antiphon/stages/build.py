@@ -218,9 +218,9 @@ def shared_engines(
 
 
 def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
-    """Load the model code of stages of one device, and put the driver of their kind around it."""
+    """Load the model code of stages of one device, decoders first, and put a driver around it."""
     name = "+".join(spec.name for spec in specs)
-    model, *rest = [_load(spec, context) for spec in specs]
+    *rest, model = [_load(spec, context) for spec in reversed(specs)]
     match [spec.kind for spec in specs]:
         case [StageKind.ENCODER] if isinstance(model, BatchEncoder):
             return EncoderStage(model, specs[0], context, publish)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings
-from antiphon.contracts.family import ItemKind, Ref, StageKind, StageSpec
+from antiphon.contracts.family import ItemKind, LoadContext, Ref, StageKind, StageSpec
 from antiphon.contracts.prompt import Admitted, Piece
 from antiphon.contracts.types import AudioChunk, Ended, FrameReady, Samples, SpeechRequest
 from antiphon.errors import EngineError, InvalidRequestError, OverloadedError
@@ -18,6 +18,7 @@ from antiphon.families.toy.codec import ToneCodec
 from antiphon.families.toy.prompt import ToyPrompter
 from antiphon.families.toy.talker import ToyRunner
 from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.stages import build
 from antiphon.stages.base import StageItem, StageRequest, StageStream
 from antiphon.stages.build import engine_groups, shared_engines
 
@@ -71,6 +72,21 @@ async def test_what_is_wrong_with_the_text_is_told_to_the_listener() -> None:
         with pytest.raises(InvalidRequestError):
             [item async for item in text.open(model)]
         assert text.has_left
+
+
+async def test_a_decoder_is_loaded_first_so_that_the_cache_takes_what_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: list[StageKind] = []
+    load = build._load
+
+    def recorded(spec: StageSpec, context: LoadContext) -> Any:
+        loaded.append(spec.kind)
+        return load(spec, context)
+
+    monkeypatch.setattr(build, "_load", recorded)
+    async with on_toy():
+        assert loaded == [StageKind.DECODER, StageKind.AUTOREGRESSIVE]
 
 
 async def test_a_listener_who_leaves_ends_the_text_and_frees_the_slot() -> None:

@@ -2,22 +2,22 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from antiphon.engine.plan import BlockCopy
-from antiphon.engine.runner import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
+from antiphon.engine.runner import BLOCK_POSITIONS, num_blocks_of, num_bytes_left, row_buckets
 from antiphon.nn.attention import KVShape, PagedCache
+from antiphon.nn.cuda.devices import free_memory
 from antiphon.nn.device_writes import PackedUpload
 
 logger = logging.getLogger(__name__)
 
 _USUAL_POSITIONS = 384  # positions of a request: a prompt and nearly half a minute of speech
 _USUAL_CPU_POSITIONS = 128  # few of a CPU's slots are in use at once
-_STREAM_FRAMES = 375  # 30 s
 _MIB = 2**20
 _COPY_BYTES = 64 * _MIB  # scratch memory for block copies
 
@@ -51,9 +51,18 @@ class KVBudget:
         usual = _USUAL_POSITIONS if like.is_cuda else _USUAL_CPU_POSITIONS
         num_blocks = self.num_slots * min(usual, self.max_positions) // BLOCK_POSITIONS
         if like.is_cuda and self.utilization is not None:
-            left = self.num_bytes_left(*torch.cuda.mem_get_info(like.device)) // block_bytes
+            left = self.num_bytes_left(*free_memory(like.device)) // block_bytes
             num_blocks = max(num_blocks, min(left, self.num_slots * longest))
         return max(num_blocks, longest)
+
+    def fitting_slots(self, position_bytes: int, num_free: int, num_total: int) -> int:
+        """Return how many of the slots a GPU's memory holds, with usual requests; at least two."""
+        usual, longest = min(_USUAL_POSITIONS, self.max_positions), self.max_positions
+        for num_slots in row_buckets(self.num_slots)[:0:-1]:
+            left = replace(self, num_slots=num_slots).num_bytes_left(num_free, num_total)
+            if left >= 0 and num_slots * usual <= max(left // position_bytes, longest):
+                return num_slots
+        return min(self.num_slots, 2)
 
     def num_bytes_left(self, num_free: int, num_total: int) -> int:
         """Return the bytes that the cache may take of a GPU's memory; negative if it is full."""
@@ -89,8 +98,7 @@ class KVCaches:
         uploads.copy(self.table, np.array(slots, np.int64), self._null_block)
 
     def extend(self, blocks: Mapping[int, Sequence[int]], uploads: PackedUpload) -> None:
-        places: list[int] = []
-        numbers: list[int] = []
+        places, numbers = list[int](), list[int]()
         width = self.table.shape[1]
         for slot, given in blocks.items():
             first, num_held = slot * width, self._num_held[slot]
@@ -117,9 +125,10 @@ class KVCaches:
     def log_memory(self) -> None:
         """Log the memory of the blocks and the number of streams that it holds."""
         logger.info(
-            "memory: cache %.0f MiB (%d blocks, %d positions, %d streams of 30 s)",
+            "memory: cache %.0f MiB (%d blocks, %d positions, %d streams of 30 s), %d slots",
             sum(stack.tensor.nbytes for stack in self.stacks) / _MIB,
             self.num_blocks,
             self.num_blocks * BLOCK_POSITIONS,
-            self.num_blocks // num_blocks_of(_STREAM_FRAMES),
+            self.num_blocks // num_blocks_of(375),
+            len(self._num_held),
         )

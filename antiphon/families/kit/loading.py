@@ -1,5 +1,6 @@
 """Loading of autoregressive models: number type, device, and the runner."""
 
+from dataclasses import replace
 from typing import TypedDict, TypeVar, Unpack
 
 import torch
@@ -10,6 +11,7 @@ from antiphon.engine.model_runner.ar_model import ARModel
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.nn.cpu.packed_layers import check_quantize
+from antiphon.nn.cuda.devices import free_memory
 from antiphon.nn.device import resolve_device, resolve_dtype
 from antiphon.nn.weights import WeightOptions
 
@@ -43,6 +45,20 @@ def weights_for(
     check_quantize(quantize, like)
     progress = None if part is None else context.progress_of(part)
     return WeightOptions(like=like, progress=progress, is_dummy=context.is_dummy, quantize=quantize)
+
+
+def fitted(
+    context: LoadContext, max_positions: int, num_weights: int, position_size: int
+) -> LoadContext:
+    """Return the context with the slots that a GPU's memory holds beside weights to be loaded."""
+    like, utilization = like_of(context), context.memory_utilization
+    if like.is_cpu or utilization is None or context.cache_bytes is not None:
+        return context
+    num_free, num_total = free_memory(like.device)
+    num_free -= num_weights * like.itemsize
+    budget = KVBudget(context.max_slots, max_positions, utilization=utilization)
+    num_slots = budget.fitting_slots(position_size * like.itemsize, num_free, num_total)
+    return replace(context, max_slots=num_slots)
 
 
 def runner_of(

@@ -31,14 +31,13 @@ _MEASURED_MS = {
 def footprint(path: Path) -> Footprint:
     """Return the GPU footprint of a checkpoint by its configuration; raises ModelLoadError."""
     config, products = load_config(path), frame_products(path)
-    codec = config.codec
+    codec, layout = config.codec, codec_layout(config)
+    decoder = [shape for name, shape in layout.items() if name.startswith("decoder.")]
     return Footprint(
-        weight_bytes=_weight_bytes(config),
+        weight_bytes=HALF_BYTES * (num_model_weights(config) + num_values(decoder)),
         read_bytes=read_bytes(products),
         stream_flop=stream_flop(products),
-        decoder_flop=columns_flop(
-            codec_layout(config), lambda name: _num_columns(name, codec.decoder)
-        ),
+        decoder_flop=columns_flop(layout, lambda name: _num_columns(name, codec.decoder)),
         position_bytes=HALF_BYTES * config.talker.transformer.position_size,
         num_launches=_num_kernels(products) + config.predictor.num_groups + _ENDS_LAUNCHES,
         frames_per_s=codec.sample_rate_hz / codec.samples_per_frame,
@@ -70,21 +69,16 @@ def frame_products(path: Path) -> list[Product]:
     return products
 
 
-def _weight_bytes(config: Qwen3TTSConfig) -> int:
-    """Return the weights in memory; text and code embeddings are folded with their projections."""
+def num_model_weights(config: Qwen3TTSConfig) -> int:
+    """Return the numbers in talker and predictor; embeddings are folded with their projections."""
     talker, predictor = config.talker, config.predictor
-    numbers = num_values(
-        shape
-        for name, shape in main_layout(config).items()
-        if "text_embedding" not in name and "text_projection" not in name
-    )
-    codec = codec_layout(config).items()
-    numbers += talker.text_vocab_size * talker.transformer.hidden_size
+    layout = main_layout(config).items()
+    kept = (shape for name, shape in layout if not re.search("text_(embedding|projection)", name))
+    numbers = num_values(kept) + talker.text_vocab_size * talker.transformer.hidden_size
     if predictor.has_projection:
         folded = talker.vocab_size + (predictor.num_groups - 2) * predictor.vocab_size
         numbers += folded * predictor.transformer.hidden_size
-    numbers += num_values(shape for name, shape in codec if name.startswith("decoder."))
-    return HALF_BYTES * numbers
+    return numbers
 
 
 def _num_kernels(products: list[Product]) -> int:

@@ -26,10 +26,11 @@ from antiphon.engine.model_runner.ar_model import (
     SlotStart,
 )
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
+from antiphon.families.kit.loading import RunnerOptions, fitted, runner_of, weights_for
 from antiphon.families.qwen3_tts.checkpoint import language_model_part
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.footprint import num_model_weights
 from antiphon.families.qwen3_tts.prompt_layout import FRAME as FRAME_COLUMN
 from antiphon.families.qwen3_tts.prompt_layout import (
     SPEAKER,
@@ -354,6 +355,9 @@ def load_runner(
     context: LoadContext, *, max_positions: int = MAX_POSITIONS, **how: Unpack[RunnerOptions]
 ) -> Qwen3TTSRunner:
     """Load a checkpoint's language model and its runner; see `runner_of`; raises ModelLoadError."""
+    config = load_config(context.checkpoint)
+    sizes = num_model_weights(config), config.talker.transformer.position_size
+    context = fitted(context, max_positions, *sizes)
     return runner_of(context, load_language_model(context, max_positions), max_positions, **how)
 
 

@@ -7,8 +7,9 @@ import torch
 
 from antiphon.errors import ModelLoadError
 from antiphon.nn.cuda.compiler import has_compiler
+from antiphon.nn.cuda.devices import gpu_memory
 from antiphon.nn.cuda.resident_limits import CAPABILITY
-from antiphon.nn.device import find_device, gpu_memory
+from antiphon.nn.device import find_device
 
 _GIB = 2**30
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,40 @@ def test_what_is_left_of_a_gpu_leaves_room_for_the_rest(
     assert left < num_free - num_slots * 3_400_000, "each slot has a state of the codec"
     used = total - num_free
     assert used + max(left, 0) <= max(utilization * total, used)
+
+
+@given(
+    total_gib=st.floats(0.1, 200),
+    free=st.floats(-1.0, 1.0),
+    utilization=st.floats(0.1, 1.0),
+    num_slots=st.integers(1, 300),
+)
+def test_slots_fit_into_the_memory_that_there_is(
+    total_gib: float, free: float, utilization: float, num_slots: int
+) -> None:
+    position_bytes, usual, longest = 114_688, 384, 4096
+    total = int(total_gib * 2**30)
+    budget = KVBudget(num_slots, longest, utilization=utilization)
+
+    def left(slots: int) -> int:
+        return replace(budget, num_slots=slots).num_bytes_left(int(free * total), total)
+
+    fitting = budget.fitting_slots(position_bytes, int(free * total), total)
+    assert min(num_slots, 2) <= fitting <= num_slots
+    if fitting > 2:
+        assert left(fitting) >= 0
+        assert fitting * usual <= max(left(fitting) // position_bytes, longest)
+    if left(num_slots) >= num_slots * usual * position_bytes:
+        assert fitting == num_slots
+
+
+@pytest.mark.parametrize(
+    ("total_gib", "weights_gib", "num_slots"), [(3, 1.6, 8), (6, 3.83, 8), (24, 3.83, 64)]
+)
+def test_small_cards_serve_some_streams(total_gib: int, weights_gib: float, num_slots: int) -> None:
+    total, gib = total_gib * 2**30, 2**30
+    num_free = total - int((0.5 + weights_gib) * gib)
+    assert KVBudget(64, 4096, utilization=0.9).fitting_slots(114_688, num_free, total) == num_slots
 
 
 def test_stacks_of_any_shapes_share_one_table() -> None:

@@ -1,0 +1,39 @@
+"""Slots of models by the memory of a GPU, which is not there."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from antiphon.contracts.family import LoadContext
+from antiphon.families.kit import loading
+
+GIB = 2**30
+NUM_WEIGHTS, POSITION_SIZE = 750_000_000, 57_344  # Qwen3-TTS 0.6B
+
+
+def slots(context: LoadContext) -> int:
+    return loading.fitted(context, 4096, NUM_WEIGHTS, POSITION_SIZE).max_slots
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "total_gib", "num_slots"),
+    [(2.3, 3, 8), (7.3, 8, 64), (2.3, 80, 2), (79, 80, 64)],
+    ids=["a small card", "a larger one", "others use it", "a large one"],
+)
+def test_slots_follow_the_memory(
+    free_gib: float, total_gib: int, num_slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    like = torch.empty(0, dtype=torch.bfloat16, device="meta")
+    memory = int(free_gib * GIB), total_gib * GIB
+    monkeypatch.setattr(loading, "like_of", lambda context: like)
+    monkeypatch.setattr(loading, "free_memory", lambda device: memory)
+    context = LoadContext(max_slots=64, memory_utilization=0.9)
+    assert slots(context) == num_slots
+    assert slots(replace(context, max_slots=1)) == 1
+    for sized in ({"cache_bytes": GIB}, {"memory_utilization": None}):
+        assert slots(replace(context, **sized)) == 64, "nothing is to be found out"
+
+
+def test_a_cpu_has_the_slots_that_are_wanted() -> None:
+    assert slots(LoadContext(device="cpu", max_slots=64, memory_utilization=0.9)) == 64
