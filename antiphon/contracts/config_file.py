@@ -15,7 +15,8 @@ from antiphon.errors import ModelLoadError
 
 T = TypeVar("T")
 
-
+UNPACKED_METHODS: Final = ("AWQ", "GPTQ", "FP8", "compressed-tensors")
+"""Methods whose weights `antiphon.nn.quantized` unpacks."""
 _METHODS: Final = ("AWQ", "GPTQ", "FP8", "MXFP4", "GGUF", "HQQ", "ModelOpt")
 _TITLES: Final = {method.lower(): method for method in _METHODS}
 _FILES: Final[Mapping[str, str]] = {
@@ -41,15 +42,20 @@ class ConfigSection:
     values: Mapping[str, Any]
 
     @classmethod
-    def read(cls, file: Path) -> "ConfigSection":
-        """Read a whole file; raises ModelLoadError."""
+    def read(cls, file: Path, *, unpacks: bool = False) -> "ConfigSection":
+        """Read a whole file; raises ModelLoadError.
+
+        Args:
+            unpacks: whether the family loads weights of `UNPACKED_METHODS`.
+        """
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ModelLoadError(f"{file}: cannot be read: {error}") from error
         if not isinstance(values, dict):
             raise ModelLoadError(f"{file}: must hold a JSON object")
-        if method := quantization_of(file, values):
+        method = quantization_of(file, values)
+        if method and not (unpacks and method in UNPACKED_METHODS):
             raise quantized_error(file, method)
         return cls(file, "", values)
 
@@ -201,7 +207,7 @@ def quantization_of(file: Path, values: Mapping[str, Any]) -> str | None:
     """
     if file.name != "config.json":
         return None
-    for found in _marks(values):
+    for _, found in quantization_marks(values):
         method = found.get("quant_method") or found.get("quant_algo")
         if method is None and any(key.startswith("load_in_") for key in found):
             method = "bitsandbytes"
@@ -211,14 +217,16 @@ def quantization_of(file: Path, values: Mapping[str, Any]) -> str | None:
     return next((title for name, title in _FILES.items() if (file.parent / name).is_file()), None)
 
 
-def _marks(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects that describe a quantization, from the outermost level inwards."""
+def quantization_marks(
+    values: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield path and content of objects that describe a quantization, the outermost first."""
     for key in _KEYS:
         found = values.get(key)
         # Codecs have a "quantization" of their own: MLX's holds bits and a group size.
         is_mlx = isinstance(found, dict) and all(each in found for each in _MLX_KEYS)
         if isinstance(found, dict) and found and (key != "quantization" or is_mlx):
-            yield found
-    for value in values.values():
+            yield prefix + key, found
+    for key, value in values.items():
         if isinstance(value, dict):
-            yield from _marks(value)
+            yield from quantization_marks(value, f"{prefix}{key}.")

@@ -22,10 +22,6 @@ _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 100_000_000
 _MAX_NAMED = 8
 _COMPARED_BYTES = 2**22
-# Methods by the last parts of the names of their tensors.
-_QUANTIZED = {"qweight": "AWQ or GPTQ", "absmax": "bitsandbytes", "SCB": "bitsandbytes"}
-_QUANTIZED |= {"weight_scale_inv": "FP8", "weight_scale": "FP8 or int8"}
-_QUANTIZED |= {"weight_packed": "compressed-tensors"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class TensorHeader:
 
     Attributes:
         dtype: type in the format's spelling: ``F32``, ``BF16`` ...
-        start: offset of the first byte in the file.
+        start: offset of the first byte in the file; 0: the tensor is computed from others.
     """
 
     name: str
@@ -46,6 +42,11 @@ class TensorHeader:
     @property
     def num_values(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the tensor can be converted to the model's type."""
+        return self.dtype in DTYPES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,24 +108,6 @@ def read_tensor_headers(file: Path) -> list[TensorHeader]:
     return tensors
 
 
-def read_directory(directory: Path, stem: str = STEM) -> dict[str, tuple[Path, TensorHeader]]:
-    """Return the tensors of a directory by name, each with its file.
-
-    Raises:
-        ModelLoadError: a file is missing, broken or quantized, or two files share tensors' names.
-    """
-    tensors: dict[str, tuple[Path, TensorHeader]] = {}
-    for file in tensor_files(directory, stem):
-        found = {header.name: (file, header) for header in read_tensor_headers(file)}
-        if twice := tensors.keys() & found.keys():
-            raise ModelLoadError(f"{file}: another file holds {some(twice)} too")
-        tensors |= found
-    for name in tensors:
-        if method := _QUANTIZED.get(name.rpartition(".")[2]):
-            raise quantized_error(directory, method)
-    return tensors
-
-
 def _described(header: dict[str, Any], data_start: int) -> Iterator[TensorHeader]:
     for name, entry in header.items():
         if name != "__metadata__":
@@ -155,7 +138,7 @@ def tied_problems(
     """Return the stored tensors that differ from those that a configuration ties them to.
 
     Args:
-        found: result of `read_directory`.
+        found: tensors of the files by name, each with its file.
         tied: unused tensors, each with the tensor used in its place. Either may be absent from the
             files.
 
@@ -174,6 +157,8 @@ def _are_equal(one: tuple[Path, TensorHeader], other: tuple[Path, TensorHeader])
     """Compare two tensors by their bytes, up to the first difference."""
     (file, header), (other_file, other_header) = one, other
     if (header.dtype, header.shape) != (other_header.dtype, other_header.shape):
+        return False
+    if not header.start or not other_header.start:
         return False
     try:
         with file.open("rb") as stream, other_file.open("rb") as other_stream:

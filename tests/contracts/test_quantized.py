@@ -12,7 +12,7 @@ from antiphon.contracts.config_file import ConfigSection
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.errors import ModelLoadError
 from antiphon.families.registry import resolve
-from antiphon.nn.safetensors_index import read_directory
+from antiphon.nn.quantized.directory import read_directory
 
 FILE = "model.safetensors"
 

@@ -124,7 +124,7 @@ def load_config(path: Path) -> CausalLMConfig:
         ModelLoadError: a file or key is missing, has the wrong type, or requires something that
             is not implemented; the message names file and key.
     """
-    top = ConfigSection.read(path / "config.json")
+    top = ConfigSection.read(path / "config.json", unpacks=True)
     names = top.values.get("architectures") or [None]
     if names[0] not in _LAYOUTS:
         raise top.error("architectures", f"must begin with one of {', '.join(_LAYOUTS)}")

@@ -31,7 +31,8 @@ from antiphon.families.kit.layouts import (
     repeated,
     stream_flop,
 )
-from antiphon.nn.safetensors_index import Shape, WeightsPart, read_directory, tied_problems
+from antiphon.nn.quantized.directory import read_directory
+from antiphon.nn.safetensors_index import Shape, WeightsPart, tied_problems
 
 CODEC_FILE, PICKLED_FILE = "codec.pth", "model.pth"
 _SLOW, _FAST = "text_model.model.", "audio_decoder."

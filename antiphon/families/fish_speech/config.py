@@ -152,7 +152,7 @@ def load_config(path: Path) -> FishSpeechConfig:
         ModelLoadError: a file or key is missing, has the wrong type, or requires something that
             is not implemented; the message names file and key.
     """
-    top = ConfigSection.read(path / "config.json")
+    top = ConfigSection.read(path / "config.json", unpacks=True)
     top.expect("model_type", *(each.value for each in Layout))
     layout = Layout(top.text("model_type"))
     if layout is Layout.S2:

@@ -22,7 +22,7 @@ from antiphon.families.fish_speech.codec_schema import CodecSizes, codec_layout
 from antiphon.families.fish_speech.config import FishSpeechConfig
 from antiphon.families.kit.formats.torch_file import StoredTensors, TorchPart, open_tensors
 from antiphon.nn.layers import Weights
-from antiphon.nn.safetensors_index import read_directory
+from antiphon.nn.quantized.directory import read_directory
 from antiphon.nn.weights import WeightOptions, check_tied, open_weights
 
 

@@ -150,7 +150,7 @@ def load_config(path: Path) -> MiMoAudioConfig:
         ModelLoadError: a key is missing, has the wrong type, or requires something that is not
             implemented.
     """
-    top = ConfigSection.read(path / "config.json")
+    top = ConfigSection.read(path / "config.json", unpacks=True)
     top.expect("hidden_act", "silu", default="silu")
     top.expect("tie_word_embeddings", False, default=False)
     top.expect("use_sliding_window", False, default=False)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -39,9 +38,6 @@ from antiphon.nn.safetensors_index import (
     Shape,
     TensorHeader,
     WeightsPart,
-    read_tensor_headers,
-    some,
-    tensor_files,
 )
 
 _TASKS = {
@@ -79,22 +75,13 @@ def inspect(path: Path) -> Inspection:
 def _headers(
     found: Findings, directory: Path, layout: Mapping[str, Shape] | None
 ) -> list[TensorHeader]:
-    """Return the headers of all readable files, and compare them with the layout."""
-    headers: dict[str, TensorHeader] = {}
-    every: list[TensorHeader] = []
-    num_problems = len(found.problems)
-    files = None if found.is_drawn else found.attempt(partial(tensor_files, directory))
-    for file in files or ():
-        read = found.attempt(partial(read_tensor_headers, file)) or []
-        if twice := headers.keys() & {header.name for header in read}:
-            found.problems.append(f"{file}: another file holds {some(twice)} too")
-        found.check_dtypes(file, read)
-        headers |= {header.name: header for header in read}
-        every += read
-    # Another comparison would repeat missing tensors.
-    if not found.is_drawn and len(found.problems) == num_problems:
-        found.check_layout(directory, headers, layout)
-    return every
+    """Return the headers of a directory's tensors, and compare them with the layout."""
+    headers = found.headers(directory)
+    if headers is None:
+        return []
+    found.check_dtypes(directory, headers.values())
+    found.check_layout(directory, headers, layout)
+    return [*headers.values()]
 
 
 def _facts(config: Qwen3TTSConfig) -> Facts:

@@ -51,7 +51,7 @@ def load_config(path: Path) -> Qwen3TTSConfig:
         ModelLoadError: a file or key is missing, has the wrong type, or is not supported; the
             message names file and key.
     """
-    top = ConfigSection.read(path / "config.json")
+    top = ConfigSection.read(path / "config.json", unpacks=True)
     top.expect("model_type", "qwen3_tts")
     top.expect("tokenizer_type", "qwen3_tts_tokenizer_12hz")
     top.expect("tts_model_type", *(task.value for task in CheckpointTask))

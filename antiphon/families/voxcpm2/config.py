@@ -119,7 +119,7 @@ def load_config(path: Path) -> VoxCPM2Config:
         ModelLoadError: the file or a key is missing, has the wrong type, or requires something
             that is not implemented; the message names file and key.
     """
-    top = ConfigSection.read(path / "config.json")
+    top = ConfigSection.read(path / "config.json", unpacks=True)
     top.expect("architecture", "voxcpm2")
     text, flow = top.section("lm_config"), top.section("dit_config")
     flow.section("cfm_config", {}).expect("solver", "euler", default="euler")

@@ -66,7 +66,7 @@ def test_rotary_embeddings_are_read_in_old_and_new_files(tmp_path: Path) -> None
         ({"use_sliding_window": True}, "'use_sliding_window'"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "'layer_types'"),
         ({"hidden_act": "gelu"}, "'hidden_act'"),
-        ({"quantization_config": {"quant_method": "awq"}}, "AWQ weights"),
+        ({"quantization_config": {"quant_method": "hqq"}}, "HQQ weights"),
         ({"num_key_value_heads": 4}, "'num_key_value_heads' must divide 6"),
         ({"hidden_size": None}, "'hidden_size' is missing"),
     ],

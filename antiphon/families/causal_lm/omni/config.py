@@ -140,7 +140,7 @@ def has_voice(path: Path) -> bool:
     Raises:
         ModelLoadError: config.json cannot be read.
     """
-    top = ConfigSection.read(path / "config.json")
+    top = ConfigSection.read(path / "config.json", unpacks=True)
     parts = all(isinstance(top.values.get(key), dict) for key in (_TALKER, _TOKEN2WAV))
     return parts and top.boolean("enable_audio_output", True) and (path / SPEAKERS).is_file()
 
@@ -152,7 +152,7 @@ def load_omni_config(path: Path) -> OmniConfig:
         ModelLoadError: a key is missing, has the wrong type, or requires something that is not
             implemented; the message names file and key.
     """
-    top = ConfigSection.read(path / "config.json")
+    top = ConfigSection.read(path / "config.json", unpacks=True)
     thinker = load_config(path)
     token2wav = top.section(_TOKEN2WAV)
     config = OmniConfig(

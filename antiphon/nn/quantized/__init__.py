@@ -1,0 +1,1 @@
+"""Checkpoints whose weights other tools have quantised, unpacked while they are loaded."""
