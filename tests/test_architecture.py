@@ -59,7 +59,7 @@ CORE_PATH = (
     *("api/schemas/field_rules.py", "api/schemas/speech.py", "api/schemas/speech_ws.py"),
     *("families/registry.py", "families/kit/*.py", "families/qwen3_tts/*.py"),
 )
-MAX_CORE_LINES = 29_394  # it may only fall
+MAX_CORE_LINES = 29_319  # it may only fall
 MAX_FILE_LINES = 400
 MAX_ROOT_MODULES = 8
 MAX_FUNCTION_LINES = 60
@@ -211,7 +211,7 @@ def test_only_model_code_knows_torch(path: Path) -> None:
     knows_torch |= name_of(path).startswith("engine/model_runner/")
     knows_torch |= name_of(path) in (
         "codec/graph_decoder.py",
-        "codec/grouped_decoder.py",
+        "codec/host/grouped_decoder.py",
         "codec/lockstep_decoder.py",
         "codec/pending.py",
     )

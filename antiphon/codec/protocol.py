@@ -127,6 +127,14 @@ class ElasticDecoder(StreamingDecoder, Protocol):
         """Frames past the end that chunks reach to, until all has become audio; 1 or more."""
 
 
+@runtime_checkable
+class PassDecoder(StreamingDecoder, Protocol):
+    """A decoder with passes of a fixed size; see `CodecShape.pass_frames`."""
+
+    @property
+    def pass_frames(self) -> int: ...
+
+
 class RowDecoder(ABC):
     """The calls of a `StreamingDecoder` that decode, made of `decode_row`."""
 

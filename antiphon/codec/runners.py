@@ -13,6 +13,7 @@ from antiphon.codec.protocol import (
     BatchPriming,
     BoundedDecoder,
     ElasticDecoder,
+    PassDecoder,
     PendingAudio,
     StreamingDecoder,
 )
@@ -86,6 +87,7 @@ class FusedRunner:
             decoder.chunk_sizes,
             decoder.look_ahead_frames,
             decoder.group_frames,
+            pass_frames=decoder.pass_frames if isinstance(decoder, PassDecoder) else 1,
             late_frames=late_frames,
         )
 

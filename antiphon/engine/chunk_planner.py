@@ -167,7 +167,7 @@ class ChunkPlanner(ABC):
         """Return the size of the chunk after one of ``last`` frames, with which slack remains."""
         policy = self._policy
         if step_s > self._codec.frame_s:
-            return round_up(min(last + 1, _SLOW_FRAMES), self._sizes)
+            return round_up(_SLOW_FRAMES, self._sizes)
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
         return max(self._sizes[0], round_down(longest, self._sizes))
 
@@ -206,6 +206,9 @@ class ChunkPlanner(ABC):
             end = self._end(request)
         else:
             num_frames = round_down(min(num_ready, progress.chunk_frames), self._sizes)
+            num_left = (1 - progress.num_decoded) % self._codec.pass_frames
+            if num_left and (progress.num_decoded or not request.is_live):
+                num_frames = min(num_frames, num_left)
         chunk = CodecChunk(slot_of(request), progress.num_decoded, num_frames, end)
         request.plan_chunk(num_frames)
         if request.is_live:

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.runner import FRAME_BUCKETS, ROW_BUCKETS, TOKEN_BUCKETS
@@ -107,7 +108,7 @@ class CostModel:
     Attributes:
         long_step_s: duration that few steps exceed.
         mean_frame_s: time between two frames of a request: a step, or longer if they arrive from
-            another stage.
+            another stage; ``inf`` before the first step.
         long_frame_s: time that few frames exceed.
         mean_prefill_s: share of prompts in the duration of a step.
     """
@@ -128,7 +129,7 @@ class CostModel:
 
     @property
     def mean_frame_s(self) -> float:
-        return max(self.mean_step_s, self._mean_arrival_s)
+        return max(self.mean_step_s, self._mean_arrival_s) if self._num_observed else inf
 
     @property
     def long_frame_s(self) -> float:
@@ -177,9 +178,10 @@ class CostModel:
         expected = self.step_s(shape)
         if expected == 0.0:
             return
-        ratio = min(max(seconds / expected, 1 / _MAX_RATIO), _MAX_RATIO)
+        most = _MAX_RATIO if self._num_observed else inf  # a CPU may be far from the guess
+        ratio = min(max(seconds / expected, 1 / _MAX_RATIO), most)
         surprise_s = expected * ratio - self.mean_step_s
-        self.mean_step_s += surprise_s * _WEIGHT
+        self.mean_step_s += surprise_s * max(_WEIGHT, 1 / (1 + self._num_observed))
         self._deviation_s += (abs(surprise_s) - self._deviation_s) * _WEIGHT
         prefill_s = self.prefill_s(shape.num_rows, shape.num_positions)
         self.mean_prefill_s += (prefill_s - self.mean_prefill_s) * _SLOW_WEIGHT

@@ -45,6 +45,8 @@ class CodecShape:
         look_ahead_frames: look-ahead of the `antiphon.codec.protocol.StreamingDecoder`.
         has_upstream: whether frames arrive as pieces from the stage before, one by one, and a step
             only stores them; the last piece has no frame.
+        pass_frames: frames of a pass of the decoder; the first frame has a pass of its own, and
+            chunks that end within a pass repeat it.
         late_frames: frames past the end that chunks reach to, if the audio of a frame may come with
             later chunks, or be none; see `antiphon.codec.protocol.ElasticDecoder`.
     """
@@ -55,6 +57,7 @@ class CodecShape:
     look_ahead_frames: int = 0
     group_frames: int = 1
     has_upstream: bool = False
+    pass_frames: int = 1
     late_frames: int = 0
 
     @property

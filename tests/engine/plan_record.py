@@ -60,7 +60,7 @@ SCENARIOS = {
     "causal, few sizes": Scenario(
         3, 8, 2.5, cache=CacheShape(5000, 16, 1024), codec=CodecShape(2, 12, (1, 4, 16))
     ),
-    "look-ahead": Scenario(4, codec=CodecShape(2, 25, (2, 4, 8, 16), 3, 2)),
+    "look-ahead": Scenario(24, codec=CodecShape(2, 25, (2, 4, 8, 16), 3, 2)),
     "upstream": Scenario(
         5, late_text=1.0, codec=CodecShape(2, 25, (1, 2, 4, 8), has_upstream=True)
     ),
@@ -70,7 +70,7 @@ SCENARIOS = {
     "elastic": Scenario(
         7, 12, 3.0, cache=SMALL, codec=CodecShape(2, 25, (1, 2, 4, 8), late_frames=3)
     ),
-    "elastic, grouped": Scenario(8, 12, 3.0, codec=CodecShape(2, 25, (4, 8), 0, 4, late_frames=6)),
+    "elastic, grouped": Scenario(28, 12, 3.0, codec=CodecShape(2, 25, (4, 8), 0, 4, late_frames=6)),
 }
 
 

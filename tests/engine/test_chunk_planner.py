@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from antiphon.contracts.engine_limits import PlaybackPolicy
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.chunk_planner import CausalChunks, round_down, round_up
-from antiphon.engine.cost_model import CostModel
+from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.request import EngineRequest, Status
 from tests.engine.strict_device import CODEC
 
@@ -28,6 +28,23 @@ def request(slack_s: float, *, is_live: bool = True, num_decoded: int = 1) -> En
     each.codec.num_decoded = num_decoded
     each.codec.chunk_frames = 4
     return each
+
+
+def running(*, is_live: bool = True, num_decoded: int = 1) -> EngineRequest:
+    """Return a stream in a slot, whose first ``num_decoded`` frames were decoded."""
+    stream = request(-10.0, is_live=is_live, num_decoded=num_decoded)
+    stream.arrive(NOW_S, max_unread_frames=100, has_codec=True)
+    stream.slot, stream.status = 0, Status.RUNNING
+    for _ in range(num_decoded):
+        stream.plan_frame()
+    return stream
+
+
+def paced(pace: float) -> CostModel:
+    """Return the costs of steps that take ``pace`` times as long as a frame plays."""
+    costs = CostModel()
+    costs.observe(StepShape(num_rows=1), pace * CODEC.frame_s)
+    return costs
 
 
 requests = st.lists(
@@ -55,12 +72,7 @@ def test_a_chunk_is_made_long_before_its_listener_needs_it(
 def test_chunks_are_as_small_as_can_be_only_where_that_prevents_gaps(
     pace: float, most: int
 ) -> None:
-    costs = CostModel()
-    costs.mean_step_s = pace * CODEC.frame_s
-    planner, stream = CausalChunks(CODEC, POLICY, costs), request(-10.0)
-    stream.arrive(NOW_S, max_unread_frames=100, has_codec=True)
-    stream.slot, stream.status = 0, Status.RUNNING
-    stream.plan_frame()
+    planner, stream = CausalChunks(CODEC, POLICY, paced(pace)), running()
     sizes = []
     for _ in range(20):
         stream.plan_frame()
@@ -70,14 +82,32 @@ def test_chunks_are_as_small_as_can_be_only_where_that_prevents_gaps(
     assert sum(sizes) > 20 - most
 
 
+@pytest.mark.parametrize("costs", [CostModel(), paced(1.1)], ids=["not measured", "slow"])
+@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize("num_decoded", range(7))
+def test_chunks_end_with_passes_of_the_decoder(
+    num_decoded: int, is_live: bool, costs: CostModel
+) -> None:
+    codec = replace(CODEC, chunk_sizes=(1, 2, 3, 4), pass_frames=4)
+    planner = CausalChunks(codec, POLICY, costs)
+    stream = running(is_live=is_live, num_decoded=num_decoded)
+    ends = []
+    for _ in range(30):
+        stream.plan_frame()
+        planned = planner.plan([stream], 1, NOW_S)
+        ends += [chunk.start + chunk.num_frames for _, chunk in planned]
+    later = ends[num_decoded == 0 and is_live :]
+    assert later == [*range(later[0], later[-1] + 1, 4)]
+    assert later[0] % 4 == 1
+    assert len(later) > 5
+
+
 @pytest.mark.parametrize(("pace", "first"), [(0.9, 2), (1.1, 1)])
 def test_a_first_chunk_is_longer_than_a_frame_only_where_that_prevents_a_gap(
     pace: float, first: int
 ) -> None:
-    costs = CostModel()
-    costs.mean_step_s = pace * CODEC.frame_s
     stream = EngineRequest("r", Prompt(data=None, num_tokens=1, seed=0))
-    CausalChunks(CODEC, POLICY, costs).add(stream)
+    CausalChunks(CODEC, POLICY, paced(pace)).add(stream)
     assert stream.codec.chunk_frames == first
 
 

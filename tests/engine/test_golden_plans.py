@@ -10,14 +10,14 @@ from tests.engine.plan_record import SCENARIOS, Recording
 
 DURATION_S = 30.0
 DIGESTS = {
-    "frames": "6d0eb68a3b51505264c978008f2756c6bade78ff79864ce7d0699f78a6161627",
-    "causal": "b4bfb7d668ed46ef90b644a015c7873f0a9f013133c190609d5af9c6afa43ce9",
-    "causal, few sizes": "25abe97ff646294f18453a827fdfe3dc3d5bd2a242d6099b2062142c1d2ffbcc",
-    "look-ahead": "3dc34afc63f95026f89a8d693efe957a42c0e4b93081c8f855938e3c49443d2f",
-    "upstream": "01e41e6ba4de869ec89392243c89afff85eb576a67424afb356dec23660a9de8",
-    "upstream, look-ahead": "6456d84fb2b23d1c645964750e93593dd33289c048b2ee16ab3ae57b28e97908",
-    "elastic": "ed1159cc645ebd54abff11a6c1d027706dba1b54b5bd0b602dddbfddcc03b3b4",
-    "elastic, grouped": "7203678172a9ed67eac28091ef434a2a10219d4743a9d457646ae0ae214f63b7",
+    "frames": "d331268ead27cf27079bfe203cc640237a51a319d993907d69c42b19bb67b082",
+    "causal": "a675dd639f631f2280e8c943d875f35e38667aa5f3af48d60dafc2bcdc670acf",
+    "causal, few sizes": "3aa592ee6af92c1998923a3f9771f0b74d0e97d34979898db6df309ea8f24a0e",
+    "look-ahead": "751a16b7eb99712f0f05bb56de02c3965544fc04d9fb26b1ede4ce0969c91beb",
+    "upstream": "56f455505bee0f7eb532c66bfe5a26c39e409848f193f2241de27496b6027f5d",
+    "upstream, look-ahead": "013df5d8b23e935782aaa336536ab1529d7f7f7291c46af7a55c3ec89627352e",
+    "elastic": "9d070734b8e0d23736ba5621e71404d07664c190d1d97c5f5a367e117876859e",
+    "elastic, grouped": "f63057b6d2203e0a304113d19b1daa1ef73a9d1c0549711a0afed5b57fe8e235",
 }
 
 

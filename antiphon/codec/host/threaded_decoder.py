@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import StreamingDecoder
+from antiphon.codec.protocol import PassDecoder, StreamingDecoder
 from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.nn.cpu.threads import codec_pool
@@ -41,7 +41,7 @@ class _PendingAudio:
 
 
 class HostDecoder(StreamingDecoder, Protocol):
-    """A causal decoder on the host, such as `antiphon.codec.grouped_decoder.GroupedDecoder`."""
+    """A causal decoder on the host, such as `GroupedDecoder`."""
 
     def decode_row(self, frames: NDArray[Any], state: Any, slot: int) -> Samples:
         """Decode the next frames of one row; see `RowDecoder`."""
@@ -62,6 +62,7 @@ class ThreadedDecoder:
         self.chunk_sizes = decoder.chunk_sizes
         self.look_ahead_frames = decoder.look_ahead_frames
         self.group_frames = decoder.group_frames
+        self.pass_frames = decoder.pass_frames if isinstance(decoder, PassDecoder) else 1
 
     def open(self, num_slots: int) -> Any:
         return self._pool.submit(self.decoder.open, num_slots).result()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.codec.host.grouped_decoder import GroupedDecoder
 from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext

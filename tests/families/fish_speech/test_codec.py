@@ -8,7 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.codec.host.grouped_decoder import GroupedDecoder
 from antiphon.codec.host.threaded_decoder import ThreadedDecoder
 from antiphon.codec.lockstep_decoder import LockstepDecoder
 from antiphon.codec.protocol import StreamingDecoder

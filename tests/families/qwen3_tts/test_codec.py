@@ -1,5 +1,6 @@
 """The decoder is exact: as official, in any grouping, in any company, and forgetful on reset."""
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.codec.host.grouped_decoder import GroupedDecoder
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.qwen3_tts.checkpoint import (
     codec_decoder_part,
@@ -32,6 +33,7 @@ from tests.families.qwen3_tts.codec_models import (
     tiny_config,
 )
 from tests.families.qwen3_tts.random_checkpoint import make_full_checkpoint
+from tests.nn.cpu.test_heap import num_resident_bytes
 
 ROUNDING = 5e-6
 """Kernels for other shapes add in another order; samples here are around 0.1."""
@@ -270,3 +272,12 @@ def test_half_precision_keeps_its_state_in_half_the_room() -> None:
     audio = decoder.decode(streams()[:1], state)[0]
     error = (audio - wholes()[0]).square().mean()
     assert error < 0.05 * wholes()[0].square().mean()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_slots_take_memory_when_they_are_used() -> None:
+    before, num_slots = num_resident_bytes(), 2**27 // small_decoder().row_size
+    state = small_decoder().open(num_slots)
+    assert state.memory.nbytes > 2**28
+    assert num_resident_bytes() - before < 2**26
+    assert not state.memory[num_slots // 2].any()

@@ -40,7 +40,8 @@ class GroupedState:
 class GroupedDecoder(RowDecoder):
     """An `antiphon.codec.protocol.StreamingDecoder`; a frame is its codes, ``[num_quantizers]``."""
 
-    chunk_sizes = (_FIRST_GROUP, _GROUP)
+    chunk_sizes = tuple(range(1, _GROUP + 1))
+    pass_frames = _GROUP
 
     def __init__(
         self, decoder: WindowedDecoder, *, sample_rate_hz: int, samples_per_frame: int
