@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn.cpu.mapped_file import MappedFile
 from antiphon.nn.safetensors_index import WeightsPart
 from antiphon.nn.weights import open_weights
 
@@ -53,6 +54,22 @@ def test_all_tensors_are_found_however_they_are_stored(
         assert len(weights) == 3
         for name, tensor in TENSORS.items():
             assert torch.equal(weights[name], tensor.float())
+
+
+def test_a_file_is_opened_once_however_many_tensors_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path)
+    opened: list[Path] = []
+
+    def noted(path: Path) -> MappedFile:
+        opened.append(path)
+        return MappedFile(path)
+
+    monkeypatch.setattr("antiphon.nn.weights.MappedFile", noted)
+    with open_weights(part(tmp_path), like=LIKE) as weights:
+        assert all(len(weights[name]) for name in weights)
+    assert opened == [tmp_path / "model.safetensors"]
 
 
 def test_tensors_are_converted_and_outlive_the_files(tmp_path: Path) -> None:

@@ -34,7 +34,10 @@ def load_tokenizer(path: Path) -> Encode:
         model = ConfigSection.read(file).section("model")
         section = model.section("vocab")
         merges = [merge_of(file, merge) for merge in model.values.get("merges", ())]
-    vocab = {token: section.integer(token) for token in section.values}
+    vocab = dict(section.values)
+    for token, number in vocab.items():
+        if type(number) is not int or number < 0:
+            section.integer(token)  # raises
     tokenizer = qwen_tokenizer(byte_level_model(section.file, vocab, merges))
     return lambda text: tuple(token_ids(tokenizer, text))
 

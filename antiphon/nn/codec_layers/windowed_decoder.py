@@ -7,6 +7,7 @@ each convolution.
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,9 +80,9 @@ class WindowedDecoder:
     def open(self, num_slots: int) -> DecoderState:
         """Return a state of fresh slots, on the decoder's device."""
         rows = self.network.tables.rows
-        return DecoderState(
-            rows.new_zeros((num_slots, self.row_size)), rows.new_zeros(num_slots, dtype=torch.int64)
-        )
+        # NumPy leaves the memory of slots that were never used to the system.
+        memory = torch.from_numpy(np.zeros((num_slots, self.row_size), np.float32)).to(rows)
+        return DecoderState(memory, rows.new_zeros(num_slots, dtype=torch.int64))
 
     @torch.no_grad()
     def decode(self, codes: Tensor, state: DecoderState) -> Tensor:

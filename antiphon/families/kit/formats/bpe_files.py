@@ -35,6 +35,6 @@ def byte_level_model(file: Path, vocab: dict[str, int], merges: list[tuple[str, 
     if missing := set(ByteLevel.alphabet()) - vocab.keys():
         raise ModelLoadError(f"{file}: {len(missing)} bytes have no token")
     for left, right in merges:
-        if not {left, right, left + right} <= vocab.keys():
+        if left not in vocab or right not in vocab or left + right not in vocab:
             raise ModelLoadError(f"{file}: a merge of '{left}' and '{right}' has no token")
     return BPE(vocab, merges)
