@@ -47,18 +47,21 @@ class Findings:
             self.problems.append(error.message)
             return None
 
-    def headers(
-        self, directory: Path, *, stem: str = STEM, others: str | None = None
-    ) -> dict[str, TensorHeader] | None:
-        """Return the headers of a directory's tensors, ``None`` if a file cannot be read.
-
-        Args:
-            others: regular expression of tensor names to ignore.
-        """
+    def tensors(
+        self,
+        directory: Path,
+        layout: Mapping[str, Shape] | None,
+        *,
+        stem: str = STEM,
+        others: str | None = None,
+    ) -> list[TensorHeader]:
+        """Return the headers of a directory's tensors after checking them; see `check_layout`."""
         found = None if self.is_drawn else self.attempt(lambda: read_directory(directory, stem))
-        if found is None:
-            return None
-        return without(others, {name: header for name, (_, header) in found.items()})
+        headers = without(others, {name: header for name, (_, header) in (found or {}).items()})
+        if found is not None:
+            self.check_dtypes(directory, headers.values())
+            self.check_layout(directory, headers, layout)
+        return [*headers.values()]
 
     def check_dtypes(self, where: Path, headers: Iterable[TensorHeader]) -> None:
         """Compare number types with `DTYPES`."""

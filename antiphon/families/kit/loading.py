@@ -75,7 +75,6 @@ def runner_of(
     Args:
         max_positions: longest request, prompt and frames together.
         budget: memory for keys and values; ``None``: derived from the context.
-        graphs: label of the progress of capturing graphs.
     """
     if budget is None:
         slots, cache_bytes = context.max_slots, context.cache_bytes

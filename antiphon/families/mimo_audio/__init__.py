@@ -6,9 +6,9 @@ separate repository, see `antiphon.families.mimo_audio.config`.
 
 from antiphon.contracts.chat_types import ChatRequest
 from antiphon.contracts.family import Extra, Family, Measuring, Task
-from antiphon.contracts.types import Sampling, SpeechRequest
+from antiphon.contracts.types import SpeechRequest
 from antiphon.families.kit.folder import Folder
-from antiphon.families.mimo_audio.options import FAMILY_NAME, MiMoAudioOptions
+from antiphon.families.mimo_audio.options import FAMILY_NAME, TEXT, MiMoAudioOptions
 
 _HERE = Folder(__name__)
 
@@ -36,10 +36,7 @@ FAMILY = Family(
                 _LANGUAGE_MODEL,
                 _HERE.decoder("codec", weights=("MiMo-Audio-Tokenizer/*.safetensors",)),
             ),
-            # Defaults of the official program.
-            sampling=Sampling(
-                temperature=0.6, top_k=0, top_p=1.0, repetition_penalty=1.0, max_frames=1500
-            ),
+            sampling=TEXT,
         ),
         "chat": Task(
             request=ChatRequest,

@@ -41,8 +41,8 @@ class AudioEncoder:
     layers: tuple[NetLayer, ...]
     frequencies: Frequencies
     norm: LayerNorm
-    pooling: Tensor | None
-    pooled_norm: LayerNorm | None
+    pooling: Tensor
+    pooled_norm: LayerNorm
     codebooks: tuple[Tensor, ...]
 
     @classmethod
@@ -52,7 +52,7 @@ class AudioEncoder:
             (weights[f"encoder.{name}.weight"], weights[f"encoder.{name}.bias"])
             for name in ("conv1", "conv2")
         )
-        device, is_pooled = convolutions[0][0].device, config.pooling != 1
+        device = convolutions[0][0].device
         names = [f"encoder.layers.{index}" for index in range(config.encoder.num_layers)]
         return cls(
             config=config,
@@ -61,8 +61,8 @@ class AudioEncoder:
             layers=tuple(NetLayer.of(weights, name, config.encoder) for name in names),
             frequencies=Frequencies.of(config.encoder.head_dim, config.encoder.rope_theta, device),
             norm=layer_norm(weights, "encoder.layer_norm"),
-            pooling=weights["encoder.down_sample_layer.0.weight"] if is_pooled else None,
-            pooled_norm=layer_norm(weights, "encoder.down_sample_norm") if is_pooled else None,
+            pooling=weights["encoder.down_sample_layer.0.weight"],
+            pooled_norm=layer_norm(weights, "encoder.down_sample_norm"),
             codebooks=tuple(
                 weights[f"encoder.quantizer.vq.layers.{index}._codebook.embed"]
                 for index in range(config.num_codes_used)
@@ -88,21 +88,16 @@ class AudioEncoder:
         return self.encode_rows(self.mels(samples[None], lengths), lengths)[0]
 
     def encode_rows(self, mels: Tensor, lengths: Tensor) -> Tensor:
-        """Return codes, int64 ``[B, num_frames, num_codes_used]``.
+        """Return codes, int64 ``[B, num_frames, num_codes_used]``, of mel spectrograms; see `mels`.
 
-        Args:
-            mels: mel spectrograms of several recordings; see `mels`.
-            lengths: lengths of the recordings in samples, int64 ``[B]``; codes after a row's own
-                are undefined.
+        ``lengths`` are numbers of samples, int64 ``[B]``; codes after a row's own are undefined.
         """
         return self.encode_mels(mels, RowLengths(self._num_mels(lengths)))
 
     def mels(self, samples: Tensor, lengths: Tensor) -> Tensor:
-        """Return log-mel magnitudes, ``[B, num_mels, num_frames]``.
+        """Return log-mel magnitudes, ``[B, num_mels, num_frames]``, of samples, f32 ``[B, t]``.
 
-        Args:
-            samples: samples of several recordings, f32 ``[B, t]``.
-            lengths: numbers of samples, int64 ``[B]``, each more than half of a window.
+        ``lengths`` are numbers of samples, int64 ``[B]``, each more than half of a window.
         """
         size, hop = self.config.fft_size, self.config.hop_samples
         half = size // 2
@@ -118,11 +113,10 @@ class AudioEncoder:
             states = F.gelu(F.conv1d(lengths.pad(states, 1, 1, "constant"), weight, bias, stride))
             lengths = lengths.downsampled(stride)
         states = self._attended(states.transpose(1, 2), lengths)
-        if self.pooling is not None and self.pooled_norm is not None:
-            missing = -states.shape[1] % self.config.pooling
-            padded = lengths.pad(states.transpose(1, 2), 0, missing, "constant")
-            pooled = F.gelu(F.conv1d(padded, self.pooling, stride=self.config.pooling))
-            states = self.pooled_norm(pooled.transpose(1, 2))
+        missing = -states.shape[1] % self.config.pooling
+        padded = lengths.pad(states.transpose(1, 2), 0, missing, "constant")
+        pooled = F.gelu(F.conv1d(padded, self.pooling, stride=self.config.pooling))
+        states = self.pooled_norm(pooled.transpose(1, 2))
         codes = []
         for codebook in self.codebooks:
             # Squared distance to each vector, without the term that is the same for all vectors.
@@ -135,15 +129,8 @@ class AudioEncoder:
         return num_samples // self.config.hop_samples + 1
 
     def _attended(self, states: Tensor, lengths: RowLengths) -> Tensor:
-        count, net = states.shape[1], self.config.encoder
-        positions = torch.arange(count, device=states.device)
-        rotation = self.frequencies.at(positions, states.dtype)
-        distance = positions - positions[:, None]
-        mask = lengths.mask(count)
-        if net.left is not None or net.right is not None:
-            is_near = distance >= (-count if net.left is None else -net.left)
-            is_near &= distance <= (count if net.right is None else net.right)
-            mask = mask & is_near | (distance == 0)  # padding attends to itself
+        positions = torch.arange(states.shape[1], device=states.device)
+        rotation, mask = self.frequencies.at(positions, states.dtype), lengths.mask(len(positions))
         skipped = torch.zeros_like(states)
         for number, layer in enumerate(self.layers, start=1):
             heads = layer.project(states, rotation)
@@ -170,12 +157,8 @@ def mel_filters(config: AudioTokenizerConfig) -> Tensor:
 def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> ClonedVoiceEncoder:
     """Load the tokenizer's encoder, whose codes are int64 ``[num_frames, num_codes]``.
 
-    Args:
-        context: checkpoint, device and settings of the stage.
-        pads: whether recordings are encoded in padded batches; ``None``: only on a GPU.
-
-    Raises:
-        ModelLoadError: the audio tokenizer cannot be loaded.
+    ``pads`` is whether recordings are encoded in padded batches; ``None``: only on a GPU. Raises
+    ModelLoadError.
     """
     encoder = load_audio_encoder(context)
     rate_hz = encoder.config.sample_rate_hz

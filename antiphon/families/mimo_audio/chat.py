@@ -23,14 +23,10 @@ class MiMoChatPrompter:
     """An `antiphon.contracts.chat.ChatPrompter`; its answers are not decoded to audio."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load a checkpoint's configuration and tokenizer.
-
-        Raises:
-            ModelLoadError: a file is missing or invalid.
-        """
+        """Load a checkpoint's configuration and tokenizer; raises ModelLoadError."""
         self._config = load_config(context.checkpoint)
         self._tokenizer = load_text_tokenizer(context.checkpoint, self._config.vocab_size)
-        self._capabilities = ChatCapabilities(
+        self.capabilities = ChatCapabilities(
             sample_request=_SAMPLE,
             sampling=_SAMPLING,
             max_positions=MAX_POSITIONS,
@@ -38,10 +34,6 @@ class MiMoChatPrompter:
             logprobs=False,
             thinks=True,
         )
-
-    @property
-    def capabilities(self) -> ChatCapabilities:
-        return self._capabilities
 
     def build(self, request: ChatRequest, seed: int) -> Prompt:
         """Build the prompt of an answer.
@@ -54,12 +46,11 @@ class MiMoChatPrompter:
         encode, text = self._tokenizer.encode, self._tokenizer.encode_text
         ids: list[int] = []
         for each in request.messages:
-            ids += (
-                encode([IM_START, f"{each.role}\n"]) + text(each.content) + encode([IM_END, "\n"])
-            )
+            ids += encode([IM_START, f"{each.role}\n"])
+            ids += text(each.content) + encode([IM_END, "\n"])
         thinks = bool(request.template_kwargs.get("enable_thinking"))
         ids += encode([IM_START, "assistant\n", _THOUGHT_BEGIN if thinks else _NO_THOUGHTS])
-        writing = complete_sampling(request, self._capabilities)
+        writing = complete_sampling(request, self.capabilities)
         return Prompt(
             data=MiMoAudioPrompt(text_groups(self._config, ids), CODES, writing),
             num_tokens=len(ids),

@@ -1,16 +1,12 @@
 """Layout and inspection of the tensors of a checkpoint and its audio tokenizer."""
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from antiphon.contracts.inspection import Inspection
 from antiphon.families.kit.checkpoint import Findings, by_prefix, components, num_parameters
-from antiphon.families.kit.layouts import (
-    Layout,
-    affine,
-    repeated,
-    transformer,
-)
+from antiphon.families.kit.layouts import Layout, affine, repeated, transformer
 from antiphon.families.mimo_audio.config import (
     AudioTokenizerConfig,
     MiMoAudioConfig,
@@ -19,7 +15,7 @@ from antiphon.families.mimo_audio.config import (
     load_tokenizer_config,
     tokenizer_path,
 )
-from antiphon.nn.safetensors_index import TensorHeader, WeightsPart
+from antiphon.nn.safetensors_index import WeightsPart
 
 _OF_TRAINING = r"encoder\.quantizer\..*\.(inited|cluster_size|embed_avg)"
 _ENCODER_ONLY = r"encoder\.(?!quantizer).*"
@@ -38,37 +34,25 @@ _PARTS = {
 def inspect(path: Path) -> Inspection:
     """Return the contents of a checkpoint's directory, complete or not."""
     found = Findings.of(path)
-    headers: dict[str, TensorHeader] = {}
-    audio: AudioTokenizerConfig | None = None
-
-    def read(directory: Path, part: WeightsPart | None) -> None:
-        stored = found.headers(directory)
-        if stored is not None:
-            found.check_layout(directory, stored, part.layout if part else None)
-            found.check_dtypes(directory, stored.values())
-            headers.update(stored)
-
-    config = found.attempt(lambda: load_config(path))
-    read(path, model_part(path, config) if config else None)
+    config, audio = found.attempt(lambda: load_config(path)), None
+    headers = found.tensors(path, layout_of(config) if config else None)
     beside = found.attempt(lambda: tokenizer_path(path))
     if beside is not None:
         if config is not None:
-            main = config
-            audio = found.attempt(lambda: load_tokenizer_config(beside, main))
-        read(beside, decoder_part(beside, audio) if audio else None)
+            audio = found.attempt(partial(load_tokenizer_config, beside, config))
+        headers += found.tensors(beside, tokenizer_layout_of(audio) if audio else None)
     if config is not None and find_spec("tokenizers"):
         from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 
-        vocab_size = config.vocab_size
-        found.attempt(lambda: load_text_tokenizer(path, vocab_size))
+        found.attempt(partial(load_text_tokenizer, path, config.vocab_size))
     facts: dict[str, str | int] = {
         "Task": "speech from text, in the style of instructions",
         **({} if config is None else _facts(config)),
-        **({} if audio is None else _audio_facts(audio)),
+        **({} if audio is None else _rates(audio)),
         **({} if beside is None else {"Audio tokenizer": str(beside)}),
-        "Parameters": num_parameters(headers.values()),
+        "Parameters": num_parameters(headers),
     }
-    table = components(by_prefix(headers.values(), _PARTS, "language model"))
+    table = components(by_prefix(headers, _PARTS, "language model"))
     return found.inspection(facts, table)
 
 
@@ -86,12 +70,9 @@ def _facts(config: MiMoAudioConfig) -> dict[str, str | int]:
     }
 
 
-def _audio_facts(config: AudioTokenizerConfig) -> dict[str, str]:
+def _rates(config: AudioTokenizerConfig) -> dict[str, str]:
     groups_per_s = config.sample_rate_hz / config.samples_per_group
-    return {
-        "Sample rate": f"{config.sample_rate_hz} Hz",
-        "Groups per second": f"{groups_per_s:g}",
-    }
+    return {"Sample rate": f"{config.sample_rate_hz} Hz", "Groups per second": f"{groups_per_s:g}"}
 
 
 def model_part(path: Path, config: MiMoAudioConfig) -> WeightsPart:
@@ -135,8 +116,7 @@ def layout_of(config: MiMoAudioConfig) -> Layout:
         layout[f"local_transformer_lm_heads.{channel}.weight"] = (size, local)
     layout |= transformer("model", config.transformer, "qkv")
     layout |= transformer("local_transformer", config.decoder, "qkv")
-    layout |= transformer("input_local_transformer", config.encoder, "qkv")
-    return layout
+    return layout | transformer("input_local_transformer", config.encoder, "qkv")
 
 
 def tokenizer_layout_of(config: AudioTokenizerConfig) -> Layout:
@@ -153,22 +133,16 @@ def tokenizer_layout_of(config: AudioTokenizerConfig) -> Layout:
     }
     layout |= affine("encoder.layer_norm", width) | affine("decoder.layer_norm", width)
     layout |= affine("decoder.dconv2.norm", mels) | affine("decoder.vocoder.layer_norm", vocoder)
-    if config.pooling != 1:
-        layout["encoder.down_sample_layer.0.weight"] = (width, width, config.pooling)
-        layout |= affine("decoder.dconv1.conv", width, width, config.pooling)
-        layout |= affine("encoder.down_sample_norm", width) | affine("decoder.dconv1.norm", width)
+    layout["encoder.down_sample_layer.0.weight"] = (width, width, config.pooling)
+    layout |= affine("decoder.dconv1.conv", width, width, config.pooling)
+    layout |= affine("encoder.down_sample_norm", width) | affine("decoder.dconv1.norm", width)
     for index, size in enumerate(config.code_sizes):
         name = f"encoder.quantizer.vq.layers.{index}._codebook"
         layout[f"{name}.inited"] = (1,)
         layout[f"{name}.cluster_size"] = (size,)
         layout[f"{name}.embed"] = layout[f"{name}.embed_avg"] = (size, width)
-    for name, net in (
-        ("encoder", config.encoder),
-        ("decoder", config.decoder),
-        ("decoder.vocoder", config.vocoder),
-    ):
-        layout |= _net(name, net)
-    return layout
+    layout |= _net("encoder", config.encoder) | _net("decoder", config.decoder)
+    return layout | _net("decoder.vocoder", config.vocoder)
 
 
 def _net(name: str, config: NetConfig) -> Layout:

@@ -8,6 +8,7 @@ state of a stream.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -90,14 +91,11 @@ class Overlap:
         return torch.cat((magnitude * phase.cos(), magnitude * phase.sin()), dim=-1) @ self.basis
 
     def added(self, windows: Tensor, is_valid: Tensor) -> Tensor:
-        """Return the samples of hops for which all windows are available.
+        """Return the samples, ``[num_rows, n * hop]``, of hops whose windows are all available.
 
         Args:
             windows: ``[num_rows, num_hops - 1 + n, fft_size]``.
             is_valid: mask of windows that belong to the stream, bool.
-
-        Returns:
-            ``[num_rows, n * hop]``.
         """
         num_rows, count = len(windows), windows.shape[1] - self.num_hops + 1
         parts = torch.unflatten(windows, 2, (self.num_hops, self.hop))
@@ -118,8 +116,8 @@ class AudioDecoder:
     table: Tensor
     offsets: Tensor
     sizes: Tensor
-    stretch: Linear | None
-    stretch_norm: TimeNorm | None
+    stretch: Linear
+    stretch_norm: TimeNorm
     decoder: StreamingStack
     norm: LayerNorm
     mel_weight: Tensor
@@ -137,49 +135,31 @@ class AudioDecoder:
     ) -> "AudioDecoder":
         """Build the decoder from a tokenizer's tensors, in float32 and on one device.
 
-        Args:
-            weights: tensors by name.
-            config: configuration of the tokenizer.
-            is_exact: whether to compute in float32 throughout; see `StreamingStack.of`.
+        ``is_exact`` is whether to compute in float32 throughout; see `StreamingStack.of`.
         """
         sizes = torch.tensor(config.code_sizes[: config.num_codes_used])
         tables = [
             weights[f"encoder.quantizer.vq.layers.{index}._codebook.embed"]
             for index in range(config.num_codes_used)
         ]
-        device = tables[0].device
-        stretch = stretch_norm = None
-        if config.pooling != 1:
-            conv = weights["decoder.dconv1.conv.weight"].permute(2, 1, 0)
-            bias = weights["decoder.dconv1.conv.bias"].repeat(config.pooling)
-            stretch = Linear(conv.flatten(0, 1).contiguous(), bias)
-            stretch_norm = TimeNorm.of(weights, "decoder.dconv1.norm", config.norm_groups)
+        device, ahead = tables[0].device, config.norm_groups
+        conv = weights["decoder.dconv1.conv.weight"].permute(2, 1, 0)
+        bias = weights["decoder.dconv1.conv.bias"].repeat(config.pooling)
+        streamed = partial(StreamingStack.of, weights, is_exact=is_exact)
         return cls(
             config=config,
             table=torch.cat(tables),
             offsets=(sizes.cumsum(0) - sizes).to(device),
             sizes=sizes.to(device),
-            stretch=stretch,
-            stretch_norm=stretch_norm,
-            decoder=StreamingStack.of(
-                weights,
-                "decoder",
-                config.decoder,
-                PASS_GROUPS * config.group_positions,
-                is_exact=is_exact,
-            ),
+            stretch=Linear(conv.flatten(0, 1).contiguous(), bias),
+            stretch_norm=TimeNorm.of(weights, "decoder.dconv1.norm", ahead),
+            decoder=streamed("decoder", config.decoder, PASS_GROUPS * config.group_positions),
             norm=layer_norm(weights, "decoder.layer_norm"),
             mel_weight=weights["decoder.dconv2.conv.weight"],
             mel_bias=weights["decoder.dconv2.conv.bias"],
-            mel_norm=TimeNorm.of(weights, "decoder.dconv2.norm", config.norm_groups),
+            mel_norm=TimeNorm.of(weights, "decoder.dconv2.norm", ahead),
             embedding=Linear.of(weights, "decoder.vocoder.embeddings"),
-            vocoder=StreamingStack.of(
-                weights,
-                "decoder.vocoder",
-                config.vocoder,
-                PASS_GROUPS * config.group_mels,
-                is_exact=is_exact,
-            ),
+            vocoder=streamed("decoder.vocoder", config.vocoder, PASS_GROUPS * config.group_mels),
             vocoder_norm=layer_norm(weights, "decoder.vocoder.layer_norm"),
             head=Linear.of(weights, "decoder.vocoder.head.out"),
             overlap=Overlap.of(weights["decoder.vocoder.head.istft.window"], config.hop_samples),
@@ -188,19 +168,18 @@ class AudioDecoder:
     @property
     def num_late_ticks(self) -> int:
         """Groups past a stream's last one until all its audio has been returned."""
-        groups = self.mel_norm.num_ahead
-        groups += 0 if self.stretch_norm is None else self.stretch_norm.num_ahead
         num_mels = self.vocoder.delay + -(-self.overlap.padding // self.config.hop_samples)
-        return groups + -(-num_mels // self.config.group_mels)
+        num_ahead = self.stretch_norm.num_ahead + self.mel_norm.num_ahead
+        return num_ahead + -(-num_mels // self.config.group_mels)
 
     def open(self, num_slots: int) -> CodecState:
         """Return the state of fresh streams."""
         config, like = self.config, self.table
         counts = torch.zeros(2, num_slots, dtype=torch.int64, device=like.device)
-        norms = [self.mel_norm.open(num_slots, PASS_GROUPS, config.group_mels)]
-        if self.stretch_norm is not None:
-            norm = self.stretch_norm.open(num_slots, PASS_GROUPS, config.group_positions)
-            norms.insert(0, norm)
+        norms = (
+            self.stretch_norm.open(num_slots, PASS_GROUPS, config.group_positions),
+            self.mel_norm.open(num_slots, PASS_GROUPS, config.group_mels),
+        )
         num_windows = self.overlap.num_hops - 1 + PASS_GROUPS * config.group_mels
         return CodecState(
             ticks=counts[0],
@@ -219,7 +198,6 @@ class AudioDecoder:
         Args:
             codes: int64 ``[num_rows, PASS_GROUPS, group_frames, num_codes_used]``; padding may
                 have any value.
-            state: state of all slots; updated in place.
             slots: slots of the rows, int64 ``[num_rows]``.
             flags: bool ``[num_rows, PASS_GROUPS, 2]``: whether there is a group, and whether it is
                 past the end of the stream.
@@ -235,13 +213,10 @@ class AudioDecoder:
         num_counted = counts.sum(1)
         groups = ticks[:, None] + torch.arange(PASS_GROUPS, device=ticks.device)
         states = self._embedded(codes)
-        if self.stretch is not None and self.stretch_norm is not None:
-            states = self.stretch(states).view(*counts.shape, -1, states.shape[3])
-            kept, nothing = (state.sums[0], state.lines[0]), torch.zeros_like(is_end)
-            states = self.stretch_norm(states, (rows, groups), kept, (is_group, nothing))
-            groups = groups - self.stretch_norm.num_ahead
-        else:
-            states = states.flatten(1, 2)
+        states = self.stretch(states).view(*counts.shape, -1, states.shape[3])
+        kept, nothing = (state.sums[0], state.lines[0]), torch.zeros_like(is_end)
+        states = self.stretch_norm(states, (rows, groups), kept, (is_group, nothing))
+        groups = groups - self.stretch_norm.num_ahead
         mels = self._mels(states, (rows, groups, num_groups[:, None]), (counts, is_end), state)
         groups = groups - self.mel_norm.num_ahead
         span = _span(rows, groups, num_groups[:, None], self.config.group_mels)
@@ -254,7 +229,7 @@ class AudioDecoder:
     def _num_before(self) -> int:
         """Positions before a group on which its mel spectrogram depends."""
         stride = self.config.decoder_stride
-        return max(0, -(-(self.config.decoder_kernel_size - stride) // stride))
+        return -(-(self.config.decoder_kernel_size - stride) // stride)
 
     def _embedded(self, codes: Tensor) -> Tensor:
         known = torch.minimum(codes, self.sizes - 1)  # the empty code of text has no vector
@@ -273,7 +248,6 @@ class AudioDecoder:
             states: states of the groups, ``[num_rows, n, hidden_size]``.
             place: slots, group numbers, and number of groups.
             flags: whether each group of the pass is valid, and whether it is past the end.
-            state: state of all slots; updated in place.
         """
         (slots, groups, num_groups), (counts, is_end) = place, flags
         count, num_before = self.config.group_positions, self._num_before
@@ -283,13 +257,12 @@ class AudioDecoder:
         positions = span.positions(states.shape[1])
         is_inside = (positions >= 0) & (positions < span.end)
         states = torch.where(is_inside[:, :, None], states, 0.0)
-        if num_before:
-            ring = state.last.shape[1]
-            before = state.last[slots[:, 0], (groups[:, 0] - 1) % ring]
-            lasts = torch.unflatten(states, 1, (-1, count))[:, :, -num_before:]
-            state.last[slots, groups % ring] = lasts
-            before = torch.where((groups[:, 0] > 0)[:, None, None], before, 0.0)
-            states = torch.cat((before, states), dim=1)
+        ring = state.last.shape[1]
+        before = state.last[slots[:, 0], (groups[:, 0] - 1) % ring]
+        lasts = torch.unflatten(states, 1, (-1, count))[:, :, -num_before:]
+        state.last[slots, groups % ring] = lasts
+        before = torch.where((groups[:, 0] > 0)[:, None, None], before, 0.0)
+        states = torch.cat((before, states), dim=1)
         stride = self.config.decoder_stride
         made = F.conv_transpose1d(states.transpose(1, 2), self.mel_weight, self.mel_bias, stride)
         # Groups side by side with the frames beyond them: [num_rows, groups, n, channels].
@@ -318,11 +291,7 @@ class AudioDecoder:
 
 
 def _in_front(codes: Tensor, flags: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort groups first, then those past the end, then invalid ones; see `AudioDecoder.tick`.
-
-    Returns:
-        Codes, and both flags.
-    """
+    """Return codes and both flags: groups first, then those past the end, then invalid ones."""
     is_group, is_end = flags.unbind(2)
     kinds = torch.where(is_group, 0, torch.where(is_end, 1, 2))
     kinds, order = kinds.sort(dim=1, stable=True)

@@ -57,22 +57,18 @@ class NetLayer:
         rotated = rotation(heads[:, :, :2].flatten(2, 3)).view_as(heads[:, :, :2])
         return torch.cat((rotated, heads[:, :, 2:]), dim=2)
 
-    def attend(self, states: Tensor, queries: Tensor, kept: Tensor, mask: Tensor | None) -> Tensor:
+    def attend(self, states: Tensor, queries: Tensor, kept: Tensor, mask: Tensor) -> Tensor:
         """Return the output states of the layer.
 
         Args:
             states: input states, ``[num_rows, n, hidden_size]``.
             queries: queries of the states, ``[num_rows, n, num_heads, head_dim]``.
             kept: keys and values, ``[num_rows, num_keys, 2, num_heads, head_dim]``.
-            mask: attention mask, bool ``[num_rows, n, num_keys]``; ``None``: all keys.
+            mask: attention mask, bool ``[num_rows, n, num_keys]``.
         """
         keys, values = kept.to(queries.dtype).transpose(1, 3).unbind(2)
-        seen = F.scaled_dot_product_attention(
-            queries.transpose(1, 2),
-            keys,
-            values,
-            attn_mask=None if mask is None else mask[:, None],
-        )
+        queries, mask = queries.transpose(1, 2), mask[:, None]
+        seen = F.scaled_dot_product_attention(queries, keys, values, mask)
         states = states + self.output(seen.transpose(1, 2).flatten(2))
         return states + self.narrow(F.gelu(self.wide(self.feed_forward_norm(states))))
 
@@ -98,10 +94,7 @@ class TimeNorm:
     def open(self, num_slots: int, num_groups: int, num_positions: int) -> tuple[Tensor, Tensor]:
         """Return sums per slot (values, squares, count), and pending groups.
 
-        Args:
-            num_slots: number of slots.
-            num_groups: groups per pass.
-            num_positions: positions per group.
+        A pass has ``num_groups`` of ``num_positions``.
         """
         sums = self.weight.new_zeros(num_slots, 3, dtype=torch.float64)
         size = (num_slots, self.num_ahead + num_groups, num_positions, len(self.weight))
@@ -114,7 +107,7 @@ class TimeNorm:
         kept: tuple[Tensor, Tensor],
         counted: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """Return the normalised groups of ``num_ahead`` groups before.
+        """Return the normalised groups of ``num_ahead`` groups before, ``[num_rows, n, channels]``.
 
         Args:
             states: groups of each row, ``[num_rows, num_groups, n, channels]``, possibly with more
@@ -123,9 +116,6 @@ class TimeNorm:
             kept: buffers from `open`; updated in place.
             counted: whether each group and the positions beyond it enter the statistics, bool
                 ``[num_rows, num_groups]``.
-
-        Returns:
-            ``[num_rows, num_groups * positions of a group, channels]``.
         """
         (slots, groups), (sums, line) = place, kept
         num_positions = line.shape[2]

@@ -8,8 +8,9 @@ decoded one by one.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -68,55 +69,34 @@ class StageState:
         return len(self.codec.ticks) - 1
 
 
-@dataclass(slots=True, eq=False)
-class GroupPasses:
-    """Passes of a row in a launch.
-
-    Attributes:
-        slot: slot of the row.
-        passes: passes over the row's groups.
-        audible: indices of audible passes among all passes of the launch.
-    """
-
-    slot: int
-    passes: list["GroupPass"]
-    audible: list[int] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, slot: int, places: Sequence[int], num_late: int = 0) -> "GroupPasses":
-        """Split groups, and those past the end, into passes.
-
-        Args:
-            slot: slot of the row.
-            places: indices of the groups in the launch.
-            num_late: number of groups past the end.
-        """
-        total = len(places) + num_late
-        passes = [
-            GroupPass(places[start : start + PASS_GROUPS], max(0, min(PASS_GROUPS, total - start)))
-            for start in range(0, total, PASS_GROUPS)
-        ]
-        return cls(slot, passes)
-
-
 @dataclass(frozen=True, slots=True)
 class GroupPass:
     """One pass over a row.
 
     Attributes:
         places: indices of the groups in the launch.
-        num_groups: number of groups, including those past the end.
+        num_late: number of groups past the end, which follow these.
     """
 
+    slot: int
     places: Sequence[int]
-    num_groups: int
+    num_late: int
 
     def row(self) -> list[int]:
-        """Return the contents of each place, then the group indices in the launch."""
-        num_late = self.num_groups - len(self.places)
-        kinds = [_GROUP] * len(self.places) + [_LATE] * num_late
-        rest = PASS_GROUPS - len(kinds)
-        return [*kinds, *[_NOTHING] * rest, *self.places, *[0] * (num_late + rest)]
+        """Return the slot, the contents of each place, then the group indices in the launch."""
+        rest = PASS_GROUPS - len(self.places) - self.num_late
+        kinds = [_GROUP] * len(self.places) + [_LATE] * self.num_late + [_NOTHING] * rest
+        return [self.slot, *kinds, *self.places, *[0] * (self.num_late + rest)]
+
+
+def _passes(slot: int, places: Sequence[int], num_late: int = 0) -> list[GroupPass]:
+    """Split groups, by their indices in the launch, and those past the end into passes."""
+    passes = []
+    for start in range(0, len(places) + num_late, PASS_GROUPS):
+        own = places[start : start + PASS_GROUPS]
+        num_left = len(places) + num_late - start
+        passes.append(GroupPass(slot, own, min(PASS_GROUPS, num_left) - len(own)))
+    return passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +104,12 @@ class PendingGroups:
     """A `antiphon.codec.protocol.PendingAudio`: an asynchronous copy to the host.
 
     Attributes:
-        rows: rows of the launch.
+        rows: slot of each result, in the order of the passes.
         download: results of all passes; ``None``: there was no pass.
     """
 
-    rows: Sequence[GroupPasses]
+    slots: Sequence[int]
+    rows: Sequence[int]
     download: Download | None
 
     @property
@@ -140,10 +121,11 @@ class PendingGroups:
             self.download.wait()
 
     def result(self) -> dict[int, Samples]:
-        passes = np.zeros((0, 0), np.float32)
+        parts: dict[int, list[Samples]] = {slot: [np.zeros(0, np.float32)] for slot in self.slots}
         if self.download is not None:
-            passes = self.download.wait().numpy()
-        return {each.slot: _audible(passes, each.audible) for each in self.rows}
+            for slot, made in zip(self.rows, self.download.wait().numpy(), strict=True):
+                parts[slot].append(made[int(made[-2]) : int(made[-1])])
+        return {slot: np.concatenate(each) for slot, each in parts.items()}
 
 
 class MiMoAudioCodec:
@@ -161,20 +143,15 @@ class MiMoAudioCodec:
         empty_id: int,
         *,
         is_batched: bool | None = None,
-        uses_graphs: bool = True,
         progress: Progress | None = None,
     ) -> None:
         """Wrap a decoder.
 
         Args:
-            decoder: loaded decoder.
-            config: configuration of the tokenizer.
             empty_id: text id of groups with speech.
             is_batched: whether a pass may have several rows; ``None``: only on a GPU.
-            uses_graphs: whether passes are CUDA graphs on a GPU.
             progress: callback run for every captured graph.
         """
-        self._uses_graphs = uses_graphs
         self._progress = progress
         self._is_batched = decoder.table.is_cuda if is_batched is None else is_batched
         self._decoder = decoder
@@ -191,13 +168,12 @@ class MiMoAudioCodec:
         """Return fresh streams, with captured graphs."""
         device = self._device
         sizes = row_buckets(min(num_slots, _MAX_ROWS)) if self._is_batched else (1,)
+        numbers = partial(torch.zeros, dtype=torch.int64, device=device)
         state = StageState(
             codec=self._decoder.open(num_slots + 1),
-            frames=torch.zeros(
-                (sizes[-1], PASS_GROUPS, self._frame_size), dtype=torch.int64, device=device
-            ),
-            rows=torch.zeros(sizes[-1], 1 + PASS_GROUPS, dtype=torch.int64, device=device),
-            graphs=Graphs(device, is_enabled=self._uses_graphs),
+            frames=numbers(sizes[-1], PASS_GROUPS, self._frame_size),
+            rows=numbers(sizes[-1], 1 + PASS_GROUPS),
+            graphs=Graphs(device),
             sizes=sizes,
         )
         if state.graphs.is_enabled:
@@ -227,8 +203,7 @@ class MiMoAudioCodec:
         self, state: StageState, slot: int, frames: NDArray[Any], num_ahead: int = 0
     ) -> None:
         frames = np.asarray(frames)
-        rows = [GroupPasses.of(slot, range(len(frames)))]
-        self._run(rows, upload(frames, self._device), state)
+        self._run([_passes(slot, range(len(frames)))], upload(frames, self._device), state)
 
     @torch.inference_mode()
     def launch(
@@ -239,7 +214,7 @@ class MiMoAudioCodec:
     ) -> PendingGroups:
         """Start to decode chunks; see the protocol."""
         num_kept = frame_store.shape[1]
-        rows, places = [], list[int]()
+        passes, places = [], list[int]()
         for each in chunks:
             stop = each.start + each.num_frames
             end = stop if each.end is None else min(stop, max(each.start, each.end))
@@ -247,59 +222,53 @@ class MiMoAudioCodec:
             if isinstance(frame_store, np.ndarray):  # only the groups that are read are uploaded
                 own, sent = [*range(len(places), len(places) + len(own))], own
                 places += sent
-            rows.append(GroupPasses.of(each.slot, own, stop - end))
+            passes.append(_passes(each.slot, own, stop - end))
         if isinstance(frame_store, np.ndarray):
             frames = upload(frame_store.reshape(-1, frame_store.shape[2])[places], self._device)
         else:
             frames = frame_store.flatten(0, 1)
-        made = self._run(rows, frames, state)
-        if len(made) == 1:
-            return PendingGroups(rows, Download(made[0]))
-        return PendingGroups(rows, Download(torch.cat(made)) if made else None)
+        rows, made = self._run(passes, frames, state)
+        whole = torch.cat(made) if len(made) > 1 else next(iter(made), None)
+        download = None if whole is None else Download(whole)
+        return PendingGroups([each.slot for each in chunks], rows, download)
 
     def close(self) -> None:
         """Do nothing: all memory is freed with the object."""
 
-    def _run(self, rows: Sequence[GroupPasses], frames: Tensor, state: StageState) -> list[Tensor]:
+    def _run(
+        self, passes: Sequence[Sequence[GroupPass]], frames: Tensor, state: StageState
+    ) -> tuple[list[int], list[Tensor]]:
         """Run the first pass of every row, then the second, and so on; see `AudioDecoder.tick`.
 
-        The last result is valid until the next pass.
+        Returns:
+            The slot of each result, and the results, of which the last is valid until the next
+            pass.
         """
         if not frames.is_cuda:  # on the CPU a check is cheap, while a pass over text is not
-            for each in rows:
-                each.passes = [part for part in each.passes if self._counts(part, frames)]
-        due: list[list[tuple[GroupPasses, GroupPass]]] = []
-        for number in range(max((len(each.passes) for each in rows), default=0)):
-            part = [(each, each.passes[number]) for each in rows if number < len(each.passes)]
-            size = state.sizes[-1]
-            due += [part[start : start + size] for start in range(0, len(part), size)]
-        made: list[Tensor] = []
-        num_made = 0
-        for part in due:
-            if made:
-                made[-1] = made[-1].clone()  # the next pass overwrites it
-            with exact_float32():
-                made.append(self._pass([(each.slot, one) for each, one in part], frames, state))
-            for place, (each, _) in enumerate(part, start=num_made):
-                each.audible.append(place)
-            num_made += len(part)
-        return made
+            passes = [[each for each in row if self._counts(each, frames)] for row in passes]
+        size, slots, made = state.sizes[-1], list[int](), list[Tensor]()
+        for rank in zip_longest(*passes):
+            part = [each for each in rank if each is not None]
+            for some in (part[start : start + size] for start in range(0, len(part), size)):
+                if made:
+                    made[-1] = made[-1].clone()  # the next pass overwrites it
+                with exact_float32():
+                    made.append(self._pass(some, frames, state))
+                slots += [each.slot for each in some]
+        return slots, made
 
-    def _counts(self, part: GroupPass, frames: Tensor) -> bool:
+    def _counts(self, each: GroupPass, frames: Tensor) -> bool:
         """Return whether a pass over frames on the host has any audio."""
-        is_late = part.num_groups > len(part.places)
         ids = frames[:, 0].numpy()
-        return is_late or any(ids[each] == self._empty_id for each in part.places)
+        return each.num_late > 0 or any(ids[place] == self._empty_id for place in each.places)
 
-    def _pass(
-        self, passes: Sequence[tuple[int, GroupPass]], frames: Tensor, state: StageState
-    ) -> Tensor:
+    def _pass(self, passes: Sequence[GroupPass], frames: Tensor, state: StageState) -> Tensor:
         """Run one pass over several slots."""
         size = round_up(len(passes), state.sizes)
         written = np.zeros((size, 1 + 2 * PASS_GROUPS), np.int64)
         written[:, 0] = state.padding
-        for row, (slot, each) in enumerate(passes):
-            written[row] = (slot, *each.row())
+        for row, each in enumerate(passes):
+            written[row] = each.row()
         given = upload(written, self._device)
         rows, places = torch.split(given, [1 + PASS_GROUPS, PASS_GROUPS], dim=1)
         state.rows[:size].copy_(rows)
@@ -315,24 +284,16 @@ class MiMoAudioCodec:
         return self._decoder.tick(codes, state.codec, slots, flags)
 
 
-def load_codec(
-    context: LoadContext, *, is_batched: bool | None = None, uses_graphs: bool = True
-) -> MiMoAudioCodec:
-    """Load the decoder from groups of codes to audio.
+def load_codec(context: LoadContext, *, is_batched: bool | None = None) -> MiMoAudioCodec:
+    """Load the decoder from groups of codes to audio; raises ModelLoadError.
 
     Computation is in float32. On a GPU the layers are kernels, unless ``context.dtype`` is float32:
     their keys and values are float16, and factors of their products have 22 bits.
 
     Args:
-        context: checkpoint, device and settings of the stage.
         is_batched: whether a pass may have several rows; see `MiMoAudioCodec`.
-        uses_graphs: whether passes are CUDA graphs on a GPU.
-
-    Raises:
-        ModelLoadError: the audio tokenizer is missing or cannot be served.
     """
-    model = load_config(context.checkpoint)
-    path = tokenizer_path(context.checkpoint)
+    model, path = load_config(context.checkpoint), tokenizer_path(context.checkpoint)
     config = load_tokenizer_config(path, model)
     empty_id = load_text_tokenizer(context.checkpoint, model.vocab_size).empty_id
     opened = open_weights(decoder_part(path, config), **weights_for(context, "codec", "float32"))
@@ -342,13 +303,5 @@ def load_codec(
             config,
             empty_id,
             is_batched=False if context.is_deterministic else is_batched,
-            uses_graphs=uses_graphs,
             progress=context.progress_of("codec's graphs"),
         )
-
-
-def _audible(passes: Samples, places: Sequence[int]) -> Samples:
-    """Return the audible samples of a row's passes."""
-    parts = [np.zeros(0, np.float32)]
-    parts += [passes[each, int(passes[each, -2]) : int(passes[each, -1])] for each in places]
-    return np.concatenate(parts)

@@ -6,8 +6,8 @@ that it needs no synchronisation with the device.
 """
 
 from collections import ChainMap
-from collections.abc import Hashable, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias, Unpack, cast
 
 import numpy as np
@@ -18,7 +18,6 @@ from torch import Tensor
 from antiphon.contracts.chat import MAX_BIASES
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.types import Sampling
 from antiphon.engine.model_runner.ar_model import (
     ARModel,
     Codes,
@@ -38,14 +37,13 @@ from antiphon.families.mimo_audio.config import (
     PASS_GROUPS,
     AudioTokenizerConfig,
     MiMoAudioConfig,
-    NetConfig,
     found_tokenizer,
     load_config,
     load_tokenizer_config,
 )
 from antiphon.families.mimo_audio.options import TEXT
 from antiphon.families.mimo_audio.patches import GroupDecoder, GroupEncoder
-from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt, MiMoAudioRequest
+from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.device_writes import PackedUpload, upload
@@ -56,22 +54,18 @@ from antiphon.nn.transformer import Transformer
 from antiphon.nn.weights import open_weights
 
 _FIRST_CODEBOOK = 1  # key of random numbers; 0 is the text's
-MiMoAudioRunner: TypeAlias = ModelRunner[MiMoAudioRequest]
+MiMoAudioRunner: TypeAlias = ModelRunner[MiMoAudioPrompt]
 
 _LEAN = 200.0
 """Magnitude far above the other numbers of a state before the last norm, in any size."""
 _HEAD_GAIN = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Reaches:
-    """Host-side sampling ranges of a step, for text and for codes."""
-
-    text: TokenReach
-    codes: SamplingReach
+Reaches: TypeAlias = tuple[TokenReach, SamplingReach]
+"""Sampling ranges of a step, for text and for codes."""
 
 
-class MiMoAudioModel(ARModel[MiMoAudioRequest]):
+class MiMoAudioModel(ARModel[MiMoAudioPrompt]):
     """Language model of text and of groups of codes.
 
     Attributes:
@@ -85,54 +79,37 @@ class MiMoAudioModel(ARModel[MiMoAudioRequest]):
         *,
         empty_id: int,
         stop_ids: Sequence[int],
-        usual: Sampling,
         num_slots: int,
-        max_positions: int,
-        is_batch_invariant: bool = False,
+        is_batch_invariant: bool,
     ) -> None:
         """Build the model from a checkpoint's tensors, all of one type and on one device.
 
         Args:
-            config: configuration of the checkpoint.
-            weights: tensors of the checkpoint.
             empty_id: text id of a group of speech.
             stop_ids: text ids that end a request.
-            usual: sampling parameters of text in most requests.
-            num_slots: maximum number of concurrent requests.
-            max_positions: maximum number of positions per request.
             is_batch_invariant: whether rows must not depend on the batch, see
                 `antiphon.nn.layers.Linear`.
         """
         table, size = weights["model.embed_tokens.weight"], config.frame_size
-        rows = {"num_slots": num_slots, "frame_size": size, "max_positions": max_positions}
+        rows = {"num_slots": num_slots, "frame_size": size, "max_positions": MAX_POSITIONS}
         super().__init__(table, width=table.shape[1], **rows)
-        self.config = config
-        self._transformer = Transformer.of(
-            weights,
-            "model",
-            config.transformer,
-            max_positions,
-            is_batch_invariant=is_batch_invariant,
-        )
-        self._head = replace(Linear.of(weights, "lm_head"), is_batch_invariant=is_batch_invariant)
-        self.encoder = GroupEncoder.of(weights, config, is_batch_invariant=is_batch_invariant)
-        self.decoder = GroupDecoder.of(weights, config, is_batch_invariant=is_batch_invariant)
+        self.config, how = config, {"is_batch_invariant": is_batch_invariant}
+        sizes = config.transformer
+        self._transformer = Transformer.of(weights, "model", sizes, MAX_POSITIONS, **how)
+        self._head = Linear.of(weights, "lm_head", **how)
+        self.encoder = GroupEncoder.of(weights, config, is_batch_invariant)
+        self.decoder = GroupDecoder.of(weights, config, is_batch_invariant)
         self._empty_id = empty_id
         num_rows, device = num_slots + 1, self._device
         # The next input group of each slot, and whether its answer is text only.
         self._writes = torch.zeros(num_rows, dtype=torch.bool, device=device)
         self._next = torch.zeros(num_rows, size, dtype=torch.int64, device=device)
-        self._text_sampler = TokenSampler(
-            num_rows,
-            config.vocab_size,
-            usual,
-            self.like,
-            max_logprobs=1,
-            max_biases=MAX_BIASES,
-        )
+        limits = {"max_logprobs": 1, "max_biases": MAX_BIASES}
+        self._text_sampler = TokenSampler(num_rows, config.vocab_size, TEXT, self.like, **limits)
         self._code_sampling = SamplingTable(num_rows, self.decoder.num_codes, device)
         self._frame_cache = self.decoder.new_cache(num_slots)
-        self._is_stop = _among(stop_ids, config.vocab_size, device)
+        ids = torch.arange(config.vocab_size, device=device)
+        self._is_stop = torch.isin(ids, torch.tensor([*stop_ids], device=device))
         self._empty_group = torch.tensor(config.empty_group, device=device)
         self._codebooks = torch.arange(size - 1, device=device) + _FIRST_CODEBOOK
 
@@ -140,24 +117,24 @@ class MiMoAudioModel(ARModel[MiMoAudioRequest]):
     def kv_shapes(self) -> tuple[KVShape, ...]:
         return (self._transformer.kv_shape,)
 
-    def open(self, prompt: Prompt, frames: Codes) -> MiMoAudioRequest:
+    def open(self, prompt: Prompt, frames: Codes) -> MiMoAudioPrompt:
         data = prompt.data
         assert isinstance(data, MiMoAudioPrompt)
-        return MiMoAudioRequest.of(data, frames)
+        return replace(data, groups=np.concatenate((data.groups, frames)))
 
-    def start(self, starts: Sequence[SlotStart[MiMoAudioRequest]], uploads: PackedUpload) -> None:
+    def start(self, starts: Sequence[SlotStart[MiMoAudioPrompt]], uploads: PackedUpload) -> None:
         slots = np.array([each.slot for each in starts], np.int64)
         groups = [
             each.request.groups[each.prompt.num_positions + each.next_frame] for each in starts
         ]
         uploads.write(self._next, slots, np.stack(groups))
         self._text_sampler.write({each.slot: _text_start(each) for each in starts}, uploads)
-        writes = [each.request.prompt.writing is not None for each in starts]
+        writes = [each.request.writing is not None for each in starts]
         uploads.write(self._writes, slots, np.array(writes))
-        codes = {each.slot: each.request.prompt.code_sampling for each in starts}
+        codes = {each.slot: each.request.code_sampling for each in starts}
         self._code_sampling.write(codes, uploads)
 
-    def embed_prompts(self, spans: Sequence[PromptSpan[MiMoAudioRequest]]) -> Tensor:
+    def embed_prompts(self, spans: Sequence[PromptSpan[MiMoAudioPrompt]]) -> Tensor:
         groups = np.concatenate([each.request.groups[each.start : each.end] for each in spans])
         return self.embed_groups(upload(groups, self._device))
 
@@ -167,8 +144,8 @@ class MiMoAudioModel(ARModel[MiMoAudioRequest]):
         text = F.embedding(groups[:, 0], self.like)
         return torch.where(is_speech, self.encoder(groups[:, 1:]), text)
 
-    def sampling_shape(self, slots: Sequence[int]) -> Hashable:
-        return Reaches(self._text_sampler.reach(slots), self._code_sampling.reach(slots))
+    def sampling_shape(self, slots: Sequence[int]) -> Reaches:
+        return self._text_sampler.reach(slots), self._code_sampling.reach(slots)
 
     def next_states(self, slots: Tensor) -> Tensor:
         return self.embed_groups(self._next[slots])
@@ -184,11 +161,11 @@ class MiMoAudioModel(ARModel[MiMoAudioRequest]):
         logits = self._head(hidden).float()
         speech = logits[:, self._empty_id]
         logits[:, self._empty_id] = speech.masked_fill(self._writes[inputs.slots], -torch.inf)
-        if sampling.text.holds_end:
+        if sampling[0].holds_end:
             logits = self.hold_end(logits, self._is_stop, inputs)
-        ids, scores = self._text_sampler.sample(logits, inputs.slots, draws, sampling.text)
+        ids, scores = self._text_sampler.sample(logits, inputs.slots, draws, sampling[0])
         noise = self._head.backend.gumbel_noise(*draws, self._codebooks, self.decoder.num_codes)
-        rows = self._code_sampling.rows(inputs.slots, sampling.codes)
+        rows = self._code_sampling.rows(inputs.slots, sampling[1])
         codes, code_scores = self.decoder.draw(hidden, rows, noise, self._frame_cache)
         is_speech = (ids == self._empty_id)[:, None]
         frames.codes[:, 0], frames.scores[:, 0] = ids, scores
@@ -203,30 +180,21 @@ class MiMoAudioModel(ARModel[MiMoAudioRequest]):
         self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
 
 
-def _among(ids: Sequence[int], size: int, device: torch.device) -> Tensor:
-    """Return a mask of the ids below ``size``, bool ``[size]``."""
-    return torch.isin(torch.arange(size, device=device), torch.tensor([*ids], device=device))
-
-
-def _text_start(start: SlotStart[MiMoAudioRequest]) -> TokenStart:
+def _text_start(start: SlotStart[MiMoAudioPrompt]) -> TokenStart:
     """Return the text sampling of a request, and for a text answer the history for penalties."""
-    prompt, holds_end = start.request.prompt, start.prompt.sampling.first_end > 0
-    if prompt.writing is None:
+    holds_end, writing = start.prompt.sampling.first_end > 0, start.request.writing
+    if writing is None:
         return TokenStart(sampling=start.prompt.sampling, holds_end=holds_end)
     return TokenStart(
-        sampling=prompt.writing,
+        sampling=writing,
         holds_end=holds_end,
-        prompt=prompt.groups[:, 0].tolist(),
+        prompt=start.prompt.data.groups[:, 0].tolist(),
         answer=start.frames[:, 0].tolist(),
     )
 
 
 def load_runner(context: LoadContext, **how: Unpack[RunnerOptions]) -> MiMoAudioRunner:
-    """Load a checkpoint's language model and its runner; see `runner_of`.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
-    """
+    """Load a checkpoint's language model and its runner; see `runner_of`; raises ModelLoadError."""
     model = load_language_model(context)
     budget = _budget(context, model.config)
     return runner_of(context, model, MAX_POSITIONS, budget=budget, **how)
@@ -234,31 +202,19 @@ def load_runner(context: LoadContext, **how: Unpack[RunnerOptions]) -> MiMoAudio
 
 def _budget(context: LoadContext, config: MiMoAudioConfig) -> KVBudget:
     """Return the cache budget, excluding the decoder's memory for streams."""
-    num_reserved = 0
-    if (audio_path := found_tokenizer(context.checkpoint)) is not None:
-        audio = load_tokenizer_config(audio_path, config)
-        is_exact = context.dtype == "float32"
-        num_reserved = reserved_bytes(audio, context.max_slots, is_exact=is_exact)
-    return KVBudget(
-        context.max_slots,
-        MAX_POSITIONS,
-        context.cache_bytes,
-        context.memory_utilization,
-        num_reserved,
-    )
+    num_reserved, slots, share = 0, context.max_slots, context.memory_utilization
+    if (path := found_tokenizer(context.checkpoint)) is not None:
+        audio, is_exact = load_tokenizer_config(path, config), context.dtype == "float32"
+        num_reserved = reserved_bytes(audio, slots, is_exact=is_exact)
+    return KVBudget(slots, MAX_POSITIONS, context.cache_bytes, share, num_reserved)
 
 
 def load_language_model(context: LoadContext) -> MiMoAudioModel:
-    """Load the language model and its local transformers from a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: tensors are missing or have the wrong shape.
-    """
+    """Load the language model and its local transformers; raises ModelLoadError."""
     config = load_config(context.checkpoint)
     tokenizer = load_text_tokenizer(context.checkpoint, config.vocab_size)
-    opened = open_weights(
-        model_part(context.checkpoint, config), **weights_for(context, "language model")
-    )
+    part = model_part(context.checkpoint, config)
+    opened = open_weights(part, **weights_for(context, "language model"))
     with torch.inference_mode(), opened as weights:
         if context.is_dummy:
             weights = _all_audio(weights, config, tokenizer.empty_id)
@@ -267,9 +223,7 @@ def load_language_model(context: LoadContext) -> MiMoAudioModel:
             weights,
             empty_id=tokenizer.empty_id,
             stop_ids=tokenizer.stop_ids,
-            usual=TEXT,
             num_slots=context.max_slots,
-            max_positions=MAX_POSITIONS,
             is_batch_invariant=context.is_deterministic,
         )
 
@@ -296,21 +250,14 @@ def _all_audio(weights: Weights, config: MiMoAudioConfig, empty_id: int) -> Weig
 def stream_bytes(config: AudioTokenizerConfig, *, is_exact: bool) -> int:
     """Return the size of a stream's ring buffers, which are nearly all of its state.
 
-    Args:
-        config: configuration of the tokenizer.
-        is_exact: whether keys and values are float32 rather than float16.
+    ``is_exact`` is whether keys and values are float32 rather than float16.
     """
-    stacks = (
-        (config.decoder, PASS_GROUPS * config.group_positions),
-        (config.vocoder, PASS_GROUPS * config.group_mels),
-    )
-    total = 0
-    for net, num_positions in stacks:
-        before, right = _window(net)
-        width = 2 * net.num_layers * net.hidden_size
-        item = FLOAT_BYTES if is_exact else HALF_BYTES
-        total += width * (before + right + num_positions) * item
-        total += width * (right + num_positions) * FLOAT_BYTES if right else 0
+    stacks = ((config.decoder, config.group_positions), (config.vocoder, config.group_mels))
+    total, item = 0, FLOAT_BYTES if is_exact else HALF_BYTES
+    for net, group_positions in stacks:
+        width, num_positions = 2 * net.num_layers * net.hidden_size, PASS_GROUPS * group_positions
+        total += width * (net.left + net.right + num_positions) * item
+        total += width * (net.right + num_positions) * FLOAT_BYTES if net.right else 0
     return total
 
 
@@ -318,9 +265,3 @@ def reserved_bytes(config: AudioTokenizerConfig, num_slots: int, *, is_exact: bo
     """Return the memory of all slots and of padding beyond the usual reserve."""
     beyond = stream_bytes(config, is_exact=is_exact) - SLOT_RESERVE_BYTES
     return max(0, beyond) * (num_slots + 1)
-
-
-def _window(net: NetConfig) -> tuple[int, int]:
-    assert net.left is not None, "its window is bounded"
-    assert net.right is not None, "its window is bounded"
-    return net.left, net.right

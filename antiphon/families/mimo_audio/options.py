@@ -10,9 +10,7 @@ from antiphon.contracts.well_formed import StrictModel
 from antiphon.families.kit.cloned_voices import Reference
 
 FAMILY_NAME = "mimo_audio"
-MAX_FRAMES = 1500
-"""Maximum groups per segment, text and speech: 4 minutes."""
-TEXT = Sampling(temperature=0.6, top_k=0, top_p=1.0, repetition_penalty=1.0, max_frames=MAX_FRAMES)
+TEXT = Sampling(temperature=0.6, top_k=0, top_p=1.0, repetition_penalty=1.0, max_frames=1500)
 CODES = Sampling(temperature=0.9, top_k=0, top_p=0.95, repetition_penalty=1.0)
 
 

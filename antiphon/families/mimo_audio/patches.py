@@ -5,29 +5,20 @@ step per frame plus the delay of the last channel: a step draws the code of ever
 the next step reads their summed embeddings.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.families.mimo_audio.config import MiMoAudioConfig
-from antiphon.nn.attention import Attend, FrameCache, QKVHeads
+from antiphon.nn.attention import FrameCache
 from antiphon.nn.attention_backends import frame_attention, whole_attention
-from antiphon.nn.layers import Linear, Rotation, Weights
+from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.sampler import SamplingRows
 from antiphon.nn.transformer import Transformer
 
 _HEADS_ARE_A_MULTIPLE_OF = 64  # outputs, for fast kernels
-
-
-class CausalGroupAttention:
-    """An `antiphon.nn.attention.Attend`: causal attention within a group, without a cache."""
-
-    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        queries, keys, values = (each.transpose(1, 2) for each in heads(joined, rotation))
-        seen = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-        return seen.transpose(1, 2).flatten(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +50,7 @@ class GroupEncoder:
 
     @classmethod
     def of(
-        cls, weights: Weights, config: MiMoAudioConfig, *, is_batch_invariant: bool = False
+        cls, weights: Weights, config: MiMoAudioConfig, is_batch_invariant: bool
     ) -> "GroupEncoder":
         """Build the encoder from a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
         tables = []
@@ -69,27 +60,19 @@ class GroupEncoder:
             tables.append(table)
         sizes = torch.tensor(config.code_sizes)
         rows = torch.cat(tables)
-        narrow = Linear.of(weights, "speech_group_downcast")
+        name, how = "input_local_transformer", {"is_batch_invariant": is_batch_invariant}
         return cls(
             config=config,
             tables=ChannelTables(rows, (sizes.cumsum(0) - sizes).to(rows.device)),
-            transformer=Transformer.of(
-                weights,
-                "input_local_transformer",
-                config.encoder,
-                config.group_frames,
-                is_batch_invariant=is_batch_invariant,
-            ),
-            narrow=replace(narrow, is_batch_invariant=is_batch_invariant),
+            transformer=Transformer.of(weights, name, config.encoder, config.group_frames, **how),
+            narrow=Linear.of(weights, "speech_group_downcast", **how),
         )
 
     def __call__(self, codes: Tensor) -> Tensor:
         """Return inputs ``[n, width]`` of groups, int64 ``[n, group_frames * num_channels]``."""
         frames = self.tables.frames(codes.view(len(codes), self.config.group_frames, -1))
         rotation = self.transformer.rope.between(0, self.config.group_frames)
-        is_causal = self.config.is_encoder_causal
-        attend: Attend = CausalGroupAttention() if is_causal else whole_attention
-        return self.narrow(self.transformer(frames, rotation, attend).flatten(1))
+        return self.narrow(self.transformer(frames, rotation, whole_attention).flatten(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +93,13 @@ class DueCodes:
     offsets: Tensor
 
     @classmethod
-    def of_step(cls, config: MiMoAudioConfig, step: int, device: torch.device) -> "DueCodes | None":
-        """Return the codes due in a step; ``None`` if there are none."""
+    def of_step(cls, config: MiMoAudioConfig, step: int, device: torch.device) -> "DueCodes":
+        """Return the codes due in a step."""
         due = [
             (step - delay, channel)
             for channel, delay in enumerate(config.delays)
             if 0 <= step - delay < config.group_frames
         ]
-        if not due:
-            return None
         channels = torch.tensor([channel for _, channel in due])
         sizes, empty = torch.tensor(config.code_sizes), torch.tensor(config.empty_codes)
         offsets = (sizes.cumsum(0) - sizes)[channels]
@@ -147,12 +128,12 @@ class GroupDecoder:
     begin: Linear
     table: Tensor
     heads: Linear
-    due: tuple[DueCodes | None, ...]
+    due: tuple[DueCodes, ...]
     order: Tensor
 
     @classmethod
     def of(
-        cls, weights: Weights, config: MiMoAudioConfig, *, is_batch_invariant: bool = False
+        cls, weights: Weights, config: MiMoAudioConfig, is_batch_invariant: bool
     ) -> "GroupDecoder":
         """Build the decoder from a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
         channels = range(config.num_channels)
@@ -160,24 +141,18 @@ class GroupDecoder:
         if "speech_embeddings_to_local.weight" in weights:
             rows = Linear.of(weights, "speech_embeddings_to_local")(rows)
         names = [f"local_transformer_lm_heads.{channel}" for channel in channels]
-        steps = range(config.decoder.max_positions)
-        due = tuple(DueCodes.of_step(config, step, rows.device) for step in steps)
+        num_steps, how = config.decoder.max_positions, {"is_batch_invariant": is_batch_invariant}
+        due = tuple(DueCodes.of_step(config, step, rows.device) for step in range(num_steps))
         heads = torch.cat([weights[f"{each}.weight"] for each in names])
-        begin = Linear.of(weights, "hidden_states_downcast")
+        local = Transformer.of(weights, "local_transformer", config.decoder, num_steps, **how)
         return cls(
             config=config,
-            transformer=Transformer.of(
-                weights,
-                "local_transformer",
-                config.decoder,
-                config.decoder.max_positions,
-                is_batch_invariant=is_batch_invariant,
-            ),
-            begin=replace(begin, is_batch_invariant=is_batch_invariant),
+            transformer=local,
+            begin=Linear.of(weights, "hidden_states_downcast", **how),
             table=rows,
             heads=Linear(F.pad(heads, (0, 0, 0, -len(heads) % _HEADS_ARE_A_MULTIPLE_OF))),
             due=due,
-            order=torch.cat([each.places for each in due if each is not None]).argsort(),
+            order=torch.cat([each.places for each in due]).argsort(),
         )
 
     @property
@@ -197,7 +172,6 @@ class GroupDecoder:
 
         Args:
             states: states of the language model, ``[num_rows, width]``.
-            rows: sampling parameters.
             noise: ``[num_rows, group_frames * num_channels, num_codes]``.
             cache: cache from `new_cache` with at least ``num_rows`` rows; its contents are
                 overwritten.
@@ -212,9 +186,6 @@ class GroupDecoder:
             rotation = self.transformer.rope.between(step, step + 1)
             attend = frame_attention(cache, len(states), step)
             logits = self.transformer.project(inputs, rotation, attend, self.heads)
-            if due is None:
-                inputs = torch.zeros_like(inputs)
-                continue
             count = len(due.places)
             if count not in spread:
                 spread[count] = _repeated(rows, count)

@@ -4,7 +4,6 @@ The official texts are used, except that the sentence that asks for speech is fi
 code draws one of ten, which would make requests irreproducible.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from antiphon.contracts.types import Samples, Sampling, SpeechRequest, Voice
 from antiphon.contracts.well_formed import read_options
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import CODES, CloningPrompter
+from antiphon.families.kit.mixed.prompt import frame_key
 from antiphon.families.kit.speech_budget import check_instructions, check_prompt_length
 from antiphon.families.mimo_audio.config import (
     MAX_POSITIONS,
@@ -38,7 +38,7 @@ class MiMoAudioPrompt:
 
     Attributes:
         groups: text tokens and groups of codes, int64 ``[num_groups, frame_size]``. The first step
-            reads the last one.
+            reads the last one. Those generated follow if a request resumes after them.
         code_sampling: complete sampling parameters of codes.
         writing: complete sampling parameters of a text answer; ``None``: the answer is spoken.
     """
@@ -46,23 +46,6 @@ class MiMoAudioPrompt:
     groups: NDArray[np.int64]
     code_sampling: Sampling
     writing: ChatSampling | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MiMoAudioRequest:
-    """Host-side state of a request in a slot.
-
-    Attributes:
-        groups: groups of the prompt, followed by those generated before the slot was assigned.
-    """
-
-    prompt: MiMoAudioPrompt
-    groups: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, prompt: MiMoAudioPrompt, frames: NDArray[np.int64]) -> "MiMoAudioRequest":
-        """Start a request, or resume it after the groups that it has generated."""
-        return cls(prompt, np.concatenate((prompt.groups, frames)))
 
 
 def text_groups(config: MiMoAudioConfig, ids: list[int]) -> NDArray[np.int64]:
@@ -78,30 +61,19 @@ def audio_groups(
     """Return codes, ``[num_frames, num_channels]``, as groups, padded with the last frame."""
     missing = -len(codes) % config.group_frames
     padded = np.concatenate((codes, np.repeat(codes[-1:], missing, axis=0)))
-    groups = np.empty((len(padded) // config.group_frames, config.frame_size), np.int64)
-    groups[:, 0], groups[:, 1:] = empty_id, padded.reshape(len(groups), -1)
-    return groups
+    spoken = padded.reshape(len(padded) // config.group_frames, -1)
+    return np.pad(spoken, ((0, 0), (1, 0)), constant_values=empty_id)
 
 
 def position_keys(groups: NDArray[np.int64], empty_id: int) -> list[int]:
     """Return a key for each group that identifies its contents."""
-    keys = []
-    for group in groups:
-        key = int(group[0])
-        if key == empty_id:
-            digest = hashlib.blake2b(group.astype("<i8").tobytes(), digest_size=8).digest()
-            key = int.from_bytes(digest, "little") >> 1 | 1 << 62  # larger than any text id
-        keys.append(key)
-    return keys
+    return [frame_key(group) if group[0] == empty_id else int(group[0]) for group in groups]
 
 
 _MAX_SEGMENT_CHARACTERS = 300
 _MIN_ROOM = 64  # groups that a prompt must leave for speech
 _USER = "user\n"
-_ASK = {
-    "en": "Please convert this text to speech",
-    "zh": "请将这段文字转换为语音",
-}
+_ASK = {"en": "Please convert this text to speech", "zh": "请将这段文字转换为语音"}
 _STYLE = "你需要根据指定的风格指令和文本内容来生成语音。"
 _TIMBRE = "你需要根据指定的风格指令和文本内容来生成和语音prompt具有相同音色的语音。你的音色应该是："
 _VOICE = Voice(id="default", name="Default", description="The voice that the model finds fitting.")
@@ -139,11 +111,7 @@ class MiMoAudioPrompter(CloningPrompter):
         return super().prepare_voice(samples, name=name)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
-        """Build the prompt of one segment.
-
-        Raises:
-            InvalidRequestError: a sampling parameter or option is out of range.
-        """
+        """Build the prompt of one segment; raises InvalidRequestError."""
         options = read_options(MiMoAudioOptions, request.options)
         groups, num_common = self._groups(request, options)
         check_prompt_length(len(groups), MAX_POSITIONS - _MIN_ROOM)

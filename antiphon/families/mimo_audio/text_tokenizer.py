@@ -15,14 +15,8 @@ from antiphon.families.kit.token_ids import qwen_tokenizer, token_ids
 
 IM_START, IM_END = "<|im_start|>", "<|im_end|>"
 SPEECH_TOKENS = (
-    "<|sosp|>",
-    "<|eosp|>",
-    "<|empty|>",
-    "<|Human|>",
-    "<|SpeechLM|>",
-    "<|sostm|>",
-    "<|eostm|>",
-    "<|eot|>",
+    *("<|sosp|>", "<|eosp|>", "<|empty|>", "<|Human|>"),
+    *("<|SpeechLM|>", "<|sostm|>", "<|eostm|>", "<|eot|>"),
 )
 """Special tokens in the order of their ids; appended to a vocabulary that lacks them."""
 
@@ -43,10 +37,7 @@ class MiMoTextTokenizer:
         """
         known = tokenizer.get_vocab(with_added_tokens=True)
         missing = [name for name in SPEECH_TOKENS if name not in known]
-        if missing:
-            tokenizer.add_special_tokens(
-                [AddedToken(name, special=True, normalized=False) for name in missing]
-            )
+        _add(tokenizer, *missing)
         self._tokenizer = tokenizer
         self._added: Mapping[int, AddedToken] = tokenizer.get_added_tokens_decoder()
         self._special_ids = {name: self._id(name) for name in (IM_START, IM_END, *SPEECH_TOKENS)}
@@ -54,11 +45,8 @@ class MiMoTextTokenizer:
         if beyond:
             raise ModelLoadError(f"{beyond[0]} has no row in the embedding of {vocab_size} tokens")
         self.empty_id = self._special_ids["<|empty|>"]
-        ends = {self._special_ids["<|eostm|>"], self._special_ids[IM_END]}
-        end = None if eos is None else tokenizer.token_to_id(eos)
-        if end is not None:
-            ends.add(end)
-        self.stop_ids = tuple(sorted(ends))
+        ends = [tokenizer.token_to_id(name) for name in ("<|eostm|>", IM_END, eos or IM_END)]
+        self.stop_ids = tuple(sorted({number for number in ends if number is not None}))
         tokenizer.encode_special_tokens = True  # special tokens in user text stay text
 
     def encode(self, parts: Iterable[str]) -> list[int]:
@@ -94,12 +82,8 @@ class MiMoTextTokenizer:
 
 
 def load_text_tokenizer(path: Path, vocab_size: int) -> MiMoTextTokenizer:
-    """Read tokenizer.json of a checkpoint's directory, or vocab.json and merges.txt.
-
-    Raises:
-        ModelLoadError: they are missing or broken, or lack a token.
-    """
-    file, eos = path / "tokenizer_config.json", None
+    """Read tokenizer.json, or vocab.json and merges.txt; raises ModelLoadError."""
+    file = path / "tokenizer_config.json"
     section = ConfigSection.read(file) if file.is_file() else ConfigSection(file, "", {})
     value: Any = section.values.get("eos_token")
     eos = value.get("content") if isinstance(value, dict) else value
@@ -124,7 +108,12 @@ def _read(path: Path, section: ConfigSection) -> Tokenizer:
     added: Any = section.values.get("added_tokens_decoder") or {}
     for number, token in sorted((int(key), value) for key, value in added.items()):
         name = str(token["content"])
-        tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False)])
+        _add(tokenizer, name)
         if tokenizer.token_to_id(name) != number:
             raise section.error("added_tokens_decoder", f"{name} does not get its id, {number}")
     return tokenizer
+
+
+def _add(tokenizer: Tokenizer, *names: str) -> None:
+    tokens = [AddedToken(name, special=True, normalized=False) for name in names]
+    tokenizer.add_special_tokens(tokens)

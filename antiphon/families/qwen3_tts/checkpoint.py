@@ -1,7 +1,6 @@
 """Parts of a checkpoint, their tensor layout by its configuration, and its inspection."""
 
 import json
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,8 +34,6 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.voices import capabilities_of
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import (
-    Shape,
-    TensorHeader,
     WeightsPart,
 )
 
@@ -59,8 +56,8 @@ def inspect(path: Path) -> Inspection:
     """Return the inspection of a checkpoint's directory, complete or not."""
     found = Findings.of(path)
     config = found.attempt(lambda: load_config(path))
-    main = _headers(found, path, main_layout(config) if config else None)
-    codec = _headers(found, path / CODEC_DIRECTORY, codec_layout(config) if config else None)
+    main = found.tensors(path, main_layout(config) if config else None)
+    codec = found.tensors(path / CODEC_DIRECTORY, codec_layout(config) if config else None)
     tokenizer = _tokenizer(found, path)
     facts = {
         **(_facts(config) if config else {}),
@@ -70,18 +67,6 @@ def inspect(path: Path) -> Inspection:
     parts = by_prefix(main, _MAIN_PARTS, "other") + by_prefix(codec, _CODEC_PARTS, "other")
     voices = [_voices(config)] if config else []
     return found.inspection(facts, components(parts), *voices, files_table(path))
-
-
-def _headers(
-    found: Findings, directory: Path, layout: Mapping[str, Shape] | None
-) -> list[TensorHeader]:
-    """Return the headers of a directory's tensors, and compare them with the layout."""
-    headers = found.headers(directory)
-    if headers is None:
-        return []
-    found.check_dtypes(directory, headers.values())
-    found.check_layout(directory, headers, layout)
-    return [*headers.values()]
 
 
 def _facts(config: Qwen3TTSConfig) -> Facts:

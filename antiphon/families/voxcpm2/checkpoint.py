@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from antiphon.families.voxcpm2.config import (
     VoxCPM2Config,
     load_config,
 )
-from antiphon.nn.safetensors_index import STEM, Shape, TensorHeader, WeightsPart
+from antiphon.nn.safetensors_index import STEM, Shape, WeightsPart
 
 _MODEL_OTHERS = r"audio_vae\..*"
 """Tensors of an embedded AudioVAE, which is read from its own file instead."""
@@ -59,18 +60,13 @@ def inspect(path: Path) -> Inspection:
     parts = [(STEM, _MODEL_OTHERS, model_layout(config) if config else None)]
     if not has_pth(path):
         parts.append((VAE_STEM, VAE_OTHERS, vae_layout(config.vae) if config else None))
-    headers: list[TensorHeader] = []
+    headers = []
     for stem, others, layout in parts:
-        part = found.headers(path, stem=stem, others=others)
-        if part is not None:
-            found.check_dtypes(path, part.values())
-            found.check_layout(path, part, layout)
-            headers += part.values()
+        headers += found.tensors(path, layout, stem=stem, others=others)
     if config is not None and find_spec("tokenizers") is not None:
         from antiphon.families.voxcpm2.tokenizer import load_tokenizer
 
-        vocab_size = config.vocab_size
-        found.attempt(lambda: load_tokenizer(path, vocab_size))
+        found.attempt(partial(load_tokenizer, path, config.vocab_size))
     facts = {
         **(_facts(config) if config else {}),
         "Parameters": num_parameters(headers),
