@@ -21,7 +21,6 @@ from antiphon.families.qwen3_tts.tokenizer import load_tokenizer
 from antiphon.nn.attention import FrameCache
 from antiphon.nn.attention_backends import frame_attention
 from antiphon_training.language_model import judge
-from antiphon_training.language_model.batches import Batcher
 from antiphon_training.language_model.card import write_card
 from antiphon_training.language_model.checkpoint import SpecialIds, read_weights
 from antiphon_training.language_model.corpus import Corpus, random_corpus
@@ -176,7 +175,7 @@ def test_phonemes_are_learned(learned: Training) -> None:
     found = losses_of(
         learned.averaged,
         batch.on(learned.device),
-        learned.codes,
+        learned.taught.codes,
         learned.ids.codec_eos,
         reader=learned.reader,
     )
@@ -265,26 +264,6 @@ def test_role_is_three_tokens(taught: Corpus) -> None:
     assert len(vocabulary.encode(["user"])[0]) == 1
 
 
-def test_batches_hold_every_utterance_once(taught: Corpus) -> None:
-    corpus = random_corpus(60, seed=4, frames=(3, 40), num_codes=NUM_CODES)
-    vocabulary = Vocabulary.learn(corpus.texts, 300)
-    batcher = Batcher(corpus, vocabulary, SpecialIds.of(vocabulary, ["random"]))
-    batches = [*batcher.epoch(np.random.default_rng(0), num_positions=512, whole_share=0.5)]
-    frames = np.concatenate([batch.frames[: batch.num_frames] for batch in batches])
-    assert set(frames.tolist()) == set(range(len(corpus.codes)))
-    assert len(frames) < 3 * len(corpus.codes), "few utterances fill batches up"
-    shapes = {batch.rows.text.shape for batch in batches}
-    assert len({width for _, width in shapes}) == len(shapes) > 3
-    for batch in batches:
-        assert batch.rows.text.size == len(batch.frames) == len(batch.rows.frame_places)
-        places = batch.rows.frame_places[: batch.num_frames]
-        padding = batch.rows.frame_places[batch.num_frames :]
-        assert (batch.rows.text.flat[places] >= 0).all()
-        assert (batch.rows.codec.flat[places] == NOTHING).all()
-        assert (batch.rows.text.flat[padding] == NOTHING).all()
-        assert not set(padding.tolist()) & {*places.tolist(), *batch.rows.last_places.tolist()}
-
-
 def test_padding_changes_no_loss(training: Training) -> None:
     flags = np.array([True, False, True, False]), np.array([True, True, False, False])
     narrow, wide = (
@@ -295,7 +274,7 @@ def test_padding_changes_no_loss(training: Training) -> None:
         losses_of(
             training.averaged,
             batch.on(training.device),
-            training.codes,
+            training.taught.codes,
             training.ids.codec_eos,
             reader=training.reader,
         )
@@ -330,20 +309,6 @@ def test_updates_are_orthogonal() -> None:
         assert ((sizes > 0.6) & (sizes < 1.3)).all()
 
 
-def test_passages_are_recordings_in_order() -> None:
-    corpus = random_corpus(30, seed=5, frames=(3, 20), num_codes=NUM_CODES)
-    corpus = replace(corpus, texts=tuple(f"Number {number}." for number in range(30)))
-    more = corpus.with_passages(np.random.default_rng(0), share=1.0, max_frames=45)
-    assert more.texts[:30] == corpus.texts
-    assert len(more.texts) > 40
-    assert more.num_frames.max() <= 45
-    sentences = {text: number for number, text in enumerate(corpus.texts)}
-    for number in range(30, len(more.texts)):
-        parts = [sentences[f"{each}."] for each in more.texts[number].rstrip(".").split(". ")]
-        assert len(parts) > 1
-        assert codes_of(more, number) == [row for part in parts for row in codes_of(corpus, part)]
-
-
 @LEARNS
 def test_judgement_and_card(
     taught: Corpus,
@@ -373,6 +338,19 @@ def test_words_are_counted() -> None:
     assert expected == ["it's", "ten", "o'clock", "really"]
     assert num_word_errors(expected, ["it's", "two", "o'clock"]) == 2
     assert num_word_errors(expected, expected) == 0
+
+
+def test_shards_join_a_training(taught: Corpus, tmp_path: Path) -> None:
+    training = Training(options_for(tmp_path, taught, most_steps=60, most_hours=1, passages=0.5))
+    start = int(training.batcher.num_frames.sum())
+    more = replace(random_corpus(30, 9, frames=(6, 12), num_codes=64), speakers=("wren",) * 30)
+    more.write(training.options.codes / "codes-00001.npz")
+    training.run()
+    added = more.chosen(np.flatnonzero(~more.held_out()))
+    assert training.num_recordings == 4 + len(added.texts)
+    stored = training.taught.codes[start : start + len(added.codes)]
+    assert np.array_equal(stored.numpy(), added.codes.astype(np.int16))
+    assert training.batcher.num_frames.sum() > start + len(added.codes), "passages are added, too"
 
 
 def test_training_resumes(

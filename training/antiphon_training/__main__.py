@@ -73,6 +73,7 @@ def _declare_codec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settling-steps", type=int, help="steps of codebooks alone, after these")
     parser.add_argument("--codes-only", action="store_true", help="end when codes are fixed")
     parser.add_argument("--min-hours", type=float, default=0.0, help="audio to wait for")
+    parser.add_argument("--most-hours", type=float, default=1e9, help="audio to read, at most")
     parser.add_argument("--device", default=None)
     parser.add_argument("--seed", type=int, default=0)
 
@@ -92,7 +93,8 @@ def _codec(args: Arguments) -> None:
     given["batch_crops"] = args.batch
     recipe = replace(recipe, **{name: value for name, value in given.items() if value is not None})
     device = device_of(args.device)
-    trainer = CodecTrainer(recipe, args.data, device, Replicas.joined(device))
+    replicas = Replicas.joined(device)
+    trainer = CodecTrainer(recipe, args.data, device, replicas, most_hours=args.most_hours)
     last_step = recipe.settled_step if args.codes_only else recipe.steps
     limits = Limits(args.seconds, last_step, min_hours=args.min_hours)
     train(trainer, args.out, limits, args.resume)
@@ -110,6 +112,7 @@ def _declare_encode(parser: argparse.ArgumentParser) -> None:
     _declare_use(parser)
     parser.add_argument("--data", type=Path, required=True, help="folder with audio-*.npz")
     parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--follow", action="store_true", help="wait for more until time is up")
     parser.add_argument("--seconds", type=float, default=1e9)
 
 
@@ -119,7 +122,15 @@ def _encode(args: Arguments) -> None:
     from antiphon_training.encode import encode_in_processes
 
     device = None if args.device is None else torch.device(args.device)
-    encode_in_processes(args.workers, args.checkpoint, device, args.data, args.out, args.seconds)
+    encode_in_processes(
+        args.workers,
+        args.checkpoint,
+        device,
+        args.data,
+        args.out,
+        args.seconds,
+        follow=args.follow,
+    )
 
 
 def _declare_export(parser: argparse.ArgumentParser) -> None:

@@ -114,6 +114,8 @@ class CodecTrainer:
         data: Path,
         device: torch.device,
         replicas: Replicas | None = None,
+        *,
+        most_hours: float = math.inf,
     ) -> None:
         torch.manual_seed(recipe.seed)
         torch.backends.cudnn.benchmark = True  # crops have two lengths
@@ -134,7 +136,7 @@ class CodecTrainer:
         )
         self.learners = (self.coder, self.decoder, self.judge)
         self.average = WeightAverage(self.codec)
-        self.crops = Crops(data, device, recipe.seed, self.replicas)
+        self.crops = Crops(data, device, recipe.seed, self.replicas, most_hours=most_hours)
         self.graphs = StepGraphs(device)
         self.step = 0
 

@@ -1,5 +1,6 @@
 """Crops of recordings, drawn on the device that trains."""
 
+import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from antiphon_training.shards import (
     Shard,
     shard_files,
 )
-from antiphon_training.sizes import FRAME_SAMPLES
+from antiphon_training.sizes import FRAME_SAMPLES, SAMPLE_RATE_HZ
 
 _GROWTH = 2
 
@@ -42,9 +43,16 @@ class Crops:
     """
 
     def __init__(
-        self, folder: Path, device: torch.device, seed: int, replicas: Replicas | None = None
+        self,
+        folder: Path,
+        device: torch.device,
+        seed: int,
+        replicas: Replicas | None = None,
+        *,
+        most_hours: float = math.inf,
     ) -> None:
         self._folder, self._replicas = folder, replicas or Replicas()
+        self._most_samples = most_hours * 3600 * SAMPLE_RATE_HZ / self._replicas.count
         self._read: set[Path] = set()
         self._audio = torch.empty(0, dtype=torch.int16, device=device)
         self._phonemes = torch.empty(0, dtype=torch.uint8, device=device)
@@ -59,6 +67,8 @@ class Crops:
         for path in shard_files(self._folder, "audio"):
             if path in self._read or not self._is_own(path):
                 continue
+            if self.num_samples > self._most_samples:
+                break
             self._read.add(path)
             shard = Shard.read(path, "audio")
             num_labels = -(-len(shard.rows) // LABEL_SAMPLES)

@@ -1,6 +1,7 @@
 """Recordings to codes: the dataset that a language model is trained on."""
 
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from antiphon_training.shards import HELD_OUT, Shard, shard_files
 from antiphon_training.sizes import FRAME_SAMPLES
 
 _BATCH_FRAMES = 2000
+_LOOK_AGAIN_S = 2.0
 _WIDTH_FRAMES = 8
 """Lengths of batches are multiples of it: each length takes memory of its own on a GPU."""
 
@@ -30,6 +32,7 @@ def encode_in_processes(
     data: Path,
     folder: Path,
     seconds: float,
+    follow: bool = False,
 ) -> None:
     """Do as `encode_folder` in several processes: reading files takes longest.
 
@@ -40,8 +43,9 @@ def encode_in_processes(
         data: folder of the recordings.
         folder: folder to be written.
         seconds: time after which no further file is begun.
+        follow: whether to wait for further recordings until then.
     """
-    arguments = (num_processes, checkpoint, device, data, folder, seconds)
+    arguments = (num_processes, checkpoint, device, data, folder, seconds, follow)
     spawn(_encode_part, arguments, nprocs=num_processes)  # type: ignore[no-untyped-call]
 
 
@@ -53,16 +57,25 @@ def _encode_part(
     data: Path,
     folder: Path,
     seconds: float,
+    follow: bool,
 ) -> None:
     torch.set_num_threads(1)
     num_gpus = torch.cuda.device_count()
     if device is None:
         device = torch.device(f"cuda:{part % num_gpus}" if num_gpus else "cpu")
-    encode_folder(load_codec(checkpoint, device), data, folder, seconds, part, num_parts)
+    codec = load_codec(checkpoint, device)
+    encode_folder(codec, data, folder, seconds, part, num_parts, follow=follow)
 
 
 def encode_folder(
-    codec: Codec, data: Path, folder: Path, seconds: float, part: int = 0, num_parts: int = 1
+    codec: Codec,
+    data: Path,
+    folder: Path,
+    seconds: float,
+    part: int = 0,
+    num_parts: int = 1,
+    *,
+    follow: bool = False,
 ) -> int:
     """Write ``codes-*.npz`` for each ``audio-*.npz``, and for recordings that were held out.
 
@@ -74,28 +87,41 @@ def encode_folder(
         folder: folder to be written.
         seconds: time after which no further file is begun.
         part: number of the part of the files to be encoded, of ``num_parts``.
+        follow: whether to wait for further recordings until time is up.
 
     Returns:
         Frames written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     began, total = time.monotonic(), 0
-    paths = [*sorted(data.glob(f"{HELD_OUT}-*.npz")), *shard_files(data, "audio")]
-    own = paths[part::num_parts]
     with shown_bar("codes", part == 0) as show:
-        for number, path in enumerate(own):
-            show(max(number / len(own), (time.monotonic() - began) / seconds))
-            target = folder / path.name.replace("audio-", "codes-")
-            if target.exists():
-                continue
-            if time.monotonic() - began > seconds:
+        while True:
+            missing = _missing(data, folder, part, num_parts)
+            for number, path in enumerate(missing):
+                elapsed_s = time.monotonic() - began
+                show(max(0.0 if follow else number / len(missing), elapsed_s / seconds))
+                if elapsed_s > seconds:
+                    break
+                shard = encode_shard(codec, Shard.read(path, "audio"))
+                shard.write(folder / _coded_name(path), "codes")
+                total += len(shard.rows)
+            if not follow or time.monotonic() - began > seconds:
                 break
-            shard = encode_shard(codec, Shard.read(path, "audio"))
-            shard.write(target, "codes")
-            total += len(shard.rows)
+            time.sleep(_LOOK_AGAIN_S)
     log = Log(folder / "encode.jsonl")
     log.write(event="encoded", frames=total, elapsed_s=round(time.monotonic() - began, 1))
     return total
+
+
+def _missing(data: Path, folder: Path, part: int, num_parts: int) -> list[Path]:
+    """Return the recordings of this part that have no codes yet."""
+    paths = [*sorted(data.glob(f"{HELD_OUT}-*.npz")), *shard_files(data, "audio")]
+    own = (each for each in paths if zlib.crc32(each.name.encode()) % num_parts == part)
+    return [each for each in own if not (folder / _coded_name(each)).exists()]
+
+
+def _coded_name(path: Path) -> str:
+    return path.name.replace("audio-", "codes-")
 
 
 def encode_shard(codec: Codec, shard: Shard) -> Shard:

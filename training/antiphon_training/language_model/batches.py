@@ -8,9 +8,16 @@ import torch
 from torch import Tensor
 
 from antiphon_training.language_model.checkpoint import SpecialIds
-from antiphon_training.language_model.corpus import Corpus, Flags, Ints, joined
+from antiphon_training.language_model.corpus import (
+    Corpus,
+    Flags,
+    Ints,
+    frames_of,
+    joined,
+)
 from antiphon_training.language_model.layout import Rows, Utterances, lay_out
 from antiphon_training.language_model.tokenizer import Vocabulary
+from antiphon_training.sizes import FRAME_SAMPLES, SAMPLE_RATE_HZ
 
 _TEXT_DROPOUT = 0.1
 _WIDTHS = (32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384, 448, 512)
@@ -57,25 +64,69 @@ class DeviceBatch:
     num_frames: Tensor
 
 
-class Batcher:
-    """Makes batches of a corpus.
-
-    Texts have two readings: the usual tokens, and tokens with some merges left out.
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """Utterances with their texts as tokens.
 
     Attributes:
-        corpus: the corpus.
-        num_frames: frames of each utterance.
+        corpus: recordings, then passages made of them.
+        num_recordings: number of the former.
+        readings: tokens end to end and their offsets: the usual ones, then some without merges.
     """
 
-    def __init__(self, corpus: Corpus, vocabulary: Vocabulary, ids: SpecialIds) -> None:
-        self.corpus = corpus
-        self._ids = ids
-        self._readings = [
+    corpus: Corpus
+    num_recordings: int
+    readings: tuple[tuple[Ints, Ints], ...]
+
+    @property
+    def hours(self) -> float:
+        """Hours of the recordings."""
+        return (
+            float(self.corpus.offsets[self.num_recordings]) * FRAME_SAMPLES / SAMPLE_RATE_HZ / 3600
+        )
+
+    @classmethod
+    def of(
+        cls, corpus: Corpus, vocabulary: Vocabulary, num_recordings: int | None = None
+    ) -> "Lesson":
+        """Read the texts."""
+        readings = (
             joined(vocabulary.encode(corpus.texts, dropout=dropout))
             for dropout in (0.0, _TEXT_DROPOUT)
-        ]
-        self._speakers = np.array([ids.speakers[name] for name in corpus.speakers], np.int64)
-        self.num_frames = corpus.num_frames
+        )
+        most = len(corpus.texts)
+        return cls(corpus, most if num_recordings is None else num_recordings, tuple(readings))
+
+
+class Batcher:
+    """Makes batches of lessons."""
+
+    def __init__(self, lesson: Lesson, ids: SpecialIds) -> None:
+        self._ids = ids
+        self._readings = lesson.readings
+        self._speakers = self._speaker_ids(lesson)
+        self._is_passage = _is_passage(lesson)
+        self._offsets = lesson.corpus.offsets
+
+    @property
+    def num_frames(self) -> Ints:
+        """Frames of each utterance."""
+        return np.diff(self._offsets)
+
+    def add(self, lesson: Lesson) -> None:
+        """Add utterances; their frames follow those that are there."""
+        self._readings = tuple(
+            (np.concatenate((ids, more)), _joined_offsets(offsets, more_offsets))
+            for (ids, offsets), (more, more_offsets) in zip(
+                self._readings, lesson.readings, strict=True
+            )
+        )
+        self._speakers = np.concatenate((self._speakers, self._speaker_ids(lesson)))
+        self._is_passage = np.concatenate((self._is_passage, _is_passage(lesson)))
+        self._offsets = _joined_offsets(self._offsets, lesson.corpus.offsets)
+
+    def _speaker_ids(self, lesson: Lesson) -> Ints:
+        return np.array([self._ids.speakers[name] for name in lesson.corpus.speakers], np.int64)
 
     def epoch(
         self,
@@ -83,7 +134,7 @@ class Batcher:
         *,
         num_positions: int,
         whole_share: float,
-        most: int | None = None,
+        passages: bool = True,
     ) -> Iterator[Batch]:
         """Yield all utterances in batches of few shapes, in a random order.
 
@@ -91,19 +142,20 @@ class Batcher:
 
         Args:
             rng: source of order, layouts and readings.
-            most: number of utterances, the first ones; ``None``: all.
+            passages: whether utterances of several recordings are among them.
             num_positions: positions of a batch, padding included.
             whole_share: share of utterances whose text comes before the frames.
         """
-        num_frames = self.num_frames[:most]
+        chosen = np.flatnonzero(passages | ~self._is_passage)
+        num_frames = self.num_frames
         count = len(num_frames)
         is_whole, is_tagged = rng.random(count) < whole_share, rng.random(count) < 0.5
-        texts = np.maximum(*(np.diff(offsets) for _, offsets in self._readings))[:count]
+        texts = np.maximum(*(np.diff(offsets) for _, offsets in self._readings))
         lengths = num_frames + np.where(is_whole, texts, 0) + _POSITIONS_BESIDE
         batches: list[tuple[int, Ints]] = []
-        widths = _width_of(lengths)
+        widths = _width_of(lengths)[chosen]
         for width in np.unique(widths).tolist():
-            members = rng.permutation(np.flatnonzero(widths == width))
+            members = rng.permutation(chosen[widths == width])
             num_rows = max(1, num_positions // width)
             missing = -len(members) % num_rows
             members = np.concatenate((members, rng.choice(members, missing)))
@@ -143,8 +195,9 @@ class Batcher:
                 to one per position, at the last positions of rows, which nothing else uses.
         """
         batch = self.utterances(numbers, is_whole=is_whole, is_tagged=is_tagged, reading=reading)
-        rows = lay_out(self._ids, batch, self.num_frames[numbers], width)
-        frames = self.corpus.frames_of(numbers)
+        lengths = self._offsets[numbers + 1] - self._offsets[numbers]
+        rows = lay_out(self._ids, batch, lengths, width)
+        frames = frames_of(self._offsets, numbers)
         num_padding = len(numbers) * width - len(frames) if width else 0
         ends = (np.arange(num_padding) % len(numbers) + 1) * width - 1
         padded = replace(rows, frame_places=np.concatenate((rows.frame_places, ends)))
@@ -153,6 +206,14 @@ class Batcher:
 
 _POSITIONS_BESIDE = 3 + 6 + 1 + 1 + 1 + 1
 """Role, tag, end of text, begin of speech, the place of padding, and one to spare."""
+
+
+def _joined_offsets(offsets: Ints, more: Ints) -> Ints:
+    return np.concatenate((offsets, offsets[-1] + more[1:]))
+
+
+def _is_passage(lesson: Lesson) -> Flags:
+    return np.arange(len(lesson.corpus.texts)) >= lesson.num_recordings
 
 
 def _width_of(lengths: Ints) -> Ints:

@@ -23,6 +23,9 @@ def declare_training(parser: ArgumentParser) -> None:
     parser.add_argument("--whole-share", type=float, help="share of texts read before the frames")
     parser.add_argument("--noise", type=float, help="largest share of wrong codes in the input")
     parser.add_argument("--dropout", type=float, help="share of values that layers leave out")
+    parser.add_argument(
+        "--most-hours", type=float, help="recordings that may join while it trains, and before"
+    )
     parser.add_argument("--seed", type=int)
     parser.add_argument("--device")
     parser.add_argument("--measure-seconds", type=float, help="time between measures")

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from antiphon_training.shards import LABELS_PER_FRAME, UNKNOWN
 
-PATTERN = "codes-*.npz"
 _HELD_OUT_SHARE = 64
 """One in so many texts is held out, the same ones in every run."""
 
@@ -43,15 +42,8 @@ class Corpus:
     phonemes: NDArray[np.uint8]
 
     @classmethod
-    def read(cls, directory: Path) -> "Corpus":
-        """Read all shards of a directory.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
-        files = sorted(directory.glob(PATTERN))
-        if not files:
-            raise FileNotFoundError(f"{directory}: there is no {PATTERN}")
+    def read(cls, files: Sequence[Path]) -> "Corpus":
+        """Read shards."""
         parts = [cls._shard(file) for file in files]
         lengths = np.concatenate([np.diff(part.offsets) for part in parts])
         return cls(
@@ -90,7 +82,7 @@ class Corpus:
 
     def chosen(self, numbers: Ints) -> "Corpus":
         """Return some utterances."""
-        frames = self.frames_of(numbers)
+        frames = frames_of(self.offsets, numbers)
         return Corpus(
             codes=self.codes[frames],
             offsets=offsets_of(self.num_frames[numbers]),
@@ -122,7 +114,7 @@ class Corpus:
         if not passages:
             return self
         added = [int(lengths[passage].sum()) for passage in passages]
-        frames = self.frames_of(np.concatenate(passages))
+        frames = frames_of(self.offsets, np.concatenate(passages))
         return Corpus(
             codes=np.concatenate((self.codes, self.codes[frames])),
             offsets=offsets_of(np.concatenate((lengths, added))),
@@ -130,12 +122,6 @@ class Corpus:
             speakers=(*self.speakers, *(self.speakers[each[0]] for each in passages)),
             phonemes=np.concatenate((self.phonemes, self.phonemes[frames])),
         )
-
-    def frames_of(self, numbers: Ints) -> Ints:
-        """Return the frames of utterances, end to end."""
-        lengths = self.num_frames[numbers]
-        steps = np.arange(int(lengths.sum())) - np.repeat(offsets_of(lengths)[:-1], lengths)
-        return np.repeat(self.offsets[numbers], lengths) + steps
 
     @property
     def num_frames(self) -> Ints:
@@ -202,6 +188,13 @@ _SYLLABLES = [first + last for first in "bdfgklmnprstvz" for last in "aeiou"]
 def unknown_phonemes(num_frames: int) -> NDArray[np.uint8]:
     """Return the labels of frames whose phonemes are not known."""
     return np.full((num_frames, LABELS_PER_FRAME), UNKNOWN, np.uint8)
+
+
+def frames_of(offsets: Ints, numbers: Ints) -> Ints:
+    """Return the frames of utterances, end to end; ``offsets`` are those of all."""
+    lengths = offsets[numbers + 1] - offsets[numbers]
+    steps = np.arange(int(lengths.sum())) - np.repeat(offsets_of(lengths)[:-1], lengths)
+    return np.repeat(offsets[numbers], lengths) + steps
 
 
 def offsets_of(lengths: Ints) -> Ints:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon_training.language_model.batches import Batch, Batcher, DeviceBatch
+from antiphon_training.language_model.batches import Batch, Batcher, DeviceBatch, Lesson
 from antiphon_training.language_model.checkpoint import (
     SpecialIds,
     read_weights,
@@ -24,6 +24,12 @@ from antiphon_training.language_model.checkpoint import (
     write_weights,
 )
 from antiphon_training.language_model.corpus import Corpus
+from antiphon_training.language_model.lessons import (
+    DeviceCorpus,
+    NewShards,
+    Passages,
+    taught_lesson,
+)
 from antiphon_training.language_model.losses import Losses, Noise, PhonemeReader, losses_of
 from antiphon_training.language_model.measures import held_out_measures
 from antiphon_training.language_model.model import LanguageModel
@@ -41,6 +47,8 @@ _NUM_TEXTS_OF_VOCABULARY = 50_000
 _PASSAGES_FROM = 0.4
 """Share of the whole time after which passages are taught: reading is learned sooner without."""
 _CLOCK_STEPS = 20
+_ROOM = 1.05
+"""Room for passages, whose lengths vary from lesson to lesson."""
 _LAST_SHARE = 0.03
 """Share of a run's time left for its end: the last state and measures."""
 
@@ -62,6 +70,8 @@ class Options:
         whole_share: share of utterances whose text is read before the frames, not beside them.
         passages: number of utterances of several recordings, relative to that of recordings.
         passage_frames: longest of them.
+        most_hours: recordings to make room for: shards that appear meanwhile join the training; 0:
+            only those that exist at its start.
         noise: largest share of codes that the talker reads wrong.
         dropout: share of what layers read and add that is left out.
         most_steps: limit of steps of all runs, by which the learning rate falls too; 0: none.
@@ -80,6 +90,7 @@ class Options:
     whole_share: float = 0.5
     passages: float = 0.3
     passage_frames: int = 320
+    most_hours: float = 0.0
     noise: float = 0.15
     dropout: float = 0.1
     seed: int = 0
@@ -102,7 +113,10 @@ class Training:
         torch.manual_seed(options.seed)
         torch.set_float32_matmul_precision("high")
         self.device = torch.device(options.device)
-        corpus = Corpus.read(options.codes)
+        self._shards = NewShards(options.codes)
+        corpus = self._shards.read()
+        if corpus is None:
+            raise FileNotFoundError(f"{options.codes}: there is no codes-*.npz")
         if self.is_first:
             self.vocabulary = self._vocabulary(corpus)
             self._configure(corpus)
@@ -110,22 +124,24 @@ class Training:
         if not self.is_first:
             self.vocabulary = Vocabulary.read(options.out)
             self._configure(corpus)
+        self._rng = np.random.default_rng(options.seed)
+        self._passages = Passages(options.passages, options.passage_frames)
+        lesson = taught_lesson(corpus, self.vocabulary, self._rng, self._passages)
+        self.num_recordings, self.hours = lesson.num_recordings, lesson.hours
         is_held_out = corpus.held_out()
-        taught = corpus.chosen(np.flatnonzero(~is_held_out))
-        self.num_recordings = len(taught.texts)
-        rng = np.random.default_rng(options.seed)
-        taught = taught.with_passages(rng, options.passages, options.passage_frames)
-        held_out = corpus.chosen(np.flatnonzero(is_held_out)) if is_held_out.any() else taught
-        self.batcher = Batcher(taught, self.vocabulary, self.ids)
-        self.held_out = Batcher(held_out, self.vocabulary, self.ids)
-        self.codes, self.held_out_codes = (
-            torch.from_numpy(each.codes.astype(np.int16)).to(self.device)
-            for each in (taught, held_out)
-        )
+        held_out = lesson
+        if is_held_out.any():
+            held_out = Lesson.of(corpus.chosen(np.flatnonzero(is_held_out)), self.vocabulary)
+        self.batcher = Batcher(lesson, self.ids)
+        self.held_out = Batcher(held_out, self.ids)
+        growth = options.most_hours / lesson.hours
+        capacity = int(_ROOM * growth * len(lesson.corpus.codes))
+        self.taught = DeviceCorpus(lesson.corpus, self.device, capacity)
+        self.held_out_codes = DeviceCorpus(held_out.corpus, self.device).codes
         self.model = LanguageModel(self.sizes, options.dropout).to(self.device)
         self.averaged = LanguageModel(self.sizes).to(self.device).requires_grad_(False)
-        labels = torch.from_numpy(taught.phonemes).to(self.device)
-        self.reader = PhonemeReader(self.sizes.talker.hidden_size, labels).to(self.device)
+        self.reader = PhonemeReader(self.sizes.talker.hidden_size, self.taught.phonemes)
+        self.reader.to(self.device)
         self.optimization = Optimization.of(
             self.model, self.averaged, self.reader, options.learning_rate
         )
@@ -218,6 +234,9 @@ class Training:
         for batch in Prefetch(self._batches()):
             self.elapsed_s = before_s + self._clock_s()
             is_over = self.elapsed_s - before_s >= options.seconds * (1 - _LAST_SHARE)
+            if isinstance(batch, Lesson):
+                self._study(batch)
+                continue
             if is_over or (options.most_steps and self.num_steps >= options.most_steps):
                 break
             steps_share = self.num_steps / options.most_steps if options.most_steps else 0.0
@@ -232,6 +251,7 @@ class Training:
                     "frames_s": round((self.num_frames - frames_before) / seconds),
                 }
                 line = {"steps": self.num_steps, "rate": round(rate, 7)}
+                line["hours"] = round(self.hours, 1)
                 self.log(line | speeds | _numbers(losses))
             if self.is_first and measured.is_due():
                 self.log({"event": "held out", **self.measures()})
@@ -246,17 +266,34 @@ class Training:
             self._time_s = float(clock)
         return self._time_s
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[Batch | Lesson]:
         seeds = (self.options.seed, self.num_steps, self.replicas.rank)
         rng = np.random.default_rng(seeds)
         while True:
-            has_passages = self.progress >= _PASSAGES_FROM
+            lesson = self._next_lesson()
+            if lesson is not None:
+                self.batcher.add(lesson)
+                yield lesson
             yield from self.batcher.epoch(
                 rng,
-                most=None if has_passages else self.num_recordings,
+                passages=self.progress >= _PASSAGES_FROM,
                 num_positions=self.options.batch_positions,
                 whole_share=self.options.whole_share,
             )
+
+    def _next_lesson(self) -> Lesson | None:
+        """Return what appeared since the last call, if it is read and there is room for it."""
+        if not self.options.most_hours:
+            return None
+        lesson = self._shards.take(self.vocabulary, self._rng, self._passages)
+        room = len(self.taught.codes) - int(self.batcher.num_frames.sum())
+        return lesson if lesson is not None and len(lesson.corpus.codes) <= room else None
+
+    def _study(self, lesson: Lesson) -> None:
+        """Store what the next batches refer to."""
+        self.taught.add(lesson.corpus)
+        self.num_recordings += lesson.num_recordings
+        self.hours += lesson.hours
 
     def _step(self, batch: Batch, rate: float) -> dict[str, Tensor]:
         self.optimization.set_rate(rate)
@@ -282,7 +319,7 @@ class Training:
             losses = losses_of(
                 self.model,
                 DeviceBatch(**inputs),
-                self.codes,
+                self.taught.codes,
                 self.ids.codec_eos,
                 noise=Noise(options.noise, options.noise / 3),
                 max_later_frames=options.later_frames,
@@ -296,7 +333,6 @@ class Training:
         return held_out_measures(self.averaged, self.held_out, self.ids, self.held_out_codes)
 
     def _description(self) -> dict[str, Any]:
-        lengths = self.batcher.num_frames[: self.num_recordings]
         return {
             "device": _device_name(self.device),
             "torch": torch.__version__,
@@ -304,7 +340,7 @@ class Training:
             "recordings": self.num_recordings,
             "passages": len(self.batcher.num_frames) - self.num_recordings,
             "held_out": len(self.held_out.num_frames),
-            "hours": round(float(lengths.sum()) / 12.5 / 3600, 2),
+            "hours": round(self.hours, 2),
             "tokens": len(self.vocabulary.ids),
             "speakers": dict(self.ids.speakers),
         }
