@@ -4,7 +4,7 @@ import torch
 
 from antiphon.errors import ModelLoadError
 from antiphon.nn.cpu.threads import model_threads
-from antiphon.nn.cuda.devices import check_capability
+from antiphon.nn.cuda.devices import check_capability, has_bfloat16
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
@@ -55,7 +55,9 @@ def find_device(name: str) -> torch.device:
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the number type of this name; ``"auto"`` is bfloat16 on a GPU, else float32."""
+    """Return the number type of this name; "auto" is bfloat16 where a GPU has it, else float32."""
     if name == "auto":
-        name = "bfloat16" if device.type == "cuda" else "float32"
+        name = "bfloat16" if has_bfloat16(device) else "float32"
+    elif name == "bfloat16" and device.type == "cuda" and not has_bfloat16(device):
+        raise ModelLoadError(f"Invalid 'dtype': bfloat16. Must be auto or float32 on '{device}'.")
     return _DTYPES[name]

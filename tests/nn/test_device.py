@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from antiphon.errors import ModelLoadError
-from antiphon.nn.device import resolve_device
+from antiphon.nn.device import resolve_device, resolve_dtype
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, name: str, capability: tuple[int, int]) -> list[int]:
@@ -20,17 +20,25 @@ def pretend(monkeypatch: pytest.MonkeyPatch, name: str, capability: tuple[int, i
 
 
 @pytest.mark.parametrize("asked", ["auto", "cuda", "cuda:0"])
-@pytest.mark.parametrize(("name", "capability"), [("Tesla T4", (7, 5)), ("Tesla V100", (7, 0))])
-def test_cards_without_bfloat16_are_refused(
-    asked: str, name: str, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pretend(monkeypatch, name, capability)
-    with pytest.raises(ModelLoadError, match=f"{name} .*{capability[0]}.{capability[1]}; 8.0"):
+def test_cards_that_are_too_old_are_refused(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, "Tesla V100", (7, 0))
+    with pytest.raises(ModelLoadError, match=r"Tesla V100 .*7\.0; 7\.5"):
         resolve_device(asked)
     assert resolve_device("cpu").type == "cpu"
 
 
-@pytest.mark.parametrize("capability", [(8, 0), (8, 6), (8, 9), (9, 0), (12, 0)])
+def test_a_card_without_bfloat16_computes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, "Tesla T4", (7, 5))
+    device = resolve_device("auto")
+    assert resolve_dtype("auto", device) == resolve_dtype("float32", device) == torch.float32
+    with pytest.raises(ModelLoadError, match=r"Invalid 'dtype': bfloat16\. Must be auto"):
+        resolve_dtype("bfloat16", device)
+    assert resolve_dtype("bfloat16", torch.device("cpu")) == torch.bfloat16
+    pretend(monkeypatch, "a card", (8, 6))
+    assert resolve_dtype("auto", device) == resolve_dtype("bfloat16", device) == torch.bfloat16
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (12, 0)])
 def test_later_cards_are_taken(
     capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

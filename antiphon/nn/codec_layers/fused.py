@@ -314,7 +314,7 @@ def _residual_unit(
     """Run a residual unit on ``x`` and its snake; without ``sum_dtype`` the sum is not returned."""
     keeps_sum = sum_dtype is not None
     num_columns, width = x.shape
-    config = unit_config(width, num_columns)
+    config = unit_config(x)
     # A program that holds all channels of its columns has no room for split factors.
     is_split = unit.dilated.rest is not None
     if is_fusible(width) and config is not None and not is_split:

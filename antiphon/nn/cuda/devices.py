@@ -3,12 +3,13 @@
 import torch
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn.cuda.resident_limits import BFLOAT16_CAPABILITY
 
-_MIN_CAPABILITY = (8, 0)
+_MIN_CAPABILITY = (7, 5)
 
 
 def check_capability(device: torch.device) -> None:
-    """Refuse an NVIDIA GPU without bfloat16, such as a T4 or a V100."""
+    """Refuse an NVIDIA GPU that is too old for the kernels, such as a V100."""
     if torch.version.cuda is None:
         return
     capability = torch.cuda.get_device_capability(device)
@@ -16,9 +17,18 @@ def check_capability(device: torch.device) -> None:
         have, need = (".".join(map(str, each)) for each in (capability, _MIN_CAPABILITY))
         raise ModelLoadError(
             f"'{device}' is a {torch.cuda.get_device_name(device)} of compute capability {have};"
-            f" {need} or more is needed, for bfloat16 and for the kernels: an A100, an L4, an RTX"
-            " 30 or later. Use such a card, or the device 'cpu'."
+            f" {need} or more is needed for the kernels: a T4, an A100, an L4, an RTX 20 or"
+            " later. Use such a card, or the device 'cpu'."
         )
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Return whether a GPU computes in bfloat16, which a T4 and an RTX 20 do not."""
+    is_cuda = device.type == "cuda"
+    is_nvidia = torch.version.cuda is not None
+    return is_cuda and not (
+        is_nvidia and torch.cuda.get_device_capability(device) < BFLOAT16_CAPABILITY
+    )
 
 
 def gpu_memory() -> dict[str, int]:

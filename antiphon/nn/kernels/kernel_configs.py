@@ -5,8 +5,11 @@ over a sum in the same order (see `antiphon.nn.kernels.causal_conv`). Products w
 inputs are the exception, and have one config for all numbers of columns.
 """
 
+from torch import Tensor
+
 from antiphon.nn.kernels.causal_conv import ConvWeights
 from antiphon.nn.kernels.causal_conv import KernelConfig as Config
+from antiphon.nn.kernels.shared_memory import TURING_BYTES, max_shared_bytes
 
 NORM_CONFIG = Config(64, 128, 64, 4, 4)
 _DEEP_INPUTS = 2048  # of all taps: sums so long that few programs result
@@ -28,11 +31,13 @@ def config_of(conv: ConvWeights, num_columns: int) -> Config:
     return Config(128, 128, 64, 4, 3)
 
 
-def unit_config(num_channels: int, num_columns: int) -> Config | None:
-    """Return the config of a residual unit in one kernel, ``None`` if two are faster."""
+def unit_config(active: Tensor) -> Config | None:
+    """Return the config of a residual unit in one kernel, ``None`` if two are faster or fit."""
+    num_columns, num_channels = active.shape
     if num_channels == 96:
         return Config(64, 0, 32, 4, 4)
-    if num_channels == 192 and num_columns <= 2560:
+    is_tight = max_shared_bytes(active) <= TURING_BYTES
+    if num_channels == 192 and (num_columns <= 2560 or is_tight):
         return None  # too few programs, each of which reads all the weights
     return Config(64, 0, 64, 4, 3)
 

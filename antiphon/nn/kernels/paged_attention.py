@@ -70,7 +70,7 @@ def decode(
         "NUM_KV_HEADS": shape.num_kv_heads,
         "GROUP": shape.group,
         "HALF": shape.head_dim // 2,
-        "RUN": run_positions(table, kept.shape[2]),
+        "RUN": run_positions(table, kept),
         "SPLIT": _SPLIT_POSITIONS,
         "BLOCK_POSITIONS": kept.shape[2],
         "PDL": overlaps(kept),

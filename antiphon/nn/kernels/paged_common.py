@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from antiphon.nn.attention import HeadShape
+from antiphon.nn.kernels.shared_memory import TURING_BYTES, max_shared_bytes
 
 MIN_DOT = 16
 """Minimum rows of a matrix instruction."""
@@ -43,10 +44,12 @@ class Projected:
         return self.joined, *self.norms, *self.rotation, len(self.rotation[0])
 
 
-def run_positions(table: Tensor, block_positions: int) -> int:
+def run_positions(table: Tensor, kept: Tensor) -> int:
     """Return the number of positions per run, the same for all passes over a cache."""
-    capacity: int = table.shape[1] * block_positions
-    return min(_RUN_POSITIONS, max(MIN_DOT, 1 << (capacity - 1).bit_length()))
+    capacity: int = table.shape[1] * kept.shape[2]
+    is_tight = kept.itemsize > 2 and max_shared_bytes(kept) <= TURING_BYTES
+    most = _RUN_POSITIONS // 2 if is_tight else _RUN_POSITIONS
+    return min(most, max(MIN_DOT, 1 << (capacity - 1).bit_length()))
 
 
 @triton.jit

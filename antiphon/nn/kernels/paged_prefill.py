@@ -73,7 +73,7 @@ def attend_tiles(
     _attend_tile[(len(tiles), num_kv_heads, triton.cdiv(TILE_POSITIONS, part))](
         *(queries, kept, kept.stride(0), table, table.stride(0), tiles, result),
         NUM_KV_HEADS=num_kv_heads, GROUP=group, ROWS=triton.next_power_of_2(rows), PART=part,
-        HEAD_DIM=head_dim, RUN=run_positions(table, kept.shape[2]), BLOCK_POSITIONS=kept.shape[2],
+        HEAD_DIM=head_dim, RUN=run_positions(table, kept), BLOCK_POSITIONS=kept.shape[2],
         num_warps=4, num_stages=2,
     )  # fmt: skip
     return result

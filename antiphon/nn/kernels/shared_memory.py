@@ -7,6 +7,8 @@ from torch import Tensor
 SPARE_BYTES = 2048
 """Reserved for sums across the warps of a program."""
 
+TURING_BYTES = 64 * 1024
+"""Of a GPU of compute capability 7.5."""
 _HOPPER_BYTES = 227 * 1024
 _MIN_STAGES = 2
 

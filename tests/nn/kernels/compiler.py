@@ -30,7 +30,7 @@ TYPES = {
     torch.int32: "*i32",
     torch.bool: "*i1",
 }
-_EARLY_LAUNCH = 90  # the first compute capability that has it
+_BFLOAT16, _EARLY_LAUNCH = 80, 90  # the first compute capabilities that have them
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,11 @@ class Card:
         return self.name
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Type of a language model's weights; float16 overflows in Qwen3-TTS."""
+        return torch.float32 if self.capability < _BFLOAT16 else torch.bfloat16
+
+    @property
     def overlaps(self) -> bool:
         return self.capability >= _EARLY_LAUNCH
 
@@ -61,6 +66,7 @@ class Card:
 
 H200 = Card("H200", 90, 227 * 1024)
 CARDS = (
+    Card("T4", 75, 64 * 1024),
     Card("A100", 80, 163 * 1024),
     Card("RTX 3090", 86, 99 * 1024),
     Card("RTX 4090", 89, 99 * 1024),

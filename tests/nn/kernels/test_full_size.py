@@ -112,7 +112,7 @@ def test_frames_compile_at_full_size(
     card: Card, size: Size, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, compiler = full_config(tmp_path, size), compiling(monkeypatch, card)
-    model = language_model(config, torch.bfloat16)
+    model = language_model(config, card.dtype)
     for num_rows in ROWS if card.name in USUAL_CARDS else FEW_ROWS:
         make_frames(model, num_rows, 256)
     make_frames(model, 8, 1024)

@@ -23,12 +23,12 @@ from tests.nn.kernels.test_full_size import (
 FRAMES = (1, 16, 64, 512)
 """Of a pass: other numbers take the same kernels."""
 FEW_FRAMES = (512,)
-"""For cards that are compiled for as another one is, or have more room: the largest tiles."""
+"""For other cards: the largest tiles. An RTX 3090 is compiled for as an RTX 4090 is."""
 pytestmark = pytest.mark.filterwarnings("ignore")  # Triton tells of changes to come
 
 
 @pytest.mark.slow  # dozens of kernels are compiled
-@pytest.mark.parametrize("card", CARDS, ids=str)
+@pytest.mark.parametrize("card", [each for each in CARDS if each.name != "RTX 3090"], ids=str)
 def test_the_codec_compiles_at_full_size(
     card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
