@@ -28,6 +28,10 @@ _CPU_NOTE = (
     " what else it does, and the shares of them that Qwen3-TTS 0.6B reaches; nothing else has been"
     " measured (docs/without-a-gpu.md)."
 )
+_FULL = (
+    "Not one stream fits. Use a smaller checkpoint, another card, or main memory:"
+    " models fit DIRECTORY --card cpu estimates int8 weights on a CPU."
+)
 _SLOW = (
     "That is slower than real time: for files, not for conversations. Small voices are faster than"
     " real time on any laptop (docs/without-a-gpu.md)."
@@ -123,6 +127,7 @@ def _fit_gpu(
     *,
     as_json: bool,
 ) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     from antiphon.placement.fit import fit as estimate
@@ -130,9 +135,10 @@ def _fit_gpu(
     if family.footprint is None:
         raise ModelLoadError(f"{path}: what '{family.name}' takes of a GPU is not known.")
     found = estimate(family.footprint.resolve()(path), card, seconds, _STREAMS, utilization)
+    dtype = "bfloat16" if card.has_bfloat16 else "float32"
     facts = {
         "Card": f"{card.name}: {card.memory_gib:g} GiB, {card.bandwidth_gbs:g} GB/s",
-        "Weights": f"{found.weight_gib:.1f} GiB",
+        "Weights": f"{found.weight_gib:.1f} GiB in {dtype}",
         "CUDA, graphs, kept free": f"{found.runtime_gib:.1f} GiB",
         "Left for streams": f"{max(0.0, found.cache_gib):.1f} GiB",
         f"A stream of {seconds:g} s": f"{found.stream_gib * 1024:.0f} MiB",
@@ -144,8 +150,12 @@ def _fit_gpu(
         measured = "-" if speed.measured_ms is None else f"{speed.measured_ms:.2f}"
         times = f"{speed.frame_ms:.2f}", f"{speed.load:.0%}", measured
         table.add_row(str(speed.num_streams), *times)
-    record = {"card": card, "seconds": seconds, **dataclasses.asdict(found), "note": _NOTE}
-    _show(record, (facts_grid(facts), "", table, "", _NOTE), as_json, fits=bool(found.num_streams))
+    command = f"antiphon serve {shlex.quote(str(path))}" if found.num_streams else None
+    advice = _FULL if command is None else f"Recommended: {escape(command)}"
+    record = {"card": card, "seconds": seconds, **dataclasses.asdict(found)}
+    parts = facts_grid(facts), "", table, "", advice, "", _NOTE
+    record |= {"recommended": command, "note": _NOTE}
+    _show(record, parts, as_json, fits=command is not None)
 
 
 def _fit_cpu(family: "Family", path: Path, seconds: float, *, as_json: bool) -> None:

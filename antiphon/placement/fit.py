@@ -8,7 +8,7 @@ what docs/performance.md has for it with 1 to 256 streams; on other cards, and w
 nothing of this has been measured.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.config import ModelSettings
 from antiphon.contracts.inspection import Footprint
@@ -85,6 +85,8 @@ def fit(
         streams: numbers of them to estimate the speed for.
         utilization: share of the card's memory that the server may use; ``None``: its default.
     """
+    if not card.has_bfloat16:
+        footprint = _in_float32(footprint)
     share = utilization or ModelSettings().gpu_memory_utilization or 1.0
     num_positions = footprint.prompt_positions + round(seconds * footprint.frames_per_s)
     num_total = int(card.memory_gib * GIB)
@@ -115,6 +117,16 @@ def fit(
         num_streams=num_streams,
         num_gapless=num_gapless,
         speeds=tuple(speed(number) for number in streams),
+    )
+
+
+def _in_float32(footprint: Footprint) -> Footprint:
+    """Return the footprint of a model with numbers of four bytes."""
+    return replace(
+        footprint,
+        weight_bytes=2 * footprint.weight_bytes,
+        read_bytes=2 * footprint.read_bytes,
+        position_bytes=2 * footprint.position_bytes,
     )
 
 

@@ -28,6 +28,8 @@ def test_people_and_programs_are_told_the_same(run: Run, checkpoint: Path) -> No
         assert f"{speed['frame_ms']:.2f}" in done.stdout
     assert "estimate" in done.stdout
     assert "estimate" in told["note"]
+    assert told["recommended"] == f"antiphon serve {checkpoint}"
+    assert told["recommended"] in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,16 @@ def test_a_card_that_holds_nothing_is_told_by_the_status(run: Run, checkpoint: P
     done = run("models", "fit", str(checkpoint), *flags)
     assert done.exit_code == 1
     assert "Streams that fit" in done.stdout
+    assert "Use a smaller checkpoint, another card, or main memory" in done.stdout
+
+
+def test_a_card_without_bfloat16_holds_float32(run: Run, checkpoint: Path) -> None:
+    t4, a2 = (
+        json.loads(run("models", "fit", str(checkpoint), "--card", card, "--json").stdout)
+        for card in ("T4", "A2")
+    )
+    assert t4["weight_gib"] == pytest.approx(2 * a2["weight_gib"])
+    assert t4["num_streams"] < a2["num_streams"]
 
 
 @pytest.mark.parametrize(

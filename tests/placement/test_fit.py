@@ -31,7 +31,7 @@ def test_memory_is_divided_without_a_rest(card: Card) -> None:
     found = fit(MODEL, card, 30.0, STREAMS)
     whole = found.weight_gib + found.runtime_gib + found.cache_gib
     assert whole == pytest.approx(card.memory_gib)
-    assert found.num_streams * found.stream_gib <= found.cache_gib
+    assert found.num_streams * found.stream_gib <= max(0.0, found.cache_gib)
     assert (found.num_streams + 1) * found.stream_gib > found.cache_gib
     assert 0 <= found.num_gapless <= found.num_streams
 
