@@ -4,25 +4,18 @@ All layers are causal. The decoder keeps, per stream, the few columns before eac
 which later columns depend.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from antiphon.families.voxcpm2.checkpoint import (
-    NUM_UNITS,
-    decoder_blocks,
-    encoder_blocks,
-    last_layer,
-)
+from antiphon.families.kit.dac.layers import DILATIONS, snake_of, upsampling_of
+from antiphon.families.voxcpm2.checkpoint import decoder_blocks, encoder_blocks, last_layer
 from antiphon.families.voxcpm2.config import AudioVAEConfig, VoxCPM2Config
 from antiphon.nn.codec_layers.conv import (
     CausalConv,
-    CausalTransposedConv,
     LayerBuilder,
     PaddedConv,
-    ResidualUnit,
     UpsamplingBlock,
 )
 from antiphon.nn.codec_layers.state import (
@@ -32,9 +25,6 @@ from antiphon.nn.codec_layers.state import (
     RowHistory,
 )
 from antiphon.nn.layers import Snake, Weights
-
-_DILATIONS = (1, 3, 9)
-assert len(_DILATIONS) == NUM_UNITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +50,13 @@ class VAEDecoder:
     """An `antiphon.codec.lockstep_decoder.FrameNetwork`, in float32.
 
     Attributes:
-        first: depthwise and pointwise convolution, or one that is both.
-        blocks: upsampling blocks, each with the condition before it, if any.
+        first: depthwise and pointwise convolution.
+        blocks: upsampling blocks, each with the condition before it.
         row_size: numbers in the state of one stream.
     """
 
-    first: tuple[CausalConv, ...]
-    blocks: tuple[tuple[RateCondition | None, UpsamplingBlock], ...]
+    first: tuple[CausalConv, CausalConv]
+    blocks: tuple[tuple[RateCondition, UpsamplingBlock], ...]
     last_snake: Snake
     last_conv: CausalConv
     patch_size: int
@@ -76,21 +66,19 @@ class VAEDecoder:
     def of(cls, weights: Weights, config: VoxCPM2Config) -> "VAEDecoder":
         """Build the decoder from `antiphon.families.voxcpm2.audio_vae_stages.vae_weights`."""
         vae, builder = config.vae, LayerBuilder(weights)
-        first = [CausalConv.of(builder, "decoder.model.0", groups=_groups(vae, vae.latent_dim))]
-        if vae.depthwise:
-            first.append(CausalConv.of(builder, "decoder.model.1"))
+        narrow = CausalConv.of(builder, "decoder.model.0", groups=vae.latent_dim)
+        first = (narrow, CausalConv.of(builder, "decoder.model.1"))
         blocks = []
         for index, rate, _ in decoder_blocks(vae):
-            condition = None
-            if vae.sample_rate_bin is not None:
-                condition = RateCondition.of(weights, index, vae.sample_rate_bin)
-            blocks.append((condition, _block(builder, f"decoder.model.{index}.block", rate, vae)))
+            condition = RateCondition.of(weights, index, vae.sample_rate_bin)
+            name = f"decoder.model.{index}.block"
+            blocks.append((condition, upsampling_of(builder, name, rate, is_depthwise=True)))
         last, _ = last_layer(vae)
         last_conv = CausalConv.of(builder, f"decoder.model.{last + 1}")
         return cls(
-            first=tuple(first),
+            first=first,
             blocks=tuple(blocks),
-            last_snake=_snake(weights, f"decoder.model.{last}"),
+            last_snake=snake_of(weights, f"decoder.model.{last}"),
             last_conv=last_conv,
             patch_size=config.patch_size,
             row_size=builder.layout.row_size,
@@ -99,10 +87,8 @@ class VAEDecoder:
     def open(self, num_slots: int) -> DecoderState:
         """Return the state of fresh slots."""
         weight = self.last_conv.weight
-        return DecoderState(
-            weight.new_zeros(num_slots, self.row_size),
-            weight.new_zeros(num_slots, dtype=torch.int64),
-        )
+        positions = weight.new_zeros(num_slots, dtype=torch.int64)
+        return DecoderState(weight.new_zeros(num_slots, self.row_size), positions)
 
     @torch.no_grad()
     def decode(self, frames: Tensor, rows: DecoderState) -> Tensor:
@@ -128,7 +114,7 @@ class VAEDecoder:
         for conv in self.first:
             x = conv(x, history)
         for condition, block in self.blocks:
-            x = block(x if condition is None else condition(x), history)
+            x = block(condition(x), history)
         return self.last_conv(self.last_snake(x), history).squeeze(2).tanh()
 
 
@@ -138,6 +124,12 @@ class EncoderUnit:
 
     snakes: tuple[Snake, Snake]
     convs: tuple[PaddedConv, PaddedConv]
+
+    @classmethod
+    def of(cls, weights: Weights, name: str, dilation: int, channels: int) -> "EncoderUnit":
+        first = PaddedConv.of(weights, f"{name}.1.conv", dilation=dilation, groups=channels)
+        snakes = [snake_of(weights, f"{name}.{index}", is_column=True) for index in (0, 2)]
+        return cls((snakes[0], snakes[1]), (first, PaddedConv.of(weights, f"{name}.3.conv")))
 
     def __call__(self, x: Tensor) -> Tensor:
         hidden = x
@@ -165,11 +157,11 @@ class VAEEncoder:
         for index, rate, channels in encoder_blocks(config):
             name = f"encoder.block.{index}.block"
             units = tuple(
-                _encoder_unit(weights, f"{name}.{unit}.block", dilation, _groups(config, channels))
-                for unit, dilation in enumerate(_DILATIONS)
+                EncoderUnit.of(weights, f"{name}.{unit}.block", dilation, channels)
+                for unit, dilation in enumerate(DILATIONS)
             )
-            snake = _snake(weights, f"{name}.{NUM_UNITS}", is_column=True)
-            shorten = PaddedConv.of(weights, f"{name}.{NUM_UNITS + 1}.conv", stride=rate)
+            snake = snake_of(weights, f"{name}.{len(units)}", is_column=True)
+            shorten = PaddedConv.of(weights, f"{name}.{len(units) + 1}.conv", stride=rate)
             blocks.append((units, snake, shorten))
         return cls(
             first=PaddedConv.of(weights, "encoder.block.0.conv"),
@@ -194,42 +186,3 @@ class VAEEncoder:
                 x = unit(x)
             x = shorten(snake(x))
         return self.last(x).transpose(1, 2)
-
-
-def _groups(config: AudioVAEConfig, channels: int) -> int:
-    return channels if config.depthwise else 1
-
-
-def _snake(weights: Weights, name: str, *, is_column: bool = False) -> Snake:
-    """Load a snake whose amplitude is the inverse of its frequency."""
-    frequency = weights[f"{name}.alpha"].flatten()
-    if is_column:
-        frequency = frequency[:, None]
-    return Snake(frequency, 1.0 / (frequency + 1e-9))
-
-
-def _block(builder: LayerBuilder, name: str, rate: int, config: AudioVAEConfig) -> UpsamplingBlock:
-    weights: Mapping[str, Tensor] = builder.weights
-    upsample = CausalTransposedConv.of(builder, f"{name}.1", rate)
-    channels = len(weights[f"{name}.1.conv.bias"])
-    units = []
-    for unit, dilation in enumerate(_DILATIONS, 2):
-        part = f"{name}.{unit}.block"
-        first = CausalConv.of(
-            builder, f"{part}.1", dilation=dilation, groups=_groups(config, channels)
-        )
-        convs = (first, CausalConv.of(builder, f"{part}.3"))
-        snakes = (_snake(weights, f"{part}.0"), _snake(weights, f"{part}.2"))
-        units.append(ResidualUnit(snakes, convs))
-    return UpsamplingBlock(_snake(weights, f"{name}.0"), upsample, tuple(units))
-
-
-def _encoder_unit(weights: Weights, name: str, dilation: int, groups: int) -> EncoderUnit:
-    first = PaddedConv.of(weights, f"{name}.1.conv", dilation=dilation, groups=groups)
-    return EncoderUnit(
-        (
-            _snake(weights, f"{name}.0", is_column=True),
-            _snake(weights, f"{name}.2", is_column=True),
-        ),
-        (first, PaddedConv.of(weights, f"{name}.3.conv")),
-    )

@@ -23,19 +23,11 @@ _MIN_OUTPUTS = 16  # required by a matrix instruction
 class ScaledSnake:
     """Rate condition and activation before an upsampling."""
 
-    scale: Tensor
-    shift: Tensor
+    condition: RateCondition
     snake: Snake
 
-    @classmethod
-    def of(cls, condition: RateCondition | None, snake: Snake) -> "ScaledSnake":
-        if condition is None:
-            ones = torch.ones_like(snake.frequency)
-            return cls(ones, torch.zeros_like(ones), snake)
-        return cls(condition.scale, condition.shift, snake)
-
     def __call__(self, x: Tensor) -> Tensor:
-        return scaled_snake(x, self.scale, self.shift, self.snake)
+        return scaled_snake(x, self.condition.scale, self.condition.shift, self.snake)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +85,9 @@ class FusedVAEBlock:
             stride,
             Snake(first.frequency.repeat(stride), first.amplitude.repeat(stride)),
             tuple(
-                FusedUnit(
-                    layout.depthwise(unit.convs[0]),
-                    unit.snakes[1],
-                    layout.conv(unit.convs[1]),
-                    snake,
-                )
+                FusedUnit(layout.depthwise(narrow), unit.snakes[1], layout.conv(wide), snake)
                 for unit, snake in zip(block.units, snakes, strict=True)
+                for narrow, wide in [unit.convs]
             ),
         )
 
@@ -138,7 +126,7 @@ class FusedVAEDecoder:
         blocks = []
         for condition, block in decoder.blocks:
             following = decoder.last_snake if block is decoder.blocks[-1][1] else None
-            active = ScaledSnake.of(condition, block.snake)
+            active = ScaledSnake(condition, block.snake)
             blocks.append((active, FusedVAEBlock.of(block, following, layout)))
         last_conv = layout.exact_conv(decoder.last_conv)
         return cls(first, tuple(blocks), last_conv, dtype, layout.state.row_size)

@@ -3,7 +3,6 @@
 Every tensor of a part must be used. The AudioVAE is published as a PyTorch file.
 """
 
-import re
 from pathlib import Path
 from typing import Unpack
 
@@ -20,18 +19,13 @@ from antiphon.families.kit.formats.torch_file import joined_weights, read_torch_
 from antiphon.families.kit.loading import like_of
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.audio_vae import VAEDecoder, VAEEncoder
-from antiphon.families.voxcpm2.checkpoint import (
-    PTH,
-    VAE_OTHERS,
-    has_pth,
-    vae_part,
-)
+from antiphon.families.voxcpm2.checkpoint import PTH, VAE_OTHERS, has_pth, vae_layout, vae_part
 from antiphon.families.voxcpm2.config import AudioVAEConfig, load_config
 from antiphon.families.voxcpm2.request import CONTINUED, REFERENCE
 from antiphon.nn import kernels
 from antiphon.nn.layers import Weights
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
-from antiphon.nn.safetensors_index import layout_problems
+from antiphon.nn.safetensors_index import layout_problems, without
 from antiphon.nn.weights import WeightOptions, open_weights
 
 _NORMED = ".weight_v"
@@ -49,30 +43,17 @@ def vae_weights(
     Raises:
         ModelLoadError: the files do not match the configuration.
     """
-    declared = vae_part(path, config, part)
-    if has_pth(path) and not how.get("is_dummy"):
-        found = read_pth(path / PTH)
-        shapes = {name: tuple(each.shape) for name, each in found.items()}
-        if problems := layout_problems(shapes, declared.layout):
-            raise ModelLoadError(f"{path / PTH}: tensors {'; '.join(problems)}")
-        moved = {
-            name: each.to(how["like"]) for name, each in found.items() if name.startswith(part)
-        }
-        return _multiplied(moved)
-    with open_weights(declared, **how) as weights:
-        return _multiplied(weights)
-
-
-def read_pth(file: Path) -> dict[str, Tensor]:
-    """Return the tensors of a PyTorch file by name; no other object in it is built.
-
-    Raises:
-        ModelLoadError: the file is not a PyTorch file of tensors.
-    """
+    if not has_pth(path) or how.get("is_dummy"):
+        with open_weights(vae_part(path, config, part), **how) as weights:
+            return _multiplied(weights)
+    file = path / PTH
     error = ModelLoadError(f"{file}: must hold tensors by name")
-    content = state_dict_of(read_torch_file(file), error)
-    other = re.compile(VAE_OTHERS)
-    return {name: each for name, each in content.items() if not other.fullmatch(name)}
+    stored = without(VAE_OTHERS, state_dict_of(read_torch_file(file), error))
+    shapes = {name: tuple(each.shape) for name, each in stored.items()}
+    if problems := layout_problems(shapes, vae_layout(config)):
+        raise ModelLoadError(f"{file}: tensors {'; '.join(problems)}")
+    own = (name for name in stored if name.startswith(part))
+    return _multiplied({name: stored[name].to(how["like"]) for name in own})
 
 
 def _multiplied(weights: Weights) -> Weights:
@@ -86,61 +67,39 @@ def _multiplied(weights: Weights) -> Weights:
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
-    """Load the decoder from frames to 48 kHz audio.
+    """Load the decoder from frames to 48 kHz audio; raises ModelLoadError.
 
     Computation is in float32, as in the official program. On a GPU it is in float16 with float32
-    accumulation, unless ``context.dtype`` is float32 or wide convolutions are not depthwise.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
+    accumulation, unless ``context.dtype`` is float32.
     """
     config, like = load_config(context.checkpoint), like_of(context, "float32")
+    how = WeightOptions(
+        like=like, progress=context.progress_of("audio vae"), is_dummy=context.is_dummy
+    )
     with torch.inference_mode():
-        weights = vae_weights(
-            context.checkpoint,
-            config.vae,
-            "decoder.",
-            like=like,
-            progress=context.progress_of("audio vae"),
-            is_dummy=context.is_dummy,
-        )
+        weights = vae_weights(context.checkpoint, config.vae, "decoder.", **how)
         network = VAEDecoder.of(weights, config)
     rate_hz, num_samples = config.vae.out_sample_rate, config.samples_per_frame
-    graphs = context.progress_of("audio vae graphs")
-    if not kernels.run_on(like) or not config.vae.depthwise or context.dtype == "float32":
-        return LockstepDecoder(
-            network,
-            frame_size=config.frame_size,
-            sample_rate_hz=rate_hz,
-            samples_per_frame=num_samples,
-            progress=graphs,
-        )
+    rates = {"sample_rate_hz": rate_hz, "samples_per_frame": num_samples}
+    frame_size, graphs = config.frame_size, context.progress_of("audio vae graphs")
+    if not kernels.run_on(like) or context.dtype == "float32":
+        return LockstepDecoder(network, frame_size=frame_size, progress=graphs, **rates)
     from antiphon.codec.graph_decoder import GraphDecoder
     from antiphon.families.voxcpm2.audio_vae_fused import FusedVAEDecoder
 
     with torch.inference_mode():
         fused = FusedVAEDecoder.of(network)
-    return GraphDecoder(
-        fused,
-        num_quantizers=config.frame_size,
-        sample_rate_hz=rate_hz,
-        samples_per_frame=num_samples,
-        progress=graphs,
-    )
+    return GraphDecoder(fused, num_quantizers=frame_size, progress=graphs, **rates)
 
 
 def load_voice_encoder(context: LoadContext, *, pads: bool | None = None) -> ClonedVoiceEncoder:
-    """Load the encoder of the AudioVAE.
+    """Load the encoder of the AudioVAE; raises ModelLoadError.
 
     Patches are float32 ``[num_patches, patch_size * feature_size]``. Silence pads the last patch,
     or the first one if speech continues the recording.
 
     Args:
-        context: checkpoint, device and settings of the stage.
         pads: whether recordings are encoded in padded batches; ``None``: only on a GPU.
-
-    Raises:
-        ModelLoadError: the AudioVAE cannot be loaded.
     """
     config = load_config(context.checkpoint)
     vae, frame, size = config.vae, config.encoded_samples_per_frame, config.frame_size - 1

@@ -50,6 +50,7 @@ _PARTS = {
 _PROMPT_POSITIONS = 40  # per sentence
 _LAUNCHES_A_LAYER = 5  # four products, and attention with rotary embedding
 _ENDS_LAUNCHES = 140  # per frame outside of layers; a third of them in the AudioVAE
+# From docs/performance.md, by width of the language model: the published size.
 _MEASURED_MS = {2048: {"H200": {1: 5.30, 8: 7.50, 64: 17.28}}}
 
 
@@ -153,25 +154,20 @@ def vae_layout(config: AudioVAEConfig) -> Layout:
     for name, shape in layers:
         if len(shape) == _CONV_AXES:
             num_out = shape[1] if _TRANSPOSED.fullmatch(name) else shape[0]
-            layout |= {
-                f"{name}.weight_g": (shape[0], 1, 1),
-                f"{name}.weight_v": shape,
-                f"{name}.bias": (num_out,),
-            }
+            layout |= {f"{name}.weight_g": (shape[0], 1, 1), f"{name}.weight_v": shape}
+            layout[f"{name}.bias"] = (num_out,)
     layout |= {f"{name}.alpha": (1, *shape, 1) for name, shape in layers if len(shape) == 1}
-    if config.num_sample_rate_bins:
-        for index, _, channels in decoder_blocks(config):
-            for part in ("scale", "bias"):
-                name = f"decoder.sr_cond_model.{index}.{part}_embed.weight"
-                layout[name] = (config.num_sample_rate_bins, channels)
+    for index, _, channels in decoder_blocks(config):
+        for part in ("scale", "bias"):
+            name = f"decoder.sr_cond_model.{index}.{part}_embed.weight"
+            layout[name] = (config.num_sample_rate_bins, channels)
     return layout
 
 
 def decoder_blocks(config: AudioVAEConfig) -> list[tuple[int, int, int]]:
     """Return the layer index, rate and input channels of the decoder's blocks."""
-    first = 2 if config.depthwise else 1
     return [
-        (first + number, rate, config.decoder_dim // 2**number)
+        (2 + number, rate, config.decoder_dim // 2**number)
         for number, rate in enumerate(config.decoder_rates)
     ]
 
@@ -189,7 +185,7 @@ def _encoder_layers(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:
     yield "encoder.block.0", (config.encoder_dim, 1, _KERNEL)
     for index, rate, channels in encoder_blocks(config):
         name = f"encoder.block.{index}.block"
-        yield from _units(name, range(NUM_UNITS), channels, config)
+        yield from _units(name, range(NUM_UNITS), channels)
         yield f"{name}.{NUM_UNITS}", (channels,)
         yield f"{name}.{NUM_UNITS + 1}", (2 * channels, channels, 2 * rate)
     widest = config.encoder_dim * 2 ** len(config.encoder_rates)
@@ -199,29 +195,23 @@ def _encoder_layers(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:
 
 def _decoder_layers(config: AudioVAEConfig) -> Iterator[tuple[str, Shape]]:
     """Yield the layers of the decoder; see `_encoder_layers`."""
-    latent, widest = config.latent_dim, config.decoder_dim
-    if config.depthwise:
-        yield "decoder.model.0", (latent, 1, _KERNEL)
-        yield "decoder.model.1", (widest, latent, 1)
-    else:
-        yield "decoder.model.0", (widest, latent, _KERNEL)
+    yield "decoder.model.0", (config.latent_dim, 1, _KERNEL)
+    yield "decoder.model.1", (config.decoder_dim, config.latent_dim, 1)
     for index, rate, channels in decoder_blocks(config):
         name = f"decoder.model.{index}.block"
         yield f"{name}.0", (channels,)
         yield f"{name}.1", (channels, channels // 2, 2 * rate)
-        yield from _units(name, range(2, 2 + NUM_UNITS), channels // 2, config)
+        yield from _units(name, range(2, 2 + NUM_UNITS), channels // 2)
     last, channels = last_layer(config)
     yield f"decoder.model.{last}", (channels,)
     yield f"decoder.model.{last + 1}", (1, channels, _KERNEL)
 
 
-def _units(
-    name: str, numbers: range, channels: int, config: AudioVAEConfig
-) -> Iterator[tuple[str, Shape]]:
+def _units(name: str, numbers: range, channels: int) -> Iterator[tuple[str, Shape]]:
     """Yield the layers of residual units."""
     for unit in numbers:
         yield f"{name}.{unit}.block.0", (channels,)
-        yield f"{name}.{unit}.block.1", (channels, 1 if config.depthwise else channels, _KERNEL)
+        yield f"{name}.{unit}.block.1", (channels, 1, _KERNEL)
         yield f"{name}.{unit}.block.2", (channels,)
         yield f"{name}.{unit}.block.3", (channels, channels, 1)
 
@@ -232,15 +222,8 @@ def last_layer(config: AudioVAEConfig) -> tuple[int, int]:
     return index + 1, channels // 2
 
 
-# From docs/performance.md, by width of the language model: the published size.
-
-
 def footprint(path: Path) -> Footprint:
-    """Return the GPU requirements of a checkpoint's directory; reads no tensor.
-
-    Raises:
-        ModelLoadError: the configuration cannot be read.
-    """
+    """Return the GPU requirements of a checkpoint's directory; raises ModelLoadError."""
     config = load_config(path)
     products, vae = frame_products(path), vae_layout(config.vae)
     halves = [*model_layout(config).values()]

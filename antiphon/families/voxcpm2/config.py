@@ -1,11 +1,13 @@
 """Configuration of a checkpoint's networks, flow and audio, from config.json."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from antiphon.contracts.config_file import ConfigSection
-from antiphon.nn.layer_configs import LongRopeScaling, TransformerConfig
+from antiphon.families.kit.readers.transformer import transformer_sizes
+from antiphon.nn.layer_configs import TRANSFORMER_KEYS, LongRopeScaling, TransformerConfig
 
 AUDIO_START, REFERENCE_START, REFERENCE_END = 101, 103, 104
 """Ids fixed by the official program: start of speech, start and end of a reference."""
@@ -17,8 +19,6 @@ MIN_GUIDANCE, DEFAULT_GUIDANCE, MAX_GUIDANCE = 0.0, 2.0, 10.0
 MAX_POSITIONS = 4096
 """Positions per request, prompt and speech together: more than ten minutes."""
 
-_SCALED_CONDITIONS = ("scale_bias", "scale_bias_init")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioVAEConfig:
@@ -27,11 +27,9 @@ class AudioVAEConfig:
     Attributes:
         encoder_rates: downsampling factors of the encoder's blocks; each doubles the channels.
         decoder_rates: upsampling factors of the decoder's blocks; each halves the channels.
-        depthwise: whether wide convolutions are depthwise.
         sample_rate: sample rate of the encoder's input.
         out_sample_rate: sample rate of the decoder's output.
-        sample_rate_bin: index of the embedded range that holds ``out_sample_rate``; ``None``:
-            rates are not embedded.
+        sample_rate_bin: index of the embedded range that holds ``out_sample_rate``.
         num_sample_rate_bins: number of embedded ranges.
     """
 
@@ -40,11 +38,10 @@ class AudioVAEConfig:
     latent_dim: int = 64
     decoder_dim: int = 2048
     decoder_rates: tuple[int, ...] = (8, 6, 5, 2, 2, 2)
-    depthwise: bool = True
     sample_rate: int = 16000
     out_sample_rate: int = 48000
-    sample_rate_bin: int | None = None
-    num_sample_rate_bins: int = 0
+    sample_rate_bin: int = 3
+    num_sample_rate_bins: int = 4
 
     @property
     def encoded_samples(self) -> int:
@@ -63,17 +60,14 @@ class VoxCPM2Config:
 
     Attributes:
         base: language model over text and patches.
-        residual: language model over outputs of ``base``; may have no rotary embedding.
+        residual: language model over outputs of ``base``, without a rotary embedding.
         encoder: transformer that encodes a patch.
         flow: transformer that estimates velocities of a patch.
-        vocab_size: rows of the text embedding.
-        embedding_scale: factor of text embeddings.
         branch_scales: factor of the residual branches in each network, in the order above.
         patch_size: latents per patch.
         feature_size: numbers per latent.
         bottleneck_size: width of the scalar quantizer.
         quantizer_scale: quantizer levels between 0 and 1.
-        has_mean_flow: whether velocities depend on the length of the step.
         max_positions: maximum number of positions in training.
     """
 
@@ -89,7 +83,6 @@ class VoxCPM2Config:
     feature_size: int
     bottleneck_size: int
     quantizer_scale: int
-    has_mean_flow: bool
     max_positions: int
 
     @property
@@ -123,12 +116,12 @@ def load_config(path: Path) -> VoxCPM2Config:
     top.expect("architecture", "voxcpm2")
     text, flow = top.section("lm_config"), top.section("dit_config")
     flow.section("cfm_config", {}).expect("solver", "euler", default="euler")
-    base = _transformer(text)
-    has_no_rope = top.boolean("residual_lm_no_rope", False)
-    residual_layers = top.integer("residual_lm_num_layers", 8)
-    residual = _transformer(text, num_layers=residual_layers, has_rope=not has_no_rope)
-    encoder = _local(text, top.section("encoder_config"))
-    estimator = _local(text, flow)
+    top.expect("residual_lm_no_rope", True, default=False)
+    flow.expect("dit_mean_mode", False, default=False)
+    base = _sizes(text, _TEXT_KEYS, num_heads=16)
+    num_layers = top.integer("residual_lm_num_layers", 8)
+    residual = replace(base, num_layers=num_layers, rotary_dim=0, rope_scaling=None)
+    encoder, estimator = _local(text, top.section("encoder_config")), _local(text, flow)
     is_scaled = text.boolean("use_mup", True)
     depth = text.number("scale_depth", 1.0)
     scales = [
@@ -148,7 +141,6 @@ def load_config(path: Path) -> VoxCPM2Config:
         feature_size=top.integer("feat_dim", 64),
         bottleneck_size=top.integer("scalar_quantization_latent_dim", 512),
         quantizer_scale=top.integer("scalar_quantization_scale", 9),
-        has_mean_flow=flow.boolean("dit_mean_mode", False),
         max_positions=min(top.integer("max_length", 8192), MAX_POSITIONS),
     )
     if config.vae.latent_dim != config.feature_size:
@@ -158,56 +150,26 @@ def load_config(path: Path) -> VoxCPM2Config:
     return config
 
 
-def _transformer(
-    text: ConfigSection, *, num_layers: int | None = None, has_rope: bool = True
-) -> TransformerConfig:
-    num_heads, hidden_size = _heads(text, "num_attention_heads"), text.integer("hidden_size")
-    head_dim = text.integer("kv_channels", hidden_size // num_heads)
-    return TransformerConfig(
-        hidden_size=hidden_size,
-        intermediate_size=text.integer("intermediate_size"),
-        num_layers=text.integer("num_hidden_layers") if num_layers is None else num_layers,
-        num_heads=num_heads,
-        num_kv_heads=_kv_heads(text, num_heads),
-        head_dim=head_dim,
-        norm_eps=text.number("rms_norm_eps"),
-        rope_theta=text.number("rope_theta", 10000.0),
-        max_positions=text.integer("max_position_embeddings"),
-        rotary_dim=None if has_rope else 0,
-        rope_scaling=_long_rope(text, head_dim) if has_rope else None,
-    )
+_TEXT_KEYS = {**TRANSFORMER_KEYS, "head_dim": "kv_channels"}
+_LOCAL_KEYS = _TEXT_KEYS | {
+    "hidden_size": "hidden_dim",
+    "intermediate_size": "ffn_dim",
+    "num_layers": "num_layers",
+    "num_heads": "num_heads",
+}
+_LOCAL_SIZES = {"hidden_size": 1024, "intermediate_size": 4096, "num_layers": 4, "num_heads": 16}
+
+
+def _sizes(section: ConfigSection, keys: Mapping[str, str], **usual: int) -> TransformerConfig:
+    theta = section.number("rope_theta", 10000.0)
+    sizes = transformer_sizes(section, keys, usual, rope_theta=theta)
+    return replace(sizes, rope_scaling=_long_rope(section, sizes.head_dim))
 
 
 def _local(text: ConfigSection, local: ConfigSection) -> TransformerConfig:
-    """Read a network inside a patch; omitted sizes are the language model's."""
-    num_heads, hidden_size = _heads(local, "num_heads"), local.integer("hidden_dim", 1024)
-    head_dim = local.integer("kv_channels", hidden_size // num_heads)
-    return TransformerConfig(
-        hidden_size=hidden_size,
-        intermediate_size=local.integer("ffn_dim", 4096),
-        num_layers=local.integer("num_layers", 4),
-        num_heads=num_heads,
-        num_kv_heads=_kv_heads(text, num_heads),
-        head_dim=head_dim,
-        norm_eps=text.number("rms_norm_eps"),
-        rope_theta=text.number("rope_theta", 10000.0),
-        max_positions=text.integer("max_position_embeddings"),
-        rope_scaling=_long_rope(text, head_dim),
-    )
-
-
-def _heads(section: ConfigSection, key: str) -> int:
-    num_heads = section.integer(key, 16)
-    if num_heads < 1:
-        raise section.error(key, "must be at least 1")
-    return num_heads
-
-
-def _kv_heads(text: ConfigSection, num_heads: int) -> int:
-    num_kv_heads = text.integer("num_key_value_heads")
-    if num_kv_heads < 1 or num_heads % num_kv_heads:
-        raise text.error("num_key_value_heads", f"must divide {num_heads}")
-    return num_kv_heads
+    """Read a network inside a patch; what it has no key for is the language model's."""
+    values = {**text.values, "kv_channels": None, **local.values}
+    return _sizes(replace(local, values=values), _LOCAL_KEYS, **_LOCAL_SIZES)
 
 
 def _long_rope(text: ConfigSection, head_dim: int) -> LongRopeScaling:
@@ -234,16 +196,10 @@ def _vae(top: ConfigSection) -> AudioVAEConfig:
     section = top.section("audio_vae_config", {})
     section.expect("use_noise_block", False, default=False)
     section.expect("cond_out_layer", False, default=False)
-    boundaries: tuple[int, ...] = (20000, 30000, 40000)
-    if "sr_bin_boundaries" in section.values:
-        is_none = section.values["sr_bin_boundaries"] is None
-        boundaries = () if is_none else section.integers("sr_bin_boundaries")
-    if boundaries:
-        section.expect("cond_type", *_SCALED_CONDITIONS, default="scale_bias")
+    section.expect("depthwise", True, default=True)
+    section.expect("cond_type", "scale_bias", "scale_bias_init", default="scale_bias")
+    boundaries = section.integers("sr_bin_boundaries", (20000, 30000, 40000))
     rate_hz = section.integer("out_sample_rate", AudioVAEConfig().out_sample_rate)
-    sample_rate_bin = sum(each < rate_hz for each in boundaries) if boundaries else None
-    return section.build(
-        AudioVAEConfig,
-        sample_rate_bin=sample_rate_bin,
-        num_sample_rate_bins=len(boundaries) + 1 if boundaries else 0,
-    )
+    number = sum(each < rate_hz for each in boundaries)
+    bins = len(boundaries) + 1
+    return section.build(AudioVAEConfig, sample_rate_bin=number, num_sample_rate_bins=bins)

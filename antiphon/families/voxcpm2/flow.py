@@ -46,8 +46,8 @@ class Schedules:
         for num_steps in range(MIN_STEPS, MAX_STEPS + 1):
             steps = [torch.stack(each) for each in zip(*_steps(num_steps, like), strict=True)]
             at, length = steps
-            seen = length if config.has_mean_flow else torch.zeros_like(length)
-            embedded = _mlp(time, _sinusoids(at, width)) + _mlp(delta, _sinusoids(seen, width))
+            zeros = torch.zeros_like(length)  # velocities depend on no length of steps
+            embedded = _mlp(time, _sinusoids(at, width)) + _mlp(delta, _sinusoids(zeros, width))
             times[num_steps, : len(at)] = embedded
             lengths[num_steps, : len(at)] = length.float()
         return cls(times, lengths)

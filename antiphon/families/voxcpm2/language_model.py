@@ -12,37 +12,31 @@ from typing import TypeAlias, Unpack
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
-from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.engine.model_runner.ar_model import (
-    ARModel,
-    Codes,
-    Frames,
-    Inputs,
-    PromptSpan,
-    SlotStart,
-)
+from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, SlotStart
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
+from antiphon.families.kit.mixed.model import MixedPromptModel
+from antiphon.families.kit.mixed.prompt import FRAME
 from antiphon.families.voxcpm2.checkpoint import model_part
 from antiphon.families.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, VoxCPM2Config, load_config
 from antiphon.families.voxcpm2.flow import Flow, FlowInputs
 from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder, Quantizer, StopHead
-from antiphon.families.voxcpm2.request import PATCH, Patches, VoxCPM2Prompt, VoxCPM2Request
+from antiphon.families.voxcpm2.request import VoxCPM2Prompt, patches_of
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.backends import backend_of
-from antiphon.nn.device_writes import PackedUpload, upload
+from antiphon.nn.device_writes import PackedUpload
 from antiphon.nn.graphs import round_up
 from antiphon.nn.weights import open_weights
 
 _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
-VoxCPM2Runner: TypeAlias = ModelRunner[VoxCPM2Request]
+VoxCPM2Runner: TypeAlias = ModelRunner[VoxCPM2Prompt]
 
 
-class VoxCPM2Model(ARModel[VoxCPM2Request]):
+class VoxCPM2Model(MixedPromptModel[VoxCPM2Prompt]):
     """Language model of patches of latents.
 
     An input is the base model's input, followed by the residual model's additional input: the same
@@ -54,33 +48,17 @@ class VoxCPM2Model(ARModel[VoxCPM2Request]):
     """
 
     def __init__(
-        self,
-        builder: NetworkBuilder,
-        config: VoxCPM2Config,
-        *,
-        num_slots: int,
-        max_positions: int,
+        self, builder: NetworkBuilder, config: VoxCPM2Config, *, num_slots: int, max_positions: int
     ) -> None:
-        """Build the model from a checkpoint's tensors.
-
-        Args:
-            builder: builder over the tensors.
-            config: configuration of the checkpoint.
-            num_slots: maximum number of concurrent requests.
-            max_positions: maximum number of positions per request, prompt and frames together.
-        """
-        super().__init__(
-            builder.weights["base_lm.embed_tokens.weight"] * config.embedding_scale,
-            width=2 * config.base.hidden_size,
-            num_slots=num_slots,
-            frame_size=config.frame_size,
-            max_positions=max_positions,
-        )
-        scales = config.branch_scales
+        """Build the model; ``max_positions`` of prompt and frames together."""
+        table = builder.weights["base_lm.embed_tokens.weight"] * config.embedding_scale
+        sizes = {"width": 2 * config.base.hidden_size, "frame_size": config.frame_size}
+        super().__init__(table, num_slots=num_slots, max_positions=max_positions, **sizes)
+        base, residual, *_ = config.branch_scales
         self._config = config
-        self._base = builder.transformer("base_lm", config.base, scales[0], max_positions)
+        self._base = builder.transformer("base_lm", config.base, base, max_positions)
         self._residual = builder.transformer(
-            "residual_lm", config.residual, scales[1], max_positions
+            "residual_lm", config.residual, residual, max_positions
         )
         self._encoder = PatchEncoder.of(builder, config)
         self._flow = Flow.of(builder, config)
@@ -108,54 +86,35 @@ class VoxCPM2Model(ARModel[VoxCPM2Request]):
     def kv_shapes(self) -> tuple[KVShape, ...]:
         return (self._base.kv_shape, self._residual.kv_shape)
 
-    def open(self, prompt: Prompt, frames: Codes) -> VoxCPM2Request:
-        data = prompt.data
-        assert isinstance(data, VoxCPM2Prompt)
-        return VoxCPM2Request.of(data, frames)
+    def open(self, prompt: Prompt, frames: Codes) -> VoxCPM2Prompt:
+        return super().open(prompt, patches_of(frames))
 
-    def observe(
-        self, requests: Sequence[VoxCPM2Request], frames: Codes, numbers: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        return numbers >= np.array([each.prompt.max_frames for each in requests], np.int64)
-
-    def start(self, starts: Sequence[SlotStart[VoxCPM2Request]], uploads: PackedUpload) -> None:
+    def start(self, starts: Sequence[SlotStart[VoxCPM2Prompt]], uploads: PackedUpload) -> None:
         size = self._config.frame_size - 1
         numbers = np.zeros((len(starts), 7), np.int64)
         patches = np.zeros((len(starts), size))
         for row, patch, each in zip(numbers, patches, starts, strict=True):
-            request, flow = each.request, each.request.prompt.flow
+            request, flow = each.request, each.request.flow
             last = each.prompt.num_positions + each.next_frame
             has_ended = each.next_frame > 0 and each.frames[each.next_frame - 1, 0] != 0
-            row[:] = each.slot, request.ids[last], has_ended, flow.num_steps, *request.prompt.bounds
-            if request.ids[last] == PATCH:
-                patch[:] = request.patches_between(last, last + 1)[0]
+            row[:] = each.slot, request.ids[last], has_ended, flow.num_steps, *request.bounds
+            if request.ids[last] == FRAME:
+                patch[:] = request.frames_between(last, last + 1)[0]
             self._host_num_steps[each.slot] = flow.num_steps
-        guidance = np.array([each.request.prompt.flow.guidance for each in starts], np.float64)
+        guidance = np.array([each.request.flow.guidance for each in starts], np.float64)
         uploads.add(self._begin, numbers, patches, guidance)
 
     def _begin(self, numbers: Tensor, patches: Tensor, guidance: Tensor) -> None:
         """Write the slots of new requests, and embed their first inputs."""
         slots, ids = numbers[:, 0], numbers[:, 1]
-        latest = self._shaped(patches.float())
-        self._latest[slots] = latest
+        patches = patches.float()
+        self._latest[slots] = self._shaped(patches)
         self._has_ended[slots] = numbers[:, 2] != 0
         self._num_steps[slots] = numbers[:, 3]
         self._bounds[slots] = numbers[:, 4:]
         self._guidance[slots] = guidance.float()
-        is_patch = (ids == PATCH)[:, None]
-        text = self._of_text(ids.clamp(min=0))
-        self._pending[slots] = torch.where(is_patch, self._of_patches(latest), text)
-
-    def embed_prompts(self, spans: Sequence[PromptSpan[VoxCPM2Request]]) -> Tensor:
-        ids = np.concatenate([each.request.ids[each.start : each.end] for each in spans])
-        states = self._of_text(upload(ids.clip(min=0), self._device))
-        patches = np.concatenate(
-            [each.request.patches_between(each.start, each.end) for each in spans]
-        )
-        if len(patches):
-            places = upload(np.flatnonzero(ids == PATCH), self._device)
-            states[places] = self._of_patches(self._uploaded(patches))
-        return states
+        is_patch, text = (ids == FRAME)[:, None], self.embed_text(ids.clamp(min=0))
+        self._pending[slots] = torch.where(is_patch, self.embed_frames(patches), text)
 
     def sampling_shape(self, slots: Sequence[int]) -> int:
         """Return an upper bound of the flow's steps, from few values: each has its own graph."""
@@ -198,11 +157,11 @@ class VoxCPM2Model(ARModel[VoxCPM2Request]):
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         codes, slots = frames.codes[:, :-1], inputs.slots
-        patches = self._shaped(codes[:, 1:].int().view(torch.float32))
-        self._latest[slots] = patches
-        self._pending[slots] = self._of_patches(patches)
+        patches = codes[:, 1:].int().view(torch.float32)
+        self._latest[slots] = self._shaped(patches)
+        self._pending[slots] = self.embed_frames(patches)
         # A slot reports its end in the step after its last frame.
-        is_end, is_finite = self._has_ended[slots], patches.isfinite().flatten(1).all(dim=1)
+        is_end, is_finite = self._has_ended[slots], patches.isfinite().all(dim=1)
         self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
         self._has_ended[slots] = codes[:, 0] != 0
 
@@ -220,18 +179,12 @@ class VoxCPM2Model(ARModel[VoxCPM2Request]):
     def _shaped(self, patches: Tensor) -> Tensor:
         return patches.view(-1, self._config.patch_size, self._config.feature_size)
 
-    def _uploaded(self, patches: Patches) -> Tensor:
-        return self._shaped(upload(patches, self._device))
-
-    def _of_text(self, ids: Tensor) -> Tensor:
-        """Return the inputs of text ids, ``[n, width]``."""
+    def embed_text(self, ids: Tensor) -> Tensor:
         return F.pad(F.embedding(ids, self.like), (0, self._hidden_size))
 
-    def _of_patches(self, patches: Tensor) -> Tensor:
-        """Return the inputs of patches, ``[n, width]``.
-
-        On the CPU they are computed one by one, because batched products differ in the last bits.
-        """
+    def embed_frames(self, frames: Tensor) -> Tensor:
+        patches = self._shaped(frames)
+        # On the CPU one by one, because batched products differ in the last bits.
         parts = (patches,) if self.uses_kernels else torch.split(patches, 1)
         return torch.cat([self._from_encoder(self._encoder(each)) for each in parts]).repeat(1, 2)
 
@@ -241,21 +194,13 @@ def load_runner(
 ) -> VoxCPM2Runner:
     """Load a checkpoint's language models and their runner; see `runner_of`.
 
-    ``max_positions`` defaults to the longest request in the checkpoint's training.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
+    ``max_positions`` is by default that of training. Raises ModelLoadError.
     """
     config = load_config(context.checkpoint)
     max_positions = max_positions or config.max_positions
-    opened = open_weights(
-        model_part(context.checkpoint, config), **weights_for(context, "language model")
-    )
+    part = model_part(context.checkpoint, config)
+    opened = open_weights(part, **weights_for(context, "language model"))
     with torch.inference_mode(), opened as weights:
-        model = VoxCPM2Model(
-            NetworkBuilder(weights, context.is_deterministic),
-            config,
-            num_slots=context.max_slots,
-            max_positions=max_positions,
-        )
+        builder, slots = NetworkBuilder(weights, context.is_deterministic), context.max_slots
+        model = VoxCPM2Model(builder, config, num_slots=slots, max_positions=max_positions)
     return runner_of(context, model, max_positions, **how)

@@ -46,11 +46,7 @@ class VoxCPM2Prompter(CloningPrompter):
     """Builds prompts and prepares voices; may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load a checkpoint's configuration and tokenizer.
-
-        Raises:
-            ModelLoadError: a file is missing or invalid.
-        """
+        """Load a checkpoint's configuration and tokenizer; raises ModelLoadError."""
         self._config = config = load_config(context.checkpoint)
         self._encode = load_tokenizer(context.checkpoint, config.vocab_size).encode
         capabilities = SpeechCapabilities(
@@ -66,14 +62,10 @@ class VoxCPM2Prompter(CloningPrompter):
         super().__init__(capabilities, FAMILY_NAME, (REFERENCE, CONTINUED))
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
-        """Refuse a request that is invalid with any text and voice.
+        """Refuse a request that is invalid with any text and voice; raises InvalidRequestError.
 
         Args:
-            request: request, still without its recordings.
             recordings: names of the options that will be recordings.
-
-        Raises:
-            InvalidRequestError: the checkpoint does not support the request.
         """
         options = read_options(VoxCPM2Options, request.options)
         check_options(options, _instructions(request), frozenset(recordings))
@@ -91,61 +83,41 @@ class VoxCPM2Prompter(CloningPrompter):
         )
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
-        """Build the prompt of one segment.
-
-        Raises:
-            InvalidRequestError: the checkpoint does not support the request.
-        """
+        """Build the prompt of one segment; raises InvalidRequestError."""
         options = read_options(VoxCPM2Options, request.options)
         instructions = _instructions(request)
         check_options(options, instructions)
+        frame_size, is_instructed = self._config.frame_size, bool(instructions)
         imitation = choose_imitation(
-            options,
-            self.features,
-            self._config.frame_size,
-            is_instructed=bool(instructions),
+            options, self.features, frame_size, is_instructed=is_instructed
         )
         spoken_text = re.sub(r"\s+", " ", request.input)
         if instructions:
             spoken_text = f"({instructions}){spoken_text}"
-        num_text_ids = len(self._encode(spoken_text))
+        num_frames = len(self._encode(spoken_text)) * _MAX_FRAMES_A_TOKEN + _MORE_FRAMES
         ids = self._encode(imitation.text + spoken_text)
         data = VoxCPM2Prompt.of(
             ids,
             reference=imitation.reference,
             spoken=imitation.spoken,
             flow=FlowSampling(options.cfg_value, options.inference_timesteps),
-            max_frames=max(self._max_frames(num_text_ids), request.sampling.least_frames),
+            max_frames=max(num_frames, request.sampling.least_frames),
         )
-        self._check_length(data)
-        context = None
-        if len(imitation.spoken):
-            context = frames_of(imitation.spoken[-_CONTEXT_FRAMES:])
+        limit, spoken = self._config.max_positions - _MIN_FRAMES_LEFT, imitation.spoken
+        param = "ref_audio" if len(data.frames) > limit // 2 else "input"
+        check_prompt_length(len(data.ids), limit, param)
         return Prompt(
             data=data,
             num_tokens=len(ids),
             seed=seed,
             sampling=request.sampling.with_min_frames(MIN_FRAMES),
-            context_frames=context,
+            context_frames=frames_of(spoken[-_CONTEXT_FRAMES:]) if len(spoken) else None,
             num_positions=len(data.ids) - 1,
-            position_keys=data.position_keys(),
+            position_keys=data.position_keys,
             num_common_positions=data.num_reference_positions,
         )
 
-    def _max_frames(self, num_ids: int) -> int:
-        return num_ids * _MAX_FRAMES_A_TOKEN + _MORE_FRAMES
-
-    def _check_length(self, prompt: VoxCPM2Prompt) -> None:
-        """Refuse a prompt that leaves no space for speech."""
-        limit = self._config.max_positions - _MIN_FRAMES_LEFT
-        param = "ref_audio" if len(prompt.patches) > limit // 2 else "input"
-        check_prompt_length(len(prompt.ids), limit, param)
-
 
 def _instructions(request: SpeechRequest) -> str:
-    """Return the instructions, ``""`` for none.
-
-    Raises:
-        InvalidRequestError: the instructions are too long.
-    """
+    """Return the instructions, ``""`` for none; raises InvalidRequestError."""
     return check_instructions(re.sub(r"\s+", " ", request.instructions or "").strip())

@@ -29,7 +29,6 @@ class VoxCPM2Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         ids = token_ids(self._tokenizer, text)
         return [part for token in ids for part in self._words.get(token, (token,))]
 

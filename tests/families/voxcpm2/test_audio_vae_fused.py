@@ -28,7 +28,7 @@ from tests.nn.kernels.compiler import H200, compiling
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_SLOTS, NUM_FRAMES, PATCH_SIZE, LATENT_DIM = 2, 3, 2, 8
 MIN_SNR_DB = 50.0  # found: 59
-FULL = AudioVAEConfig(sample_rate_bin=3, num_sample_rate_bins=4)
+FULL = AudioVAEConfig()
 MINI = replace(FULL, latent_dim=LATENT_DIM, decoder_dim=32, decoder_rates=(3, 2))
 PATCHES = (
     np.random.default_rng(0)
@@ -65,20 +65,16 @@ def snr_db(actual: Samples, wanted: Samples) -> float:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "they run here")
-@pytest.mark.parametrize("has_rates", [True, False])
-def test_audio_is_that_of_the_exact_decoder_in_any_grouping_and_company(
-    has_rates: bool, checkpoint: Path
-) -> None:
-    vae = MINI if has_rates else replace(MINI, sample_rate_bin=None, num_sample_rate_bins=0)
-    config = config_of(checkpoint, vae)
-    exact = VAEDecoder.of(weights_of(vae, random), config)
+def test_audio_is_that_of_the_exact_decoder_in_any_grouping_and_company(checkpoint: Path) -> None:
+    config = config_of(checkpoint, MINI)
+    exact = VAEDecoder.of(weights_of(MINI, random), config)
     latents = torch.from_numpy(PATCHES).view(NUM_SLOTS, -1, LATENT_DIM).to(DEVICE)
     with exact_float32():
         wanted = exact.decode_whole(latents).cpu().numpy()
     codec = GraphDecoder(
         FusedVAEDecoder.of(exact),
         num_quantizers=config.frame_size,
-        sample_rate_hz=vae.out_sample_rate,
+        sample_rate_hz=MINI.out_sample_rate,
         samples_per_frame=config.samples_per_frame,
     )
     store = torch.from_numpy(np.stack([frames_of(each) for each in PATCHES])).to(DEVICE)

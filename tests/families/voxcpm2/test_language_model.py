@@ -139,7 +139,7 @@ def test_numbers_gone_bad_end_their_own_request_only(
     alone: VoxCPM2Runner, prompter: VoxCPM2Prompter
 ) -> None:
     good, bad = ask(prompter, "Good."), ask(prompter, "Bad.", ref_audio=reference())
-    bad.data.patches[:] = np.nan
+    bad.data.frames[:] = np.nan
     spoken = speak(alone, {0: good, 1: bad}, num_steps=3)
     assert spoken[1].end == "error"
     assert spoken[0].end is None
@@ -157,6 +157,6 @@ def test_copies_of_a_reference_change_nothing(
         replace(ask(prompter, text, 1, ref_audio=reference()), sampling=Sampling(max_frames=3))
         for text in ("Good day.", "A second one.")
     )
-    assert one.num_common_positions == len(one.data.patches) + 2
+    assert one.num_common_positions == len(one.data.frames) + 2
     assert_copies_exactly(alone, one, other)
     assert ask(prompter, "Hi").num_common_positions == 0

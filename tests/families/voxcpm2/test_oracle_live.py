@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from antiphon.families.voxcpm2.audio_vae_stages import load_codec, load_voice_encoder
 from antiphon.families.voxcpm2.checkpoint import model_layout, vae_layout
@@ -67,15 +66,11 @@ def test_what_was_recorded_is_what_it_says(
             np.testing.assert_allclose(array, recorded[name], atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("is_depthwise", [True, False])
 def test_tensors_of_the_published_size_have_the_official_names_and_shapes(
-    is_depthwise: bool, tmp_path: Path, environment: dict[str, str]
+    tmp_path: Path, environment: dict[str, str]
 ) -> None:
     make_files(tmp_path, size="2b", dtype="bfloat16")
     file = tmp_path / "config.json"
-    raw = json.loads(file.read_text())
-    raw["audio_vae_config"]["depthwise"] = is_depthwise
-    file.write_text(json.dumps(raw), encoding="utf-8")
     run_official(file, tmp_path / "shapes.json", environment)
     found = json.loads((tmp_path / "shapes.json").read_text(encoding="utf-8"))
     config = load_config(tmp_path)
@@ -85,19 +80,13 @@ def test_tensors_of_the_published_size_have_the_official_names_and_shapes(
     assert found == ours
 
 
-def test_a_checkpoint_with_other_parts_says_the_same(
+def test_a_checkpoint_with_plain_branches_says_the_same(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     make_checkpoint(tmp_path, seed=3)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     config["lm_config"]["use_mup"] = False
-    config["residual_lm_no_rope"] = False
-    config["dit_config"]["dit_mean_mode"] = True
-    config["audio_vae_config"]["sr_bin_boundaries"] = None
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    file = tmp_path / "audiovae.safetensors"
-    weights = load_file(file)
-    save_file({name: each for name, each in weights.items() if "sr_cond" not in name}, file)
     live, context = say(tmp_path, tmp_path / "live.npz", environment), context_of(tmp_path)
     runner, codec = load_runner(context, max_positions=256), load_codec(context)
     prompter, encoder = VoxCPM2Prompter(context), load_voice_encoder(context)

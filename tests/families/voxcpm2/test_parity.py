@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.prompt import Prompt
+from antiphon.families.kit.mixed.prompt import FRAME
 from antiphon.families.voxcpm2.language_model import VoxCPM2Runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.families.voxcpm2.request import PATCH
 from tests.families.voxcpm2.oracle.cases import CASES, MAX_FRAMES, Case, continued, reference
 from tests.families.voxcpm2.speaking import ask, decode, speak
 
@@ -57,7 +57,7 @@ def test_text_is_read_as_the_official_tokenizer_reads_it(
     name: str, recorded: dict[str, NDArray[Any]], prompter: VoxCPM2Prompter
 ) -> None:
     case, ids = CASES[name], prompt_of(prompter, CASES[name]).data.ids
-    text = [int(each) for each in ids if each != PATCH]
+    text = [int(each) for each in ids if each != FRAME]
     wanted = recorded[f"{name}.ids"].tolist()  # of the target alone
     assert text[-1] == 101
     if case.prompt_text is None:

@@ -11,10 +11,11 @@ from antiphon.contracts.types import Samples, SpeechRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.wire import safe_pickle
 from antiphon.families.kit.cloned_voices import CloningPrompter, Recording
+from antiphon.families.kit.mixed.prompt import FRAME
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.voxcpm2.config import AUDIO_START, REFERENCE_END, REFERENCE_START
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.families.voxcpm2.request import CONTINUED, PATCH, REFERENCE, VoxCPM2Prompt, frames_of
+from antiphon.families.voxcpm2.request import CONTINUED, REFERENCE, VoxCPM2Prompt, frames_of
 from tests.families.voxcpm2.oracle.cases import RATE_HZ, continued, reference
 from tests.families.voxcpm2.speaking import ask
 
@@ -23,7 +24,7 @@ SILENCE = np.zeros(RATE_HZ // 10, np.float32)
 
 def layout(prompt: VoxCPM2Prompt) -> str:
     """Return what is where: reference, text, the start of audio, patches."""
-    marks = {PATCH: "p", REFERENCE_START: "<", REFERENCE_END: ">", AUDIO_START: "|"}
+    marks = {FRAME: "p", REFERENCE_START: "<", REFERENCE_END: ">", AUDIO_START: "|"}
     return "".join(marks.get(int(each), "t") for each in prompt.ids)
 
 
@@ -43,7 +44,7 @@ def test_each_way_of_bringing_a_voice_has_its_layout(prompter: VoxCPM2Prompter) 
     ).data
     assert layout(both) == f"<{'p' * size}>tttt|{'p' * more}"
     assert both.bounds == (1, 1 + size, size + 7)
-    assert len(both.patches) == size + more
+    assert len(both.frames) == size + more
 
 
 def test_text_of_a_user_is_never_a_special_token(prompter: VoxCPM2Prompter) -> None:
@@ -64,7 +65,7 @@ def test_a_prepared_voice_is_its_recording(prompter: VoxCPM2Prompter) -> None:
     heard = ask(prompter, "Hi", ref_audio=reference(), ref_text="Said.").data
     same = ask(prompter, "Hi", ref_audio=prepared).data
     np.testing.assert_array_equal(same.ids, heard.ids)
-    np.testing.assert_array_equal(same.patches, heard.patches)
+    np.testing.assert_array_equal(same.frames, heard.frames)
     told = ask(prompter, "Hi", ref_audio=prepared, instructions="Slowly").data
     assert layout(told).endswith("|")  # nothing is continued
     silent = prompter.prepare_voice(reference(), name="Ann")
@@ -74,7 +75,7 @@ def test_a_prepared_voice_is_its_recording(prompter: VoxCPM2Prompter) -> None:
 def test_what_is_continued_is_heard_before(prompter: VoxCPM2Prompter) -> None:
     prompt = ask(prompter, "Hi", prompt_audio=continued(), prompt_text="a")
     assert prompt.context_frames is not None
-    np.testing.assert_array_equal(prompt.context_frames, frames_of(prompt.data.patches[-3:]))
+    np.testing.assert_array_equal(prompt.context_frames, frames_of(prompt.data.frames[-3:]))
     assert ask(prompter, "Hi", ref_audio=reference()).context_frames is None
 
 
@@ -84,7 +85,7 @@ def test_prompts_cross_processes(prompter: VoxCPM2Prompter) -> None:
         got = safe_pickle.loads(safe_pickle.dumps(sent))
         assert safe_pickle.dumps(got) == safe_pickle.dumps(sent)
     again = safe_pickle.loads(safe_pickle.dumps(prompt))
-    np.testing.assert_array_equal(again.data.patches, prompt.data.patches)
+    np.testing.assert_array_equal(again.data.frames, prompt.data.frames)
     assert again.position_keys == prompt.position_keys
 
 

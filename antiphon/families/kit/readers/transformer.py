@@ -23,10 +23,11 @@ def transformer_sizes(
     Raises:
         ModelLoadError: a key is missing or has the wrong type, or heads do not divide.
     """
-    num_heads = section.integer(keys["num_heads"], (defaults or {}).get("num_heads"))
+    known = {**(defaults or {}), **given}
+    num_heads = section.integer(keys["num_heads"], known.get("num_heads"))
     if num_heads < 1:
         raise section.error(keys["num_heads"], "must be at least 1")
-    width = section.integer(keys.get("hidden_size", "hidden_size"), given.get("hidden_size"))
+    width = section.integer(keys.get("hidden_size", "hidden_size"), known.get("hidden_size"))
     usual = {"head_dim": width // num_heads, "num_kv_heads": num_heads, **(defaults or {})}
     sizes = section.build(TransformerConfig, keys, usual, **given)
     if not sizes.num_kv_heads or num_heads % sizes.num_kv_heads:
