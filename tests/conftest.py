@@ -1,5 +1,6 @@
 """Servers that the tests of the API, of its clients and of the page share, and checkpoints."""
 
+import asyncio
 import gc
 import logging
 import os
@@ -7,8 +8,9 @@ import re
 import signal
 import tomllib
 from collections.abc import Callable, Generator
-from functools import cache
+from functools import cache, wraps
 from importlib.metadata import EntryPoint, EntryPoints
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,21 @@ def pytest_collection() -> Generator[None, object, object]:
 def anyio_backend() -> str:
     """Run coroutines in asyncio's event loop, the one that servers run in."""
     return "asyncio"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Cancel a test that is a coroutine at its deadline, and so fail it, instead of hanging."""
+    test = pyfuncitem.obj
+    if iscoroutinefunction(test):
+        deadline_s = DEADLINE_S * (2 if pyfuncitem.get_closest_marker("slow") is None else 10)
+
+        @wraps(test)
+        async def in_time(**arguments: object) -> None:
+            async with asyncio.timeout(deadline_s):
+                await test(**arguments)
+
+        pyfuncitem.obj = in_time
 
 
 def _data_folder(tmp_path_factory: pytest.TempPathFactory) -> Generator[None, None, None]:

@@ -195,20 +195,19 @@ async def test_the_worker_registers_the_model_and_stops_at_a_signal() -> None:
     settings, route, flags = parsed_flags(["toy", "--realtime", "--discovery-backend", "file"])
     serve = sys.modules["antiphon.dynamo.realtime"].serve
     serving = asyncio.create_task(serve(settings, route, flags))
-    async with asyncio.timeout(DEADLINE_S):
-        while not (hasattr(Runtime, "last") and hasattr(Runtime.last, "served")):
-            await asyncio.sleep(0.01)
-        endpoint = Runtime.last.served
-        while not endpoint.is_registered:
-            await asyncio.sleep(0.01)
-        assert Runtime.last.planes == ("file", "tcp", "zmq", "tcp")
-        assert endpoint.path == "dynamo.toy-realtime.generate"
-        assert endpoint.model["type"] == "realtime"
-        assert endpoint.model["name"] == "toy"
-        voices = endpoint.model["runtime_config"].runtime_data
-        assert voices == {"voices": '["sine", "alto", "bass"]'}
-        os.kill(os.getpid(), signal.SIGTERM)
-        await serving
+    while not (hasattr(Runtime, "last") and hasattr(Runtime.last, "served")):
+        await asyncio.sleep(0.01)
+    endpoint = Runtime.last.served
+    while not endpoint.is_registered:
+        await asyncio.sleep(0.01)
+    assert Runtime.last.planes == ("file", "tcp", "zmq", "tcp")
+    assert endpoint.path == "dynamo.toy-realtime.generate"
+    assert endpoint.model["type"] == "realtime"
+    assert endpoint.model["name"] == "toy"
+    voices = endpoint.model["runtime_config"].runtime_data
+    assert voices == {"voices": '["sine", "alto", "bass"]'}
+    os.kill(os.getpid(), signal.SIGTERM)
+    await serving
     assert not endpoint.is_registered
 
 

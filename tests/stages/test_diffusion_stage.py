@@ -117,112 +117,103 @@ class Chain:
 
 
 async def test_items_pass_through_all_stages_in_order() -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        chain = await Chain.hosted(STAGES, CONTEXT)
-        items = await chain.items(prompt(1, Task(num_steps=4, previews=(2,))))
-        latents = [item.preview_index for item in items if isinstance(item, Latents)]
-        assert latents == [0, None]
-        progress = [item for item in items if isinstance(item, Progress)]
-        assert progress[0] == progress[-1] == Progress(1, 1), "the encoder's, and the decoder's"
-        assert progress[-2] == Progress(4, 4)
-        assert [item for item in items if isinstance(item, Ended)] == [items[-1]] == [Ended("stop")]
-        await chain.close()
+    chain = await Chain.hosted(STAGES, CONTEXT)
+    items = await chain.items(prompt(1, Task(num_steps=4, previews=(2,))))
+    latents = [item.preview_index for item in items if isinstance(item, Latents)]
+    assert latents == [0, None]
+    progress = [item for item in items if isinstance(item, Progress)]
+    assert progress[0] == progress[-1] == Progress(1, 1), "the encoder's, and the decoder's"
+    assert progress[-2] == Progress(4, 4)
+    assert [item for item in items if isinstance(item, Ended)] == [items[-1]] == [Ended("stop")]
+    await chain.close()
 
 
 async def test_a_chain_may_begin_with_a_denoiser() -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        chain = await Chain.hosted(STAGES[1:], CONTEXT)
-        *_, latents, ended = await chain.items(prompt(1))
-        assert isinstance(latents, Latents)
-        assert ended == Ended("stop")
-        await chain.close()
+    chain = await Chain.hosted(STAGES[1:], CONTEXT)
+    *_, latents, ended = await chain.items(prompt(1))
+    assert isinstance(latents, Latents)
+    assert ended == Ended("stop")
+    await chain.close()
 
 
 @pytest.mark.parametrize("seed", [13, 14])
 async def test_what_the_stage_before_refuses_or_leaves_out_is_told(seed: int) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        chain = await Chain.hosted(STAGES, CONTEXT)
-        with pytest.raises(InvalidRequestError if seed == 13 else EngineError) as caught:
-            await chain.items(prompt(seed))
-        assert isinstance(caught.value, InvalidRequestError) == (seed == 13)
-        assert (await chain.items(prompt(1)))[-1] == Ended("stop")
-        await chain.close()
+    chain = await Chain.hosted(STAGES, CONTEXT)
+    with pytest.raises(InvalidRequestError if seed == 13 else EngineError) as caught:
+        await chain.items(prompt(seed))
+    assert isinstance(caught.value, InvalidRequestError) == (seed == 13)
+    assert (await chain.items(prompt(1)))[-1] == Ended("stop")
+    await chain.close()
 
 
 async def test_a_request_that_is_refused_has_cost_nothing() -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        context = replace(CONTEXT, admission=AdmissionLimits(max_waiting=0))
-        chain = await Chain.hosted(STAGES, context)
-        denoisers[-1].may_step.clear()
-        size = denoisers[-1].max_batch
-        several = [asyncio.create_task(chain.items(prompt(seed))) for seed in range(size)]
-        while chain.fabric.status(chain.handles[1]).num_open < size:
-            await asyncio.sleep(0)
-        before = Encoder.num_encoded
-        with pytest.raises(OverloadedError) as caught:
-            await chain.items(prompt(9))
-        assert caught.value.retry_after_s is not None
-        denoisers[-1].may_step.set()
-        await asyncio.gather(*several)
-        assert Encoder.num_encoded <= before + size, "one for each that was admitted"
-        assert 9 not in denoisers[-1].states
-        await chain.close()
+    context = replace(CONTEXT, admission=AdmissionLimits(max_waiting=0))
+    chain = await Chain.hosted(STAGES, context)
+    denoisers[-1].may_step.clear()
+    size = denoisers[-1].max_batch
+    several = [asyncio.create_task(chain.items(prompt(seed))) for seed in range(size)]
+    while chain.fabric.status(chain.handles[1]).num_open < size:
+        await asyncio.sleep(0)
+    before = Encoder.num_encoded
+    with pytest.raises(OverloadedError) as caught:
+        await chain.items(prompt(9))
+    assert caught.value.retry_after_s is not None
+    denoisers[-1].may_step.set()
+    await asyncio.gather(*several)
+    assert Encoder.num_encoded <= before + size, "one for each that was admitted"
+    assert 9 not in denoisers[-1].states
+    await chain.close()
 
 
 async def test_admission_is_told_while_a_request_still_waits() -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        chain = await Chain.hosted(STAGES, replace(CONTEXT, max_slots=1))
-        denoisers[-1].may_step.clear()
-        begun = asyncio.create_task(chain.items(prompt(1)))
-        assert await asyncio.to_thread(denoisers[-1].is_stepping.wait, DEADLINE_S)
-        waiting = StageRequest("w", prompt(2), tells_admission=True)
-        async with aclosing(chain.open(waiting)) as items:
-            assert await anext(items) == Admitted()
-            assert 2 not in denoisers[-1].states
-            denoisers[-1].may_step.set()
-            rest = [item async for item in items]
-        assert Admitted() not in rest
-        assert rest[-1] == (await begun)[-1] == Ended("stop")
-        await chain.close()
+    chain = await Chain.hosted(STAGES, replace(CONTEXT, max_slots=1))
+    denoisers[-1].may_step.clear()
+    begun = asyncio.create_task(chain.items(prompt(1)))
+    assert await asyncio.to_thread(denoisers[-1].is_stepping.wait, DEADLINE_S)
+    waiting = StageRequest("w", prompt(2), tells_admission=True)
+    async with aclosing(chain.open(waiting)) as items:
+        assert await anext(items) == Admitted()
+        assert 2 not in denoisers[-1].states
+        denoisers[-1].may_step.set()
+        rest = [item async for item in items]
+    assert Admitted() not in rest
+    assert rest[-1] == (await begun)[-1] == Ended("stop")
+    await chain.close()
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
 async def test_an_abort_at_any_stage_ends_the_stream_and_frees_all(stage: int) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        chain = await Chain.hosted(STAGES, CONTEXT)
-        async with aclosing(
-            chain.open(StageRequest("r", prompt(1, Task(num_steps=100_000))))
-        ) as items:
-            assert await anext(items) == Progress(1, 1)
-            if stage:  # the encoder has ended by then
-                assert isinstance(await anext(items), Progress)
-            chain.fabric.abort(chain.handles[stage], "r")
-            assert [item async for item in items][-1] == Ended("abort")
-        assert chain.fabric.num_open == 0
-        await chain.items(prompt(2))
-        gc.collect()
-        begun = denoisers[-1].states.get(1)
-        assert (begun is None) == (stage == 0)
-        assert begun is None or begun() is None
-        await chain.close()
+    chain = await Chain.hosted(STAGES, CONTEXT)
+    async with aclosing(chain.open(StageRequest("r", prompt(1, Task(num_steps=100_000))))) as items:
+        assert await anext(items) == Progress(1, 1)
+        if stage:  # the encoder has ended by then
+            assert isinstance(await anext(items), Progress)
+        chain.fabric.abort(chain.handles[stage], "r")
+        assert [item async for item in items][-1] == Ended("abort")
+    assert chain.fabric.num_open == 0
+    await chain.items(prompt(2))
+    gc.collect()
+    begun = denoisers[-1].states.get(1)
+    assert (begun is None) == (stage == 0)
+    assert begun is None or begun() is None
+    await chain.close()
 
 
 async def test_whoever_leaves_within_a_step_frees_all_stages() -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        chain = await Chain.hosted(STAGES, CONTEXT)
-        denoiser = denoisers[-1]
-        denoiser.may_step.clear()
-        leaving = asyncio.create_task(chain.items(prompt(1, Task(num_steps=1000))))
-        assert await asyncio.to_thread(denoiser.is_stepping.wait, DEADLINE_S)
-        leaving.cancel()
-        await asyncio.wait([leaving])
-        assert chain.fabric.num_open == 0
-        denoiser.may_step.set()
-        await chain.items(prompt(2))
-        gc.collect()
-        assert denoiser.states[1]() is None
-        assert sum(1 in batch for batch in denoiser.batches) == 1
-        await chain.close()
+    chain = await Chain.hosted(STAGES, CONTEXT)
+    denoiser = denoisers[-1]
+    denoiser.may_step.clear()
+    leaving = asyncio.create_task(chain.items(prompt(1, Task(num_steps=1000))))
+    assert await asyncio.to_thread(denoiser.is_stepping.wait, DEADLINE_S)
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    assert chain.fabric.num_open == 0
+    denoiser.may_step.set()
+    await chain.items(prompt(2))
+    gc.collect()
+    assert denoiser.states[1]() is None
+    assert sum(1 in batch for batch in denoiser.batches) == 1
+    await chain.close()
 
 
 def pixels(items: Sequence[StageItem]) -> NDArray[np.uint8]:
@@ -243,12 +234,11 @@ def toy_prompts() -> list[Prompt]:
 
 
 async def test_a_picture_in_company_is_what_it_is_alone() -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        chain = await Chain.hosted(TOY.pipeline, CONTEXT)
-        crowd = await asyncio.gather(*map(chain.items, toy_prompts()))
-        for items, what in zip(crowd, toy_prompts(), strict=True):
-            np.testing.assert_array_equal(pixels(items), pixels(await chain.items(what)))
-        await chain.close()
+    chain = await Chain.hosted(TOY.pipeline, CONTEXT)
+    crowd = await asyncio.gather(*map(chain.items, toy_prompts()))
+    for items, what in zip(crowd, toy_prompts(), strict=True):
+        np.testing.assert_array_equal(pixels(items), pixels(await chain.items(what)))
+    await chain.close()
 
 
 @pytest.mark.parametrize("places", ["abc", "aba"], ids=["apart", "the first with the last"])
@@ -258,30 +248,29 @@ async def test_stages_of_other_processes_make_the_same_picture(tmp_path: Path, p
     def kept(items: Sequence[StageItem]) -> list[Image]:
         return [item for item in items if isinstance(item, Image)]
 
-    async with asyncio.timeout(DEADLINE_S):
-        local = await Chain.hosted(TOY.pipeline, CONTEXT)
-        async with AsyncExitStack() as stack:
-            upstream: list[StageHandle] = []
-            connections: dict[str, tuple[str, StageConnection]] = {}
-            for spec, place in zip(TOY.pipeline, places, strict=True):
-                if place not in connections:
-                    server = StageServer(LocalFabric(build_stage), TOKEN)
-                    address = await server.serve(f"unix:{tmp_path}/{place}/s")
-                    connection = await StageConnection.connect(address, TOKEN)
-                    stack.push_async_callback(server.close)
-                    stack.callback(connection.close)
-                    connections[place] = address, connection
-                address, connection = connections[place]
-                stage = await connection.host([spec], CONTEXT)
-                upstream.append(remote_handle(address, stage))
-            before = tuple(upstream[:-1])
-            for what in toy_prompts():
-                request = StageRequest(f"{what.seed}", what, upstream=before)
-                async with aclosing(connection.open(stage, request)) as stream:
-                    items = [item async for item in stream]
-                expected = await local.items(what)
-                for item, other in zip(*map(kept, (items, expected)), strict=True):
-                    assert item.preview_index == other.preview_index
-                    np.testing.assert_array_equal(item.pixels, other.pixels, strict=True)
-                assert items[-1] == expected[-1] == Ended("stop")
-        await local.close()
+    local = await Chain.hosted(TOY.pipeline, CONTEXT)
+    async with AsyncExitStack() as stack:
+        upstream: list[StageHandle] = []
+        connections: dict[str, tuple[str, StageConnection]] = {}
+        for spec, place in zip(TOY.pipeline, places, strict=True):
+            if place not in connections:
+                server = StageServer(LocalFabric(build_stage), TOKEN)
+                address = await server.serve(f"unix:{tmp_path}/{place}/s")
+                connection = await StageConnection.connect(address, TOKEN)
+                stack.push_async_callback(server.close)
+                stack.callback(connection.close)
+                connections[place] = address, connection
+            address, connection = connections[place]
+            stage = await connection.host([spec], CONTEXT)
+            upstream.append(remote_handle(address, stage))
+        before = tuple(upstream[:-1])
+        for what in toy_prompts():
+            request = StageRequest(f"{what.seed}", what, upstream=before)
+            async with aclosing(connection.open(stage, request)) as stream:
+                items = [item async for item in stream]
+            expected = await local.items(what)
+            for item, other in zip(*map(kept, (items, expected)), strict=True):
+                assert item.preview_index == other.preview_index
+                np.testing.assert_array_equal(item.pixels, other.pixels, strict=True)
+            assert items[-1] == expected[-1] == Ended("stop")
+    await local.close()

@@ -1,6 +1,5 @@
 """The GPUs that Ray gives to replicas, and the device that each loads on; the GPUs are declared."""
 
-import asyncio
 import secrets
 from collections.abc import Generator
 from contextlib import aclosing
@@ -23,7 +22,6 @@ from antiphon.placement.documents import read_placement
 from antiphon.placement.model_placement import ModelPlacement
 from tests.fabric.cluster.ray_nodes import RayCluster, RayNodes, ray_nodes
 from tests.fabric.cluster.recorded_loads import BUILDER, FILE_VARIABLE, recorded
-from tests.servers import DEADLINE_S
 
 pytestmark = [
     pytest.mark.slow,  # a Ray cluster takes ten seconds to start, a replica two
@@ -52,23 +50,22 @@ async def test_each_replica_has_a_gpu_of_its_own_and_loads_on_it(
     loads = tmp_path / "loads"
     file = read_placement(["several-hosts"], [f"defaults.environment.{FILE_VARIABLE}={loads}"])
     placed = ModelPlacement(file, "m", ModelSettings(source="m"), "ray").placement(SPEECH)
-    async with asyncio.timeout(2 * DEADLINE_S):
-        cluster = await RayCluster.connect(
-            BUILDER, address=nodes.address, namespace=secrets.token_hex(4)
-        )
-        try:
-            context = LoadContext(device="auto")
-            stage_id = await cluster.host(SPEECH, context, placed)
-            async with aclosing(cluster.watch(stage_id)) as changes:
-                async for found in changes:
-                    if len(found) == 2:
-                        break
-            assert sorted((each.device, each.visible) for each in recorded(loads)) == [
-                ("auto", "0"),
-                ("auto", "1"),
-            ]
-        finally:
-            await cluster.close()
+    cluster = await RayCluster.connect(
+        BUILDER, address=nodes.address, namespace=secrets.token_hex(4)
+    )
+    try:
+        context = LoadContext(device="auto")
+        stage_id = await cluster.host(SPEECH, context, placed)
+        async with aclosing(cluster.watch(stage_id)) as changes:
+            async for found in changes:
+                if len(found) == 2:
+                    break
+        assert sorted((each.device, each.visible) for each in recorded(loads)) == [
+            ("auto", "0"),
+            ("auto", "1"),
+        ]
+    finally:
+        await cluster.close()
 
 
 @pytest.mark.parametrize(

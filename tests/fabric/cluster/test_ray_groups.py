@@ -24,7 +24,6 @@ from antiphon.fabric.cluster.ray_placement import CPU_SHARE, RayNode
 from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayCluster, RayNodes, ray_nodes
 from tests.fabric.cluster.test_ray_cluster import (
     CONTEXT,
-    TIMEOUT_S,
     connected,
     name_of,
     process_of,
@@ -153,68 +152,63 @@ async def until_removed() -> None:
 
 @slow
 async def test_each_host_has_a_replica_of_each_engine_of_a_strict_group(nodes: RayNodes) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        async with connected(nodes, "strict", ClusterLimits(settle_s=3.0)) as cluster:
-            placements = grouped("STRICT_SPREAD", 0.5, 0.5, num_replicas=2, min_replicas=2)
-            stages = await host_all(cluster, placements)
-            before = [await replicas(cluster, stage, 2) for stage in stages]
-            for found in before:
-                assert await nodes_of(found, "strict") == alive()
-            [group] = groups()
-            assert group["strategy"] == "STRICT_SPREAD"
-            # A process that has died begins again in its bundle.
-            victim = before[0][0]
-            [home] = await nodes_of([victim], "strict")
-            os.kill(await process_of(victim, "strict"), signal.SIGKILL)
-            after = await replicas(
-                cluster, stages[0], lambda now: len(now) == 2 and victim not in now
-            )
-            assert await nodes_of([*set(after) - set(before[0])], "strict") == [home]
-            # A controller that has died knows the bundles again.
-            await restart_controller(cluster)
-            while [len(each.replicas) for each in await cluster.controller.stages()] != [2, 2]:
-                await asyncio.sleep(0.1)
-            await cluster.controller.scale(stages[1], 3)
-            while len(groups()) < 2:
-                await asyncio.sleep(0.1)
-            added = nodes.add(part="added")
-            for stage in stages:
-                found = await replicas(cluster, stage, 3)
-                assert await nodes_of(found, "strict") == alive(), "each on a host of its own"
-            await cluster.controller.scale(stages[0], 2)
-            for stage in stages:
-                await replicas(cluster, stage, 2)
-        await until_removed()
-        nodes.kill(added)
+    async with connected(nodes, "strict", ClusterLimits(settle_s=3.0)) as cluster:
+        placements = grouped("STRICT_SPREAD", 0.5, 0.5, num_replicas=2, min_replicas=2)
+        stages = await host_all(cluster, placements)
+        before = [await replicas(cluster, stage, 2) for stage in stages]
+        for found in before:
+            assert await nodes_of(found, "strict") == alive()
+        [group] = groups()
+        assert group["strategy"] == "STRICT_SPREAD"
+        # A process that has died begins again in its bundle.
+        victim = before[0][0]
+        [home] = await nodes_of([victim], "strict")
+        os.kill(await process_of(victim, "strict"), signal.SIGKILL)
+        after = await replicas(cluster, stages[0], lambda now: len(now) == 2 and victim not in now)
+        assert await nodes_of([*set(after) - set(before[0])], "strict") == [home]
+        # A controller that has died knows the bundles again.
+        await restart_controller(cluster)
+        while [len(each.replicas) for each in await cluster.controller.stages()] != [2, 2]:
+            await asyncio.sleep(0.1)
+        await cluster.controller.scale(stages[1], 3)
+        while len(groups()) < 2:
+            await asyncio.sleep(0.1)
+        added = nodes.add(part="added")
+        for stage in stages:
+            found = await replicas(cluster, stage, 3)
+            assert await nodes_of(found, "strict") == alive(), "each on a host of its own"
+        await cluster.controller.scale(stages[0], 2)
+        for stage in stages:
+            await replicas(cluster, stage, 2)
+    await until_removed()
+    nodes.kill(added)
 
 
 @slow
 async def test_a_group_starts_as_a_whole_or_not_at_all(nodes: RayNodes) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        placements = grouped("STRICT_SPREAD", 1, 1, num_replicas=3, min_replicas=3)
-        async with connected(nodes, "impossible", ClusterLimits(place_s=1.0)) as cluster:
-            with pytest.raises(ModelLoadError, match="needs 3 bundles of 2 CPU on different hosts"):
-                await host_all(cluster, placements)
-        await until_removed()
-        async with connected(nodes, "whole") as cluster:
-            hosting = asyncio.create_task(host_all(cluster, placements))
-            while not group_demands():
-                await asyncio.sleep(0.1)
-            assert group_demands() == [[{"CPU": float(NUM_CPUS)}] * 3]
-            assert not [each for each in await cluster.controller.stages() if each.replicas]
-            added = nodes.add(part="added")  # as the autoscaler would
-            for stage in await hosting:
-                assert await nodes_of(await replicas(cluster, stage, 3), "whole") == alive()
-        await until_removed()
-        nodes.kill(added)
+    placements = grouped("STRICT_SPREAD", 1, 1, num_replicas=3, min_replicas=3)
+    async with connected(nodes, "impossible", ClusterLimits(place_s=1.0)) as cluster:
+        with pytest.raises(ModelLoadError, match="needs 3 bundles of 2 CPU on different hosts"):
+            await host_all(cluster, placements)
+    await until_removed()
+    async with connected(nodes, "whole") as cluster:
+        hosting = asyncio.create_task(host_all(cluster, placements))
+        while not group_demands():
+            await asyncio.sleep(0.1)
+        assert group_demands() == [[{"CPU": float(NUM_CPUS)}] * 3]
+        assert not [each for each in await cluster.controller.stages() if each.replicas]
+        added = nodes.add(part="added")  # as the autoscaler would
+        for stage in await hosting:
+            assert await nodes_of(await replicas(cluster, stage, 3), "whole") == alive()
+    await until_removed()
+    nodes.kill(added)
 
 
 @slow
 async def test_a_packed_group_is_on_one_host_with_its_labels(nodes: RayNodes) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        async with connected(nodes, "pack") as cluster:
-            there = {"num_replicas": 2, "min_replicas": 2, "labels": (("part", "more"),)}
-            for stage in await host_all(cluster, grouped("PACK", 0.2, 0.2, **there)):
-                found = await nodes_of(await replicas(cluster, stage, 2), "pack")
-                assert set(found) == {nodes.with_label("more")}
-        await until_removed()
+    async with connected(nodes, "pack") as cluster:
+        there = {"num_replicas": 2, "min_replicas": 2, "labels": (("part", "more"),)}
+        for stage in await host_all(cluster, grouped("PACK", 0.2, 0.2, **there)):
+            found = await nodes_of(await replicas(cluster, stage, 2), "pack")
+            assert set(found) == {nodes.with_label("more")}
+    await until_removed()

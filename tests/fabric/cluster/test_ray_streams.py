@@ -169,116 +169,110 @@ async def test_streams_survive_a_killed_replica(
     nodes: RayNodes, num_chunks: int, is_apart: bool
 ) -> None:
     namespace = f"killed-{num_chunks}-{is_apart}"
-    async with asyncio.timeout(TIMEOUT_S):
-        expected = await undisturbed(NUM_STREAMS)
-        groups = [[spec] for spec in toy().pipeline] if is_apart else [toy().pipeline]
-        async with connected(nodes, namespace) as cluster, fabric_of(cluster) as fabric:
-            placement = Placement(num_replicas=2)
-            chain = tuple([await fabric.host(each, CONTEXT, placement) for each in groups])
-            for handle in chain:  # in turn: a talker, then a codec
-                doomed, *_ = await replicas(cluster, handle, 2)
-                await connected_to(fabric, handle, 2)
-                pid = await process_of(doomed, namespace)
-                before = fabric.num_migrations
-                streams = Streams(fabric, chain, NUM_STREAMS)
-                await streams.read(num_chunks)
-                reading = asyncio.create_task(streams.read())
-                await asyncio.sleep(0)  # all of them are being opened, or go on
-                os.kill(pid, signal.SIGKILL)
-                await reading
-                assert_whole(streams, expected)
-                assert not num_chunks or fabric.num_migrations > before
-                await replicas(cluster, handle, 2)
+    expected = await undisturbed(NUM_STREAMS)
+    groups = [[spec] for spec in toy().pipeline] if is_apart else [toy().pipeline]
+    async with connected(nodes, namespace) as cluster, fabric_of(cluster) as fabric:
+        placement = Placement(num_replicas=2)
+        chain = tuple([await fabric.host(each, CONTEXT, placement) for each in groups])
+        for handle in chain:  # in turn: a talker, then a codec
+            doomed, *_ = await replicas(cluster, handle, 2)
+            await connected_to(fabric, handle, 2)
+            pid = await process_of(doomed, namespace)
+            before = fabric.num_migrations
+            streams = Streams(fabric, chain, NUM_STREAMS)
+            await streams.read(num_chunks)
+            reading = asyncio.create_task(streams.read())
+            await asyncio.sleep(0)  # all of them are being opened, or go on
+            os.kill(pid, signal.SIGKILL)
+            await reading
+            assert_whole(streams, expected)
+            assert not num_chunks or fabric.num_migrations > before
+            await replicas(cluster, handle, 2)
 
 
 async def test_scaling_up_and_down_under_load_loses_no_stream(nodes: RayNodes) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        expected = await undisturbed(NUM_STREAMS)
-        async with connected(nodes, "scaled") as cluster, fabric_of(cluster) as fabric:
-            handle = await fabric.host(toy().pipeline, CONTEXT, Placement())
-            is_over = asyncio.Event()
-            rounds = 0
+    expected = await undisturbed(NUM_STREAMS)
+    async with connected(nodes, "scaled") as cluster, fabric_of(cluster) as fabric:
+        handle = await fabric.host(toy().pipeline, CONTEXT, Placement())
+        is_over = asyncio.Event()
+        rounds = 0
 
-            async def load() -> None:
-                nonlocal rounds
-                while not is_over.is_set():
-                    streams = Streams(fabric, (handle,), NUM_STREAMS)
-                    await streams.read()
-                    assert_whole(streams, expected)
-                    rounds += 1
+        async def load() -> None:
+            nonlocal rounds
+            while not is_over.is_set():
+                streams = Streams(fabric, (handle,), NUM_STREAMS)
+                await streams.read()
+                assert_whole(streams, expected)
+                rounds += 1
 
-            loading = [asyncio.create_task(load()) for _ in range(2)]
-            for number in (3, 1, 2, 1):
-                await cluster.controller.scale(handle.id, number)
-                await replicas(cluster, handle, number)
-                before = rounds
-                while rounds < before + 2:
-                    over, _ = await asyncio.wait(loading, timeout=0.05)
-                    assert [each.result() for each in over] == []
-            is_over.set()
-            await asyncio.gather(*loading)
+        loading = [asyncio.create_task(load()) for _ in range(2)]
+        for number in (3, 1, 2, 1):
+            await cluster.controller.scale(handle.id, number)
+            await replicas(cluster, handle, number)
+            before = rounds
+            while rounds < before + 2:
+                over, _ = await asyncio.wait(loading, timeout=0.05)
+                assert [each.result() for each in over] == []
+        is_over.set()
+        await asyncio.gather(*loading)
 
 
 async def test_streams_survive_a_killed_node_which_is_replaced(nodes: RayNodes) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        expected = await undisturbed(NUM_STREAMS)
-        async with connected(nodes, "node") as cluster, fabric_of(cluster) as fabric:
-            doomed = nodes.add(part="doomed")
-            handle = await fabric.host(toy().pipeline, CONTEXT, Placement(num_replicas=3))
-            before = await replicas(cluster, handle, 3)
-            await connected_to(fabric, handle, 3)
-            found = dict([await ping(each, "node") for each in before])
-            assert nodes.with_label("doomed") in found, "they are spread"
-            pid = found[nodes.with_label("doomed")]
-            streams = Streams(fabric, (handle,), NUM_STREAMS)
-            await streams.read(2)
-            nodes.kill(doomed)
-            # Ray's workers notice only a while later, in which they could end their streams.
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            await streams.read()
-            assert_whole(streams, expected)
-            assert fabric.num_migrations > 0
-            nodes.add(part="another")
-            after = await replicas(cluster, handle, 3)
-            assert {each.id for each in before} != {each.id for each in after}
+    expected = await undisturbed(NUM_STREAMS)
+    async with connected(nodes, "node") as cluster, fabric_of(cluster) as fabric:
+        doomed = nodes.add(part="doomed")
+        handle = await fabric.host(toy().pipeline, CONTEXT, Placement(num_replicas=3))
+        before = await replicas(cluster, handle, 3)
+        await connected_to(fabric, handle, 3)
+        found = dict([await ping(each, "node") for each in before])
+        assert nodes.with_label("doomed") in found, "they are spread"
+        pid = found[nodes.with_label("doomed")]
+        streams = Streams(fabric, (handle,), NUM_STREAMS)
+        await streams.read(2)
+        nodes.kill(doomed)
+        # Ray's workers notice only a while later, in which they could end their streams.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        await streams.read()
+        assert_whole(streams, expected)
+        assert fabric.num_migrations > 0
+        nodes.add(part="another")
+        after = await replicas(cluster, handle, 3)
+        assert {each.id for each in before} != {each.id for each in after}
 
 
 async def test_two_front_ends_share_replicas_and_see_each_other_s_load(nodes: RayNodes) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        expected = await undisturbed(NUM_STREAMS)
-        async with (
-            connected(nodes, "two") as one,
-            connected(nodes, "two") as other,
-            fabric_of(one) as first,
-            fabric_of(other) as second,
-        ):
-            placement = Placement(num_replicas=2)
-            handles = [
-                await each.host(toy().pipeline, CONTEXT, placement) for each in (first, second)
-            ]
-            assert handles[0] == handles[1]
-            before = await replicas(one, handles[0], 2)
-            for fabric, handle in zip((first, second), handles, strict=True):
-                await connected_to(fabric, handle, 2)
-            both = [
-                Streams(fabric, (handle,), NUM_STREAMS)
-                for fabric, handle in zip((first, second), handles, strict=True)
-            ]
-            await asyncio.gather(*(each.read(1) for each in both))
-            for fabric, handle in zip((first, second), handles, strict=True):
-                while fabric.status(handle).num_open < 2 * NUM_STREAMS:
-                    await asyncio.sleep(0.05)
-            for doomed in before:  # one after the other, so that each stream loses its replica
-                os.kill(await process_of(doomed, "two"), signal.SIGKILL)
-                await asyncio.gather(*(each.read(2) for each in both))
-                while doomed.id in {each.id for each in await replicas(one, handles[0], 2)}:
-                    await asyncio.sleep(0.05)
-            await asyncio.gather(*(each.read() for each in both))
-            for streams in both:
-                assert_whole(streams, expected)
-            assert first.num_migrations >= NUM_STREAMS
-            assert second.num_migrations >= NUM_STREAMS
+    expected = await undisturbed(NUM_STREAMS)
+    async with (
+        connected(nodes, "two") as one,
+        connected(nodes, "two") as other,
+        fabric_of(one) as first,
+        fabric_of(other) as second,
+    ):
+        placement = Placement(num_replicas=2)
+        handles = [await each.host(toy().pipeline, CONTEXT, placement) for each in (first, second)]
+        assert handles[0] == handles[1]
+        before = await replicas(one, handles[0], 2)
+        for fabric, handle in zip((first, second), handles, strict=True):
+            await connected_to(fabric, handle, 2)
+        both = [
+            Streams(fabric, (handle,), NUM_STREAMS)
+            for fabric, handle in zip((first, second), handles, strict=True)
+        ]
+        await asyncio.gather(*(each.read(1) for each in both))
+        for fabric, handle in zip((first, second), handles, strict=True):
+            while fabric.status(handle).num_open < 2 * NUM_STREAMS:
+                await asyncio.sleep(0.05)
+        for doomed in before:  # one after the other, so that each stream loses its replica
+            os.kill(await process_of(doomed, "two"), signal.SIGKILL)
+            await asyncio.gather(*(each.read(2) for each in both))
+            while doomed.id in {each.id for each in await replicas(one, handles[0], 2)}:
+                await asyncio.sleep(0.05)
+        await asyncio.gather(*(each.read() for each in both))
+        for streams in both:
+            assert_whole(streams, expected)
+        assert first.num_migrations >= NUM_STREAMS
+        assert second.num_migrations >= NUM_STREAMS
 
 
 def spoken(client: httpx.Client, seed: int, begun: threading.Barrier | None = None) -> bytes:

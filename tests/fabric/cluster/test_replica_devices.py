@@ -1,6 +1,5 @@
 """The device that each replica loads on, as the builder of its stages sees it in its process."""
 
-import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Sequence
@@ -29,7 +28,6 @@ from tests.fabric.cluster.recorded_loads import (
     build_recorded_stage,
     recorded,
 )
-from tests.servers import DEADLINE_S
 
 CONTEXT = LoadContext(device="auto", memory_utilization=0.9)
 PIPELINE = family("toy").tasks["speech"].pipeline
@@ -86,56 +84,53 @@ def devices(loads: Path) -> list[str]:
 async def test_each_replica_loads_on_its_own_device(
     placement: Placement, loaded: list[str], tmp_path: Path
 ) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        loads = tmp_path / "loads"
-        async with started(loads) as cluster:
-            await hosted(cluster, PIPELINE, placement)
-            assert devices(loads) == loaded
-            assert len({each.pid for each in recorded(loads)}) == placement.num_replicas
-            assert {each.memory_fraction for each in recorded(loads)} == {placement.memory_fraction}
+    loads = tmp_path / "loads"
+    async with started(loads) as cluster:
+        await hosted(cluster, PIPELINE, placement)
+        assert devices(loads) == loaded
+        assert len({each.pid for each in recorded(loads)}) == placement.num_replicas
+        assert {each.memory_fraction for each in recorded(loads)} == {placement.memory_fraction}
 
 
 async def test_replicas_keep_their_devices_when_they_are_killed_added_and_removed(
     tmp_path: Path,
 ) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        loads = tmp_path / "loads"
-        placement = Placement(
-            devices=("cuda:0", "cuda:1", "cuda:2"), num_replicas=2, min_replicas=1, max_replicas=3
-        )
-        async with started(loads) as cluster:
-            stage_id = await hosted(cluster, PIPELINE, placement)
-            pids = {each.device: each.pid for each in recorded(loads)}
-            for device in ("cuda:1", "cuda:0"):
-                num_loads = len(recorded(loads))
-                os.kill(pids[device], signal.SIGKILL)
-                await replicas(cluster, stage_id, 1)
-                await replicas(cluster, stage_id, 2)
-                [again] = recorded(loads)[num_loads:]
-                assert again.device == device
-                assert again.pid != pids[device]
+    loads = tmp_path / "loads"
+    placement = Placement(
+        devices=("cuda:0", "cuda:1", "cuda:2"), num_replicas=2, min_replicas=1, max_replicas=3
+    )
+    async with started(loads) as cluster:
+        stage_id = await hosted(cluster, PIPELINE, placement)
+        pids = {each.device: each.pid for each in recorded(loads)}
+        for device in ("cuda:1", "cuda:0"):
             num_loads = len(recorded(loads))
-            for number, loaded in ((3, ["cuda:2"]), (1, []), (3, ["cuda:1", "cuda:2"])):
-                await cluster.controller.scale(stage_id, number)
-                found = await replicas(cluster, stage_id, number)
-                assert [each.device for each in found] == [*placement.devices[:number]]
-                assert sorted(each.device for each in recorded(loads)[num_loads:]) == loaded
-                num_loads = len(recorded(loads))
+            os.kill(pids[device], signal.SIGKILL)
+            await replicas(cluster, stage_id, 1)
+            await replicas(cluster, stage_id, 2)
+            [again] = recorded(loads)[num_loads:]
+            assert again.device == device
+            assert again.pid != pids[device]
+        num_loads = len(recorded(loads))
+        for number, loaded in ((3, ["cuda:2"]), (1, []), (3, ["cuda:1", "cuda:2"])):
+            await cluster.controller.scale(stage_id, number)
+            found = await replicas(cluster, stage_id, number)
+            assert [each.device for each in found] == [*placement.devices[:number]]
+            assert sorted(each.device for each in recorded(loads)[num_loads:]) == loaded
+            num_loads = len(recorded(loads))
 
 
 async def test_engines_of_a_device_share_a_process_unless_their_memory_has_other_bounds(
     tmp_path: Path,
 ) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        loads = tmp_path / "loads"
-        async with started(loads) as cluster:
-            for spec, fraction in zip(SPECS, (0.5, 0.3, 0.3, None), strict=True):
-                placed = Placement(device="cuda:1", memory_fraction=fraction)
-                await hosted(cluster, [spec], placed)
-            first, second, third, last = recorded(loads)
-            assert [each.memory_fraction for each in recorded(loads)] == [0.5, 0.3, 0.3, None]
-            assert second.pid == third.pid
-            assert len({first.pid, second.pid, last.pid}) == 3
+    loads = tmp_path / "loads"
+    async with started(loads) as cluster:
+        for spec, fraction in zip(SPECS, (0.5, 0.3, 0.3, None), strict=True):
+            placed = Placement(device="cuda:1", memory_fraction=fraction)
+            await hosted(cluster, [spec], placed)
+        first, second, third, last = recorded(loads)
+        assert [each.memory_fraction for each in recorded(loads)] == [0.5, 0.3, 0.3, None]
+        assert second.pid == third.pid
+        assert len({first.pid, second.pid, last.pid}) == 3
 
 
 async def test_this_process_loads_the_first_replica(
@@ -199,15 +194,14 @@ async def test_a_shipped_profile_loads_each_replica_where_it_says(
     file = without_all(read_placement([profile]), lambda: TWO_GPUS)
     placed = ModelPlacement(file, name, ModelSettings(source=name), "process")
     [task] = family(name).tasks
-    async with asyncio.timeout(DEADLINE_S):
-        loads = tmp_path / "loads"
-        async with started(loads) as cluster:
-            for specs in chains(name, task, placed):
-                await hosted(cluster, specs, placed.placement(specs))
-            found: dict[str, list[str]] = {}
-            for each in recorded(loads):
-                found.setdefault(each.stages, []).append(each.device)
-            assert {stages: sorted(each) for stages, each in found.items()} == loaded
+    loads = tmp_path / "loads"
+    async with started(loads) as cluster:
+        for specs in chains(name, task, placed):
+            await hosted(cluster, specs, placed.placement(specs))
+        found: dict[str, list[str]] = {}
+        for each in recorded(loads):
+            found.setdefault(each.stages, []).append(each.device)
+        assert {stages: sorted(each) for stages, each in found.items()} == loaded
 
 
 def test_every_shipped_profile_of_this_host_is_tried() -> None:

@@ -85,19 +85,18 @@ async def test_any_schedule_of_kills_gives_the_undisturbed_samples(
     is_colocated: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("kills")
-    async with asyncio.timeout(DEADLINE_S):
-        async with served(folder, toy(is_colocated=is_colocated)) as (model, fabric, cluster):
-            killer = Killer(fabric, cluster)
+    async with served(folder, toy(is_colocated=is_colocated)) as (model, fabric, cluster):
+        killer = Killer(fabric, cluster)
 
-            def on_item(number: int) -> None:
-                for at, stage in kills:
-                    if at == number:
-                        killer.kill("r", stage if not is_colocated else 0)
+        def on_item(number: int) -> None:
+            for at, stage in kills:
+                if at == number:
+                    killer.kill("r", stage if not is_colocated else 0)
 
-            prompt, pieces = late(model, 5) if is_late else (prompt_of(model, 5), [])
-            found = await heard(model, StageRequest("r", prompt), pieces, on_item)
-            np.testing.assert_array_equal(found, (await undisturbed([5]))[5])
-            await model.close()
+        prompt, pieces = late(model, 5) if is_late else (prompt_of(model, 5), [])
+        found = await heard(model, StageRequest("r", prompt), pieces, on_item)
+        np.testing.assert_array_equal(found, (await undisturbed([5]))[5])
+        await model.close()
 
 
 @pytest.mark.parametrize("is_colocated", [True, False], ids=["fused", "apart"])
@@ -105,65 +104,61 @@ async def test_random_kills_under_many_streams_lose_nothing(
     tmp_path: Path, is_colocated: bool
 ) -> None:
     num_kills, num_streams, text = 60, 8, TEXT[:40]
-    async with asyncio.timeout(DEADLINE_S):
-        random = Random(7)
-        expected = await undisturbed(range(num_streams), text)
-        async with served(tmp_path, toy(is_colocated=is_colocated), 3) as (model, fabric, cluster):
-            killer = Killer(fabric, cluster)
-            num_done = 0
+    random = Random(7)
+    expected = await undisturbed(range(num_streams), text)
+    async with served(tmp_path, toy(is_colocated=is_colocated), 3) as (model, fabric, cluster):
+        killer = Killer(fabric, cluster)
+        num_done = 0
 
-            async def speak(number: int) -> None:
-                nonlocal num_done
-                turn = 0
-                while cluster.num_killed < num_kills:
-                    turn += 1
-                    name = f"{number}-{turn}"
-                    prompt, pieces = (
-                        late(model, number, text)
-                        if turn % 2
-                        else (prompt_of(model, number, text), [])
-                    )
-                    found = await heard(model, StageRequest(name, prompt), pieces)
-                    np.testing.assert_array_equal(found, expected[number])
-                    num_done += 1
+        async def speak(number: int) -> None:
+            nonlocal num_done
+            turn = 0
+            while cluster.num_killed < num_kills:
+                turn += 1
+                name = f"{number}-{turn}"
+                prompt, pieces = (
+                    late(model, number, text) if turn % 2 else (prompt_of(model, number, text), [])
+                )
+                found = await heard(model, StageRequest(name, prompt), pieces)
+                np.testing.assert_array_equal(found, expected[number])
+                num_done += 1
 
-            async def kill() -> None:
-                while cluster.num_killed < num_kills:
-                    await asyncio.sleep(random.uniform(0.0, 0.03))
-                    killer.kill_any(random)
+        async def kill() -> None:
+            while cluster.num_killed < num_kills:
+                await asyncio.sleep(random.uniform(0.0, 0.03))
+                killer.kill_any(random)
 
-            await asyncio.gather(kill(), *(speak(number) for number in range(num_streams)))
-            assert num_done >= num_streams
-            assert fabric.num_migrations + fabric.num_retries, "no stream was hit"
-            await model.close()
+        await asyncio.gather(kill(), *(speak(number) for number in range(num_streams)))
+        assert num_done >= num_streams
+        assert fabric.num_migrations + fabric.num_retries, "no stream was hit"
+        await model.close()
 
 
 async def test_whole_requests_survive_with_all_their_segments(tmp_path: Path) -> None:
     text = "One sentence here. " * 30
-    async with asyncio.timeout(DEADLINE_S):
-        local = await SpeechModel.load(toy())
-        request = SpeechRequest(text, seed=3)
-        speech = Speech({local.name: local}, SpeechSettings())
-        expected = await collect(speech.stream(request))
+    local = await SpeechModel.load(toy())
+    request = SpeechRequest(text, seed=3)
+    speech = Speech({local.name: local}, SpeechSettings())
+    expected = await collect(speech.stream(request))
+    speech.close()
+    await local.close()
+    async with served(tmp_path) as (model, fabric, cluster):
+        speech = Speech({model.name: model}, SpeechSettings())
+        random, killer = Random(1), Killer(fabric, cluster)
+
+        async def kill() -> None:
+            while True:
+                await asyncio.sleep(random.uniform(0.0, 0.05))
+                killer.kill_any(random)
+
+        killing = asyncio.create_task(kill())
+        found = await collect(speech.stream(SpeechRequest(text, seed=3)))
+        killing.cancel()
+        np.testing.assert_array_equal(found.samples, expected.samples)
+        assert (found.usage, found.finish_reason) == (expected.usage, expected.finish_reason)
+        assert cluster.num_killed >= 2
         speech.close()
-        await local.close()
-        async with served(tmp_path) as (model, fabric, cluster):
-            speech = Speech({model.name: model}, SpeechSettings())
-            random, killer = Random(1), Killer(fabric, cluster)
-
-            async def kill() -> None:
-                while True:
-                    await asyncio.sleep(random.uniform(0.0, 0.05))
-                    killer.kill_any(random)
-
-            killing = asyncio.create_task(kill())
-            found = await collect(speech.stream(SpeechRequest(text, seed=3)))
-            killing.cancel()
-            np.testing.assert_array_equal(found.samples, expected.samples)
-            assert (found.usage, found.finish_reason) == (expected.usage, expected.finish_reason)
-            assert cluster.num_killed >= 2
-            speech.close()
-            await model.close()
+        await model.close()
 
 
 def engine_of(cluster: InProcessCluster, replica: str) -> Any:
@@ -191,65 +186,62 @@ async def heard_after_trouble(
 
 @pytest.mark.parametrize("kind", ["broken", "stopped", "hanging"])
 async def test_a_stream_leaves_a_replica_that_is_in_trouble(tmp_path: Path, kind: str) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        expected = (await undisturbed([1], TEXT * 4))[1]
-        limits = replace(LIMITS, stall_s=0.5)
-        goes_on = threading.Event()
-        async with served(tmp_path, limits=limits) as (model, fabric, cluster):
+    expected = (await undisturbed([1], TEXT * 4))[1]
+    limits = replace(LIMITS, stall_s=0.5)
+    goes_on = threading.Event()
+    async with served(tmp_path, limits=limits) as (model, fabric, cluster):
 
-            async def trouble(replica: str) -> None:
-                engine = engine_of(cluster, replica)
-                if kind == "stopped":
-                    await engine.close()
-                    return
+        async def trouble(replica: str) -> None:
+            engine = engine_of(cluster, replica)
+            if kind == "stopped":
+                await engine.close()
+                return
 
-                def launch(plan: StepPlan) -> Any:
-                    if kind == "broken":
-                        raise ValueError("broken on purpose")
-                    goes_on.wait(DEADLINE_S)
-                    return original(plan)
+            def launch(plan: StepPlan) -> Any:
+                if kind == "broken":
+                    raise ValueError("broken on purpose")
+                goes_on.wait(DEADLINE_S)
+                return original(plan)
 
-                original = engine._core.runner.launch
-                engine._core.runner.launch = launch
+            original = engine._core.runner.launch
+            engine._core.runner.launch = launch
 
-            found = await heard_after_trouble(model, fabric, trouble)
-            goes_on.set()
-            np.testing.assert_array_equal(found, expected)
-            assert model.status.failure is None, "there is another one"
-            await model.close()
+        found = await heard_after_trouble(model, fabric, trouble)
+        goes_on.set()
+        np.testing.assert_array_equal(found, expected)
+        assert model.status.failure is None, "there is another one"
+        await model.close()
 
 
 async def test_a_generator_makes_all_again_and_the_listener_hears_only_what_is_new(
     tmp_path: Path,
 ) -> None:
     text = "The quick brown fox jumps over the lazy dog, and runs away."
-    async with asyncio.timeout(DEADLINE_S):
-        hibari = ModelSettings(source="hibari", device="cpu")
-        local = await SpeechModel.load(hibari)
-        expected = await heard(local, StageRequest("r", prompt_of(local, 1, text)))
-        await local.close()
-        async with served(tmp_path, hibari) as (model, fabric, cluster):
-            killer = Killer(fabric, cluster)
-            request = StageRequest("r", prompt_of(model, 1, text))
-            found = await heard(model, request, on_item=lambda number: killer.kill("r"))
-            np.testing.assert_array_equal(found, expected)
-            assert fabric.num_migrations >= 1
-            await model.close()
+    hibari = ModelSettings(source="hibari", device="cpu")
+    local = await SpeechModel.load(hibari)
+    expected = await heard(local, StageRequest("r", prompt_of(local, 1, text)))
+    await local.close()
+    async with served(tmp_path, hibari) as (model, fabric, cluster):
+        killer = Killer(fabric, cluster)
+        request = StageRequest("r", prompt_of(model, 1, text))
+        found = await heard(model, request, on_item=lambda number: killer.kill("r"))
+        np.testing.assert_array_equal(found, expected)
+        assert fabric.num_migrations >= 1
+        await model.close()
 
 
 async def test_a_request_that_breaks_every_replica_is_given_up(tmp_path: Path) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        limits = ReplicaLimits(look_s=0.2, max_losses=3)
-        async with served(tmp_path, limits=limits, num_replicas=5) as (model, _, cluster):
-            [hosted] = cluster.hosted.values()
+    limits = ReplicaLimits(look_s=0.2, max_losses=3)
+    async with served(tmp_path, limits=limits, num_replicas=5) as (model, _, cluster):
+        [hosted] = cluster.hosted.values()
 
-            def launch(plan: StepPlan) -> Any:
-                raise ValueError("broken on purpose")
+        def launch(plan: StepPlan) -> Any:
+            raise ValueError("broken on purpose")
 
-            for replica in hosted.processes:
-                engine_of(cluster, replica)._core.runner.launch = launch
-            with pytest.raises(EngineFailedError):
-                await heard(model, StageRequest("r", prompt_of(model, 1)))
-            failed = [engine_of(cluster, each).failure for each in hosted.processes]
-            assert 1 <= len([each for each in failed if each is not None]) <= 3
-            await model.close()
+        for replica in hosted.processes:
+            engine_of(cluster, replica)._core.runner.launch = launch
+        with pytest.raises(EngineFailedError):
+            await heard(model, StageRequest("r", prompt_of(model, 1)))
+        failed = [engine_of(cluster, each).failure for each in hosted.processes]
+        assert 1 <= len([each for each in failed if each is not None]) <= 3
+        await model.close()

@@ -1,8 +1,9 @@
 """Two ends of a connection in one process, for tests."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,16 @@ from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, connect
 
-DEADLINE_S = 60.0
-LOOPS = ("asyncio", "uvloop")
+LOOPS = (
+    "asyncio",
+    pytest.param(
+        ("asyncio", {"use_uvloop": True}),
+        marks=pytest.mark.skipif(find_spec("uvloop") is None, reason="uvloop is not installed"),
+        id="uvloop",
+    ),
+)
+"""Backends of a test, for its `anyio_backend`: asyncio's event loop, and uvloop's."""
 TOKEN = "a token"
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]], loop: str = "asyncio") -> None:
-    """Run a test within its deadline, on a loop of asyncio's or of uvloop's."""
-
-    async def timed() -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            await main()
-
-    factory = (
-        None
-        if loop == "asyncio"
-        else pytest.importorskip(loop, reason=f"{loop} is not installed").new_event_loop
-    )
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(timed())
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -21,7 +21,6 @@ from antiphon.stages.base import StageItem, StageRequest
 from antiphon.stages.build import build_stage, engine_groups
 from tests.fabric.replicas.local_cluster import UNLIMITED
 
-DEADLINE_S = 30.0
 CONTEXT = LoadContext(device="cpu", admission=UNLIMITED)
 TASK = resolve("toy")[0].tasks["speech"]
 FUSED = engine_groups(TASK.pipeline, is_colocated=True)
@@ -77,92 +76,85 @@ async def undisturbed(text: str, seed: int = 1) -> tuple[bytes, StageItem]:
 
 
 async def test_audio_is_that_of_this_process_to_the_last_bit(address: str) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        async with served(address) as (_, connection):
-            stage = await connection.host(FUSED[0], CONTEXT)
-            found = await all_of(connection.open(stage, StageRequest("req", prompt_of(TEXT))))
-            assert found == await undisturbed(TEXT)
+    async with served(address) as (_, connection):
+        stage = await connection.host(FUSED[0], CONTEXT)
+        found = await all_of(connection.open(stage, StageRequest("req", prompt_of(TEXT))))
+        assert found == await undisturbed(TEXT)
 
 
 async def test_many_streams_of_one_connection_are_those_that_come_alone(tmp_path: Path) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
-            stage = await connection.host(FUSED[0], CONTEXT)
-            streams = [
-                connection.open(stage, StageRequest(f"req-{seed}", prompt_of(TEXT, seed)))
-                for seed in range(16)
-            ]
-            found = await asyncio.gather(*map(all_of, streams))
-            assert list(found) == [await undisturbed(TEXT, seed) for seed in range(16)]
+    async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
+        stage = await connection.host(FUSED[0], CONTEXT)
+        streams = [
+            connection.open(stage, StageRequest(f"req-{seed}", prompt_of(TEXT, seed)))
+            for seed in range(16)
+        ]
+        found = await asyncio.gather(*map(all_of, streams))
+        assert list(found) == [await undisturbed(TEXT, seed) for seed in range(16)]
 
 
 async def test_stages_pull_from_stages_of_other_processes(tmp_path: Path) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        async with (
-            served(f"unix:{tmp_path}/wire/1") as (_, talkers),
-            served("tcp:127.0.0.1:0") as (_, codecs),
-        ):
-            talker = await talkers.host(APART[0], CONTEXT)
-            codec = await codecs.host(APART[1], CONTEXT)
-            upstream = (remote_handle(talkers.address, talker),)
-            request = StageRequest("req", prompt_of(TEXT), upstream=upstream)
-            assert await all_of(codecs.open(codec, request)) == await undisturbed(TEXT)
+    async with (
+        served(f"unix:{tmp_path}/wire/1") as (_, talkers),
+        served("tcp:127.0.0.1:0") as (_, codecs),
+    ):
+        talker = await talkers.host(APART[0], CONTEXT)
+        codec = await codecs.host(APART[1], CONTEXT)
+        upstream = (remote_handle(talkers.address, talker),)
+        request = StageRequest("req", prompt_of(TEXT), upstream=upstream)
+        assert await all_of(codecs.open(codec, request)) == await undisturbed(TEXT)
 
 
 async def test_closing_frees_the_request_and_its_id_at_once(address: str) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        fabric = LocalFabric(build_stage)
-        async with served(address, fabric) as (_, connection):
-            stage = await connection.host(FUSED[0], CONTEXT)
-            request = StageRequest("req", prompt_of(TEXT))
-            for _ in range(3):
-                async with aclosing(connection.open(stage, request)) as items:
-                    await anext(items)
+    fabric = LocalFabric(build_stage)
+    async with served(address, fabric) as (_, connection):
+        stage = await connection.host(FUSED[0], CONTEXT)
+        request = StageRequest("req", prompt_of(TEXT))
+        for _ in range(3):
             async with aclosing(connection.open(stage, request)) as items:
                 await anext(items)
-                with pytest.raises(InvalidRequestError, match="open already"):
-                    await anext(connection.open(stage, request))
-            while fabric.num_open:
-                await asyncio.sleep(0.01)
-            while connection.status(stage).num_open:
-                await asyncio.sleep(0.01)
+        async with aclosing(connection.open(stage, request)) as items:
+            await anext(items)
+            with pytest.raises(InvalidRequestError, match="open already"):
+                await anext(connection.open(stage, request))
+        while fabric.num_open:
+            await asyncio.sleep(0.01)
+        while connection.status(stage).num_open:
+            await asyncio.sleep(0.01)
 
 
 async def test_abort_ends_a_stream_in_order(tmp_path: Path) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
-            stage = await connection.host(FUSED[0], CONTEXT)
-            stream = connection.open(stage, StageRequest("req", prompt_of(TEXT * 20)))
-            await anext(stream)
-            connection.abort(stage, "req")
-            assert [item async for item in stream][-1] == Ended("abort")
+    async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
+        stage = await connection.host(FUSED[0], CONTEXT)
+        stream = connection.open(stage, StageRequest("req", prompt_of(TEXT * 20)))
+        await anext(stream)
+        connection.abort(stage, "req")
+        assert [item async for item in stream][-1] == Ended("abort")
 
 
 async def test_a_lost_connection_ends_streams_and_aborts_requests(address: str) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        fabric = LocalFabric(build_stage)
-        async with served(address, fabric) as (server, connection):
-            stage = await connection.host(FUSED[0], CONTEXT)
-            streams = [
-                connection.open(stage, StageRequest(f"req-{number}", prompt_of(TEXT)))
-                for number in range(4)
-            ]
-            for stream in streams:
-                await anext(stream)
-            assert fabric.num_open == 4
-            connection.close()
-            for stream in streams:
-                with pytest.raises(ReplicaLostError):
-                    [item async for item in stream]
-            assert connection.closed.is_set()
+    fabric = LocalFabric(build_stage)
+    async with served(address, fabric) as (server, connection):
+        stage = await connection.host(FUSED[0], CONTEXT)
+        streams = [
+            connection.open(stage, StageRequest(f"req-{number}", prompt_of(TEXT)))
+            for number in range(4)
+        ]
+        for stream in streams:
+            await anext(stream)
+        assert fabric.num_open == 4
+        connection.close()
+        for stream in streams:
             with pytest.raises(ReplicaLostError):
-                await anext(connection.open(stage, StageRequest("late", prompt_of(TEXT))))
-            while fabric.num_open or server._server.peers:
-                await asyncio.sleep(0.01)
+                [item async for item in stream]
+        assert connection.closed.is_set()
+        with pytest.raises(ReplicaLostError):
+            await anext(connection.open(stage, StageRequest("late", prompt_of(TEXT))))
+        while fabric.num_open or server._server.peers:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_stage_that_is_not_there_counts_as_lost(tmp_path: Path) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
-            with pytest.raises(ReplicaLostError, match="no stage 'gone'"):
-                await anext(connection.open("gone", StageRequest("req", prompt_of(TEXT))))
+    async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
+        with pytest.raises(ReplicaLostError, match="no stage 'gone'"):
+            await anext(connection.open("gone", StageRequest("req", prompt_of(TEXT))))

@@ -24,7 +24,7 @@ from antiphon.stages.base import Stage, StageItem, StageRequest
 from antiphon.stages.build import build_stage, engine_groups
 from antiphon.telemetry.stage_status import Publish, StageStatus
 from tests.fabric.cluster.refusing_stage import RefusingStage
-from tests.fabric.wire.peers import TOKEN, run, turns, until
+from tests.fabric.wire.peers import TOKEN, turns, until
 
 SPEC = StageSpec("stub", StageKind.GENERATOR, ItemKind.TEXT, ItemKind.AUDIO, Ref("none:none"))
 CONTEXT = LoadContext(device="cpu", dtype="float32", max_slots=4)
@@ -77,24 +77,21 @@ async def audio_of(stream: AsyncGenerator[StageItem, None]) -> tuple[bytes, Stag
     return np.concatenate(audio).tobytes(), last
 
 
-def test_refusals_cross_with_their_time_to_retry(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with served(tmp_path, LocalFabric(StubBuilder())) as (_, connection):
-            stage = await connection.host([SPEC], CONTEXT)
-            with pytest.raises(OverloadedError) as caught:
-                await anext(connection.open(stage, REQUEST))
-            assert caught.value.retry_after_s == 3.0
-            connection.append(stage, "req", Piece(data="?", num_frames_allowed=None))
-            connection.abort(stage, "req")
-            await connection.release(stage)
-            await connection.release(stage)
-            with pytest.raises(ReplicaLostError):
-                await anext(connection.open(stage, REQUEST))
-
-    run(main)
+async def test_refusals_cross_with_their_time_to_retry(tmp_path: Path) -> None:
+    async with served(tmp_path, LocalFabric(StubBuilder())) as (_, connection):
+        stage = await connection.host([SPEC], CONTEXT)
+        with pytest.raises(OverloadedError) as caught:
+            await anext(connection.open(stage, REQUEST))
+        assert caught.value.retry_after_s == 3.0
+        connection.append(stage, "req", Piece(data="?", num_frames_allowed=None))
+        connection.abort(stage, "req")
+        await connection.release(stage)
+        await connection.release(stage)
+        with pytest.raises(ReplicaLostError):
+            await anext(connection.open(stage, REQUEST))
 
 
-def test_loading_reports_progress_and_why_it_fails(tmp_path: Path) -> None:
+async def test_loading_reports_progress_and_why_it_fails(tmp_path: Path) -> None:
     builder = StubBuilder()
     seen: list[tuple[str, int, int]] = []
 
@@ -106,130 +103,117 @@ def test_loading_reports_progress_and_why_it_fails(tmp_path: Path) -> None:
     def fail(context: LoadContext) -> None:
         raise ModelLoadError("It is damaged.")
 
-    async def main() -> None:
-        async with served(tmp_path, LocalFabric(builder)) as (_, connection):
-            context = replace(CONTEXT, progress=lambda *news: seen.append(news))
-            builder.steps = [load]
-            stage = await connection.host([SPEC], context)
-            assert 1 <= len(seen) < 100
-            assert seen == sorted(seen)
-            builder.steps = [fail]
-            with pytest.raises(ModelLoadError, match="damaged"):
-                await connection.host([SPEC], context)
-            assert [*connection._statuses] == [stage]
-
-    run(main)
+    async with served(tmp_path, LocalFabric(builder)) as (_, connection):
+        context = replace(CONTEXT, progress=lambda *news: seen.append(news))
+        builder.steps = [load]
+        stage = await connection.host([SPEC], context)
+        assert 1 <= len(seen) < 100
+        assert seen == sorted(seen)
+        builder.steps = [fail]
+        with pytest.raises(ModelLoadError, match="damaged"):
+            await connection.host([SPEC], context)
+        assert [*connection._statuses] == [stage]
 
 
-def test_what_is_loaded_for_a_process_that_has_left_is_unloaded(tmp_path: Path) -> None:
-    async def main() -> None:
-        may_go_on = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        builder = StubBuilder()
-        builder.steps = [
-            lambda _: asyncio.run_coroutine_threadsafe(may_go_on.wait(), loop).result()
-        ]
-        fabric = LocalFabric(builder)
-        async with served(tmp_path, fabric) as (server, connection):
-            hosting = asyncio.create_task(connection.host([SPEC], CONTEXT))
-            await asyncio.sleep(0.05)
-            connection.close()
-            with pytest.raises(ReplicaLostError):
-                await hosting
-            may_go_on.set()
-            await until(lambda: bool(builder.built) and builder.built[0].is_closed)
-            assert fabric.handles == ()
-            assert not server._server.peers
-
-    run(main)
+async def test_what_is_loaded_for_a_process_that_has_left_is_unloaded(tmp_path: Path) -> None:
+    may_go_on = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    builder = StubBuilder()
+    builder.steps = [lambda _: asyncio.run_coroutine_threadsafe(may_go_on.wait(), loop).result()]
+    fabric = LocalFabric(builder)
+    async with served(tmp_path, fabric) as (server, connection):
+        hosting = asyncio.create_task(connection.host([SPEC], CONTEXT))
+        await asyncio.sleep(0.05)
+        connection.close()
+        with pytest.raises(ReplicaLostError):
+            await hosting
+        may_go_on.set()
+        await until(lambda: bool(builder.built) and builder.built[0].is_closed)
+        assert fabric.handles == ()
+        assert not server._server.peers
 
 
-def test_statuses_are_pushed_a_few_times_a_second_and_the_last_one_always(tmp_path: Path) -> None:
+async def test_statuses_are_pushed_a_few_times_a_second_and_the_last_one_always(
+    tmp_path: Path,
+) -> None:
     builder = StubBuilder()
     num_pushed = 0
+    async with served(tmp_path, LocalFabric(builder)) as (_, connection):
+        stage = await connection.host([SPEC], CONTEXT)
+        note = connection._note_status
 
-    async def main() -> None:
-        nonlocal num_pushed
-        async with served(tmp_path, LocalFabric(builder)) as (_, connection):
-            stage = await connection.host([SPEC], CONTEXT)
-            note = connection._note_status
+        def counted(*arguments: Any) -> None:
+            nonlocal num_pushed
+            num_pushed += 1
+            note(*arguments)
 
-            def counted(*arguments: Any) -> None:
-                nonlocal num_pushed
-                num_pushed += 1
-                note(*arguments)
-
-            notices: Any = connection._peer._handlers.notices
-            notices["status"] = counted
-            loop = asyncio.get_running_loop()
-            began_s = loop.time()
-            for number in range(1, 2001):
-                builder.built[0].publish(StageStatus(num_open=number, capacity=7))
-                await asyncio.sleep(0)
-            await until(lambda: connection.status(stage).num_open == 2000)
-            assert connection.status(stage).capacity == 7
-            num_looks = (loop.time() - began_s) / status_push.STATUS_S
-            assert 1 <= num_pushed <= num_looks + 2
-            step = StageStatus(num_open=2000, capacity=7, step_began_s=1.0)
-            num_pushed, began_s = 0, loop.time()
-            for _ in range(500):  # steps, which change no load
-                builder.built[0].publish(replace(step))
-                await asyncio.sleep(0.001)
-            builder.built[0].publish(StageStatus(num_open=2000, capacity=7, failure="broken"))
-            await until(lambda: connection.status(stage).failure == "broken")
-            num_pushes = (loop.time() - began_s) / status_push.DETAILS_S
-            assert 1 <= num_pushed <= num_pushes + 3
-            assert connection.status("another") == StageStatus()
-            newcomer = await StageConnection.connect(connection.address, TOKEN)
-            assert newcomer.status(stage).num_open == 2000
-            newcomer.close()
-
-    run(main)
+        notices: Any = connection._peer._handlers.notices
+        notices["status"] = counted
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        for number in range(1, 2001):
+            builder.built[0].publish(StageStatus(num_open=number, capacity=7))
+            await asyncio.sleep(0)
+        await until(lambda: connection.status(stage).num_open == 2000)
+        assert connection.status(stage).capacity == 7
+        num_looks = (loop.time() - began_s) / status_push.STATUS_S
+        assert 1 <= num_pushed <= num_looks + 2
+        step = StageStatus(num_open=2000, capacity=7, step_began_s=1.0)
+        num_pushed, began_s = 0, loop.time()
+        for _ in range(500):  # steps, which change no load
+            builder.built[0].publish(replace(step))
+            await asyncio.sleep(0.001)
+        builder.built[0].publish(StageStatus(num_open=2000, capacity=7, failure="broken"))
+        await until(lambda: connection.status(stage).failure == "broken")
+        num_pushes = (loop.time() - began_s) / status_push.DETAILS_S
+        assert 1 <= num_pushed <= num_pushes + 3
+        assert connection.status("another") == StageStatus()
+        newcomer = await StageConnection.connect(connection.address, TOKEN)
+        assert newcomer.status(stage).num_open == 2000
+        newcomer.close()
 
 
 @pytest.mark.parametrize("is_apart", [False, True])
-def test_text_that_arrives_makes_the_audio_of_the_whole(tmp_path: Path, is_apart: bool) -> None:
+async def test_text_that_arrives_makes_the_audio_of_the_whole(
+    tmp_path: Path, is_apart: bool
+) -> None:
     """Piece by piece, and all of it before its request is open: another process opens it then."""
+    async with (
+        served(tmp_path / "1", LocalFabric(build_stage)) as (_, first),
+        served(tmp_path / "2", LocalFabric(build_stage)) as (_, second),
+    ):
+        groups = engine_groups(TOY.pipeline, is_colocated=not is_apart)
+        stages = [
+            await connection.host(group, CONTEXT)
+            for connection, group in zip((first, second), groups, strict=False)
+        ]
+        upstream = (remote_handle(first.address, stages[0]),) if is_apart else ()
+        last = second if is_apart else first
 
-    async def main() -> None:
-        async with (
-            served(tmp_path / "1", LocalFabric(build_stage)) as (_, first),
-            served(tmp_path / "2", LocalFabric(build_stage)) as (_, second),
-        ):
-            groups = engine_groups(TOY.pipeline, is_colocated=not is_apart)
-            stages = [
-                await connection.host(group, CONTEXT)
-                for connection, group in zip((first, second), groups, strict=False)
-            ]
-            upstream = (remote_handle(first.address, stages[0]),) if is_apart else ()
-            last = second if is_apart else first
+        def opened(id: str, prompt: Prompt) -> AsyncGenerator[StageItem, None]:
+            return last.open(stages[-1], StageRequest(id, prompt, upstream=upstream))
 
-            def opened(id: str, prompt: Prompt) -> AsyncGenerator[StageItem, None]:
-                return last.open(stages[-1], StageRequest(id, prompt, upstream=upstream))
-
-            request = SpeechRequest(TEXT, sampling=TOY.sampling)
-            prompter = TOY.prompter.resolve()(LoadContext())
-            voice = prompter.capabilities.voices[0]
-            whole = await audio_of(opened("whole", prompter.build(request, voice, 1)))
-            for id, num_early in (("one by one", 0), ("some early", 5), ("early", len(TEXT))):
-                late: tuple[Prompt, Feed] = prompter.open(replace(request, input=""), voice, 1)
-                prompt, feed = late
-                pieces = [feed.push(letter) for letter in TEXT]
-                append = partial(first.append, stages[0], id)
-                for piece in pieces[:num_early]:
-                    if piece is not None:
-                        append(piece)
-                await turns()
-                reading = asyncio.create_task(audio_of(opened(id, prompt)))
-                await turns()
-                for piece in pieces[num_early:]:
-                    if piece is not None:
-                        append(piece)
-                    await asyncio.sleep(0)
-                append(feed.close())
-                assert await reading == whole
-
-    run(main)
+        request = SpeechRequest(TEXT, sampling=TOY.sampling)
+        prompter = TOY.prompter.resolve()(LoadContext())
+        voice = prompter.capabilities.voices[0]
+        whole = await audio_of(opened("whole", prompter.build(request, voice, 1)))
+        for id, num_early in (("one by one", 0), ("some early", 5), ("early", len(TEXT))):
+            late: tuple[Prompt, Feed] = prompter.open(replace(request, input=""), voice, 1)
+            prompt, feed = late
+            pieces = [feed.push(letter) for letter in TEXT]
+            append = partial(first.append, stages[0], id)
+            for piece in pieces[:num_early]:
+                if piece is not None:
+                    append(piece)
+            await turns()
+            reading = asyncio.create_task(audio_of(opened(id, prompt)))
+            await turns()
+            for piece in pieces[num_early:]:
+                if piece is not None:
+                    append(piece)
+                await asyncio.sleep(0)
+            append(feed.close())
+            assert await reading == whole
 
 
 async def assert_same_as_here(
@@ -265,40 +249,37 @@ async def assert_same_as_here(
 
 
 @pytest.mark.parametrize("name", ["toy", "hibari"])
-def test_families_sound_the_same(tmp_path: Path, name: str) -> None:
+async def test_families_sound_the_same(tmp_path: Path, name: str) -> None:
     task = resolve(name)[0].tasks["speech"]
-    run(lambda: assert_same_as_here(tmp_path, task, None, TEXT, max_frames=None))
+    await assert_same_as_here(tmp_path, task, None, TEXT, max_frames=None)
 
 
 @pytest.mark.slow  # loads a real architecture twice
-def test_a_model_of_random_weights_sounds_the_same(
+async def test_a_model_of_random_weights_sounds_the_same(
     tmp_path: Path, checkpoint: Callable[[Any, str], Path]
 ) -> None:
     path = checkpoint("tiny", "custom_voice")
     task = resolve(str(path))[0].tasks["speech"]
-    run(lambda: assert_same_as_here(tmp_path, task, path, "Some words.", max_frames=12))
+    await assert_same_as_here(tmp_path, task, path, "Some words.", max_frames=12)
 
 
-def test_a_stream_of_a_killed_upstream_is_lost(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            served(tmp_path / "1", LocalFabric(build_stage)) as (talkers, first),
-            served(tmp_path / "2", LocalFabric(build_stage)) as (_, second),
-        ):
-            groups = engine_groups(TOY.pipeline, is_colocated=False)
-            talker = await first.host(groups[0], CONTEXT)
-            codec = await second.host(groups[1], CONTEXT)
-            prompt, _ = TOY.prompter.resolve()(LoadContext()).open(
-                SpeechRequest(TEXT, sampling=TOY.sampling),
-                TOY.prompter.resolve()(LoadContext()).capabilities.voices[0],
-                1,
-            )
-            request = StageRequest("req", prompt, upstream=(remote_handle(first.address, talker),))
-            async with aclosing(second.open(codec, request)) as items:
-                await anext(items)  # text is awaited after it
-                await talkers.close()
-                with pytest.raises(ReplicaLostError):
-                    [item async for item in items]
-            await until(lambda: second.status(codec).num_open == 0)
-
-    run(main)
+async def test_a_stream_of_a_killed_upstream_is_lost(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path / "1", LocalFabric(build_stage)) as (talkers, first),
+        served(tmp_path / "2", LocalFabric(build_stage)) as (_, second),
+    ):
+        groups = engine_groups(TOY.pipeline, is_colocated=False)
+        talker = await first.host(groups[0], CONTEXT)
+        codec = await second.host(groups[1], CONTEXT)
+        prompt, _ = TOY.prompter.resolve()(LoadContext()).open(
+            SpeechRequest(TEXT, sampling=TOY.sampling),
+            TOY.prompter.resolve()(LoadContext()).capabilities.voices[0],
+            1,
+        )
+        request = StageRequest("req", prompt, upstream=(remote_handle(first.address, talker),))
+        async with aclosing(second.open(codec, request)) as items:
+            await anext(items)  # text is awaited after it
+            await talkers.close()
+            with pytest.raises(ReplicaLostError):
+                [item async for item in items]
+        await until(lambda: second.status(codec).num_open == 0)

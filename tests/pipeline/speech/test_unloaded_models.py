@@ -55,13 +55,12 @@ async def test_no_worker_waits_while_the_model_of_a_recording_loads(
         settings, pool=ModelPool(fabric, ModelsSettings(wait_s=DEADLINE_S))
     )
     speech = Speech({model.name: model}, SpeechSettings())
-    async with asyncio.timeout(DEADLINE_S):
-        waiting = [
-            asyncio.create_task(first_chunk(speech, index)) for index in range(num_usable_cores())
-        ]
-        await fabric.is_asked.wait()
-        assert await speech._workers.run(int) == 0
-        fabric.may_load.set()
-        assert all(isinstance(each, AudioChunk) for each in await asyncio.gather(*waiting))
+    waiting = [
+        asyncio.create_task(first_chunk(speech, index)) for index in range(num_usable_cores())
+    ]
+    await fabric.is_asked.wait()
+    assert await speech._workers.run(int) == 0
+    fabric.may_load.set()
+    assert all(isinstance(each, AudioChunk) for each in await asyncio.gather(*waiting))
     speech.close()
     await model.close()
