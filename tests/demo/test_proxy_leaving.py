@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -66,15 +67,19 @@ class Browser:
         await app(scope, self.receive, self.send)
 
 
-def in_time(main: Callable[[], Awaitable[None]]) -> None:
-    """Run it within a deadline; nothing is left over when it has ended."""
+def in_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test within a deadline, on a loop on which nothing is left over when it has ended."""
 
-    async def run() -> None:
+    async def run(**arguments: Any) -> None:
         async with asyncio.timeout(DEADLINE_S):
-            await main()
+            await test(**arguments)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    asyncio.run(run())
+    @wraps(test)
+    def on_a_loop(**arguments: Any) -> None:
+        asyncio.run(run(**arguments))
+
+    return on_a_loop
 
 
 class Sound(httpx.AsyncByteStream):  # type: ignore[misc]
@@ -93,82 +98,72 @@ class Sound(httpx.AsyncByteStream):  # type: ignore[misc]
 BODY = {"type": "http.request", "body": b"{}", "more_body": False}
 
 
-def test_a_browser_that_leaves_while_the_server_is_asked_ends_the_request() -> None:
+@in_time
+async def test_a_browser_that_leaves_while_the_server_is_asked_ends_the_request() -> None:
     outcomes: list[str] = []
+    browser = Browser(BODY)
 
-    async def main() -> None:
-        browser = Browser(BODY)
+    async def answer(_: Any) -> Any:
+        browser.has_left.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            outcomes.append("ended")
 
-        async def answer(_: Any) -> Any:
-            browser.has_left.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                outcomes.append("ended")
-
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-            await browser.ask("http://server", "/v1/audio/speech", client)
-        assert browser.got == []
-
-    in_time(main)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        await browser.ask("http://server", "/v1/audio/speech", client)
+    assert browser.got == []
     assert outcomes == ["ended"]
 
 
+@in_time
 @pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize("at", ["http.response.start", "http.response.body"])
-def test_a_browser_that_leaves_while_it_is_sent_something_ends_the_answer(
+async def test_a_browser_that_leaves_while_it_is_sent_something_ends_the_answer(
     at: str, raises: bool
 ) -> None:
     sound = Sound()
+    browser = Browser(BODY)
+    browser.raises = raises
 
-    async def main() -> None:
-        browser = Browser(BODY)
-        browser.raises = raises
+    async def leave(type: str) -> None:
+        if type == at:
+            browser.has_left.set()
+            if not raises:
+                await asyncio.Event().wait()
 
-        async def leave(type: str) -> None:
-            if type == at:
-                browser.has_left.set()
-                if not raises:
-                    await asyncio.Event().wait()
+    browser.on_send = leave
 
-        browser.on_send = leave
+    async def answer(_: Any) -> Any:
+        return httpx.Response(200, stream=sound)
 
-        async def answer(_: Any) -> Any:
-            return httpx.Response(200, stream=sound)
-
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-            await browser.ask("http://server", "/v1/audio/speech", client)
-
-    in_time(main)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        await browser.ask("http://server", "/v1/audio/speech", client)
     assert sound.is_closed
 
 
-def test_a_browser_that_stays_gets_all_of_it() -> None:
-    async def main() -> None:
-        browser = Browser(BODY)
+@in_time
+async def test_a_browser_that_stays_gets_all_of_it() -> None:
+    browser = Browser(BODY)
 
-        async def answer(_: Any) -> Any:
-            return httpx.Response(200, stream=httpx.ByteStream(b"all"))
+    async def answer(_: Any) -> Any:
+        return httpx.Response(200, stream=httpx.ByteStream(b"all"))
 
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-            await browser.ask("http://server", "/v1/audio/speech", client)
-        assert [each.get("body") for each in browser.got] == [None, b"all", b""]
-
-    in_time(main)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        await browser.ask("http://server", "/v1/audio/speech", client)
+    assert [each.get("body") for each in browser.got] == [None, b"all", b""]
 
 
-def test_a_browser_that_leaves_before_it_has_said_all_is_not_heard() -> None:
-    async def main() -> None:
-        browser = Browser({**BODY, "more_body": True})
-        browser.has_left.set()
+@in_time
+async def test_a_browser_that_leaves_before_it_has_said_all_is_not_heard() -> None:
+    browser = Browser({**BODY, "more_body": True})
+    browser.has_left.set()
 
-        async def answer(_: Any) -> Any:
-            raise AssertionError("nothing is asked")
+    async def answer(_: Any) -> Any:
+        raise AssertionError("nothing is asked")
 
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-            await browser.ask("http://server", "/v1/audio/speech", client)
-
-    in_time(main)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        await browser.ask("http://server", "/v1/audio/speech", client)
 
 
 def opened(*said: str) -> Browser:
@@ -184,62 +179,55 @@ async def stream_through(browser: Browser, port: int) -> None:
         await browser.ask(url, "/v1/audio/speech/stream", client, "websocket")
 
 
-def test_a_browser_that_leaves_while_the_socket_connects_is_told_nothing() -> None:
-    async def main() -> None:
-        browser = opened()
+@in_time
+async def test_a_browser_that_leaves_while_the_socket_connects_is_told_nothing() -> None:
+    browser = opened()
 
-        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(1)
-            browser.has_left.set()
-            writer.close()
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        browser.has_left.set()
+        writer.close()
 
-        async with await asyncio.start_server(refuse, HOST, 0) as server:
-            await stream_through(browser, server.sockets[0].getsockname()[1])
-        assert [each["type"] for each in browser.got] == ["websocket.accept"]
-
-    in_time(main)
+    async with await asyncio.start_server(refuse, HOST, 0) as server:
+        await stream_through(browser, server.sockets[0].getsockname()[1])
+    assert [each["type"] for each in browser.got] == ["websocket.accept"]
 
 
+@in_time
 @pytest.mark.parametrize("is_sending", [False, True])
-def test_a_browser_that_leaves_closes_the_servers_socket(is_sending: bool) -> None:
+async def test_a_browser_that_leaves_closes_the_servers_socket(is_sending: bool) -> None:
     heard: list[str] = []
+    browser, has_ended = opened("Hi"), asyncio.Event()
 
-    async def main() -> None:
-        browser, has_ended = opened("Hi"), asyncio.Event()
+    async def speak(connection: ServerConnection) -> None:
+        heard.append(str(await connection.recv()))
+        if is_sending:
+            await connection.send(b"sound")
+        else:
+            browser.has_left.set()
+        with pytest.raises(ConnectionClosed):
+            await connection.recv()
+        has_ended.set()
 
-        async def speak(connection: ServerConnection) -> None:
-            heard.append(str(await connection.recv()))
-            if is_sending:
-                await connection.send(b"sound")
-            else:
-                browser.has_left.set()
-            with pytest.raises(ConnectionClosed):
-                await connection.recv()
-            has_ended.set()
+    async def leave(type: str) -> None:
+        if type == "websocket.send":
+            browser.has_left.set()
 
-        async def leave(type: str) -> None:
-            if type == "websocket.send":
-                browser.has_left.set()
-
-        browser.on_send = leave
-        async with serve(speak, HOST, 0) as server:
-            await stream_through(browser, next(iter(server.sockets)).getsockname()[1])
-            await has_ended.wait()
-
-    in_time(main)
+    browser.on_send = leave
+    async with serve(speak, HOST, 0) as server:
+        await stream_through(browser, next(iter(server.sockets)).getsockname()[1])
+        await has_ended.wait()
     assert heard == ["Hi"]
 
 
-def test_a_server_that_ends_a_socket_ends_the_browsers() -> None:
-    async def main() -> None:
-        browser = opened()
+@in_time
+async def test_a_server_that_ends_a_socket_ends_the_browsers() -> None:
+    browser = opened()
 
-        async def speak(connection: ServerConnection) -> None:
-            await connection.send("last")
+    async def speak(connection: ServerConnection) -> None:
+        await connection.send("last")
 
-        async with serve(speak, HOST, 0) as server:
-            await stream_through(browser, next(iter(server.sockets)).getsockname()[1])
-        types = [each["type"] for each in browser.got]
-        assert types == ["websocket.accept", "websocket.send", "websocket.close"]
-
-    in_time(main)
+    async with serve(speak, HOST, 0) as server:
+        await stream_through(browser, next(iter(server.sockets)).getsockname()[1])
+    types = [each["type"] for each in browser.got]
+    assert types == ["websocket.accept", "websocket.send", "websocket.close"]
