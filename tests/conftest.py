@@ -26,7 +26,7 @@ from tests.forks import pytest_addoption as pytest_addoption
 from tests.forks import pytest_configure as pytest_configure
 from tests.forks import pytest_runtestloop as pytest_runtestloop
 from tests.kernels import hold_products_to_their_rows
-from tests.servers import DEADLINE_S, NUM_FRONT_ENDS, TOY, RunningServer, start_server, wait_until
+from tests.servers import DEADLINE_S, NUM_FRONT_ENDS, TOY, RunningServer, start_server
 
 if os.environ.get("TRITON_INTERPRET") == "1":
     hold_products_to_their_rows()
@@ -224,8 +224,26 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Generator[None, None, None]:
 def server() -> Generator[RunningServer, None, None]:
     """A server of the toy model, shared by all tests."""
     with start_server(TOY) as running:
-        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
         yield running
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
+    with httpx.Client(base_url=server.base_url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def hibari() -> Generator[RunningServer, None, None]:
+    """A server of a voice that times its words, shared by all tests."""
+    with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
+        yield running
+
+
+@pytest.fixture
+def speaker(hibari: RunningServer) -> Generator[httpx.Client, None, None]:
+    with httpx.Client(base_url=hibari.base_url, timeout=60) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +253,6 @@ def faulty_server() -> Generator[RunningServer, None, None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         faulty.register(monkeypatch)
         with start_server(settings, send_buffer_bytes=32 * 1024) as running:
-            wait_until(lambda: not running.state.hindrances)
             yield running
 
 

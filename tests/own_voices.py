@@ -9,7 +9,7 @@ from antiphon.config import ModelSettings, Settings
 from antiphon.contracts.chat import CHAT_VOICE
 from antiphon.families.registry import families
 from tests.families.whole_checkpoints import maker_of
-from tests.servers import DEADLINE_S, RunningServer, start_server, wait_until
+from tests.servers import DEADLINE_S, RunningServer, start_server
 
 VOICES = ["Chelsie", "Ethan"]
 
@@ -31,5 +31,4 @@ def start_own_voice(path: Path, **more: Any) -> Generator[RunningServer, None, N
     patience = {"max_slots": 2, "max_wait_s": DEADLINE_S}
     model = ModelSettings.model_validate({**given, **patience, **more.pop("model", {})})
     with start_server(Settings.model_validate({"model": model, **more})) as running:
-        wait_until(lambda: not running.state.hindrances)
         yield running

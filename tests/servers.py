@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import httpx
@@ -37,6 +38,8 @@ T = TypeVar("T")
 NUM_FRONT_ENDS = int(os.environ.get("ANTIPHON_TEST_FRONT_ENDS", "0"))
 
 TOY = Settings(model=ModelSettings(source="toy"))
+OPENAI_KEY = "sk-test"
+"""Of the server that OpenAI's SDK is connected to."""
 DEADLINE_S = 60.0
 """For what must happen at all; how soon is nowhere asserted."""
 TICK_S = 1.0
@@ -108,6 +111,10 @@ class _Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._is_told.set)
 
 
+_pages = cache(page_routes)
+"""Routes of the page: reading its files takes as long as the rest of a server's start."""
+
+
 @contextmanager
 def start_server(
     settings: Settings = TOY,
@@ -118,7 +125,7 @@ def start_server(
     keep_alive_s: int = 5,
     on_app: Callable[[FastAPI], None] | None = None,
 ) -> Generator[RunningServer, None, None]:
-    """Serve until the block ends; the model is loaded when the block begins.
+    """Serve until the block ends; the model is loaded and warm when the block begins.
 
     Args:
         settings: of the server.
@@ -126,13 +133,13 @@ def start_server(
         http: uvicorn's HTTP implementation.
         send_buffer_bytes: how much the kernel may hold of what a client has not read.
         keep_alive_s: how long a connection may be silent between two requests.
-        on_app: is given the app before it starts.
+        on_app: called with the app before it starts.
     """
     if NUM_FRONT_ENDS:
         assert on_app is None
         yield from _start_front_ends(settings)
         return
-    app = create_app(settings, pages=page_routes())
+    app = create_app(settings, pages=_pages())
     if on_app is not None:
         on_app(app)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -166,13 +173,31 @@ def start_server(
         assert server.started, "the server did not start"
         assert thread.ident is not None
         port = listener.getsockname()[1]
-        yield RunningServer(f"http://127.0.0.1:{port}", port, app, loops[0], thread.ident)
+        running = RunningServer(f"http://127.0.0.1:{port}", port, app, loops[0], thread.ident)
+        wait_until(running.state.warm_up.done, 4 * DEADLINE_S)
+        yield running
         assert thread.is_alive(), "the server ended by itself"
     finally:
         server.stop()
         thread.join(2 * DEADLINE_S)
         listener.close()
     assert not thread.is_alive(), f"the server did not stop\n{_what_runs(app, loops[0])}"
+
+
+def server_of(settings: Settings = TOY, **options: Any) -> Any:
+    """Return a fixture: a server that the tests of a file share.
+
+    Args:
+        settings: of the server.
+        options: of `start_server`.
+    """
+
+    @pytest.fixture(scope="module")
+    def server() -> Generator[RunningServer, None, None]:
+        with start_server(settings, **options) as running:
+            yield running
+
+    return server
 
 
 def _what_runs(app: FastAPI, loop: asyncio.AbstractEventLoop) -> str:

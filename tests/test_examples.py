@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
 
 import httpx
@@ -13,17 +12,14 @@ import yaml
 
 from antiphon.config import ModelSettings, ModelsSettings, Settings
 from tests.decoding import decoded
-from tests.servers import RunningServer, start_server
+from tests.servers import RunningServer, server_of, start_server
 from tests.test_readme import ROOT, SHOWN_URL, playable_files, run
 
 PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 EXAMPLES = ROOT / "examples"
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server(Settings()) as running:
-        yield running
+server = server_of(Settings())
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from antiphon.audio.encode import AudioFormat
 from antiphon.config import Settings
 from tests.clients.wyoming import WyomingClient, free_port, proxy_python
 from tests.decoding import decoded
-from tests.servers import RunningServer, start_server
+from tests.servers import RunningServer, server_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,10 +35,7 @@ def title(block: str) -> str:
     return block.splitlines()[0]
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server(Settings()) as running:
-        yield running
+server = server_of(Settings())
 
 
 def run(command: list[str], folder: Path) -> None:

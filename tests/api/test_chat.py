@@ -1,26 +1,18 @@
 """POST /v1/chat/completions of a model that writes: OpenAI's contract, whole and streamed."""
 
 import json
-from collections.abc import Generator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.decoding import error_of
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, wait_until
 
 URL = "/v1/chat/completions"
 SAID = "Hé €😀 you"
 ANSWER = f"You said: {SAID}"
 GREEDY: dict[str, Any] = {"temperature": 0}
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server() as running:
-        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
-        yield running
 
 
 def asked(client: httpx.Client, said: Any = SAID, **members: Any) -> httpx.Response:

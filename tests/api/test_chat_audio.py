@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from tests.decoding import decoded, error_of
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, wait_until
 
 SAID = "Hello there. How are you?"
 ANSWER = f"You said: {SAID}"
@@ -24,13 +24,6 @@ ASKED: dict[str, Any] = {
     "modalities": ["text", "audio"],
     "audio": {"voice": "alto", "format": "pcm16"},
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server() as running:
-        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
-        yield running
 
 
 @pytest.fixture

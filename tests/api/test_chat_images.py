@@ -1,7 +1,6 @@
 """Images as answers in a chat, as clients of vLLM-Omni and of NVIDIA Dynamo read them."""
 
 import json
-from collections.abc import Generator
 from typing import Any
 
 import httpx
@@ -10,18 +9,13 @@ import pytest
 from antiphon.config import ServerSettings
 from tests.decoding import error_of
 from tests.pictures import data_uri, pixels_of, png
-from tests.servers import TOY, RunningServer, start_server, wait_until
+from tests.servers import TOY, RunningServer, server_of
 
 URL = "/v1/chat/completions"
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "a cat"}], "seed": 5}
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    drawing = ServerSettings(output_modalities=("image",))
-    with start_server(TOY.model_copy(update={"server": drawing})) as running:
-        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
-        yield running
+server = server_of(TOY.model_copy(update={"server": ServerSettings(output_modalities=("image",))}))
 
 
 def asked(server: RunningServer, **members: Any) -> httpx.Response:

@@ -30,7 +30,6 @@ def test_a_damaged_database_is_told_and_the_own_voices_speak(
         start_server(settings) as server,
         httpx.Client(base_url=server.base_url, timeout=60) as client,
     ):
-        wait_until(lambda: server.state.warm_up.done())
         ready = client.get("/ready")
         assert ready.status_code == 503
         assert ready.json()["reason"].startswith(f"{what}: ")
@@ -53,7 +52,6 @@ def test_a_folder_that_is_mended_is_ready_again(
         start_server(settings) as server,
         httpx.Client(base_url=server.base_url, timeout=60) as client,
     ):
-        wait_until(lambda: server.state.warm_up.done())
         files = {"audio_sample": ("a.wav", wav())}
         refused = client.post("/v1/audio/voices", data={"name": "Ann"}, files=files)
         assert refused.status_code == 500

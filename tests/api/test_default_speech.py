@@ -2,24 +2,19 @@
 
 import base64
 import logging
-from collections.abc import Generator
 from typing import Any
 
 import httpx
 import pytest
 
 from antiphon.config import ModelSettings, Settings, SpeechSettings
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of, start_server
 
 URL = "/v1/audio/speech"
 WAV = SpeechSettings(default_response_format="wav", default_voice="Alto")
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server(Settings(model=ModelSettings(source="toy"), speech=WAV)) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
+server = server_of(Settings(model=ModelSettings(source="toy"), speech=WAV))
 
 
 def spoken(server: RunningServer, **fields: Any) -> httpx.Response:
@@ -53,6 +48,5 @@ def test_a_voice_that_no_model_has_is_logged(caplog: pytest.LogCaptureFixture) -
     speech = SpeechSettings(default_voice="Vivian")
     settings = Settings(model=ModelSettings(source="toy"), speech=speech)
     with caplog.at_level(logging.WARNING), start_server(settings) as running:
-        wait_until(lambda: not running.state.hindrances)
         assert spoken(running).headers["content-type"] == "audio/mpeg"
     assert "no served model has the voice 'Vivian'" in caplog.text

@@ -1,6 +1,5 @@
 """Every field that others have for images and videos is served, without effect, or refused."""
 
-from collections.abc import Generator
 from typing import Any
 
 import httpx
@@ -16,7 +15,7 @@ from antiphon.api.schemas.videos import VideoBody
 from antiphon.families.registry import families
 from tests.decoding import error_of
 from tests.pictures import data_uri, png
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer
 
 GENERATIONS, EDITS, VIDEOS = "/v1/images/generations", "/v1/images/edits", "/v1/videos/sync"
 IMAGE: dict[str, Any] = {"prompt": "a cat", "seed": 5, "size": "32x32"}
@@ -43,13 +42,6 @@ UNSERVED = [
     *((GENERATIONS, name) for name, kind in field_classes(ImageBody).items() if kind == "unserved"),
     *((VIDEOS, name) for name, kind in field_classes(VideoBody).items() if kind == "unserved"),
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server() as running:
-        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
-        yield running
 
 
 def made(server: RunningServer, url: str, **members: Any) -> httpx.Response:

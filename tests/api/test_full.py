@@ -12,18 +12,13 @@ from websockets.sync.client import connect
 from antiphon.config import ModelSettings, Settings
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import OverloadedError
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of, wait_until
 
 SPEECH = "/v1/audio/speech"
 ELEVENLABS = "/v1/text-to-speech/sine"
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    model = ModelSettings(source="toy", max_waiting=0)
-    with start_server(Settings(model=model)) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
+server = server_of(Settings(model=ModelSettings(source="toy", max_waiting=0)))
 
 
 @contextmanager

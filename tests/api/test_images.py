@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Generator
 from functools import partial
 from typing import Any
 
@@ -18,13 +17,6 @@ from tests.servers import TOY, RunningServer, start_server, wait_until
 
 GENERATIONS, EDITS = "/v1/images/generations", "/v1/images/edits"
 BODY = {"prompt": "a cat", "seed": 5}
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server() as running:
-        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
-        yield running
 
 
 def drawn(server: RunningServer, **members: Any) -> httpx.Response:
@@ -228,7 +220,6 @@ def test_variations_are_refused(server: RunningServer) -> None:
 def test_a_server_that_does_not_draw_says_so() -> None:
     settings = TOY.model_copy(update={"server": ServerSettings(output_modalities=("audio",))})
     with start_server(settings) as speaking:
-        wait_until(lambda: httpx.get(f"{speaking.base_url}/ready").status_code == 200)
         message = error_of(drawn(speaking), 404)["message"]
         assert "No served model draws images" in message
         assert "/v1/audio/speech" in message
@@ -241,7 +232,6 @@ def test_a_server_that_does_not_draw_says_so() -> None:
 def test_images_for_which_there_is_no_room_are_refused() -> None:
     small = Settings(model=ModelSettings(source="toy", max_slots=1, max_waiting=0))
     with start_server(small) as server:
-        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         for stream in (False, True):
             response = drawn(server, n=8, num_inference_steps=100, size="512x512", stream=stream)
             assert error_of(response, 429)["code"] == "overloaded"

@@ -30,7 +30,6 @@ def spoken(server: RunningServer, model: str | None) -> httpx.Response:
 def test_all_are_listed_and_each_speaks(lazy: bool) -> None:
     settings = Settings(model=TOY, models=ModelsSettings(more=(SECOND,), lazy=lazy))
     with start_server(settings) as server:
-        wait_until(lambda: not server.state.hindrances)
         listed = httpx.get(f"{server.base_url}/v1/models").json()["data"]
         assert [model["id"] for model in listed] == ["toy", "second"], "the default one is first"
         answers = [spoken(server, model) for model in ("toy", "second", None, "tts-1")]
@@ -44,7 +43,6 @@ def test_all_are_listed_and_each_speaks(lazy: bool) -> None:
 def test_one_place_for_two_models_is_shared() -> None:
     models = ModelsSettings(more=(SECOND,), max_loaded=1)
     with start_server(Settings(model=TOY, models=models)) as server:
-        wait_until(lambda: not server.state.hindrances)
         answers = {spoken(server, name).content for name in ("second", "toy", "second")}
         assert len(answers) == 1
 
@@ -61,7 +59,6 @@ def test_whoever_cannot_wait_is_told_to_come_again(monkeypatch: pytest.MonkeyPat
     late = ModelSettings(source="faulty", name="late")
     models = ModelsSettings(more=(late,), lazy=True, wait_s=0.05)
     with start_server(Settings(model=TOY, models=models)) as server:
-        wait_until(lambda: not server.state.hindrances)
         response = spoken(server, "late")
         assert error_of(response, 503)["code"] == "model_loading"
         assert "retry-after" in response.headers

@@ -9,7 +9,7 @@ import httpx
 from antiphon.config import DataSettings, ServerSettings, Settings
 from antiphon.config.media import MediaSettings
 from tests.decoding import error_of
-from tests.servers import TOY, RunningServer, start_server, wait_until
+from tests.servers import TOY, RunningServer, start_server
 
 ALICE, BOB = "sk-alice", "sk-bob"
 
@@ -32,7 +32,6 @@ def settings(tmp_path: Path, **media: Any) -> Settings:
 
 def test_an_address_leads_to_the_image(tmp_path: Path) -> None:
     with start_server(settings(tmp_path)) as server:
-        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         answer = drawn(server, output_format="webp", n=2).json()
         whole = drawn(server, output_format="webp", response_format="b64_json", n=2).json()
         for image, same in zip(answer["data"], whole["data"], strict=True):
@@ -53,7 +52,6 @@ def test_an_address_leads_to_the_image(tmp_path: Path) -> None:
 def test_an_image_is_its_owner_s(tmp_path: Path) -> None:
     keys = ServerSettings(api_keys=(f"{ALICE} owner=alice", f"{BOB} owner=bob"))
     with start_server(settings(tmp_path).model_copy(update={"server": keys})) as server:
-        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         url = drawn(server, ALICE).json()["data"][0]["url"]
         error_of(httpx.get(url), 401)
         assert httpx.get(url, headers={"Authorization": f"Bearer {ALICE}"}).status_code == 200
@@ -66,7 +64,6 @@ def test_addresses_are_those_of_the_place(tmp_path: Path) -> None:
         tmp_path, output_fs_url=f"file://{place}", output_http_url="https://cdn.example/pictures"
     )
     with start_server(there) as server:
-        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         url = drawn(server).json()["data"][0]["url"]
         key = url.removeprefix("https://cdn.example/pictures/")
         assert (place / key).read_bytes().startswith(b"\x89PNG")
@@ -74,7 +71,6 @@ def test_addresses_are_those_of_the_place(tmp_path: Path) -> None:
 
 def test_a_place_that_is_full_is_told_and_others_are_not_hindered(tmp_path: Path) -> None:
     with start_server(settings(tmp_path, max_gib=1e-9)) as server:
-        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         assert error_of(drawn(server), 507)["code"] == "insufficient_storage"
         assert drawn(server, response_format="b64_json").status_code == 200
         assert not [*tmp_path.rglob("*.png*")]

@@ -2,7 +2,6 @@
 
 import re
 import threading
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -14,16 +13,13 @@ from antiphon.engine.runner import PendingStep
 from antiphon.families.toy.talker import ToyRunner
 from antiphon.pipeline.speech.model import SpeechModel
 from tests import faulty
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of, start_server, wait_until
 
 VOICES = ["sine", "alto", "bass"]
 
 
-@pytest.fixture(scope="module")
-def named() -> Generator[RunningServer, None, None]:
-    """A server whose model has a slash in its name."""
-    with start_server(Settings(model=ModelSettings(source="toy", name="org/toy-1"))) as running:
-        yield running
+named = server_of(Settings(model=ModelSettings(source="toy", name="org/toy-1")))
+"""A server whose model has a slash in its name."""
 
 
 def test_models(client: httpx.Client) -> None:
@@ -113,7 +109,6 @@ def test_a_model_that_broke_for_good_is_unhealthy(monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("no more tones")
 
     with start_server() as server, httpx.Client(base_url=server.base_url) as client:
-        wait_until(lambda: not server.state.hindrances)
         assert client.get("/health").status_code == 200
         monkeypatch.setattr(ToyRunner, "launch", broken)
         for _ in range(2):  # the one that broke it, and one that comes after
@@ -133,7 +128,6 @@ def test_not_ready_while_the_model_is_cold(monkeypatch: pytest.MonkeyPatch) -> N
     faulty.register(monkeypatch)
     monkeypatch.setattr(SpeechModel, "warm_up", failing)
     with start_server(Settings(model=ModelSettings(source="faulty"))) as server:
-        wait_until(server.state.warm_up.done)
         assert httpx.get(f"{server.base_url}/ready").status_code == 503
         assert httpx.get(f"{server.base_url}/health").status_code == 200
 
@@ -148,7 +142,6 @@ def test_an_engine_that_hangs_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> N
 
     settings = Settings(model=ModelSettings(source="toy"), limits=LimitSettings(stall_s=0.05))
     with start_server(settings) as server, httpx.Client(base_url=server.base_url) as client:
-        wait_until(lambda: not server.state.hindrances)
         monkeypatch.setattr(ToyRunner, "launch", hanging)
         with ThreadPoolExecutor(1) as listener:
             speech = listener.submit(client.post, "/v1/audio/speech", json={"input": "Hello."})

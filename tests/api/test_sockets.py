@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 
 import httpx
@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from antiphon.api import sockets
 from antiphon.config import ServerSettings, Settings
-from tests.servers import TOY, RunningServer, start_server
+from tests.servers import TOY, RunningServer, server_of, start_server
 from tests.sockets import audio, connected
 
 PATHS = (
@@ -26,11 +26,9 @@ KEY = "sk-test"
 PAGE = "https://page.example"
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Generator[RunningServer, None, None]:
-    settings = ServerSettings(api_keys=(KEY,), cors_origins=(PAGE,))
-    with start_server(Settings(model=TOY.model, server=settings)) as running:
-        yield running
+guarded = server_of(
+    Settings(model=TOY.model, server=ServerSettings(api_keys=(KEY,), cors_origins=(PAGE,)))
+)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -30,12 +30,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer,
         yield running
 
 
-@pytest.fixture
-def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
-    with httpx.Client(base_url=server.base_url, timeout=60) as client:
-        yield client
-
-
 def ordered(client: httpx.Client, **body: Any) -> dict[str, Any]:
     response = client.post(URL, json=body)
     assert response.status_code == 202, response.text

@@ -154,7 +154,6 @@ def test_listeners_who_leave_give_their_slots_back(mode: dict[str, bool]) -> Non
     settings = Settings(model=ModelSettings(source="toy", max_slots=2))
     text = "A text that goes on and on. " * 200
     with start_server(settings) as server:
-        wait_until(lambda: not server.state.hindrances)
         scheduler = _scheduler(server)
         tasks = server.tasks()
         connections = [opened(server, {"input": text, **mode}) for _ in range(5)]

@@ -10,12 +10,11 @@ from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.errors import ModelLoadError
 from antiphon.pipeline.model_loading import load_models
 from tests.decoding import error_of
-from tests.servers import TOY, start_server, wait_until
+from tests.servers import TOY, start_server
 
 
 def test_a_model_of_several_tasks_serves_them_all() -> None:
     with start_server() as server:
-        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         (listed,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
         assert listed["task"] == "text-to-speech"
         assert set(listed["tasks"]) >= {"text-to-speech", "text-to-video", "image-to-video"}
@@ -29,7 +28,6 @@ def test_a_model_of_several_tasks_serves_them_all() -> None:
 def test_a_server_without_speech_says_so() -> None:
     settings = TOY.model_copy(update={"server": ServerSettings(output_modalities=("image",))})
     with start_server(settings) as server:
-        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         (listed,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
         assert listed["tasks"] == ["text-to-image", "image-to-image"]
         assert "voices" not in listed

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Generator
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,74 +15,59 @@ from antiphon.api.encoding import (
     UNSPOKEN_OMITTED_HEADER,
     unspoken_headers,
 )
-from antiphon.config import ModelSettings, Settings
 from tests.decoding import events
-from tests.servers import RunningServer, start_server, wait_until
 
 URL = "/v1/audio/speech"
 TEXT = "Hello 你好 there, 🎉 and 你好 again."
 WORDS = ["你好", "🎉"]
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
-    with httpx.Client(base_url=server.base_url, timeout=60) as client:
-        yield client
-
-
-def ask(client: httpx.Client, text: str = TEXT, **fields: Any) -> httpx.Response:
-    return client.post(URL, json={"input": text, "response_format": "pcm", "seed": 1, **fields})
+def ask(speaker: httpx.Client, text: str = TEXT, **fields: Any) -> httpx.Response:
+    return speaker.post(URL, json={"input": text, "response_format": "pcm", "seed": 1, **fields})
 
 
 @pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}], ids=str)
 def test_a_header_tells_it_with_the_first_audio(
-    client: httpx.Client, fields: dict[str, Any]
+    speaker: httpx.Client, fields: dict[str, Any]
 ) -> None:
-    response = ask(client, **fields)
+    response = ask(speaker, **fields)
     assert response.status_code == 200
     assert [unquote(word) for word in response.headers[UNSPOKEN_HEADER].split(",")] == WORDS
-    assert UNSPOKEN_HEADER not in ask(client, "Hello there, $5 & 3rd.", **fields).headers
+    assert UNSPOKEN_HEADER not in ask(speaker, "Hello there, $5 & 3rd.", **fields).headers
 
 
-def test_the_last_event_tells_it(client: httpx.Client) -> None:
-    assert events(ask(client, stream_format="sse").text)[-1]["unspoken"] == WORDS
-    assert "unspoken" not in events(ask(client, "Hello.", stream_format="sse").text)[-1]
+def test_the_last_event_tells_it(speaker: httpx.Client) -> None:
+    assert events(ask(speaker, stream_format="sse").text)[-1]["unspoken"] == WORDS
+    assert "unspoken" not in events(ask(speaker, "Hello.", stream_format="sse").text)[-1]
 
 
 @pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}], ids=str)
 @pytest.mark.parametrize("text", ["你好。世界！", "🎉", "שלום [pause:1s] 你好"])
 def test_a_text_that_cannot_be_said_at_all_is_refused(
-    client: httpx.Client, text: str, fields: dict[str, Any]
+    speaker: httpx.Client, text: str, fields: dict[str, Any]
 ) -> None:
-    response = ask(client, text, **fields)
+    response = ask(speaker, text, **fields)
     assert response.status_code == 400
     error = response.json()["error"]
     assert (error["code"], error["param"]) == ("unspeakable_text", "input")
     assert text[:1] in error["message"]
 
 
-def test_punctuation_alone_is_silence(client: httpx.Client) -> None:
-    assert ask(client, "...").status_code == 200
+def test_punctuation_alone_is_silence(speaker: httpx.Client) -> None:
+    assert ask(speaker, "...").status_code == 200
 
 
-def test_a_batch_tells_it_item_by_item(client: httpx.Client) -> None:
+def test_a_batch_tells_it_item_by_item(speaker: httpx.Client) -> None:
     items = [{"input": TEXT}, {"input": "Hello."}, {"input": "你好"}]
-    results = client.post(f"{URL}/batch", json={"items": items}).json()["results"]
+    results = speaker.post(f"{URL}/batch", json={"items": items}).json()["results"]
     assert [each["unspoken"] for each in results] == [WORDS, None, None]
     assert results[2]["error_details"]["error"]["code"] == "unspeakable_text"
     assert base64.b64decode(results[0]["audio_data"])
 
 
-def test_a_job_tells_it(client: httpx.Client) -> None:
-    job = client.post(f"{URL}/jobs", json={"input": TEXT}).json()
-    with client.stream("GET", f"{URL}/jobs/{job['id']}/events") as response:
+def test_a_job_tells_it(speaker: httpx.Client) -> None:
+    job = speaker.post(f"{URL}/jobs", json={"input": TEXT}).json()
+    with speaker.stream("GET", f"{URL}/jobs/{job['id']}/events") as response:
         lines = [line for line in response.iter_lines() if line.startswith("data: ")]
     job = json.loads(lines[-1].removeprefix("data: "))["job"]
     assert (job["status"], job["unspoken"], job["error"]) == ("completed", WORDS, None), lines

@@ -1,6 +1,5 @@
 """Urlencoded forms are taken wherever a form needs no file."""
 
-from collections.abc import Generator
 from urllib.parse import parse_qsl, quote_plus
 
 import httpx
@@ -11,18 +10,10 @@ from hypothesis import strategies as st
 from antiphon.api.bodies import SLICE_BYTES, urlencoded
 from antiphon.api.middleware.json_limits import MAX_ESCAPES
 from tests.decoding import error_of
-from tests.servers import RunningServer, start_server, wait_until
 from tests.videos import decoded_video
 
 SPEECH, VIDEOS = "/v1/audio/speech", "/v1/videos"
 TYPE = {"Content-Type": "application/x-www-form-urlencoded"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server() as running:
-        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
-        yield running
 
 
 def test_speech(client: httpx.Client) -> None:

@@ -27,7 +27,6 @@ SENTENCES = ("One. ", "Two. ", "Six.")
 def test_an_utterance_counts_once_and_waiting_for_text_is_no_gap() -> None:
     pause_s = 0.2
     with start_server(TOY) as server:
-        wait_until(lambda: not server.state.hindrances)
         registry = server.state.speech.metrics.registry
         (name,) = server.state.speech.models
 

@@ -26,14 +26,7 @@ def server(
     clone = ModelSettings(source=str(checkpoint("tiny", "base")), name="clone", device="cpu")
     settings = Settings(model=ModelSettings(source="toy"), models=ModelsSettings(more=(clone,)))
     with start_server(settings) as server:
-        wait_until(lambda: not server.state.hindrances)
         yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
-    with httpx.Client(base_url=server.base_url, timeout=60) as client:
-        yield client
 
 
 @pytest.fixture

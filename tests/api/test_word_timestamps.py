@@ -2,16 +2,14 @@
 
 import base64
 import json
-from collections.abc import Generator
 from itertools import pairwise
 from typing import Any
 
 import httpx
 import pytest
 
-from antiphon.config import ModelSettings, Settings
 from tests.decoding import events
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer
 from tests.sockets import connected, messages
 
 URL = "/v1/audio/speech"
@@ -19,43 +17,30 @@ TEXT = "One two three. [pause:2s] Four five."
 WORDS = ["One", "two", "three.", "Four", "five."]
 
 
-@pytest.fixture(scope="module")
-def hibari() -> Generator[RunningServer, None, None]:
-    with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(hibari: RunningServer) -> Generator[httpx.Client, None, None]:
-    with httpx.Client(base_url=hibari.base_url, timeout=60) as client:
-        yield client
-
-
-def ask(client: httpx.Client, **fields: Any) -> httpx.Response:
+def ask(speaker: httpx.Client, **fields: Any) -> httpx.Response:
     body = {"input": TEXT, "word_timestamps": True, "response_format": "pcm", "seed": 1, **fields}
-    response = client.post(URL, json=body)
+    response = speaker.post(URL, json=body)
     assert response.status_code == 200, response.text
     return response
 
 
-def told(client: httpx.Client, **fields: Any) -> list[dict[str, Any]]:
-    words: list[dict[str, Any]] = json.loads(ask(client, **fields).headers["x-word-timestamps"])
+def told(speaker: httpx.Client, **fields: Any) -> list[dict[str, Any]]:
+    words: list[dict[str, Any]] = json.loads(ask(speaker, **fields).headers["x-word-timestamps"])
     assert [each["word"] for each in words] == WORDS
     return words
 
 
-def test_a_header_tells_all_words(client: httpx.Client) -> None:
-    response = ask(client)
-    words = told(client)
-    assert words == told(client, stream=False)
+def test_a_header_tells_all_words(speaker: httpx.Client) -> None:
+    response = ask(speaker)
+    words = told(speaker)
+    assert words == told(speaker, stream=False)
     assert words[3]["start_ms"] - words[2]["end_ms"] >= 2000, "the pause is between"
     assert words[-1]["end_ms"] <= len(response.content) / 2 / 24
 
 
-def test_words_are_those_of_the_text_with_their_offsets(client: httpx.Client) -> None:
+def test_words_are_those_of_the_text_with_their_offsets(speaker: httpx.Client) -> None:
     text = "Pay -$5 by May 5, 2024 😀 to Dr. Wu [pause:100ms] at (555) 123-4567, e.g. now."
-    words = json.loads(ask(client, input=text).headers["x-word-timestamps"])
+    words = json.loads(ask(speaker, input=text).headers["x-word-timestamps"])
     assert [each["word"] for each in words][:6] == ["Pay", "-$5", "by", "May", "5,", "2024"]
     assert "(555) 123-4567," in [each["word"] for each in words]
     for each in words:
@@ -64,12 +49,12 @@ def test_words_are_those_of_the_text_with_their_offsets(client: httpx.Client) ->
     assert places == sorted(set(places))
 
 
-def test_words_that_are_exchanged_written_out_or_tagged_have_offsets(client: httpx.Client) -> None:
+def test_words_that_are_exchanged_written_out_or_tagged_have_offsets(speaker: httpx.Client) -> None:
     text = (
         "[voice:ash] The SQL, the. [rate:1.5] [pause:9ms] Then &amp; 5kg \\[rate:1] SQL the 😀 end"
     )
     fields = {"pronunciations": {"SQL": "see quell"}, "normalize": True}
-    words = json.loads(ask(client, input=text, **fields).headers["x-word-timestamps"])
+    words = json.loads(ask(speaker, input=text, **fields).headers["x-word-timestamps"])
     assert [each["word"] for each in words] == [
         *("The", "SQL,", "the.", "Then", "&amp;", "5kg", "[rate:1]", "SQL", "the", "end")
     ]
@@ -80,19 +65,19 @@ def test_words_that_are_exchanged_written_out_or_tagged_have_offsets(client: htt
         last = each["offset"] + len(each["word"])
 
 
-def test_words_of_a_long_text_have_the_offsets_of_all_its_segments(client: httpx.Client) -> None:
+def test_words_of_a_long_text_have_the_offsets_of_all_its_segments(speaker: httpx.Client) -> None:
     text = "\n\n".join(f"The {number} others, the other. " * 3 for number in range(3))
-    deltas = events(ask(client, input=text, stream_format="sse").text)
+    deltas = events(ask(speaker, input=text, stream_format="sse").text)
     words = [word for delta in deltas for word in delta.get("timestamps", ())]
     places = [(each["offset"], each["offset"] + len(each["word"])) for each in words]
     assert [text[slice(*place)] for place in places] == text.split()
     assert all(before[1] < after[0] for before, after in pairwise(places))
 
 
-def test_events_tell_the_same_words_with_their_audio(client: httpx.Client) -> None:
-    found = events(ask(client, stream_format="sse").text)
+def test_events_tell_the_same_words_with_their_audio(speaker: httpx.Client) -> None:
+    found = events(ask(speaker, stream_format="sse").text)
     deltas = [each for each in found if each["type"] == "speech.audio.delta"]
-    assert [word for delta in deltas for word in delta["timestamps"]] == told(client)
+    assert [word for delta in deltas for word in delta["timestamps"]] == told(speaker)
     num_bytes = 0
     for delta in deltas:
         for word in delta["timestamps"]:
@@ -101,8 +86,8 @@ def test_events_tell_the_same_words_with_their_audio(client: httpx.Client) -> No
 
 
 @pytest.mark.parametrize("speed", [0.5, 2.0])
-def test_times_follow_the_speed_and_pauses_do_not(client: httpx.Client, speed: float) -> None:
-    plain, changed = told(client), told(client, speed=speed, sample_rate=16_000)
+def test_times_follow_the_speed_and_pauses_do_not(speaker: httpx.Client, speed: float) -> None:
+    plain, changed = told(speaker), told(speaker, speed=speed, sample_rate=16_000)
     for one, other in zip(plain[:3], changed[:3], strict=True):
         assert other["start_ms"] == pytest.approx(one["start_ms"] / speed, abs=2)
     gap_ms = plain[3]["start_ms"] - plain[2]["end_ms"] - 2000
@@ -110,26 +95,26 @@ def test_times_follow_the_speed_and_pauses_do_not(client: httpx.Client, speed: f
     assert changed_gap_ms == pytest.approx(gap_ms / speed, abs=3)
 
 
-def test_too_many_words_for_a_header_are_counted(client: httpx.Client) -> None:
-    headers = ask(client, input="word " * 200).headers
+def test_too_many_words_for_a_header_are_counted(speaker: httpx.Client) -> None:
+    headers = ask(speaker, input="word " * 200).headers
     assert headers["x-word-timestamps-omitted"] == "200"
     assert "x-word-timestamps" not in headers
 
 
-def test_a_batch_tells_words_too(client: httpx.Client) -> None:
+def test_a_batch_tells_words_too(speaker: httpx.Client) -> None:
     body = {"items": [{"input": TEXT, "seed": 1}], "word_timestamps": True}
-    (result,) = client.post(f"{URL}/batch", json=body).json()["results"]
-    assert result["timestamps"] == told(client)
+    (result,) = speaker.post(f"{URL}/batch", json=body).json()["results"]
+    assert result["timestamps"] == told(speaker)
 
 
 @pytest.mark.parametrize(
     "fields", [{"stream_format": "audio"}, {"stream_format": "audio", "stream": True}]
 )
 def test_streamed_bytes_have_no_room_for_words(
-    client: httpx.Client, fields: dict[str, Any]
+    speaker: httpx.Client, fields: dict[str, Any]
 ) -> None:
     body = {"input": "x", "word_timestamps": True, "stream_format": "audio", **fields}
-    response = client.post(URL, json=body)
+    response = speaker.post(URL, json=body)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "word_timestamps"
 
@@ -144,7 +129,7 @@ def test_a_model_that_cannot_tell_says_so(server: RunningServer) -> None:
 
 @pytest.mark.parametrize("stream_audio", [True, False])
 def test_a_socket_tells_the_same_words(
-    hibari: RunningServer, client: httpx.Client, stream_audio: bool
+    hibari: RunningServer, speaker: httpx.Client, stream_audio: bool
 ) -> None:
     config = {"word_timestamps": True, "response_format": "pcm", "seed": 1}
     with connected(hibari, "/v1/audio/speech/stream") as talk:
@@ -154,6 +139,6 @@ def test_a_socket_tells_the_same_words(
         talk.send("input.done")
         found = messages(talk.until("session.done"))
     chunks = [each for each in found if each["type"] == "audio.chunk"]
-    assert [word for chunk in chunks for word in chunk["timestamps"]] == told(client)
+    assert [word for chunk in chunks for word in chunk["timestamps"]] == told(speaker)
     audio = b"".join(base64.b64decode(chunk["audio_b64"]) for chunk in chunks)
-    assert audio == ask(client).content
+    assert audio == ask(speaker).content

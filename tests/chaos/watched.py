@@ -16,8 +16,6 @@ import threading
 import time
 from collections.abc import Mapping
 
-import httpx
-
 from antiphon.concurrency import set_interpreter_for_streams, settle_heap
 from tests.servers import RunningServer, start_server, wait_until
 from tests.speed import slowness
@@ -95,7 +93,6 @@ def main() -> None:
     """Serve until stdin ends."""
     settings = pickle.load(sys.stdin.buffer)
     with start_server(settings, loop="asyncio") as server:
-        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         settle_heap()  # as `antiphon serve` does, without which collections are the longest pauses
         set_interpreter_for_streams()
         _tell(server.base_url)

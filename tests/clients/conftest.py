@@ -4,7 +4,11 @@ import gc
 import warnings
 from collections.abc import Generator
 
+import openai
 import pytest
+
+from antiphon.config import ModelSettings, ServerSettings, Settings
+from tests.servers import OPENAI_KEY, RunningServer, start_server
 
 
 @pytest.fixture(autouse=True)
@@ -15,3 +19,19 @@ def sweep_up(request: pytest.FixtureRequest) -> Generator[None, None, None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             gc.collect()
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Generator[RunningServer, None, None]:
+    """A server whose model has a slash in its name, with a key."""
+    server = ServerSettings(api_keys=(OPENAI_KEY,))
+    with start_server(
+        Settings(model=ModelSettings(source="toy", name="org/toy"), server=server)
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(guarded: RunningServer) -> Generator[openai.OpenAI, None, None]:
+    with openai.OpenAI(base_url=f"{guarded.base_url}/v1", api_key=OPENAI_KEY) as client:
+        yield client

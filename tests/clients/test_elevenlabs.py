@@ -12,7 +12,7 @@ import pytest
 
 from antiphon.config import DataSettings, ModelSettings, ServerSettings, Settings
 from tests.recordings import RECORDING
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of, start_server
 
 elevenlabs = pytest.importorskip("elevenlabs", reason="needs the extra 'clients'")
 
@@ -25,14 +25,9 @@ INPUTS = [{"text": "One two.", "voice_id": "heart"}, {"text": "Three.", "voice_i
 PCM = {"output_format": "pcm_24000"}
 
 
-@pytest.fixture(scope="module")
-def hibari() -> Generator[RunningServer, None, None]:
-    settings = Settings(
-        model=ModelSettings(source="hibari"), server=ServerSettings(api_keys=(KEY,))
-    )
-    with start_server(settings) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
+hibari = server_of(
+    Settings(model=ModelSettings(source="hibari"), server=ServerSettings(api_keys=(KEY,)))
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,34 +1,17 @@
 """OpenAI's own SDK against a running server, with a key, as its users have it."""
 
 import json
-from collections.abc import Generator
 from typing import Any, Literal, get_args
 
 import openai
 import pytest
 
-from antiphon.config import ModelSettings, ServerSettings, Settings
+from antiphon.config import ModelSettings, Settings
 from tests import faulty
 from tests.decoding import audio_of, decoded, events
-from tests.servers import RunningServer, start_server
+from tests.servers import start_server
 
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
-KEY = "sk-test"
-SETTINGS = Settings(
-    model=ModelSettings(source="toy", name="org/toy"), server=ServerSettings(api_keys=(KEY,))
-)
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Generator[RunningServer, None, None]:
-    with start_server(SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture
-def client(guarded: RunningServer) -> Generator[openai.OpenAI, None, None]:
-    with openai.OpenAI(base_url=f"{guarded.base_url}/v1", api_key=KEY) as client:
-        yield client
 
 
 @pytest.fixture

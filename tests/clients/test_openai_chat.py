@@ -1,36 +1,18 @@
 """OpenAI's own SDK chats with a model that writes, as its users have it."""
 
-from collections.abc import Generator
 from typing import Any
 
 import openai
 import pytest
 
-from antiphon.config import ModelSettings, ServerSettings, Settings
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, wait_until
 
-KEY = "sk-test"
-SETTINGS = Settings(
-    model=ModelSettings(source="toy", name="org/toy"), server=ServerSettings(api_keys=(KEY,))
-)
 MESSAGES: list[Any] = [
     {"role": "developer", "content": "Repeat."},
     {"role": "user", "content": [{"type": "text", "text": "Grüße 😀"}]},
 ]
 ANSWER = "You said: Grüße 😀"
 HOT: dict[str, Any] = {"temperature": 2, "seed": 5, "max_completion_tokens": 30}
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Generator[RunningServer, None, None]:
-    with start_server(SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture
-def client(guarded: RunningServer) -> Generator[openai.OpenAI, None, None]:
-    with openai.OpenAI(base_url=f"{guarded.base_url}/v1", api_key=KEY) as client:
-        yield client
 
 
 def test_a_whole_answer_and_its_probabilities(client: openai.OpenAI) -> None:

@@ -2,7 +2,6 @@
 
 import base64
 import io
-from collections.abc import Generator
 from typing import Any
 
 import httpx
@@ -10,28 +9,11 @@ import numpy as np
 import openai
 import pytest
 
-from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.media.image_codec import decode_image
 from tests.pictures import data_uri, pixels_of, png
-from tests.servers import RunningServer, start_server
+from tests.servers import OPENAI_KEY
 
-KEY = "sk-test"
-SETTINGS = Settings(
-    model=ModelSettings(source="toy", name="org/toy"), server=ServerSettings(api_keys=(KEY,))
-)
 SEEDED: dict[str, Any] = {"extra_body": {"seed": 5}}
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Generator[RunningServer, None, None]:
-    with start_server(SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture
-def client(guarded: RunningServer) -> Generator[openai.OpenAI, None, None]:
-    with openai.OpenAI(base_url=f"{guarded.base_url}/v1", api_key=KEY) as client:
-        yield client
 
 
 def test_images_are_generated(client: openai.OpenAI) -> None:
@@ -78,7 +60,7 @@ def test_an_image_is_fetched_by_its_address(client: openai.OpenAI) -> None:
     assert answer.data is not None
     url = answer.data[0].url
     assert url is not None
-    file = httpx.get(url, headers={"Authorization": f"Bearer {KEY}"})
+    file = httpx.get(url, headers={"Authorization": f"Bearer {OPENAI_KEY}"})
     assert decode_image(file.content, max_pixels=64 * 64).shape == (64, 64, 3)
 
 

@@ -1,14 +1,13 @@
 """Pipecat's services for Deepgram and ElevenLabs speak with the server when given its URL."""
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from antiphon.config import ModelSettings, Settings
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer
 
 frames = pytest.importorskip("pipecat.frames.frames", reason="needs the extra 'clients'")
 
@@ -60,22 +59,14 @@ def test_it_hears_all_of_it(server: RunningServer, service: Callable[[RunningSer
     assert server.num_open == 0
 
 
-@pytest.fixture(scope="module")
-def speaker() -> Generator[RunningServer, None, None]:
-    """A server whose model knows when words are spoken."""
-    with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
-
-
-def test_it_knows_when_words_are_spoken(speaker: RunningServer) -> None:
+def test_it_knows_when_words_are_spoken(hibari: RunningServer) -> None:
     from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
     from pipecat.tests.utils import SleepFrame, run_test
 
     async def main() -> list[Any]:
         service = ElevenLabsTTSService(
             api_key="none",
-            url=f"ws://127.0.0.1:{speaker.port}",
+            url=f"ws://127.0.0.1:{hibari.port}",
             sample_rate=24000,
             settings=ElevenLabsTTSService.Settings(voice="heart"),
         )

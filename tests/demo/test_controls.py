@@ -161,7 +161,5 @@ def speaking(source: str, **model: Any) -> Generator[str, None, None]:
     settings = Settings(
         model=ModelSettings(source=source, **model), server=ServerSettings(api_keys=(API_KEY,))
     )
-    with start_server(settings) as running:
-        wait_until(lambda: not running.state.hindrances)
-        with running_demo(running.base_url, API_KEY) as url:
-            yield url
+    with start_server(settings) as running, running_demo(running.base_url, API_KEY) as url:
+        yield url

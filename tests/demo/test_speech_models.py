@@ -10,12 +10,11 @@ from antiphon.config import ModelSettings, Settings
 from antiphon.demo.proxy import DemoUpstream
 from antiphon.demo.speech_models import chat_models, speech_models
 from antiphon.errors import SettingsError
-from tests.servers import start_server, wait_until
+from tests.servers import start_server
 
 
 def test_it_lists_speech_models_and_their_voices() -> None:
     with start_server(Settings(model=ModelSettings(source="toy"))) as running:
-        wait_until(lambda: not running.state.hindrances)
         (found,) = speech_models(DemoUpstream(running.base_url))
         assert chat_models(DemoUpstream(running.base_url)) == ["toy"]
     assert found.id == "toy"

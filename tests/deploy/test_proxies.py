@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from websockets.sync.client import connect
 
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of, wait_until
 from tests.sockets import Client, audio
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -63,10 +63,7 @@ def on_app(app: FastAPI) -> None:
     ]
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    with start_server(on_app=on_app) as running:
-        yield running
+server = server_of(on_app=on_app)
 
 
 @pytest.fixture(scope="module")

@@ -83,12 +83,12 @@ CASES = [
 def test_tokens_come_as_often_as_transformers_would_draw_them(sampling: ChatSampling) -> None:
     logits = torch.randn(VOCAB_SIZE, generator=torch.Generator().manual_seed(1)) * 2
     shares = kept_by_transformers(logits, sampling).numpy()
-    num_draws = 20_000
+    num_draws = 5000
     sampler = sampler_of(sampling)
     found = np.zeros(VOCAB_SIZE, np.int64)
-    for first in range(0, num_draws, 2000):
-        numbers = [*range(first, first + 2000)]
-        tokens = draw(sampler, logits.expand(2000, -1), [0] * 2000, numbers)
+    for first in range(0, num_draws, 1000):
+        numbers = [*range(first, first + 1000)]
+        tokens = draw(sampler, logits.expand(1000, -1), [0] * 1000, numbers)
         found += np.bincount(tokens, minlength=VOCAB_SIZE)
     assert not found[shares == 0].any(), "a token was drawn that is dropped"
     is_usual = shares * num_draws >= 5
@@ -97,7 +97,7 @@ def test_tokens_come_as_often_as_transformers_would_draw_them(sampling: ChatSamp
     wanted, counted = wanted[wanted > 0], counted[wanted > 0]
     degrees = max(len(wanted) - 1, 1)
     chi_square = ((counted - wanted) ** 2 / wanted).sum()
-    assert chi_square < degrees + 5 * (2 * degrees) ** 0.5
+    assert chi_square < degrees + 3 * (2 * degrees) ** 0.5
 
 
 def test_rows_are_drawn_as_if_they_were_alone() -> None:

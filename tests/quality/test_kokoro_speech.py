@@ -1,6 +1,5 @@
 """Kokoro's published weights over the HTTP API, heard by real recognisers, in both languages."""
 
-from collections.abc import Generator
 from typing import Any
 
 import httpx
@@ -12,7 +11,7 @@ from antiphon.config import ModelSettings, Settings
 from antiphon.contracts.types import Samples
 from tests.asr import RECOGNISER_RATE_HZ, heard_words, num_word_errors, transcribe, words
 from tests.families.kokoro.downloads import multilingual_recogniser, published_kokoro
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of
 
 pytestmark = pytest.mark.slow  # a second of speech takes about a second of a core
 
@@ -34,12 +33,7 @@ MAX_ERROR_RATE = 0.05
 MAX_TIME_DIFFERENCE_S = 0.25  # the recogniser itself is exact to 0.1 s or so
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    source = str(published_kokoro())
-    with start_server(Settings(model=ModelSettings(source=source, device="cpu"))) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
+server = server_of(Settings(model=ModelSettings(source=str(published_kokoro()), device="cpu")))
 
 
 def spoken(server: RunningServer, voice: str, text: str, **fields: Any) -> Samples:

@@ -1,7 +1,5 @@
 """The default voice through the HTTP API, heard by a real recogniser: the words are there."""
 
-from collections.abc import Generator
-
 import httpx
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ from antiphon.audio.encode import AudioFormat
 from antiphon.config import Settings
 from tests.asr import num_word_errors, transcribe, words
 from tests.decoding import Decoded, decoded
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of
 
 SENTENCES = (
     "The quick brown fox jumps over the lazy dog.",
@@ -28,12 +26,8 @@ MAX_WORD_ERROR_RATE = 0.10
 MAX_DURATION_DIFFERENCE_S = 0.070
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    """A server with the settings that everybody has who sets nothing."""
-    with start_server(Settings()) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
+server = server_of(Settings())
+"""A server with the settings that everybody has who sets nothing."""
 
 
 def spoken(server: RunningServer, text: str, **fields: object) -> tuple[Decoded, int]:

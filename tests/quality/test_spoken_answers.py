@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Generator
 from typing import Any
 
 import httpx
@@ -13,7 +12,7 @@ from antiphon.config import ModelSettings, ModelsSettings, Settings
 from antiphon.contracts.types import Samples
 from tests.asr import num_word_errors, transcribe, words
 from tests.families.causal_lm.downloads import published_smollm2
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of
 from tests.sockets import connected, messages
 
 pytestmark = pytest.mark.slow  # weights of 135 million numbers write, and a recogniser hears them
@@ -23,12 +22,13 @@ QUESTION = "Why is the sky blue? Explain it to a child."
 MAX_ERROR_RATE = 0.15
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    chat = ModelSettings(source=str(published_smollm2()), name="smollm2", device="cpu")
-    with start_server(Settings(models=ModelsSettings(more=(chat,)))) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
+server = server_of(
+    Settings(
+        models=ModelsSettings(
+            more=(ModelSettings(source=str(published_smollm2()), name="smollm2", device="cpu"),)
+        )
+    )
+)
 
 
 def samples_of(pieces: list[str]) -> Samples:

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 import httpx
 import numpy as np
@@ -13,7 +13,7 @@ from antiphon.config import Settings
 from antiphon_bench.seams import seam_faults
 from tests.bench.stream_diff import stream_differences
 from tests.decoding import decoded
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of
 from tests.sockets import audio, connected, messages
 
 TEXT = "Please call Stella, and ask her to wait. The train leaves at seven in the morning."
@@ -25,12 +25,8 @@ Pieces = list[bytes]
 Way = Callable[[RunningServer], Pieces]
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[RunningServer, None, None]:
-    """A server with the settings that everybody has who sets nothing."""
-    with start_server(Settings()) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
+server = server_of(Settings())
+"""A server with the settings that everybody has who sets nothing."""
 
 
 @pytest.fixture(scope="module")

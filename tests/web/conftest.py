@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, start_server
 
 if TYPE_CHECKING:
     from tests.web.page import Page
@@ -41,5 +41,4 @@ def locked_server() -> Generator[RunningServer, None, None]:
         model=ModelSettings(source="toy"), server=ServerSettings(api_keys=(API_KEY,))
     )
     with start_server(settings) as running:
-        wait_until(lambda: not running.state.hindrances)
         yield running

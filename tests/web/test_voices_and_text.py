@@ -1,6 +1,6 @@
 """The page speaks as a recording does, and sends its text word by word."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
 from tests.recordings import wav
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, server_of, start_server, wait_until
 from tests.web.conftest import API_KEY
 from tests.web.page import Page
 
@@ -23,15 +23,10 @@ TEXT = "One two three. Four five six."
 KEY = "sk-sesame"
 
 
-@pytest.fixture(scope="module")
-def locked() -> Generator[RunningServer, None, None]:
-    """A server whose key a browser can send over a WebSocket."""
-    settings = Settings(
-        model=ModelSettings(source="toy"), server=ServerSettings(api_keys=(API_KEY, KEY))
-    )
-    with start_server(settings) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
+locked = server_of(
+    Settings(model=ModelSettings(source="toy"), server=ServerSettings(api_keys=(API_KEY, KEY)))
+)
+"""A server whose key a browser can send over a WebSocket."""
 
 
 def use_key(page: Page, key: str) -> None:
@@ -73,7 +68,6 @@ def test_a_recording_gives_the_voice(
     recording.write_bytes(wav())
     source = str(checkpoint("tiny", "base"))
     with start_server(Settings(model=ModelSettings(source=source, device="cpu"))) as running:
-        wait_until(lambda: not running.state.hindrances)
         page.open(running.base_url)
         assert page.find("reference-field").is_displayed()
         page.find("reference").send_keys(str(recording))

@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from antiphon.config import DataSettings, ModelSettings, ModelsSettings, Settings
 from tests.families.kokoro.layouts import make_export
 from tests.recordings import wav
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer, start_server
 from tests.web.page import Page
 
 pytestmark = pytest.mark.browser
@@ -43,7 +43,6 @@ def server_of_voices(
         data=DataSettings(dir=tmp_path_factory.mktemp("voices")),
     )
     with start_server(settings) as running:
-        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -4,33 +4,18 @@ import base64
 import io
 import json
 import wave
-from collections.abc import Generator
 from itertools import pairwise
 from typing import Any
 
 import httpx
 import pytest
 
-from antiphon.config import ModelSettings, Settings
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer
 from tests.sockets import connected, messages
 
 TEXT = "One two three. It costs $5, my friend. [pause:1s] Twice!"
 PATH = "/v1/text-to-speech/heart"
 PCM_BYTES_A_S = 48_000
-
-
-@pytest.fixture(scope="module")
-def hibari() -> Generator[RunningServer, None, None]:
-    with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: not running.state.hindrances)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def speaker(hibari: RunningServer) -> Generator[httpx.Client, None, None]:
-    with httpx.Client(base_url=hibari.base_url, timeout=60) as client:
-        yield client
 
 
 def spoken(client: httpx.Client, **fields: Any) -> dict[str, Any]:

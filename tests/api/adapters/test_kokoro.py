@@ -2,16 +2,12 @@
 
 import base64
 import json
-from collections.abc import Generator
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-
-from antiphon.config import ModelSettings, Settings
-from tests.servers import start_server, wait_until
 
 URL = "/v1/audio/speech"
 
@@ -147,14 +143,6 @@ def test_members_are_honoured(client: httpx.Client) -> None:
     normalized = pcm(client, "It is 5.", normalization_options={"normalize": True})
     assert same(normalized, pcm(client, "It is 5.", normalize=True))
     assert not same(normalized, pcm(client, "It is 5.", normalization_options={"normalize": False}))
-
-
-@pytest.fixture(scope="module")
-def speaker() -> Generator[httpx.Client, None, None]:
-    with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
-        wait_until(lambda: not running.state.hindrances)
-        with httpx.Client(base_url=running.base_url, timeout=60) as client:
-            yield client
 
 
 def test_captions_come_with_their_audio(speaker: httpx.Client) -> None:

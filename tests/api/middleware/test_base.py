@@ -10,21 +10,22 @@ from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.telemetry import logs
 from tests import raw
 from tests.decoding import error_of
-from tests.servers import RunningServer, start_server
+from tests.servers import RunningServer, server_of
 
 URL = "/v1/audio/speech"
 KEYS = ("sk-first", "sk-zweiter-schlüssel")
 MAX_BODY_BYTES = 4096
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Generator[RunningServer, None, None]:
-    """A server with keys and a small limit."""
-    server = ServerSettings(
-        api_keys=KEYS, max_body_bytes=MAX_BODY_BYTES, cors_origins=("https://page.example",)
+guarded = server_of(
+    Settings(
+        model=ModelSettings(source="toy"),
+        server=ServerSettings(
+            api_keys=KEYS, max_body_bytes=MAX_BODY_BYTES, cors_origins=("https://page.example",)
+        ),
     )
-    with start_server(Settings(model=ModelSettings(source="toy"), server=server)) as running:
-        yield running
+)
+"""A server with keys and a small limit."""
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Which pages may call, and by which names: what a browser can be made to send is not enough."""
 
-from collections.abc import Generator
-
 import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -9,7 +7,7 @@ from websockets.exceptions import InvalidStatus
 from antiphon.api.middleware.origins import Reach
 from antiphon.config import ServerSettings, Settings
 from tests.decoding import error_of
-from tests.servers import TOY, RunningServer, start_server
+from tests.servers import TOY, RunningServer, server_of
 from tests.sockets import connected
 
 URL = "/v1/audio/speech"
@@ -82,11 +80,7 @@ def preflight(origin: str) -> dict[str, str]:
     return {"Origin": origin, "Access-Control-Request-Method": "POST"}
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Generator[RunningServer, None, None]:
-    settings = Settings(model=TOY.model, server=ServerSettings(api_keys=("sesame",)))
-    with start_server(settings) as running:
-        yield running
+guarded = server_of(Settings(model=TOY.model, server=ServerSettings(api_keys=("sesame",))))
 
 
 def test_where_a_key_is_asked_for_the_key_decides(guarded: RunningServer) -> None:

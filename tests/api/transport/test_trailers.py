@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import TOY, RunningServer, start_server, wait_until
+from tests.servers import TOY, RunningServer, start_server
 
 PATH = "/v1/audio/speech"
 
@@ -16,7 +16,6 @@ PATH = "/v1/audio/speech"
 def any_http(request: pytest.FixtureRequest) -> Generator[RunningServer, None, None]:
     """A server on each of the HTTP implementations that uvicorn may pick."""
     with start_server(TOY, http=request.param) as running:
-        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

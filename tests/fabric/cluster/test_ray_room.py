@@ -6,14 +6,13 @@ import sys
 import threading
 from collections.abc import Generator
 
-import httpx
 import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings it")
 
 from antiphon.config import ServerSettings
 from tests.fabric.cluster.ray_nodes import RayNodes, ray_nodes
-from tests.servers import DEADLINE_S, TOY, start_server, wait_until
+from tests.servers import DEADLINE_S, TOY, start_server
 
 pytestmark = [
     pytest.mark.slow,  # a Ray cluster takes ten seconds to start, a replica two
@@ -41,7 +40,6 @@ def start(nodes: RayNodes, *arguments: str) -> "subprocess.Popen[str]":
 def test_a_server_of_more_engines_than_cores_is_ready(nodes: RayNodes) -> None:
     server = ServerSettings(fabric="ray", ray_address=nodes.address, ray_namespace="engines")
     with start_server(TOY.model_copy(update={"server": server})) as running:
-        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
         assert sum(model.status.num_replicas for model in running.state.models.tasks) > 2
 
 
