@@ -80,6 +80,7 @@ def fit(
     Of a CPU, all types of weights are estimated, and one is recommended. The exit status is 1 if
     not one stream fits.
     """
+    path = directory_of(path)
     figures = device_memory_gib, bandwidth_gbs, tflops, gpu_memory_utilization
     if card is not None and card.lower() == "cpu":
         _check_alone(*figures)
@@ -89,11 +90,19 @@ def fit(
         _fit_gpu(family_of(path), path, chosen, seconds, gpu_memory_utilization, as_json=as_json)
 
 
+def directory_of(path: Path) -> Path:
+    """Return the directory of a checkpoint, made from it if it is a GGUF file."""
+    from antiphon.families.registry import checkpoint_directory
+
+    found = checkpoint_directory(path)
+    if not found.is_dir():
+        raise ModelLoadError(f"There is no directory '{path}'.")
+    return found
+
+
 def family_of(path: Path) -> "Family":
     from antiphon.families.registry import checkpoint_family
 
-    if not path.is_dir():
-        raise ModelLoadError(f"There is no directory '{path}'.")
     return checkpoint_family(path)
 
 

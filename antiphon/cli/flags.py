@@ -15,7 +15,7 @@ Flags = TypeVar("Flags")
 CheckpointDirectory: TypeAlias = Annotated[
     Path,
     typer.Argument(
-        help="A checkpoint's directory.",
+        help="A checkpoint's directory, or a GGUF file.",
         show_default=False,
         autocompletion=completion.checkpoints,
     ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from antiphon.cli.fit import family_of, fit
+from antiphon.cli.fit import directory_of, family_of, fit
 from antiphon.cli.flags import AsJson, CheckpointDirectory
 from antiphon.cli.pull import pull
 from antiphon.cli.tables import facts_grid, show_table
@@ -60,6 +60,7 @@ def inspect(
     """
     from antiphon.contracts.inspection import Inspection
 
+    path = directory_of(path)
     family = family_of(path)
     if family.inspector is None:
         raise ModelLoadError(f"{path}: checkpoints of '{family.name}' cannot be inspected.")

@@ -338,6 +338,8 @@ class Family:
         config_keys: keys of a config.json that has neither.
         files: patterns of what it needs from the hub, beside JSON, text and safetensors.
         layout: patterns of files by which a checkpoint without config.json is known, all of them.
+        gguf: takes the contents of a GGUF file, returns a checkpoint's directory made from it, or
+            ``None`` for one of another family.
         needs_checkpoint: whether a path must be given, or the weights come with a package.
         tasks: Tasks by name, such as ``"speech"``.
         extra: packages to be installed before it can be served.
@@ -359,6 +361,7 @@ class Family:
     config_keys: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     layout: tuple[str, ...] = ()
+    gguf: Ref | None = None
     needs_checkpoint: bool = False
     extra: Extra | None = None
     inspector: Ref | None = None

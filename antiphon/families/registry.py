@@ -12,6 +12,7 @@ from antiphon.contracts.config_file import quantized_error
 from antiphon.contracts.family import Family, Ref
 from antiphon.errors import ModelLoadError
 from antiphon.families.installed import installed_checkpoint, installed_models
+from antiphon.families.kit.formats.gguf_file import read_gguf
 from antiphon.families.kit.hub import NEEDED_FILES, download, is_hub_id
 from antiphon.families.qwen3_tts.task_api import SpeechTasks
 
@@ -79,9 +80,7 @@ def resolve(model: str | None) -> tuple[Family, Path | None]:
             architecture is unknown, or a required package is not installed.
     """
     model = model or DEFAULT_FAMILY
-    path = installed_checkpoint(model) or Path(model).expanduser()
-    if path.suffix == ".gguf":
-        raise quantized_error(path, "GGUF")
+    path = checkpoint_directory(installed_checkpoint(model) or Path(model).expanduser())
     if model in FAMILIES or not (path.is_dir() or is_hub_id(model)):
         if "/" in model:
             raise ModelLoadError(f"There is no directory '{model}'.")
@@ -95,6 +94,25 @@ def resolve(model: str | None) -> tuple[Family, Path | None]:
     if found.extra is not None and found.extra.missing:
         raise ModelLoadError(found.extra.missing)
     return found, path
+
+
+def checkpoint_directory(path: Path) -> Path:
+    """Return ``path``, or of a GGUF file, or the only one in a folder, the directory made from it.
+
+    Raises:
+        ModelLoadError: the file cannot be read, or no family serves it.
+    """
+    files = [path]
+    if path.is_dir():
+        files = [] if any(path.glob("*.safetensors")) else [*path.glob("*.gguf")]
+    if len(files) != 1 or files[0].suffix != ".gguf":
+        return path
+    content = read_gguf(files[0])
+    readers = (each.gguf.resolve() for each in families() if each.gguf)
+    found: Path | None = next(filter(None, (read(content) for read in readers)), None)
+    if found is None:
+        raise quantized_error(files[0], f"GGUF ('{content.architecture}')")
+    return found
 
 
 def hub_patterns() -> list[str]:
@@ -185,7 +203,7 @@ def _refuse_pointers(path: Path) -> None:
 def _no_checkpoint(path: Path) -> str:
     """Return why a directory without a configuration cannot be served, and what to do."""
     if any(path.glob("*.gguf")):
-        return quantized_error(path, "GGUF").message
+        return f"{path}: holds several GGUF files; give the path of one."
     if any(path.glob("*.onnx")) or any(path.glob("onnx/*.onnx")):
         return (
             f"{path}: there is no config.json beside the ONNX network. A Kokoro export needs the"

@@ -14,12 +14,10 @@ from torch import Tensor
 
 from antiphon.errors import ModelLoadError
 from antiphon.nn.cpu.heap import trim_heap
-from antiphon.nn.cpu.mapped_file import MappedFile
 from antiphon.nn.dummy_weights import DrawnTensors
 from antiphon.nn.layers import Weights
 from antiphon.nn.quantized.directory import read_directory
-from antiphon.nn.quantized.packed_headers import PackedHeader, Stored
-from antiphon.nn.quantized.packed_tensors import PackedTensors
+from antiphon.nn.quantized.open_tensors import open_tensors_of
 from antiphon.nn.safetensors_index import (
     DTYPES,
     TensorHeader,
@@ -113,7 +111,7 @@ def open_weights(part: WeightsPart, **how: Unpack[WeightOptions]) -> Iterator[We
         drawn = DrawnTensors(part.layout, how["like"])
         found = {name: (header, drawn) for name, header in drawn.headers().items()}
     else:
-        found = _opened(_checked(part), how["like"])
+        found = open_tensors_of(_checked(part), how["like"].device)
     used = without(part.unused, found)
     wanted = {name: each for name, each in used.items() if name.startswith(part.prefix)}
     tensors = {part.aliases.get(name, name): each for name, each in wanted.items()}
@@ -121,18 +119,6 @@ def open_weights(part: WeightsPart, **how: Unpack[WeightOptions]) -> Iterator[We
     yield weights
     weights.check_all_read()
     trim_heap()
-
-
-def _opened(stored: Mapping[str, Stored], like: Tensor) -> dict[str, tuple[TensorHeader, Any]]:
-    """Return headers with the open files that hold them."""
-    packed = {name: each for name, (_, each) in stored.items() if isinstance(each, PackedHeader)}
-    paths = {file for each in packed.values() for file, _ in each.parts.values()}
-    files = {file: MappedFile(file) for file in paths | {file for file, _ in stored.values()}}
-    unpacked = PackedTensors(packed, files, like.device)
-    return {
-        name: (header, unpacked if name in packed else files[file])
-        for name, (file, header) in stored.items()
-    }
 
 
 def _checked(part: WeightsPart) -> dict[str, tuple[Path, TensorHeader]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PACKAGES = (
     *("torch", "triton", "cuda-bindings", "safetensors", "tokenizers", "transformers"),
-    *("diffusers", "onnxruntime", "numpy", "av", "soxr", "ray"),
+    *("gguf", "diffusers", "onnxruntime", "numpy", "av", "soxr", "ray"),
 )
 SECONDS = 30.0
 """Audio of a stream in estimates."""

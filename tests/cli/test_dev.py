@@ -103,7 +103,7 @@ def test_without_a_task_a_checkpoint_has_built_in_voices(run: Run, tmp_path: Pat
     ("files", "message"),
     [
         ((), "there is no checkpoint"),
-        (("model.gguf",), "GGUF weights are not supported"),
+        (("a.gguf", "b.gguf"), "holds several GGUF files"),
         (("onnx/model.onnx", "voices/af_heart.bin"), "no config.json beside the ONNX network"),
         (("inner/config.json",), "Did you mean"),
     ],

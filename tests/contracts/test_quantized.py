@@ -91,10 +91,10 @@ def test_tensors_tell_the_method_that_no_configuration_names(
 
 
 def test_gguf_files_are_named_as_such(tmp_path: Path) -> None:
-    file = tmp_path / "some-q8_0.gguf"
-    file.write_bytes(b"GGUF")
+    (tmp_path / "some-q8_0.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelLoadError, match="GGUF weights are not supported"):
         read_directory(tmp_path)
-    for model in (str(file), file.name):
-        with pytest.raises(ModelLoadError, match=rf"{file.name}: GGUF weights .* quantized from"):
-            resolve(model)
+    with pytest.raises(ModelLoadError, match=r"some-q8_0\.gguf: the header is damaged or cut off"):
+        resolve(str(tmp_path / "some-q8_0.gguf"))
+    with pytest.raises(ModelLoadError, match=r"other\.gguf: cannot be read: No such file"):
+        resolve("other.gguf")

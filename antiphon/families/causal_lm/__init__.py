@@ -19,6 +19,7 @@ FAMILY = Family(
         "Qwen2_5OmniThinkerForConditionalGeneration",
     ),
     files=("*.jinja", "spk_dict.pt"),
+    gguf=_HERE("gguf.folder:folder_of"),
     needs_checkpoint=True,
     draws_weights=True,
     quantizes=True,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from antiphon.contracts.config_file import quantized_error
 from antiphon.errors import ModelLoadError
+from antiphon.nn.quantized.gguf_tensors import INDEX, read_index
 from antiphon.nn.quantized.packed_headers import Stored, with_packed
 from antiphon.nn.quantized.quantization import read_quantization
 from antiphon.nn.safetensors_index import STEM, read_tensor_headers, some, tensor_files
@@ -21,6 +22,8 @@ def read_directory(directory: Path, stem: str = STEM) -> dict[str, Stored]:
         ModelLoadError: a file is missing, broken or of an unsupported quantisation, or two files
             share tensors' names.
     """
+    if stem == STEM and (directory / INDEX).is_file():
+        return read_index(directory)
     tensors: dict[str, Stored] = {}
     for file in tensor_files(directory, stem):
         found = {header.name: (file, header) for header in read_tensor_headers(file)}

@@ -1,0 +1,1 @@
+"""Chat models in GGUF files: configuration, tokenizer and tensors in the terms of the family."""
