@@ -1,6 +1,5 @@
 """Layout of the tensors of llm.pt, flow.pt and hift.pt, and inspection of a checkpoint."""
 
-from itertools import accumulate
 from pathlib import Path
 
 from antiphon.contracts.family import Product
@@ -148,8 +147,7 @@ def flow_layout(config: MelFlowConfig) -> Layout:
 
 def vocoder_layout(config: VocoderConfig) -> Layout:
     """Return the layout of hift.pt, with weight-normalised weights merged."""
-    channels, spectrum = config.base_channels, config.fft_size + 2
-    pitch = config.pitch_channels
+    channels, pitch, spectrum = config.base_channels, config.pitch_channels, config.fft_size + 2
     layout: Layout = {
         **affine("m_source.l_linear", 1, config.num_overtones + 1),
         **affine("conv_pre", channels, config.num_mels, config.look_ahead_frames + 1),
@@ -158,18 +156,15 @@ def vocoder_layout(config: VocoderConfig) -> Layout:
     }
     for index in (2, 4, 6, 8):
         layout |= affine(f"f0_predictor.condnet.{index}", pitch, pitch, 3)
-    rates = config.upsample_rates
-    strides = [*accumulate((1, *rates[:0:-1]), lambda one, other: one * other)][::-1]
     num_blocks = len(config.kernel_sizes)
     for index, kernel in enumerate(config.upsample_kernel_sizes):
         layout |= affine(f"ups.{index}", channels // 2, channels, kernel)
         channels //= 2
-        spread = _SPREAD * strides[index] if strides[index] > 1 else 1
+        stride = config.source_strides[index]
+        spread = _SPREAD * stride if stride > 1 else 1
         layout |= affine(f"source_downs.{index}", channels, spectrum, spread)
-        layout |= _snake_block(
-            f"source_resblocks.{index}",
-            *(channels, config.source_kernel_sizes[index], len(config.source_dilations[index])),
-        )
+        sizes = (config.source_kernel_sizes[index], len(config.source_dilations[index]))
+        layout |= _snake_block(f"source_resblocks.{index}", channels, *sizes)
         for number, dilations in enumerate(config.dilations):
             block = f"resblocks.{index * num_blocks + number}"
             layout |= _snake_block(block, channels, config.kernel_sizes[number], len(dilations))

@@ -7,7 +7,8 @@ from pathlib import Path
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.errors import ModelLoadError
 from antiphon.families.cosyvoice3.hyper_yaml import read_hyper_yaml
-from antiphon.nn.layer_configs import TRANSFORMER_KEYS, TransformerConfig
+from antiphon.families.kit.readers.transformer import transformer_sizes
+from antiphon.nn.layer_configs import TransformerConfig
 
 CONFIG_FILE, TEXT_FOLDER = "cosyvoice3.yaml", "CosyVoice-BlankEN"
 MEL_FRAMES_PER_TOKEN = 2
@@ -36,11 +37,9 @@ class MelFlowConfig:
     """Configuration of the flow, which turns speech tokens into mel spectrograms.
 
     Attributes:
-        num_mels: mel bands.
         num_tokens: size of the speech token vocabulary.
         look_ahead_tokens: tokens after a token on which its mel frames depend.
         chunk_tokens: tokens computed in one pass.
-        hidden_size: width of the transformer.
         guidance: strength of classifier-free guidance; 0 disables it.
     """
 
@@ -53,8 +52,8 @@ class MelFlowConfig:
     hidden_size: int
     num_layers: int
     num_heads: int
-    head_dim: int
-    feed_forward_factor: int
+    head_dim: int = 64
+    feed_forward_factor: int = 4
     guidance: float
 
     @property
@@ -69,7 +68,6 @@ class VocoderConfig:
 
     Attributes:
         base_channels: channels before the first upsampling; every upsampling halves them.
-        pitch_channels: channels of the pitch network.
         num_overtones: overtones of the source, the fundamental excluded.
         kernel_sizes: kernel sizes of the blocks after each upsampling.
         look_ahead_frames: mel frames after a frame on which its features depend.
@@ -100,6 +98,12 @@ class VocoderConfig:
     def samples_per_mel_frame(self) -> int:
         return math.prod(self.upsample_rates) * self.hop_samples
 
+    @property
+    def source_strides(self) -> list[int]:
+        """Strides to each upsampling's columns from those of the source's spectra."""
+        rates = self.upsample_rates
+        return [math.prod(rates[index:]) for index in range(1, len(rates) + 1)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CosyVoice3Config:
@@ -107,7 +111,6 @@ class CosyVoice3Config:
 
     Attributes:
         text: transformer of the language model.
-        text_vocab_size: rows of the text embedding.
         num_tokens: size of the speech token vocabulary.
     """
 
@@ -162,12 +165,11 @@ def _text_config(file: Path) -> tuple[TransformerConfig, int]:
     section.expect("use_sliding_window", False, default=False)
     rope = section.rope(default_theta=1e6)
     rope.expect("rope_type", "default")
-    num_heads, hidden_size = section.integer("num_attention_heads"), section.integer("hidden_size")
-    if num_heads < 1 or hidden_size % num_heads:
-        raise section.error("num_attention_heads", f"must divide 'hidden_size', {hidden_size}")
-    usual = {"num_kv_heads": num_heads, "norm_eps": 1e-6, "max_positions": 32768}
-    given = {"head_dim": hidden_size // num_heads, "rope_theta": rope.number("rope_theta")}
-    sizes = section.build(TransformerConfig, TRANSFORMER_KEYS, usual, **given)
+    usual = {"norm_eps": 1e-6, "max_positions": 32768}
+    sizes = transformer_sizes(section, defaults=usual, rope_theta=rope.number("rope_theta"))
+    if sizes.num_heads * sizes.head_dim != sizes.hidden_size:
+        message = f"must divide 'hidden_size', {sizes.hidden_size}"
+        raise section.error("num_attention_heads", message)
     return sizes, section.integer("vocab_size")
 
 
@@ -187,22 +189,26 @@ def _flow_config(flow: ConfigSection) -> MelFlowConfig:
     chunk_frames = transformer.integer("static_chunk_size")
     if chunk_frames < 2 or chunk_frames % MEL_FRAMES_PER_TOKEN:
         raise transformer.error("static_chunk_size", "must be an even number of mel frames")
-    return MelFlowConfig(
+    return transformer.build(
+        MelFlowConfig,
+        _FLOW_KEYS,
         num_mels=num_mels,
         num_tokens=flow.integer("vocab_size"),
         speaker_size=flow.integer("spk_embed_dim"),
         look_ahead_tokens=flow.integer("pre_lookahead_len"),
         look_ahead_channels=look_ahead.integer("channels"),
         chunk_tokens=chunk_frames // MEL_FRAMES_PER_TOKEN,
-        hidden_size=transformer.integer("dim"),
-        num_layers=transformer.integer("depth"),
-        num_heads=transformer.integer("heads"),
-        head_dim=transformer.integer("dim_head", 64),
-        feed_forward_factor=transformer.integer("ff_mult", 4),
         guidance=matching.number("inference_cfg_rate"),
     )
 
 
+_FLOW_KEYS = {
+    "hidden_size": "dim",
+    "num_layers": "depth",
+    "num_heads": "heads",
+    "head_dim": "dim_head",
+    "feed_forward_factor": "ff_mult",
+}
 _VOCODER_KEYS = {
     "num_mels": "in_channels",
     "sample_rate_hz": "sampling_rate",
@@ -242,11 +248,7 @@ def _lists(section: ConfigSection, key: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _check(path: Path, config: CosyVoice3Config) -> None:
-    """Check that sizes are consistent.
-
-    Raises:
-        ModelLoadError: sizes contradict each other.
-    """
+    """Refuse sizes that contradict each other; raises ModelLoadError."""
     flow, vocoder, file = config.flow, config.vocoder, path / CONFIG_FILE
     num_stages = len(vocoder.upsample_rates)
     fits = {

@@ -58,28 +58,18 @@ class CosyVoice3Decoder:
         samples_per_frame: int,
         max_slots: int,
         is_batched: bool | None = None,
-        uses_graphs: bool = True,
         progress: Progress | None = None,
     ) -> None:
         """Wrap flow and vocoder.
 
         Args:
-            flow: network from tokens to mel frames.
-            vocoder: network from mel frames to samples.
-            sample_rate_hz: sample rate of the audio.
-            samples_per_frame: samples per token.
-            max_slots: maximum number of concurrent streams.
             is_batched: whether a batch may have several rows; ``None``: only on a GPU.
-            uses_graphs: whether passes are CUDA graphs on a GPU.
             progress: callback run for every captured graph.
         """
-        self._flow = flow
-        self._vocoder = vocoder
-        self._device = flow.tokens.device
+        self._flow, self._vocoder, self._device = flow, vocoder, flow.tokens.device
         if is_batched is None:
             is_batched = self._device.type == "cuda"
         self._sizes = _SIZES if is_batched else (1,)
-        self._uses_graphs = uses_graphs
         self._of_flow = tf32_products if flow.rounds_products else nullcontext
         self._progress = progress
         self.max_slots = max_slots
@@ -101,7 +91,7 @@ class CosyVoice3Decoder:
         state = SpeechRows.fresh(
             config,
             self._flow.open(num_slots),
-            Graphs(device, is_enabled=self._uses_graphs),
+            Graphs(device),
             sizes,
             self._flow_passes.widths,
             max(MEL_FRAMES_PER_TOKEN * self._flow_passes.ahead, self._last_frames),
@@ -119,15 +109,13 @@ class CosyVoice3Decoder:
     def reset(
         self, state: SpeechRows, slot: int, conditioning: dict[str, NDArray[Any]] | None = None
     ) -> None:
-        """Reset a row for a request with a voice; see `conditioning.reference_arrays`."""
+        """Reset a row for a request with a voice; see `voices.reference_arrays`."""
         assert conditioning is not None, "its family conditions each request"
-        reference = Reference(
-            tokens=upload(conditioning["tokens"], self._device),
-            mel=upload(conditioning["mel"].astype(np.float32), self._device),
-            speaker=upload(conditioning["speaker"].astype(np.float32), self._device),
-        )
-        arrays = [np.ascontiguousarray(conditioning[name]) for name in ("tokens", "mel", "speaker")]
-        voice = hashlib.blake2b(b"".join(each.tobytes() for each in arrays)).digest()
+        tokens, mel, speaker = (conditioning[name] for name in ("tokens", "mel", "speaker"))
+        kept = (tokens, mel.astype(np.float32), speaker.astype(np.float32))
+        reference = Reference(*(upload(each, self._device) for each in kept))
+        parts = (np.ascontiguousarray(each).tobytes() for each in (tokens, mel, speaker))
+        voice = hashlib.blake2b(b"".join(parts)).digest()
         state.streams[slot] = SpeechStream(slot, reference, voice)
 
     def prime(self, state: SpeechRows, slot: int, frames: NDArray[Any]) -> None:
@@ -161,12 +149,9 @@ class CosyVoice3Decoder:
             for chunk, window, size in zip(chunks, tokens, read, strict=True)
         ]
         made = self._decode(dues, state)
-        return PendingDownloads(
-            [
-                ({slot: row for row, slot in enumerate(slots)}, Download(samples))
-                for slots, samples in made
-            ]
-        )
+        rows = [{slot: row for row, slot in enumerate(slots)} for slots, _ in made]
+        downloads = [Download(samples) for _, samples in made]
+        return PendingDownloads([*zip(rows, downloads, strict=True)])
 
     def close(self) -> None:
         """Do nothing: all memory is freed with the object."""
@@ -192,16 +177,15 @@ class CosyVoice3Decoder:
             with self._of_flow():
                 self._flow_passes.run(going_on, state)
             later = [each for each in going_on if not each.is_end]
-            for group in alike(later, _is_first, lambda _: state.sizes[-1]):
+            for group in alike(later, _is_first, state.sizes[-1]):
                 made.append(([each.stream.slot for each in group], self._voice(group, state)))
             ending = [each for each in going_on if each.is_end]
-            for group in alike(ending, _is_first, lambda _: state.sizes[-1]):
+            for group in alike(ending, _is_first, state.sizes[-1]):
                 self._voice_end(group, state)
-        size = self.samples_per_frame
         for each in dues:
             rest = each.stream.rest
             if rest is not None:
-                num_samples = each.num_frames * size
+                num_samples = each.num_frames * self.samples_per_frame
                 made.append(([each.stream.slot], rest[None, :num_samples]))
                 each.stream.rest = rest[num_samples:]
         return made
@@ -240,25 +224,14 @@ class CosyVoice3Decoder:
         return max(map(len, mels))
 
     def _samples(
-        self,
-        mel: Tensor,
-        first_frames: Tensor,
-        kept: StreamState,
-        *,
-        num_there: Tensor | None = None,
+        self, mel: Tensor, first_frames: Tensor, kept: StreamState, num_there: Tensor | None = None
     ) -> Tensor:
         """Return held-back samples followed by those of mel frames, ``[num_rows, num_samples]``.
 
         ``num_there`` is the number of mel frames of ending streams.
         """
         before = kept.kept.pop(_REST, None)
-        made = self._vocoder.decode(
-            mel.transpose(1, 2),
-            first_frames,
-            kept,
-            is_end=num_there is not None,
-            num_there=num_there,
-        )
+        made = self._vocoder.decode(mel.transpose(1, 2), first_frames, kept, num_there)
         return made if before is None else torch.cat((before, made), dim=1)
 
     def _vocoder_pass(self, is_first: bool, size: int, state: SpeechRows) -> Tensor:
@@ -275,7 +248,7 @@ class CosyVoice3Decoder:
     def _last_pass(self, is_first: bool, size: int, width: int, state: SpeechRows) -> Tensor:
         slots, first_frames, num_there = state.voiced[:size].unbind(1)
         kept = StreamState() if is_first else state.vocoder.take(slots)
-        return self._samples(state.mel[:size, :width], first_frames, kept, num_there=num_there)
+        return self._samples(state.mel[:size, :width], first_frames, kept, num_there)
 
     def _capture(self, state: SpeechRows) -> None:
         """Capture passes after two warm-up passes; the next reset drops their states."""
@@ -307,37 +280,25 @@ def _is_first(due: Due) -> bool:
     return not due.stream.num_mel_frames
 
 
-def load_decoder(
-    context: LoadContext, *, is_batched: bool | None = None, uses_graphs: bool = True
-) -> CosyVoice3Decoder:
-    """Load the decoder from speech tokens to 24 kHz audio.
+def load_decoder(context: LoadContext, *, is_batched: bool | None = None) -> CosyVoice3Decoder:
+    """Load the decoder from speech tokens to 24 kHz audio; raises ModelLoadError.
 
     Computation is in float32, except that attention on a GPU keeps keys and values in float16. If
     float32 was not requested, the flow's matrix products on a GPU are float16 in the transformer's
     layers and TF32 elsewhere, and factors in the vocoder's blocks have 22 bits.
 
     Args:
-        context: checkpoint, device and settings of the stage.
         is_batched: whether a batch may have several rows; see `CosyVoice3Decoder`.
-        uses_graphs: whether passes are CUDA graphs on a GPU.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
     """
     path, how = context.checkpoint, weights_for(context, dtype="float32")
     config, like = load_config(path), how["like"]
-    is_exact = (
-        resolve_dtype(context.dtype, like.device) == torch.float32 or context.is_deterministic
-    )
+    is_float32 = resolve_dtype(context.dtype, like.device) == torch.float32
+    rounds = not (is_float32 or context.is_deterministic)
+    is_fused = rounds and kernels.run_on(like)
     with torch.inference_mode(), flow_part(path, config.flow).open(**how) as weights:
-        flow = MelFlow.of(
-            weights,
-            config.flow,
-            rounds_products=not is_exact,
-            is_fused=not is_exact and kernels.run_on(like),
-        )
+        flow = MelFlow.of(weights, config.flow, rounds_products=rounds, is_fused=is_fused)
     with torch.inference_mode(), vocoder_part(path, config.vocoder).open(**how) as weights:
-        vocoder = Vocoder.of(weights, config.vocoder, splits_products=not is_exact)
+        vocoder = Vocoder.of(weights, config.vocoder, splits_products=rounds)
     return CosyVoice3Decoder(
         flow,
         vocoder,
@@ -345,6 +306,5 @@ def load_decoder(
         samples_per_frame=config.samples_per_token,
         max_slots=slots_that_fit(context, config.flow, like.device),
         is_batched=False if context.is_deterministic else is_batched,
-        uses_graphs=uses_graphs,
         progress=context.progress_of("decoder's graphs"),
     )

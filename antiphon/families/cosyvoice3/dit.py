@@ -8,20 +8,19 @@ Each chunk appears twice in it, with and without conditions. Parameter names are
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.families.cosyvoice3.config import MelFlowConfig
-from antiphon.families.cosyvoice3.dit_fused import (
-    PRODUCT_DTYPE,
-    FusedBlocks,
-    FusedPass,
-    FusedPosition,
-)
+from antiphon.families.cosyvoice3.dit_fused import PRODUCT_DTYPE, FusedBlocks, FusedPosition
 from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.nn.layers import Linear, Weights
+
+if TYPE_CHECKING:  # needs Triton
+    from antiphon.nn.kernels.chunk_attention import ChunkRows
 
 NUM_STEPS = 10
 CONV_GROUPS = 16
@@ -57,14 +56,10 @@ class DiTPass:
     mask: Tensor
 
     def seen(self, context: Tensor) -> Tensor:
-        """Return the rows' keys and values in a step and layer.
+        """Return ``[num_rows * NUM_PASSES, num_seen, 2, num_heads, head_dim]`` of the context.
 
-        Args:
-            context: keys and values of all slots, ``[num_slots, NUM_PASSES, capacity, 2,
-                num_heads, head_dim]``.
-
-        Returns:
-            ``[num_rows * NUM_PASSES, num_seen, 2, num_heads, head_dim]``.
+        That holds the keys and values of all slots in a step and layer, ``[num_slots, NUM_PASSES,
+        capacity, 2, num_heads, head_dim]``.
         """
         seen = context[:, :, : self.num_seen]
         if self.slots is not None:
@@ -100,10 +95,8 @@ class DiTBlock:
         """Return the states, ``[num_rows, NUM_PASSES, num_frames, hidden_size]``.
 
         Args:
-            states: hidden states of the same shape.
             times: shift, scale and gate of attention and of feed-forward, ``[6, hidden_size]``.
             context: keys and values as in `DiTPass.seen`; those of the frames are added.
-            where: frame positions of the pass.
         """
         shift, scale, gate, later_shift, later_scale, later_gate = times.unbind(0)
         normed = _norm(states) * (1 + scale) + shift
@@ -120,9 +113,8 @@ class DiTBlock:
         context.view(-1, *context.shape[3:]).index_copy_(0, where.places, kept[:, 1:])
         keys, values = where.seen(context).transpose(1, 3).unbind(2)
         queries = torch.unflatten(kept[:, 0], 0, (len(keys), -1))
-        attended = F.scaled_dot_product_attention(
-            queries.transpose(1, 2), keys, values, attn_mask=where.mask
-        )
+        queries = queries.transpose(1, 2)
+        attended = F.scaled_dot_product_attention(queries, keys, values, where.mask)
         merged = attended.transpose(1, 2).flatten(2)
         return self.output(merged.view(*normed.shape[:3], -1).to(normed.dtype))
 
@@ -170,20 +162,17 @@ class DiT:
         last_times = torch.unflatten(last_times, 1, (2, -1))
         all_times = torch.unflatten(torch.stack(times, dim=1), 2, (6, -1))
         layers = tuple(DiTBlock.of(weights, block, config) for block in blocks)
-        fused = None
+        fused, products = None, [each.products for each in layers]
         if is_fused:
-            fused = FusedBlocks.of(
-                [each.products for each in layers], all_times, last_times, _NORM_EPS
-            )
+            fused = FusedBlocks.of(products, all_times, last_times, _NORM_EPS)
         conv = f"{name}.input_embed.conv_pos_embed.conv"
         convs = [_conv(weights, f"{conv}{number}.0", is_fused=is_fused) for number in (1, 2)]
         fused_position = FusedPosition.of(convs) if is_fused else None
+        noise, conditions = projection.weight.tensor_split((config.num_mels,), dim=1)
         return cls(
             config=config,
-            of_noise=Linear(projection.weight[:, : config.num_mels].contiguous()),
-            of_conditions=Linear(
-                projection.weight[:, config.num_mels :].contiguous(), projection.bias
-            ),
+            of_noise=Linear(noise.contiguous()),
+            of_conditions=Linear(conditions.contiguous(), projection.bias),
             position=tuple(
                 tuple(replace(each, name=f"{each.name}.{step}") for each in convs)
                 for step in range(NUM_STEPS if fused_position is None else 0)
@@ -203,7 +192,7 @@ class DiT:
         conditions: Tensor,
         context: Tensor,
         convs: StreamState,
-        where: DiTPass | FusedPass,
+        where: "DiTPass | ChunkRows",
         is_frame: Tensor | None = None,
     ) -> Tensor:
         """Return the next mel frames of streams, ``[num_rows, num_frames, num_mels]``.
@@ -215,7 +204,6 @@ class DiT:
             context: keys and values, ``[NUM_STEPS, num_layers, num_slots, NUM_PASSES, capacity, 2,
                 num_heads, head_dim]``; those of the frames are added.
             convs: convolution states with `NUM_PASSES` rows per row of the batch.
-            where: frame positions of the pass.
             is_frame: mask of valid frames, bool ``[num_rows, num_frames]``; invalid ones precede
                 a stream's first frame. ``None``: all are valid.
         """
@@ -225,11 +213,9 @@ class DiT:
         conditioned = self.of_conditions(both)
         frames = noise
         for step, span in enumerate(self.spans):
-            states = self._placed(
-                step, conditioned + self.of_noise(frames)[:, None], convs, is_frame
-            )
-            velocity = self._velocity(step, states, context[step], where)
-            frames = frames + span * velocity
+            states = conditioned + self.of_noise(frames)[:, None]
+            states = self._placed(step, states, convs, is_frame)
+            frames = frames + span * self._velocity(step, states, context[step], where)
         return frames
 
     def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -255,18 +241,18 @@ class DiT:
         return states + columns.transpose(1, 2).view_as(states)
 
     def _velocity(
-        self, step: int, states: Tensor, context: Tensor, where: DiTPass | FusedPass
+        self, step: int, states: Tensor, context: Tensor, where: "DiTPass | ChunkRows"
     ) -> Tensor:
         """Return the velocity of a step with classifier-free guidance."""
-        if isinstance(where, FusedPass):
-            assert self.fused is not None
-            tokens = states.contiguous().flatten(0, 2)
-            normed = self.fused(step, tokens, context, where).view_as(states)
-        else:
+        if isinstance(where, DiTPass):
             for layer, block in enumerate(self.blocks):
                 states = block(states, self.times[step, layer], context[layer], where)
             scale, shift = self.last_times[step].unbind(0)
             normed = _norm(states) * (1 + scale) + shift
+        else:
+            assert self.fused is not None
+            tokens = states.contiguous().flatten(0, 2)
+            normed = self.fused(step, tokens, context, where).view_as(states)
         guided, free = self.last(normed).unbind(1)
         guidance = self.config.guidance
         return (1 + guidance) * guided - guidance * free

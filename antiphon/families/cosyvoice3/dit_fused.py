@@ -8,6 +8,7 @@ gates undo.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -16,6 +17,9 @@ from torch import Tensor
 from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.nn.layers import Linear
 
+if TYPE_CHECKING:  # needs Triton
+    from antiphon.nn.kernels.chunk_attention import ChunkRows
+
 PRODUCT_DTYPE = torch.float16
 _ATTENTION_GATE, _FEED_FORWARD_GATE = 2, 5
 """Indices of the gates in a block's modulation."""
@@ -23,43 +27,16 @@ _MIN_GROUP = 16  # channels required by a matrix instruction
 
 
 @dataclass(frozen=True, slots=True)
-class FusedPass:
-    """Frame positions shared by all layers of a step; see `kernels.chunk_attention.ChunkRows`.
-
-    Attributes:
-        spans: frame ranges of the streams, int64 ``[num_rows, 5]``; see `PassPlaces.spans`.
-        chunk_frames: frames per chunk.
-        ring_frames: frames in a slot's ring.
-        cos: cosines of the rotary embedding, ``[num_rows, num_frames, head_dim / 2]``.
-        sin: sines of the same shape.
-    """
-
-    spans: Tensor
-    chunk_frames: int
-    ring_frames: int
-    cos: Tensor
-    sin: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    query_key_value: Linear
-    output: Linear
-    widen: Linear
-    narrow: Linear
-
-
-@dataclass(frozen=True, slots=True)
 class FusedBlocks:
     """All transformer blocks and the final norm.
 
     Attributes:
+        blocks: products of each layer: queries, keys and values, output, widening and narrowing.
         times: modulation of the blocks; see `antiphon.families.cosyvoice3.dit.DiT`.
         last_times: scale and shift of the final norm; see there.
-        epsilon: epsilon of the norms.
     """
 
-    blocks: tuple[_Block, ...]
+    blocks: tuple[tuple[Linear, ...], ...]
     times: Tensor
     last_times: Tensor
     epsilon: float
@@ -68,7 +45,7 @@ class FusedBlocks:
     def of(
         cls, layers: list[tuple[Linear, ...]], times: Tensor, last_times: Tensor, epsilon: float
     ) -> "FusedBlocks":
-        """Build the blocks from the products of each layer, in the order of `_Block`."""
+        """Build the blocks from the products of each layer."""
         blocks, times = [], times.clone()
         for number, (query_key_value, output, widen, narrow) in enumerate(layers):
             output, out_shares = with_room(output)
@@ -76,34 +53,31 @@ class FusedBlocks:
             times[:, number, _ATTENTION_GATE] /= out_shares
             times[:, number, _FEED_FORWARD_GATE] /= narrow_shares
             products = (query_key_value, output, widen, narrow)
-            blocks.append(_Block(*map(narrowed, products)))
+            blocks.append(tuple(map(narrowed, products)))
         return cls(tuple(blocks), times, last_times.contiguous(), epsilon)
 
-    def __call__(self, step: int, states: Tensor, context: Tensor, where: FusedPass) -> Tensor:
+    def __call__(self, step: int, states: Tensor, context: Tensor, rows: "ChunkRows") -> Tensor:
         """Return the output of the final norm, f32 ``[num_tokens, hidden_size]``.
 
         Args:
-            step: index of the solver step.
             states: hidden states of all rows, f32 ``[num_tokens, hidden_size]``; overwritten.
             context: keys and values of a step, ``[num_layers, num_slots, NUM_PASSES, capacity, 2,
                 num_heads, head_dim]``; those of the frames are added.
-            where: frame positions of the pass.
         """
-        from antiphon.nn.kernels.chunk_attention import ChunkRows, attend_chunks
+        from antiphon.nn.kernels.chunk_attention import attend_chunks
         from antiphon.nn.kernels.modulated_norm import Branch, add_modulated_norm
 
-        rows = ChunkRows(where.spans, where.cos, where.sin, where.chunk_frames, where.ring_frames)
         branch = None
-        for layer, block in enumerate(self.blocks):
+        for layer, (query_key_value, output, widen, narrow) in enumerate(self.blocks):
             shift, scale, gate, later_shift, later_scale, later_gate = self.times[step, layer]
             normed = add_modulated_norm(states, branch, scale, shift, self.epsilon, PRODUCT_DTYPE)
-            attended = attend_chunks(block.query_key_value(normed), context[layer], rows)
-            branch = Branch(block.output(attended), gate)
+            attended = attend_chunks(query_key_value(normed), context[layer], rows)
+            branch = Branch(output(attended), gate)
             normed = add_modulated_norm(
                 states, branch, later_scale, later_shift, self.epsilon, PRODUCT_DTYPE
             )
-            wide = F.gelu(block.widen(normed), approximate="tanh")
-            branch = Branch(block.narrow(wide), later_gate)
+            wide = F.gelu(widen(normed), approximate="tanh")
+            branch = Branch(narrow(wide), later_gate)
         scale, shift = self.last_times[step]
         return add_modulated_norm(states, branch, scale, shift, self.epsilon, torch.float32)
 
@@ -137,7 +111,6 @@ class FusedPosition:
         """Return states with position embedding; see `antiphon.families.cosyvoice3.dit.DiT`.
 
         Args:
-            step: index of the solver step.
             states: hidden states, f32 ``[num_rows, num_frames, hidden_size]``.
             convs: convolution states of the rows; updated.
             is_frame: mask of valid frames, bool ``[num_rows, num_frames, 1]``; ``None``: all.

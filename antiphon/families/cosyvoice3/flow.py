@@ -9,6 +9,7 @@ with padding before its first frame. A chunk attends to the whole reference and 
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from torch import Tensor
 
 from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
 from antiphon.families.cosyvoice3.dit import NUM_PASSES, NUM_STEPS, DiT, DiTPass
-from antiphon.families.cosyvoice3.dit_fused import FusedPass
 from antiphon.families.cosyvoice3.flow_context import (
     CONTEXT_FRAMES,
     ChunkPass,
@@ -30,6 +30,9 @@ from antiphon.families.cosyvoice3.flow_context import (
 from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamRows, StreamState
 from antiphon.nn.device_writes import upload
 from antiphon.nn.layers import Linear, Weights
+
+if TYPE_CHECKING:  # needs Triton
+    from antiphon.nn.kernels.chunk_attention import ChunkRows
 
 FIRST_CHUNKS = 2
 """Chunks in the pass after that over the reference: the first one with speech, and the one before
@@ -121,9 +124,6 @@ class MelFlow:
         """Build the network from a checkpoint's tensors, in float32 and on one device.
 
         Args:
-            weights: tensors of the checkpoint.
-            config: configuration of the network.
-            rounds_products: whether matrix products may be those of TF32.
             is_fused: whether the transformer's layers are kernels, with products of float16.
         """
         table = weights["input_embedding.weight"]
@@ -153,21 +153,15 @@ class MelFlow:
             context = torch.from_numpy(np.zeros(shape, np.float32))
         else:
             context = torch.zeros(shape, dtype=self.cache_dtype, device=device)
-        return MelFlowRows(
-            context=context,
-            speakers=self.tokens.new_zeros(num_slots + 1, config.num_mels),
-            tokens=StreamRows(num_slots + 1),
-            convs=StreamRows(NUM_PASSES * (num_slots + 1)),
-            recorded_tokens=StreamRows(num_slots + 1),
-            recorded_convs=StreamRows(NUM_PASSES * (num_slots + 1)),
-        )
+        num_rows, speakers = num_slots + 1, self.tokens.new_zeros(num_slots + 1, config.num_mels)
+        tokens, recorded_tokens = StreamRows(num_rows), StreamRows(num_rows)
+        convs, recorded_convs = (StreamRows(NUM_PASSES * num_rows) for _ in range(2))
+        return MelFlowRows(context, speakers, tokens, convs, recorded_tokens, recorded_convs)
 
     def num_recorded(self, num_reference: int, ahead: int) -> int:
         """Return the tokens in the pass over the reference alone; 0 if there is no such pass.
 
-        Args:
-            num_reference: number of reference tokens.
-            ahead: speech tokens in the first chunk with speech.
+        The first chunk with speech has ``ahead`` tokens of it.
         """
         number = num_reference + ahead - FIRST_CHUNKS * self.config.chunk_tokens
         return number if number >= self.config.chunk_tokens else 0
@@ -185,20 +179,13 @@ class MelFlow:
         phase = phase_of(num_pinned, ahead, self.config)
         first = ChunkPass(slot, 0, num_pinned, tokens.shape[1], phase)
         self.introduce(reference, slot, rows)
-        self.go_on(tokens, mel, upload([first.numbers], tokens.device), rows, first)
+        self.go_on(tokens, mel, upload([first], tokens.device), rows, first)
         index = upload([slot], tokens.device)
         rows.recorded_tokens.put(index, rows.tokens.take(index))
         rows.recorded_convs.put(doubled(index), rows.convs.take(doubled(index)))
 
     def recall(self, source: int, slot: int, rows: MelFlowRows, num_frames: int) -> None:
-        """Start a stream like `record`, by copying what that left in slot ``source``.
-
-        Args:
-            source: slot of a stream with the same reference.
-            slot: slot of the new stream.
-            rows: state of all slots.
-            num_frames: mel frames of that pass.
-        """
+        """Start a stream like `record`, by copying the frames that it left in slot ``source``."""
         if source != slot:
             kept = rows.context[:, :, source, :, :num_frames]
             rows.context[:, :, slot, :, :num_frames] = kept
@@ -226,7 +213,7 @@ class MelFlow:
                 look_ahead_tokens]``; padding may have any value.
             mel: reference frames in the chunks and zeros elsewhere, f32 ``[num_rows,
                 MEL_FRAMES_PER_TOKEN * n, num_mels]``.
-            numbers: `ChunkPass.numbers` of each row, int64 ``[num_rows, 5]``.
+            numbers: `ChunkPass` of each row, int64 ``[num_rows, 5]``.
             rows: state of all slots; rows of a first pass have had their speaker set.
             alone: the only row's pass, if it is available on the host.
 
@@ -246,9 +233,8 @@ class MelFlow:
         speakers = rows.speakers.index_select(0, index)[:, None].expand_as(states)
         conditions = torch.cat((mel, states, speakers), dim=2)
         frames = places.frames
-        convs = _going_on(
-            rows.convs.take(doubled(index)), start.repeat_interleave(NUM_PASSES, dim=0) > 0
-        )
+        is_later = start.repeat_interleave(NUM_PASSES, dim=0) > 0
+        convs = _going_on(rows.convs.take(doubled(index)), is_later)
         noise = self.noise[frames % len(self.noise)]
         is_long = mel.shape[1] > FIRST_CHUNKS * config.chunk_frames
         is_frame = frames >= 0 if is_long else None  # shorter passes have no padding in front
@@ -259,12 +245,14 @@ class MelFlow:
 
     def _where(
         self, places: PassPlaces, context: Tensor, alone: ChunkPass | None
-    ) -> tuple[DiTPass | FusedPass, Tensor]:
+    ) -> tuple["DiTPass | ChunkRows", Tensor]:
         """Return the frame positions of a pass, and the context that they refer to."""
         rotation = self.transformer.rotation(places.frames)
         if self.transformer.fused is not None:
             sizes = (places.chunk_frames, places.ring_frames)
-            return FusedPass(places.spans, *sizes, *rotation), context
+            from antiphon.nn.kernels.chunk_attention import ChunkRows
+
+            return ChunkRows(places.spans, *rotation, *sizes), context
         num_places = None
         if alone is not None:
             end = max(alone.start + places.num_frames, 0)
@@ -272,16 +260,12 @@ class MelFlow:
         return places.seen(rotation, context, alone, num_places)
 
     def _token_states(self, embedded: Tensor, is_begun: Tensor, passes: StreamState) -> Tensor:
-        """Return the token conditions of the transformer, two frames each, without look-ahead.
+        """Return the token conditions of the transformer, ``[num_rows, 2 * n, num_mels]``.
 
         Args:
             embedded: tokens and their look-ahead, ``[num_rows, n + look_ahead_tokens, num_mels]``.
-            is_begun: mask of tokens from the stream's first one on, bool ``[num_rows, n +
-                look_ahead_tokens]``.
+            is_begun: mask of tokens from the stream's first one on.
             passes: state of the second convolution; updated.
-
-        Returns:
-            ``[num_rows, 2 * n, num_mels]``.
         """
         first, second = self.look_ahead
         columns = embedded.transpose(1, 2)
@@ -294,14 +278,12 @@ class MelFlow:
 
 def solver_noise(num_mels: int) -> Tensor:
     """Return the published code's initial noise, f32 ``[_NOISE_FRAMES, num_mels]``."""
-    drawn = torch.randn(
-        (num_mels, _NOISE_FRAMES), generator=torch.Generator().manual_seed(_NOISE_SEED)
-    )
-    return drawn.T.contiguous()
+    generator = torch.Generator().manual_seed(_NOISE_SEED)
+    return torch.randn((num_mels, _NOISE_FRAMES), generator=generator).T.contiguous()
 
 
 def _going_on(state: StreamState, is_later: Tensor) -> StreamState:
     """Return a state reset in the rows that begin; ``is_later`` is bool ``[num_rows, 1]``."""
-    return StreamState(
-        {name: torch.where(is_later[..., None], each, 0.0) for name, each in state.kept.items()}
-    )
+    is_later = is_later[..., None]
+    kept = {name: torch.where(is_later, each, 0.0) for name, each in state.kept.items()}
+    return StreamState(kept)

@@ -7,6 +7,7 @@ place is a scratch place.
 import logging
 import os
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,9 +28,8 @@ _SHARE = 0.8
 _NETWORKS = 1.5  # times their sizes in float32, with the language model's cache
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkPass:
-    """A pass over chunks of a stream.
+class ChunkPass(NamedTuple):
+    """A pass over chunks of a stream: numbers in the order that `MelFlow.go_on` reads.
 
     Attributes:
         slot: slot of the stream; the number of slots for a row that pads a batch.
@@ -40,18 +40,11 @@ class ChunkPass:
         phase: end of the chunks in mel frames, modulo the frames per chunk; see `phase_of`.
     """
 
-    NUM_NUMBERS = 5
-
     slot: int
     start: int
     num_pinned: int
     num_tokens: int
     phase: int
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """`NUM_NUMBERS` integers in the order that `MelFlow.go_on` reads."""
-        return (self.slot, self.start, self.num_pinned, self.num_tokens, self.phase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +56,6 @@ class PassPlaces:
             end of frames of each row, int64 ``[num_rows, 5]``, as in
             `antiphon.nn.kernels.chunk_attention.ChunkRows`.
         num_frames: frames per row.
-        chunk_frames: frames per chunk.
         ring_frames: frames in a slot's ring.
     """
 
@@ -76,7 +68,7 @@ class PassPlaces:
     def of(
         cls, numbers: Tensor, num_frames: int, chunk_frames: int, context_frames: int
     ) -> "PassPlaces":
-        """Build the places from the `ChunkPass.numbers` of each row."""
+        """Build the places from the `ChunkPass` of each row."""
         slot, start, num_pinned, num_tokens, phase = numbers.unbind(1)
         limit = start + MEL_FRAMES_PER_TOKEN * num_tokens
         spans = torch.stack((slot, start, num_pinned, phase, limit), dim=1)
@@ -97,17 +89,16 @@ class PassPlaces:
         """Return the frame positions for the transformer, and the context that they refer to.
 
         Args:
-            rotation: rotary embedding from `antiphon.families.cosyvoice3.dit.DiT.rotation`.
-            context: keys and values of all slots, see `antiphon.families.cosyvoice3.dit.DiT.solve`.
+            rotation: result of `DiT.rotation`.
+            context: keys and values of all slots, see `DiT.solve`.
             alone: the only row's pass, if it is available on the host.
             num_places: places of a slot that the pass reads; ``None``: all.
         """
         num_slots, capacity = context.shape[2], context.shape[4]
         slot, _, num_pinned, phase, limit = self.spans[:, :, None].unbind(1)
-        numbers, ring = self.frames, self.ring_frames
-        places = torch.where(
-            numbers < num_pinned, numbers, num_pinned + (numbers - num_pinned) % ring
-        )
+        numbers, ring, chunk = self.frames, self.ring_frames, self.chunk_frames
+        in_ring = num_pinned + (numbers - num_pinned) % ring
+        places = torch.where(numbers < num_pinned, numbers, in_ring)
         # Rows of padding and frames of padding write to the scratch place.
         is_put = (numbers >= 0) & (slot < num_slots)
         places = torch.where(is_put, places, capacity - 1)
@@ -117,9 +108,7 @@ class PassPlaces:
         is_held = (offsets < 0) | ((offsets < ring) & (held >= 0))
         held = num_pinned + torch.where(offsets < 0, offsets, held)
         # A chunk attends to itself and earlier frames, but to nothing after the stream's end.
-        ends = phase + (((numbers - phase).clamp(min=0) // self.chunk_frames) + 1) * (
-            self.chunk_frames
-        )
+        ends = phase + (((numbers - phase).clamp(min=0) // chunk) + 1) * chunk
         seen = is_held[:, None] & (held[:, None] < ends.minimum(limit)[:, :, None])
         mask = torch.zeros(seen.shape, dtype=context.dtype, device=seen.device)
         mask = mask.masked_fill(~seen, float("-inf"))[:, None]
@@ -141,12 +130,8 @@ class PassPlaces:
 def phase_of(num_pinned: int, ahead: int, config: MelFlowConfig) -> int:
     """Return the end of a stream's chunks in mel frames, modulo the frames per chunk.
 
-    A first chunk that would be short is merged into the second one.
-
-    Args:
-        num_pinned: mel frames of the reference.
-        ahead: speech tokens in the first chunk with speech.
-        config: configuration of the flow.
+    A first chunk that would be short is merged into the second one. ``num_pinned`` are mel frames
+    of the reference, ``ahead`` speech tokens in the first chunk with speech.
     """
     return (num_pinned + MEL_FRAMES_PER_TOKEN * ahead) % config.chunk_frames
 

@@ -46,19 +46,17 @@ class MelFlowPasses:
     def run(self, dues: Sequence[Due], state: SpeechRows) -> None:
         """Compute all mel frames that no later token can change."""
         while ready := [each for each in dues if self._num_taken(each)]:
-            firsts = [each for each in ready if not each.stream.num_in_chunks]
-            for each in firsts:
-                if self._num_recorded(each):
-                    self._record(each, state)
-                else:
-                    self._introduce(each, state)
-            for group in alike(ready, self._width, lambda _: state.sizes[-1]):
+            for each in ready:
+                if not each.stream.num_in_chunks:
+                    begin = self._record if self._num_recorded(each) else self._introduce
+                    begin(each, state)
+            for group in alike(ready, self._width, state.sizes[-1]):
                 self._go_on(group, self._width(group[0]), state)
 
     def capture(self, size: int, state: SpeechRows) -> None:
         """Capture the passes over ``size`` rows of padding."""
         for width, inputs in state.flow_inputs.items():
-            numbers = ChunkPass(state.flow.num_slots, 0, 0, inputs.tokens.shape[1], 0).numbers
+            numbers = ChunkPass(state.flow.num_slots, 0, 0, inputs.tokens.shape[1], 0)
             inputs.passes.copy_(upload(numbers, inputs.passes.device))
             torch.cuda.synchronize(inputs.passes.device)
             function = partial(self.chunk_pass, inputs, size, state)
@@ -119,17 +117,14 @@ class MelFlowPasses:
         size, config = round_up(len(dues), state.sizes), self.flow.config
         inputs = state.flow_inputs.get(width)
         if inputs is None:
-            device = state.flow.speakers.device
-            inputs = PassInputs.fresh(config, width, len(dues), device)
+            inputs = PassInputs.fresh(config, width, len(dues), state.flow.speakers.device)
         passes = [self._next(each, width) for each in dues]
-        numbers = [each.numbers for each in passes]
-        numbers += [(state.flow.num_slots, *numbers[0][1:])] * (size - len(dues))
-        inputs.passes[:size].copy_(upload(numbers, inputs.passes.device))
+        padding = [passes[0]._replace(slot=state.flow.num_slots)] * (size - len(dues))
+        inputs.passes[:size].copy_(upload([*passes, *padding], inputs.passes.device))
         padded = [_window(*pair, inputs) for pair in zip(dues, passes, strict=True)]
-        for buffer, parts in zip(
-            (inputs.tokens, inputs.mel), zip(*padded, strict=True), strict=True
-        ):
-            buffer[: len(dues)].copy_(torch.stack(parts))
+        tokens, mels = zip(*padded, strict=True)
+        inputs.tokens[: len(dues)].copy_(torch.stack(tokens))
+        inputs.mel[: len(dues)].copy_(torch.stack(mels))
         alone = passes[0] if size == 1 and not state.graphs.is_enabled else None
         function = partial(self.chunk_pass, inputs, size, state, alone)
         # A copy: the next pass overwrites it.
@@ -161,9 +156,8 @@ def _window(due: Due, chunk: ChunkPass, inputs: PassInputs) -> tuple[Tensor, Ten
     reference, num_none = due.stream.reference, max(0, -chunk.start)
     number = chunk.start // MEL_FRAMES_PER_TOKEN - len(reference.tokens)  # among those of speech
     if number < 0:
-        tokens = torch.cat(
-            (reference.tokens[max(0, chunk.start) // MEL_FRAMES_PER_TOKEN :], due.tokens)
-        )
+        rest = reference.tokens[max(0, chunk.start) // MEL_FRAMES_PER_TOKEN :]
+        tokens = torch.cat((rest, due.tokens))
     else:
         tokens = due.tokens[number - due.first :]
     num_before = num_none // MEL_FRAMES_PER_TOKEN
@@ -176,11 +170,8 @@ def _window(due: Due, chunk: ChunkPass, inputs: PassInputs) -> tuple[Tensor, Ten
     )
 
 
-def alike(
-    dues: Sequence[Due], key: Callable[[Due], Any], most: Callable[[Due], int]
-) -> Iterator[Sequence[Due]]:
-    """Yield groups with equal keys, of at most ``most`` streams."""
+def alike(dues: Sequence[Due], key: Callable[[Due], Any], size: int) -> Iterator[Sequence[Due]]:
+    """Yield groups with equal keys, of at most ``size`` streams."""
     for _, group in groupby(sorted(dues, key=key), key):
         members = [*group]
-        size = most(members[0])
         yield from (members[start : start + size] for start in range(0, len(members), size))

@@ -4,8 +4,8 @@ Such a file is a program: ``!new:module.Class`` calls the class. This reader dro
 the arguments below it, and replaces ``!ref <name>`` by the number assigned to ``name``.
 """
 
+import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,11 @@ class _HyperLoader(yaml.SafeLoader):  # type: ignore[misc]
 
 
 def _untagged(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
-    construct: dict[type[yaml.Node], Callable[..., Any]] = {
-        yaml.MappingNode: loader.construct_mapping,
-        yaml.SequenceNode: loader.construct_sequence,
-    }
-    if type(node) in construct:
-        return construct[type(node)](node, deep=True)
-    return None
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    return (
+        loader.construct_sequence(node, deep=True) if isinstance(node, yaml.SequenceNode) else None
+    )
 
 
 def _reference(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
@@ -48,11 +46,7 @@ _HyperLoader.add_constructor("!ref", _reference)
 
 
 def read_hyper_yaml(file: Path) -> ConfigSection:
-    """Read a file.
-
-    Raises:
-        ModelLoadError: it cannot be read, or is not a YAML mapping.
-    """
+    """Read a file of a YAML mapping; raises ModelLoadError."""
     try:
         content = file.read_bytes()
         if len(content) > _MAX_BYTES:
@@ -82,17 +76,10 @@ def _resolved(value: Any, top: dict[str, Any]) -> Any:
 def _product(reference: str, top: dict[str, Any]) -> Any:
     """Return the value of ``<name>`` or of a product of names and numbers; else ``None``."""
     factors: list[Any] = []
-    for part in reference.split("*"):
-        found = _NAME.fullmatch(part.strip())
-        factor = top.get(found[1]) if found else None
-        if found is None and part.strip().isdigit():
-            factor = int(part)
-        factors.append(factor)
+    for part in map(str.strip, reference.split("*")):
+        found = _NAME.fullmatch(part)
+        factors.append(top.get(found[1]) if found else int(part) if part.isdigit() else None)
     if len(factors) == 1:
         return None if isinstance(factors[0], dict | list | _Reference) else factors[0]
-    if not all(isinstance(each, int | float) for each in factors):
-        return None
-    product = factors[0]
-    for each in factors[1:]:
-        product *= each
-    return product
+    is_product = all(isinstance(each, int | float) for each in factors)
+    return math.prod(factors) if is_product else None

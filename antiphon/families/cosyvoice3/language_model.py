@@ -7,25 +7,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias, Unpack
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.engine.model_runner.ar_model import (
-    Codes,
-    Frames,
-    Inputs,
-    SlotStart,
-)
+from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, SlotStart
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
 from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX, language_part
 from antiphon.families.cosyvoice3.config import CosyVoice3Config, load_config
 from antiphon.families.cosyvoice3.flow_context import slots_that_fit
 from antiphon.families.cosyvoice3.options import MAX_POSITIONS
-from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompt, CosyVoice3Request
+from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompt
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.nn.backends import backend_of
 from antiphon.nn.device_writes import PackedUpload
@@ -36,10 +32,10 @@ from antiphon.nn.transformer import Transformer
 _OUTPUTS_MULTIPLE = 64
 _DRAW, _REDRAW = 0, 1
 """Keys of a frame's two draws, in place of a codebook number."""
-CosyVoice3Runner: TypeAlias = ModelRunner[CosyVoice3Request]
+CosyVoice3Runner: TypeAlias = ModelRunner[CosyVoice3Prompt]
 
 
-class SpeechLM(TokenModel[CosyVoice3Request]):
+class SpeechLM(TokenModel[CosyVoice3Prompt]):
     """Language model of speech tokens."""
 
     def __init__(
@@ -49,23 +45,14 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
         *,
         num_slots: int,
         max_positions: int,
-        is_batch_invariant: bool = False,
+        is_batch_invariant: bool,
     ) -> None:
         """Build the model from a checkpoint's tensors, all of one type and on one device."""
         tables = [weights["speech_embedding.weight"], weights[f"{TEXT_PREFIX}.embed_tokens.weight"]]
-        super().__init__(
-            Transformer.of(
-                weights,
-                TEXT_PREFIX,
-                config.text,
-                max_positions,
-                is_batch_invariant=is_batch_invariant,
-            ),
-            torch.cat(tables),
-            num_slots=num_slots,
-            frame_size=1,
-            max_positions=max_positions,
-        )
+        how = {"is_batch_invariant": is_batch_invariant}
+        transformer = Transformer.of(weights, TEXT_PREFIX, config.text, max_positions, **how)
+        rows = {"num_slots": num_slots, "frame_size": 1, "max_positions": max_positions}
+        super().__init__(transformer, torch.cat(tables), **rows)
         vocab_size, device = len(tables[0]), self._device
         # Padding of the outputs: kernels are faster with a multiple.
         head = F.pad(weights["llm_decoder.weight"], (0, 0, 0, -vocab_size % _OUTPUTS_MULTIPLE))
@@ -76,12 +63,12 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
         self._is_end = torch.arange(vocab_size, device=device) >= config.num_tokens
         self._draws = torch.tensor((_DRAW, _REDRAW), device=device)
 
-    def open(self, prompt: Prompt, frames: Codes) -> CosyVoice3Request:
+    def open(self, prompt: Prompt, frames: Codes) -> CosyVoice3Prompt:
         data = prompt.data
         assert isinstance(data, CosyVoice3Prompt)
-        return CosyVoice3Request.of(data, frames[:, 0].tolist())
+        return CosyVoice3Prompt(np.concatenate((data.ids, frames[:, 0])))
 
-    def start(self, starts: Sequence[SlotStart[CosyVoice3Request]], uploads: PackedUpload) -> None:
+    def start(self, starts: Sequence[SlotStart[CosyVoice3Prompt]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
         self._table.write({each.slot: each.prompt.sampling for each in starts}, uploads)
 
@@ -100,11 +87,8 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
         noise = self._backend.gumbel_noise(seeds, inputs.frames, self._draws, logits.shape[1])
         drawn = draw_nucleus(logits, rows, noise[:, _DRAW])
         defaults = self._config.sampling
-        again = RepetitionAware(
-            self.slots.recent(slots, inputs.frames, defaults.window),
-            noise[:, _REDRAW],
-            defaults.max_share,
-        )
+        recent = self.slots.recent(slots, inputs.frames, defaults.window)
+        again = RepetitionAware(recent, noise[:, _REDRAW], defaults.max_share)
         # A repeated token cannot be drawn again by the second draw.
         others = logits.scatter(1, drawn[0][:, None], -torch.inf)
         frames.codes[:, 0], frames.scores[:, 0] = again(others, rows, drawn)
@@ -122,7 +106,6 @@ def draw_nucleus(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Ten
 
     Args:
         logits: f32 ``[num_rows, vocab_size]``.
-        rows: sampling parameters.
         noise: noise from `antiphon.nn.sampler.gumbel_noise`, of the shape of the logits.
 
     Returns:
@@ -144,11 +127,7 @@ def draw_nucleus(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Ten
 def load_runner(
     context: LoadContext, *, max_positions: int = MAX_POSITIONS, **how: Unpack[RunnerOptions]
 ) -> CosyVoice3Runner:
-    """Load a checkpoint's language model and its runner; see `runner_of`.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
-    """
+    """Load a checkpoint's language model and its runner; see `runner_of`; raises ModelLoadError."""
     config, how_read = load_config(context.checkpoint), weights_for(context)
     device = how_read["like"].device
     context = replace(context, max_slots=slots_that_fit(context, config.flow, device))

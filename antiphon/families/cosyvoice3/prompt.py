@@ -1,6 +1,6 @@
 """Prompts from requests: instructions, reference transcript, text and reference tokens."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,9 +24,6 @@ from antiphon.families.cosyvoice3.options import (
     FAMILY_NAME,
     MAX_POSITIONS,
     MAX_REFERENCE_TOKENS,
-    MAX_TOKENS_A_TEXT_TOKEN,
-    MIN_ROOM_FRAMES,
-    MIN_TOKENS_A_TEXT_TOKEN,
     CosyVoice3Options,
 )
 from antiphon.families.cosyvoice3.tokenizer import END_OF_PROMPT, load_tokenizer
@@ -38,6 +35,8 @@ _BEGINNING = "You are a helpful assistant."
 """Beginning of every prompt in the published examples; instructions follow it."""
 _MAX_SEGMENT_CHARACTERS = 300
 _MAX_CACHED = 3 * 32  # parts of voices, up to 500 kB together per voice
+_MIN_ROOM_FRAMES = 250  # ten seconds of speech, which a prompt must leave
+_MIN_TOKENS_A_TEXT_TOKEN, _MAX_TOKENS_A_TEXT_TOKEN = 2, 20
 _MIN_LIMIT_FRAMES = 50  # two seconds, for texts of one word
 _REFERENCE = Voice(
     id="reference", name="Reference", description="The voice of the request's 'ref_audio'."
@@ -48,11 +47,7 @@ class CosyVoice3Prompter(CloningPrompter):
     """Builds prompts and prepares voices; may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load a checkpoint's configuration, tokenizer and voices.
-
-        Raises:
-            ModelLoadError: a file is missing or wrong.
-        """
+        """Load a checkpoint's configuration, tokenizer and voices; raises ModelLoadError."""
         self._config = load_config(context.checkpoint)
         self._tokenizer = load_tokenizer(context.checkpoint / TEXT_FOLDER)
         self._voices = load_voices(context.checkpoint, self._config)
@@ -61,14 +56,10 @@ class CosyVoice3Prompter(CloningPrompter):
         super().__init__(capabilities, FAMILY_NAME, (SPEAKER, CODES, FEATURES), _MAX_CACHED)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
-        """Refuse a request that is invalid with any text and voice.
+        """Refuse a request that is invalid with any text and voice; raises InvalidRequestError.
 
         Args:
-            request: request, still without its recordings.
             recordings: names of the options that will be recordings.
-
-        Raises:
-            InvalidRequestError: the checkpoint does not support the request.
         """
         options = read_options(CosyVoice3Options, request.options)
         check_instructions(request.instructions or "")
@@ -77,11 +68,7 @@ class CosyVoice3Prompter(CloningPrompter):
             raise InvalidRequestError("'ref_text' needs 'ref_audio'.", param="ref_text")
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
-        """Build the prompt of one segment.
-
-        Raises:
-            InvalidRequestError: the checkpoint does not support the request.
-        """
+        """Build the prompt of one segment; raises InvalidRequestError."""
         options = read_options(CosyVoice3Options, request.options)
         spoken = self._voice(options, voice)
         beginning, text = _parted(request.input)
@@ -94,15 +81,17 @@ class CosyVoice3Prompter(CloningPrompter):
         ref_text = options.ref_text if options.ref_text is not None else spoken.ref_text
         lead, is_continued = self._lead(beginning, ref_text, spoken)
         ids = self._ids(lead + text_ids, spoken if is_continued else None)
-        _check_length(ids, spoken)
-        limit = max(_MIN_LIMIT_FRAMES, MAX_TOKENS_A_TEXT_TOKEN * len(text_ids))
+        most = MAX_POSITIONS - _MIN_ROOM_FRAMES
+        param = "ref_audio" if len(spoken.tokens) > most // 2 else "input"
+        check_prompt_length(len(ids), most, param)
+        limit = max(_MIN_LIMIT_FRAMES, _MAX_TOKENS_A_TEXT_TOKEN * len(text_ids))
         limit = max(min(limit, MAX_POSITIONS - len(ids)), request.sampling.least_frames)
         sampling = _sampling(request.sampling, self._config, limit)
         return Prompt(
-            data=CosyVoice3Prompt(ids),
+            data=CosyVoice3Prompt(np.array(ids, np.int64)),
             num_tokens=len(text_ids),
             seed=seed,
-            sampling=sampling.with_min_frames(min(MIN_TOKENS_A_TEXT_TOKEN * len(text_ids), limit)),
+            sampling=sampling.with_min_frames(min(_MIN_TOKENS_A_TEXT_TOKEN * len(text_ids), limit)),
             conditioning=reference_arrays(
                 spoken.tokens[-MAX_REFERENCE_TOKENS:],
                 spoken.mel[-MEL_FRAMES_PER_TOKEN * MAX_REFERENCE_TOKENS :],
@@ -162,8 +151,7 @@ class CosyVoice3Prompter(CloningPrompter):
 
     def _ids(self, text: tuple[int, ...], continued: SpokenVoice | None) -> tuple[int, ...]:
         """Return the model's input ids; text follows speech in its embedding."""
-        num_tokens = self._config.num_tokens
-        first_text_id = self._config.num_speech_ids
+        num_tokens, first_text_id = self._config.num_tokens, self._config.num_speech_ids
         start, turn = num_tokens, num_tokens + 2
         recording = () if continued is None else tuple(continued.tokens.tolist())
         return (start, *(first_text_id + each for each in text), turn, *recording)
@@ -173,13 +161,6 @@ def _parted(text: str) -> tuple[str | None, str]:
     """Return the part before ``<|endofprompt|>``, ``None`` if the mark is missing, and the rest."""
     before, mark, after = text.partition(END_OF_PROMPT)
     return (before, after) if mark else (None, text)
-
-
-def _check_length(ids: tuple[int, ...], voice: SpokenVoice) -> None:
-    """Refuse a prompt that leaves no space for speech."""
-    limit = MAX_POSITIONS - MIN_ROOM_FRAMES
-    param = "ref_audio" if len(voice.tokens) > limit // 2 else "input"
-    check_prompt_length(len(ids), limit, param)
 
 
 def _sampling(asked: Sampling, config: CosyVoice3Config, limit: int) -> Sampling:
@@ -221,29 +202,13 @@ def _capabilities(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CosyVoice3Prompt:
     """Input of the language model.
 
     Attributes:
-        ids: rows of the joint embedding; speech begins after the last one.
+        ids: rows of the joint embedding, int64; speech begins after the last one. A request that
+            resumes also has its tokens.
     """
 
-    ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CosyVoice3Request:
-    """Host-side state of a request in a slot.
-
-    Attributes:
-        ids: ids of the prompt, followed by the tokens drawn before the slot was assigned.
-    """
-
-    prompt: CosyVoice3Prompt
     ids: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, prompt: CosyVoice3Prompt, made: Sequence[int]) -> "CosyVoice3Request":
-        """Start a request, or resume it after the tokens that it has drawn."""
-        return cls(prompt, np.array((*prompt.ids, *made), np.int64))

@@ -53,8 +53,6 @@ class StreamSpectrum:
         samples: Tensor,
         num_frames: int | None,
         state: StreamState,
-        *,
-        is_end: bool,
         num_there: Tensor | None = None,
     ) -> Tensor:
         """Return the next spectra of each row: real parts, then imaginary ones.
@@ -64,9 +62,8 @@ class StreamSpectrum:
                 half a window.
             num_frames: number of spectra to return, for which samples must be available; ``None``:
                 all.
-            state: state of the streams; updated.
-            is_end: whether these are the last samples.
-            num_there: number of valid samples at the end, int64 ``[num_rows]``; ``None``: all.
+            num_there: number of valid samples of streams that end, int64 ``[num_rows]``; ``None``:
+                they go on.
 
         Returns:
             ``[num_rows, size + 2, frames]``.
@@ -75,11 +72,9 @@ class StreamSpectrum:
         kept = state.kept.get(_SAMPLES)
         if kept is None:
             kept = samples[:, 1 : half + 1].flip(1)
-        if is_end and num_there is not None:
-            num_there = num_there + kept.shape[1]
         samples = torch.cat((kept, samples), dim=1)
-        if is_end:
-            samples = _mirrored(samples, half, num_there)
+        if num_there is not None:
+            samples = _mirrored(samples, half, num_there + kept.shape[1])
         windows = samples.unfold(1, self.size, self.hop)[:, :num_frames]
         state.kept[_SAMPLES] = samples[:, windows.shape[1] * self.hop :].clone()
         return (windows @ self.analysis).transpose(1, 2)
@@ -89,8 +84,6 @@ class StreamSpectrum:
         log_magnitudes: Tensor,
         phases: Tensor,
         state: StreamState,
-        *,
-        is_end: bool,
         num_there: Tensor | None = None,
     ) -> Tensor:
         """Return the samples that no later spectrum changes, ``[num_rows, num_samples]``.
@@ -99,10 +92,8 @@ class StreamSpectrum:
             log_magnitudes: log magnitudes of the next spectra, ``[num_rows, frames,
                 size / 2 + 1]``; at least two spectra in a stream's first call.
             phases: phases of the same shape.
-            state: state of the streams; updated.
-            is_end: whether these are the last spectra.
-            num_there: number of valid spectra at the end, int64 ``[num_rows]``; samples of the
-                others are undefined. ``None``: all are valid.
+            num_there: number of valid spectra of streams that end, int64 ``[num_rows]``, before
+                those whose samples are undefined; ``None``: they go on.
         """
         magnitudes = log_magnitudes.exp().clamp(max=_MAX_MAGNITUDE)
         parts = (magnitudes * phases.cos(), magnitudes * phases.sin())
@@ -120,17 +111,15 @@ class StreamSpectrum:
             sums[:, :, :3] = kept
         for part in range(4):
             sums[:, :, part : part + num_frames] += pieces[:, :, :, part]
-        num_done = num_frames + 3 if is_end else num_frames
+        num_done, num_last = (num_frames, 0) if num_there is None else (num_frames + 3, 2)
         state.kept[_SUMS] = sums[:, :, num_done:].clone()
         # The first and last two hops belong to the mirrored ends.
-        done = sums[:, :, 2 if kept is None else 0 : num_done - (2 if is_end else 0)]
+        done = sums[:, :, 2 if kept is None else 0 : num_done - num_last]
         return (done[:, 0] / done[:, 1]).flatten(1)
 
 
-def _mirrored(samples: Tensor, num_more: int, num_there: Tensor | None) -> Tensor:
+def _mirrored(samples: Tensor, num_more: int, num_there: Tensor) -> Tensor:
     """Return samples, ``[num_rows, n + num_more]``, mirrored at the last valid sample."""
-    if num_there is None:
-        return torch.cat((samples, samples[:, -num_more - 1 : -1].flip(1)), dim=1)
     places = torch.arange(samples.shape[1] + num_more, device=samples.device)
     last = num_there[:, None] - 1
     return samples.gather(1, torch.where(places <= last, places, 2 * last - places).clamp(min=0))

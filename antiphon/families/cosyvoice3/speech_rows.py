@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,8 +19,6 @@ class SpeechStream:
     """Progress of a stream.
 
     Attributes:
-        slot: slot of the stream.
-        reference: conditioning of the stream.
         voice: key of ``reference``; equal for all streams with the same conditioning.
         num_tokens: tokens received, including look-ahead.
         num_in_chunks: tokens converted to mel frames.
@@ -46,7 +45,7 @@ class PassInputs:
     Attributes:
         tokens: tokens as in `MelFlow.go_on`.
         mel: mel frames as in `MelFlow.go_on`.
-        passes: `ChunkPass.numbers` of each row, int64 ``[n, 5]``.
+        passes: `ChunkPass` of each row, int64 ``[n, 5]``.
     """
 
     tokens: Tensor
@@ -58,15 +57,11 @@ class PassInputs:
         cls, config: MelFlowConfig, num_tokens: int, num_rows: int, device: torch.device
     ) -> "PassInputs":
         """Return zeroed buffers."""
-        width, counts = num_tokens + config.look_ahead_tokens, ChunkPass.NUM_NUMBERS
-        mel = torch.zeros(
-            num_rows, MEL_FRAMES_PER_TOKEN * num_tokens, config.num_mels, device=device
-        )
-        return cls(
-            tokens=torch.zeros(num_rows, width, dtype=torch.int64, device=device),
-            mel=mel,
-            passes=torch.zeros(num_rows, counts, dtype=torch.int64, device=device),
-        )
+        width, counts = num_tokens + config.look_ahead_tokens, len(ChunkPass._fields)
+        frames = (MEL_FRAMES_PER_TOKEN * num_tokens, config.num_mels)
+        integers = partial(torch.zeros, dtype=torch.int64, device=device)
+        mel = torch.zeros(num_rows, *frames, device=device)
+        return cls(integers(num_rows, width), mel, integers(num_rows, counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +70,6 @@ class SpeechRows:
 
     Attributes:
         streams: stream of each slot; ``None`` in unused slots.
-        flow: flow state of all slots.
         vocoder: vocoder state and held-back samples of all slots, with a row for padding.
         recorded: voice of the last pass over a reference in each slot; ``None``: no such pass.
         graphs: graphs of flow and vocoder passes, by kind and number of rows.
@@ -109,10 +103,6 @@ class SpeechRows:
         """Return rows without streams.
 
         Args:
-            config: configuration of the flow.
-            flow: flow state of all slots.
-            graphs: empty collection of graphs.
-            sizes: numbers of rows.
             widths: widths of the flow's passes in tokens.
             num_frames: mel frames in the longest vocoder pass of a graph.
         """
@@ -141,7 +131,6 @@ class Due:
     """A group of tokens due for decoding.
 
     Attributes:
-        stream: stream of the group.
         tokens: tokens of the group and its look-ahead, int64 ``[n]``.
         first: number of the first token.
         num_frames: number of tokens without the look-ahead.

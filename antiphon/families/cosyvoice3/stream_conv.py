@@ -115,14 +115,8 @@ class StreamConv:
         is_grouped = self.groups > 1 and self.weight.shape[1] > 1
         is_slow = is_grouped or self.stride > 1 or joined.dtype == torch.float64  # in cuDNN
         convolve = grouped_conv1d if is_slow and joined.is_cuda else F.conv1d
-        return convolve(
-            joined,
-            self.weight,
-            self.bias if has_bias else None,
-            stride=self.stride,
-            dilation=self.dilation,
-            groups=self.groups,
-        )
+        how = {"stride": self.stride, "dilation": self.dilation, "groups": self.groups}
+        return convolve(joined, self.weight, self.bias if has_bias else None, **how)
 
 
 def grouped_conv1d(

@@ -44,16 +44,10 @@ class CosyVoice3Tokenizer:
     """Thread-safe text encoder."""
 
     def __init__(self, model: BPE, first_added_id: int) -> None:
-        """Add the marks to a BPE model.
-
-        Args:
-            model: tokens and merges of the text.
-            first_added_id: id of ``<|endoftext|>``.
-        """
+        """Add the marks to a BPE model; ``first_added_id`` is that of ``<|endoftext|>``."""
         tokenizer = qwen_tokenizer(model)
-        tokenizer.add_special_tokens(
-            [AddedToken(mark, special=True, normalized=False) for mark in MARKS[1:]]
-        )
+        marks = [AddedToken(mark, special=True, normalized=False) for mark in MARKS[1:]]
+        tokenizer.add_special_tokens(marks)
         self._tokenizer = tokenizer
         # Ids are assigned here, because the library uses the next free ids if a file omits some.
         base = tokenizer.get_vocab_size(with_added_tokens=False)
@@ -71,11 +65,7 @@ class CosyVoice3Tokenizer:
 
 
 def load_tokenizer(folder: Path) -> CosyVoice3Tokenizer:
-    """Read vocab.json and merges.txt from a checkpoint's text folder.
-
-    Raises:
-        ModelLoadError: they are missing or broken, or lack a byte.
-    """
+    """Read vocab.json and merges.txt from a checkpoint's text folder; raises ModelLoadError."""
     section = ConfigSection.read(folder / "vocab.json")
     # Some files also list the added tokens.
     names = [name for name in section.values if name not in (*_STRUCTURE, *MARKS)]

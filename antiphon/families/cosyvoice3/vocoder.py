@@ -7,7 +7,6 @@ and upsampling convolutions filter its spectrum. Parameter names are the checkpo
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TypeAlias
 
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor
 from antiphon.families.cosyvoice3.config import VocoderConfig
 from antiphon.families.cosyvoice3.spectrum import StreamSpectrum
 from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
+from antiphon.families.kit.dac.layers import snake_of
 from antiphon.nn import kernels
 from antiphon.nn.layers import Linear, Snake, Weights
 from antiphon.nn.sampler import uniform_noise
@@ -29,7 +29,6 @@ LOOK_AHEAD_MEL_FRAMES = 5
 """Mel frames after a frame on which its samples depend."""
 
 _LAST_SLOPE = 0.01
-_ZERO = 1e-9  # prevents division by zero
 _PITCH_LAYERS = (0, 2, 4, 6, 8)
 
 
@@ -53,15 +52,11 @@ class ToneSource:
         return cls(config, Linear.of(weights, "m_source.l_linear"))
 
     def __call__(self, pitch_hz: Tensor, noise: Tensor, state: StreamState) -> Tensor:
-        """Return the samples of the next mel frames of each row.
+        """Return the samples of the next mel frames, f32 ``[num_rows, num_samples]``.
 
         Args:
             pitch_hz: pitch, f32 ``[num_rows, num_frames]``.
             noise: noise from `source_noise`.
-            state: state of the streams; updated.
-
-        Returns:
-            f32 ``[num_rows, num_frames * samples_per_mel_frame]``.
         """
         config = self.config
         num_tones = config.num_overtones + 1
@@ -81,15 +76,9 @@ class ToneSource:
 
 
 def source_noise(first_frames: Tensor, num_frames: int, config: VocoderConfig) -> Tensor:
-    """Return the noise of ``num_frames`` mel frames, starting at each of ``first_frames``.
+    """Return the noise of mel frames, starting at each of ``first_frames``, int64 ``[num_rows]``.
 
-    Args:
-        first_frames: frame numbers, int64 ``[num_rows]``.
-        num_frames: mel frames per row.
-        config: configuration of the vocoder.
-
-    Returns:
-        f32 ``[num_rows, num_frames, num_tones, samples_per_mel_frame]``.
+    It is f32 ``[num_rows, num_frames, num_tones, samples_per_mel_frame]``.
     """
     device = first_frames.device
     frames = (first_frames[:, None] + torch.arange(num_frames, device=device)).flatten()
@@ -108,9 +97,8 @@ class PitchNetwork:
 
     @classmethod
     def of(cls, weights: Weights) -> "PitchNetwork":
-        precise = {
-            name: weights[name].double() for name in weights if name.startswith("f0_predictor")
-        }
+        own = [name for name in weights if name.startswith("f0_predictor")]
+        precise = {name: weights[name].double() for name in own}
         names = [f"f0_predictor.condnet.{layer}" for layer in _PITCH_LAYERS]
         first = StreamConv.of(precise, names[0], look_ahead=PITCH_LOOK_AHEAD)
         rest = (StreamConv.of(precise, name) for name in names[1:])
@@ -136,21 +124,13 @@ class SnakeBlock:
 
     @classmethod
     def of(cls, weights: Weights, name: str, dilations: Sequence[int]) -> "SnakeBlock":
-        def snake(part: str) -> Snake:
-            frequency = weights[f"{name}.{part}.alpha"]
-            return Snake(frequency, 1.0 / (frequency + _ZERO))
-
-        return cls(
-            tuple(
-                (
-                    StreamConv.of(weights, f"{name}.convs1.{index}", dilation=dilation),
-                    StreamConv.of(weights, f"{name}.convs2.{index}"),
-                    snake(f"activations1.{index}"),
-                    snake(f"activations2.{index}"),
-                )
-                for index, dilation in enumerate(dilations)
-            )
-        )
+        pairs = []
+        for index, dilation in enumerate(dilations):
+            first = StreamConv.of(weights, f"{name}.convs1.{index}", dilation=dilation)
+            second = StreamConv.of(weights, f"{name}.convs2.{index}")
+            snakes = [snake_of(weights, f"{name}.activations{part}.{index}") for part in (1, 2)]
+            pairs.append((first, second, snakes[0], snakes[1]))
+        return cls(tuple(pairs))
 
     def __call__(self, columns: Tensor, state: StreamState) -> Tensor:
         for first, second, first_snake, second_snake in self.pairs:
@@ -206,8 +186,6 @@ class Vocoder:
         """Build the network from a checkpoint's tensors, in float32 and on one device.
 
         Args:
-            weights: tensors of the checkpoint.
-            config: configuration of the network.
             splits_products: whether most products on a GPU may be sums of float16 products, with
                 22 of the 24 bits of float32.
         """
@@ -227,8 +205,6 @@ class Vocoder:
         mel: Tensor,
         first_frames: Tensor,
         state: StreamState,
-        *,
-        is_end: bool,
         num_there: Tensor | None = None,
     ) -> Tensor:
         """Return the samples that later mel frames cannot change.
@@ -238,14 +214,13 @@ class Vocoder:
                 call, more than `LOOK_AHEAD_MEL_FRAMES`, or all.
             first_frames: number of each row's first mel frame, int64 ``[num_rows]``.
             state: state of the streams, which must be fresh for all or for none; updated.
-            is_end: whether these are the last mel frames.
-            num_there: number of valid mel frames at the end, int64 ``[num_rows]``, before zeros
-                whose samples are undefined; ``None``: all.
+            num_there: number of valid mel frames of streams that end, int64 ``[num_rows]``, before
+                zeros whose samples are undefined; ``None``: they go on.
 
         Returns:
             f32 ``[num_rows, num_samples]``.
         """
-        config, is_first = self.config, not state.kept
+        config, is_first, is_end = self.config, not state.kept, num_there is not None
         num_samples = num_hops = None
         if num_there is not None:
             hops = config.samples_per_mel_frame // config.hop_samples
@@ -258,9 +233,7 @@ class Vocoder:
         source = self.source(pitch_hz, noise, state)
         columns = self.first(mel, state, is_end=is_end)
         num_spectra = columns.shape[2] * (config.samples_per_mel_frame // config.hop_samples)
-        spectra = self.spectrum.analyze(
-            source, num_spectra + is_first, state, is_end=is_end, num_there=num_samples
-        )
+        spectra = self.spectrum.analyze(source, num_spectra + is_first, state, num_samples)
         for index, stage in enumerate(self.stages):
             is_mirrored = is_first and index + 1 == len(self.stages)
             columns = F.leaky_relu(columns, config.slope)
@@ -268,9 +241,7 @@ class Vocoder:
         columns = self.last(F.leaky_relu(columns, _LAST_SLOPE), state)
         parts = columns.transpose(1, 2).tensor_split((config.fft_size // 2 + 1,), dim=2)
         phases = torch.sin(parts[1])
-        samples = self.spectrum.synthesize(
-            parts[0], phases, state, is_end=is_end, num_there=num_hops
-        )
+        samples = self.spectrum.synthesize(parts[0], phases, state, num_hops)
         return samples.clamp(-config.max_level, config.max_level)
 
 
@@ -294,9 +265,7 @@ def _stages(
         return SplitStreamConv.like(made)
 
     has_kernels = kernels.run_on(weights["conv_pre.weight"])
-    rates = config.upsample_rates
-    strides = [*accumulate((1, *rates[:0:-1]), lambda one, other: one * other)][::-1]
-    num_blocks = len(config.kernel_sizes)
+    strides, num_blocks = config.source_strides, len(config.kernel_sizes)
     return tuple(
         VocoderStage(
             rate=rate,
@@ -308,7 +277,7 @@ def _stages(
                 for number, dilations in enumerate(config.dilations)
             ),
         )
-        for index, rate in enumerate(rates)
+        for index, rate in enumerate(config.upsample_rates)
     )
 
 

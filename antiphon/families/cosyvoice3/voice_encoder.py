@@ -84,13 +84,8 @@ class CosyVoice3VoiceEncoder:
         speaker, tokens = self._speaker_of(speech), self._tokens_of(speech)
         mel = decoder_mel(samples, config.flow.num_mels, config.sample_rate_hz)
         num_tokens = min(len(tokens), len(mel) // MEL_FRAMES_PER_TOKEN)
-        return Latents(
-            {
-                SPEAKER: speaker,
-                CODES: tokens[:num_tokens, None],
-                FEATURES: mel[: MEL_FRAMES_PER_TOKEN * num_tokens],
-            }
-        )
+        frames = mel[: MEL_FRAMES_PER_TOKEN * num_tokens]
+        return Latents({SPEAKER: speaker, CODES: tokens[:num_tokens, None], FEATURES: frames})
 
     def close(self) -> None:
         """Do nothing: all memory is freed with the object."""
@@ -119,11 +114,7 @@ class CosyVoice3VoiceEncoder:
 
 
 def _network(file: Path, num_inputs: int) -> Network:
-    """Load a network into ONNX Runtime.
-
-    Raises:
-        ModelLoadError: it cannot be loaded, or its number of inputs is wrong.
-    """
+    """Load a network of ``num_inputs`` into ONNX Runtime; raises ModelLoadError."""
     try:
         session = onnx_session(file, _NUM_THREADS)
     except ONNX_ERRORS as error:
@@ -149,10 +140,9 @@ def _loudest_bands(mel: NDArray[np.float32], _: NDArray[np.int32]) -> NDArray[np
 
 
 def whisper_mel(samples: Samples) -> NDArray[np.float32]:
-    """Return Whisper's log-mel spectrogram, ``[128, num_samples // 160]``.
+    """Return Whisper's log-mel spectrogram, ``[128, num_samples // 160]``, of audio at 16 kHz.
 
-    Args:
-        samples: audio at 16 kHz; more than 200 samples.
+    It needs more than 200 samples.
     """
     window = torch.hann_window(_WHISPER_FFT)
     spectrum = torch.stft(
@@ -169,8 +159,7 @@ def whisper_mel(samples: Samples) -> NDArray[np.float32]:
 def speaker_fbank(samples: Samples) -> NDArray[np.float32]:
     """Return Kaldi's log filter banks minus their mean over time, ``[num_frames, 80]``.
 
-    Args:
-        samples: audio at 16 kHz; at least 400 samples.
+    They are of at least 400 samples at 16 kHz.
     """
     frames = np.lib.stride_tricks.sliding_window_view(samples, _FBANK_FRAME)[::_FBANK_HOP]
     frames = frames.astype(np.float32) - frames.mean(axis=1, keepdims=True)
@@ -188,18 +177,10 @@ def speaker_fbank(samples: Samples) -> NDArray[np.float32]:
 def decoder_mel(samples: Samples, num_mels: int, sample_rate_hz: int) -> NDArray[np.float32]:
     """Return the log-mel spectrogram predicted by the flow, ``[num_samples // 480, num_mels]``.
 
-    Args:
-        samples: audio at ``sample_rate_hz``; more than 720 samples.
-        num_mels: mel bands.
-        sample_rate_hz: sample rate of the model.
+    It needs more than 720 samples.
     """
-    made = log_mel(
-        torch.tensor(samples),
-        num_mels,
-        sample_rate_hz,
-        fft_size=_DECODER_FFT,
-        hop_samples=_DECODER_HOP,
-    )
+    how = {"fft_size": _DECODER_FFT, "hop_samples": _DECODER_HOP}
+    made = log_mel(torch.tensor(samples), num_mels, sample_rate_hz, **how)
     frames: NDArray[np.float32] = made.numpy()
     return frames
 

@@ -38,17 +38,9 @@ class SpokenVoice:
 
 
 def voice_of(config: CosyVoice3Config, prepared: PreparedVoice) -> SpokenVoice:
-    """Return the voice data of a prepared voice.
-
-    Raises:
-        InvalidRequestError: the voice was prepared for another model.
-    """
-    speaker, codes, features = (
-        prepared.speaker_embedding,
-        prepared.ref_codes,
-        prepared.ref_features,
-    )
-    flow = config.flow
+    """Return the voice data of a prepared voice; raises InvalidRequestError for another model's."""
+    speaker, codes = prepared.speaker_embedding, prepared.ref_codes
+    features, flow = prepared.ref_features, config.flow
     if prepared.family != FAMILY_NAME or speaker is None or speaker.shape != (flow.speaker_size,):
         raise InvalidRequestError(
             f"The voice '{prepared.name}' was prepared for '{prepared.family}'; this model needs"
@@ -68,11 +60,7 @@ def voice_of(config: CosyVoice3Config, prepared: PreparedVoice) -> SpokenVoice:
 
 
 def load_voices(path: Path, config: CosyVoice3Config) -> Mapping[str, SpokenVoice]:
-    """Read the built-in voices of a checkpoint; empty without the file.
-
-    Raises:
-        ModelLoadError: the file cannot be read, or has other contents.
-    """
+    """Read the built-in voices of a checkpoint; empty without the file; raises ModelLoadError."""
     file = path / VOICES_FILE
     if not file.is_file():
         return {}
@@ -96,9 +84,8 @@ def _stored_voice(
     speaker = next((arrays[key] for key in _SPEAKER if arrays[key] is not None), None)
     flow = config.flow
     if speaker is None or speaker.size != flow.speaker_size or not np.isfinite(speaker).all():
-        raise ModelLoadError(
-            f"{file}: '{name}' has no speaker vector of {flow.speaker_size} numbers"
-        )
+        size = flow.speaker_size
+        raise ModelLoadError(f"{file}: '{name}' has no speaker vector of {size} numbers")
     tokens, mel, text = arrays[_TOKENS], arrays[_MEL], arrays[_TEXT]
     if tokens is None or mel is None:
         tokens, mel = np.zeros(0, np.int64), np.zeros((0, flow.num_mels), np.float32)
@@ -123,12 +110,6 @@ def _array(value: Any) -> NDArray[Any] | None:
 def reference_arrays(
     tokens: NDArray[np.int64], mel: NDArray[np.float32], speaker: NDArray[np.float32]
 ) -> dict[str, NDArray[Any]]:
-    """Return the conditioning of a request.
-
-    Args:
-        tokens: reference tokens, ``[num_tokens]``; may be empty.
-        mel: reference mel frames, ``[2 * num_tokens, num_mels]``.
-        speaker: speaker vector, ``[speaker_size]``.
-    """
+    """Return the conditioning of a request: arrays as of `SpokenVoice`."""
     assert len(mel) == MEL_FRAMES_PER_TOKEN * len(tokens)
     return {"tokens": tokens, "mel": mel, "speaker": speaker}

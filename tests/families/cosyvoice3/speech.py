@@ -32,7 +32,7 @@ def prompt_of(
 ) -> Prompt:
     ids = (START, *(FIRST_TEXT + each for each in text), TURN)
     return Prompt(
-        data=CosyVoice3Prompt(ids),
+        data=CosyVoice3Prompt(np.array(ids, np.int64)),
         num_tokens=len(text),
         seed=seed,
         sampling=sampling.with_min_frames(min_frames),
@@ -111,7 +111,7 @@ def pass_mel(
     padded = F.pad(window, (num_none, missing))[None]
     mel = reference.mel[2 * first :][: 2 * (size - num_none)]
     mel = F.pad(mel, (0, 0, 2 * num_none, 2 * (size - num_none) - len(mel)))[None]
-    frames = flow.go_on(padded, mel, torch.tensor([each.numbers]).to(tokens.device), rows, each)[0]
+    frames = flow.go_on(padded, mel, torch.tensor([each]).to(tokens.device), rows, each)[0]
     return frames[2 * num_none : 2 * min(size, num_none + len(window))]
 
 

@@ -6,10 +6,11 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from antiphon.families.cosyvoice3.dit_fused import FusedBlocks, FusedPass, FusedPosition
+from antiphon.families.cosyvoice3.dit_fused import FusedBlocks, FusedPosition
 from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.families.cosyvoice3.vocoder import SnakeBlock
 from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock
+from antiphon.nn.kernels.chunk_attention import ChunkRows
 from antiphon.nn.layers import Linear
 from tests.nn.kernels.compiler import CARDS, Card, compiling
 
@@ -40,7 +41,7 @@ def test_blocks_compile_at_full_size(card: Card, monkeypatch: pytest.MonkeyPatch
     context = meta(2, 3, 2, CAPACITY, 2, HEADS, WIDTH // HEADS, dtype=torch.float16)
     for num_rows in (1, 16):
         turns = meta(num_rows, 50, WIDTH // HEADS // 2)
-        where = FusedPass(meta(num_rows, 5, dtype=torch.int64), 50, 250, turns, turns)
+        where = ChunkRows(meta(num_rows, 5, dtype=torch.int64), turns, turns, 50, 250)
         states = meta(num_rows * 2 * 50, WIDTH)
         assert blocks(0, states, context, where).shape == states.shape
     conv = StreamConv("conv", meta(WIDTH, WIDTH // HEADS, 31), meta(WIDTH), 30, groups=HEADS)

@@ -164,10 +164,9 @@ def test_audio_is_that_of_the_cpu_and_repeats(base: Path) -> None:
     np.testing.assert_allclose(found.std(), wanted.std(), rtol=0.05)
 
 
-@pytest.mark.parametrize("uses_graphs", [True, False], ids=["graphs", "eager"])
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-def test_audio_in_company_is_that_alone(base: Path, uses_graphs: bool) -> None:
-    decoder = load_decoder(LoadContext(base, device="cuda"), uses_graphs=uses_graphs)
+def test_audio_in_company_is_that_alone(base: Path) -> None:
+    decoder = load_decoder(LoadContext(base, device="cuda"))
     lengths, voices = (81, 110, 60), [voice(number, seed=number) for number in (12, 0, 60)]
     store = torch.from_numpy(np.resize(TOKENS, 128))[None, :, None].repeat(4, 1, 1).cuda()
     alone = []
