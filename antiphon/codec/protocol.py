@@ -131,8 +131,7 @@ class ElasticDecoder(StreamingDecoder, Protocol):
 class PassDecoder(StreamingDecoder, Protocol):
     """A decoder with passes of a fixed size; see `CodecShape.pass_frames`."""
 
-    @property
-    def pass_frames(self) -> int: ...
+    pass_frames: int
 
 
 class RowDecoder(ABC):

@@ -125,22 +125,6 @@ class PagedCache:
         size = self.block_positions
         return self.table[slots, positions // size].long(), positions % size
 
-    def span(self, slot: int, num_visible: int) -> "Span":
-        """Return where a slot's first positions are: a slice if its blocks follow each other."""
-        blocks = self.table[slot, : -(-num_visible // self.block_positions)].long()
-        first, *_ = numbers = blocks.tolist()
-        is_range = numbers == [*range(first, first + len(numbers))]
-        return slice(first, first + len(numbers)) if is_range else blocks, num_visible
-
-    def read(self, layer: int, span: "Span") -> tuple[Tensor, Tensor]:
-        """Return keys and values, each ``[1, num_visible, heads, head_dim]``: views of a slice."""
-        keys, values = self.tensor[layer][:, span[0]].flatten(1, 2)[:, None, : span[1]]
-        return keys, values
-
-
-Span = tuple[slice | Tensor, int]
-"""Blocks of a slot, and the number of its visible positions."""
-
 
 @dataclass(frozen=True, slots=True)
 class Tokens:

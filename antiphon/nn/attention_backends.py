@@ -8,7 +8,6 @@ The PyTorch backend reads exactly what the kernels read: nothing beyond a row's 
 that stale values of another request do not matter, not even NaN.
 """
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,9 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn import kernels
-from antiphon.nn.attention import Attend, FrameCache, PagedCache, QKVHeads, Span, Tokens
+from antiphon.nn.attention import Attend, FrameCache, PagedCache, QKVHeads, Tokens
+from antiphon.nn.cpu.cache_spans import CacheSpan
+from antiphon.nn.cpu.exact_rows import joined_rows
 from antiphon.nn.layers import Rotation
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class TorchAttention:
     """PyTorch operations of one pass; slots, positions and tiles are read on the host."""
 
     def __init__(self) -> None:
-        self._step: tuple[tuple[Tensor, Tensor], list[Span]] | None = None  # of all layers
+        self._step: tuple[tuple[Tensor, Tensor], list[CacheSpan]] | None = None  # of all layers
 
     def prefill(self, cache: PagedCache, tokens: Tokens, layer: int, *new: *NewPositions) -> Tensor:
         queries = self._keep(cache, layer, new, tokens)
@@ -48,13 +49,12 @@ class TorchAttention:
         (joined, heads, rotation), (slots, positions) = new, rows[0]
         queries, keys, values = heads(joined, rotation)
         if self._step is None:
-            ends = zip(slots.tolist(), (positions + 1).tolist(), strict=True)
-            self._step = cache.places(slots, positions), [cache.span(*each) for each in ends]
+            self._step = cache.places(slots, positions), CacheSpan.of_rows(cache, slots, positions)
         (blocks, offsets), spans = self._step
         cache.tensor[layer, 0, blocks, offsets] = keys[:, 0]
         cache.tensor[layer, 1, blocks, offsets] = values[:, 0]
         kept = zip(torch.split(queries, 1), spans, strict=True)
-        return _by_row(_attend_one, ((row, *cache.read(layer, span)) for row, span in kept))
+        return joined_rows(_attend_one, ((row, *span.read(cache, layer)) for row, span in kept))
 
     def mixed(
         self, cache: PagedCache, tokens: Tokens, rows: Rows, layer: int, *new: *NewPositions
@@ -77,7 +77,7 @@ class TorchAttention:
         kept = cache.kept[layer][:, :num_rows, : start + joined.shape[1]]
         kept[0, :, start:], kept[1, :, start:] = keys, values
         attend = partial(_attend, is_causal=True) if start == 0 else _attend_one
-        return _by_row(attend, zip(*(each.split(1) for each in (queries, *kept)), strict=True))
+        return joined_rows(attend, zip(*(each.split(1) for each in (queries, *kept)), strict=True))
 
     def whole(self, *new: *NewPositions) -> Tensor:
         joined, heads, rotation = new
@@ -108,7 +108,7 @@ class TorchAttention:
     ) -> Tensor:
         """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
         end = start + queries.shape[1]
-        keys, values = cache.read(layer, cache.span(slot, end))
+        keys, values = CacheSpan.of(cache, slot, end).read(cache, layer)
         positions = torch.arange(end, device=queries.device)
         is_seen = positions <= positions[start:, None]
         return _attend(queries, keys, values, attn_mask=is_seen)[0]
@@ -238,12 +238,6 @@ def _attend(queries: Tensor, keys: Tensor, values: Tensor, **how: Any) -> Tensor
     first, second, third = (each.transpose(1, 2) for each in (queries, keys, values))
     attended = F.scaled_dot_product_attention(first, second, third, enable_gqa=True, **how)
     return attended.transpose(1, 2).flatten(2)
-
-
-def _by_row(attend: Callable[..., Tensor], rows: Iterable[tuple[Tensor, ...]]) -> Tensor:
-    """Attend in each row by itself: rounding would depend on how threads share several."""
-    attended = [attend(*row) for row in rows]
-    return attended[0] if len(attended) == 1 else torch.cat(attended)
 
 
 def _attend_one(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

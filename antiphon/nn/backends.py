@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn import kernels
-from antiphon.nn.cpu.exact_rows import MAX_EXACT_ROWS
+from antiphon.nn.cpu.exact_rows import by_row, linear_by_row
 from antiphon.nn.sampler import (
     SamplerHook,
     SamplingRows,
@@ -24,9 +24,7 @@ class TorchBackend:
     has_kernels = False
 
     def linear(self, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``states @ weight.T + bias``; of few rows, each is computed by itself."""
-        parts = torch.split(states, 1) if 1 < len(states) <= MAX_EXACT_ROWS else (states,)
-        return torch.cat([F.linear(part, weight, bias) for part in parts])
+        return linear_by_row(states, weight, bias)
 
     def rms_norm(self, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         return weight * F.rms_norm(states.float(), states.shape[-1:], eps=epsilon).to(states.dtype)
@@ -40,7 +38,7 @@ class TorchBackend:
 
     def silu_product(self, gate_up: Tensor) -> Tensor:
         gate, up = gate_up.chunk(2, dim=-1)
-        return F.silu(gate) * up
+        return by_row(F.silu, gate) * up
 
     def sum_embeddings(self, codes: Tensor, table: Tensor) -> Tensor:
         """Sum the embeddings of each frame's codes, ``[..., num_groups]``."""

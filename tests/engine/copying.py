@@ -12,6 +12,7 @@ from antiphon.contracts.types import Ended, FrameReady
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.request import EngineRequest
+from antiphon.nn.cpu.cache_spans import CacheSpan
 from tests.engine.turns import has_work, read_frames
 
 BLOCK = 16
@@ -82,7 +83,7 @@ class CopyingEngine:
         held = []
         for cache in self.runner._caches.stacks:
             layers = [
-                torch.cat(cache.read(layer, cache.span(slot, num_positions)))
+                torch.cat(CacheSpan.of(cache, slot, num_positions).read(cache, layer))
                 for layer in range(len(cache.tensor))
             ]
             held.append(torch.stack(layers))

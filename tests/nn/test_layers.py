@@ -12,6 +12,7 @@ from torch import Tensor
 
 from antiphon.nn.attention import FrameCache, KVShape, PagedCache, Tokens, cut_tiles
 from antiphon.nn.attention_backends import decode_attention, frame_attention, prefill_attention
+from antiphon.nn.cpu.cache_spans import CacheSpan
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, SwiGLU
 from antiphon.nn.transformer import Transformer
@@ -248,7 +249,7 @@ def test_blocks_in_order_are_read_in_place_and_others_give_the_same_numbers() ->
         prefill(model, each, 1, inputs(15, seed=5))
         results.append(decode(model, each, [1], [15], inputs(1, seed=6)))
     assert torch.equal(*results)
-    keys, values = ordered.read(1, ordered.span(1, 16))
+    keys, values = CacheSpan.of(ordered, 1, 16).read(ordered, 1)
     own = ordered.tensor[1, :, MAX_BLOCKS : MAX_BLOCKS + 4].flatten(1, 2)
     assert [keys.data_ptr(), values.data_ptr()] == [each.data_ptr() for each in own]
     assert keys.shape == values.shape == (1, 16, KV_HEADS, HEAD_DIM)

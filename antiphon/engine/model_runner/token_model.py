@@ -1,7 +1,8 @@
 """Base of autoregressive models whose frame is one token."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +21,9 @@ from antiphon.engine.model_runner.ar_model import (
     SlotStart,
 )
 from antiphon.nn.attention import Attend, KVShape
+from antiphon.nn.cpu.packed_layers import rows_together
 from antiphon.nn.device_writes import PackedUpload, upload
+from antiphon.nn.layers import Linear
 from antiphon.nn.transformer import Transformer
 
 
@@ -42,6 +45,8 @@ class TokenModel(ARModel[TokenRequestT]):
         like: embedding of ids, ``[vocab_size, hidden_size]``.
     """
 
+    _head: Linear
+
     def __init__(
         self,
         transformer: Transformer,
@@ -60,6 +65,7 @@ class TokenModel(ARModel[TokenRequestT]):
             max_positions=max_positions,
         )
         self._transformer = transformer
+        self.num_exact_rows = rows_together(each.feed_forward for each in transformer.layers)
         # Next input id of each slot.
         self._next_ids = torch.zeros(num_slots + 1, dtype=torch.int64, device=self._device)
 
@@ -78,6 +84,27 @@ class TokenModel(ARModel[TokenRequestT]):
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:
         return self._transformer(states, self._transformer.rope.at(positions), attends[0])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits of all tokens, ``[num_rows, vocab_size]``."""
+        return self._head(hidden)
+
+    def sample(self, hidden: Tensor, inputs: Inputs, sampling: Any) -> Frames:
+        logits = self.logits(hidden)
+        if self.uses_kernels or not logits.is_cpu:
+            return self.draw(logits, inputs, sampling)
+        # Row by row: threads share operations on several rows, and round where a share ends.
+        columns = (logits, inputs.slots, inputs.states, inputs.positions, inputs.frames)
+        drawn = [
+            self.draw(row, Inputs(slot, *rest), self.sampling_shape(slot.tolist()))
+            for row, slot, *rest in zip(*(each.split(1) for each in columns), strict=True)
+        ]
+        pairs = ((each.codes, each.scores) for each in drawn)
+        return Frames(*map(torch.cat, zip(*pairs, strict=True)))
+
+    @abstractmethod
+    def draw(self, logits: Tensor, inputs: Inputs, sampling: Any) -> Frames:
+        """Draw tokens from logits; the other arguments are those of `sample`."""
 
     def begin_slots(
         self, starts: Sequence[SlotStart[TokenRequestT]], uploads: PackedUpload

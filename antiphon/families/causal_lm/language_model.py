@@ -117,10 +117,12 @@ class CausalLM(TokenModel[CausalLMRequest]):
         return hidden
 
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
-        frames = Frames.empty(len(inputs.slots), self.slots)
-        logits = self._head(hidden)
         if self._pass_states is not None:
             self._last_states[inputs.slots] = hidden[:, None] + inputs.states
+        return super().sample(hidden, inputs, sampling)
+
+    def draw(self, logits: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
+        frames = Frames.empty(len(inputs.slots), self.slots)
         draws = (self.slots.seeds[inputs.slots], inputs.frames)
         allowed = self.hold_end(logits, self._is_eos, inputs) if sampling.holds_end else logits
         tokens, scores = self._sampler.sample(allowed, inputs.slots, draws, sampling)
@@ -214,7 +216,7 @@ def load_runner(
             eos_ids=eos_ids,
             num_slots=context.max_slots,
             max_positions=max_positions,
-            is_batch_invariant=context.is_deterministic,
+            is_batch_invariant=context.is_deterministic or context.quantize is not None,
             tells_states=has_voice(context.checkpoint)
             and CHAT_VOICE in (context.tasks or (CHAT_VOICE,)),
         )

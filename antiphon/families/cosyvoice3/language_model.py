@@ -76,12 +76,11 @@ class SpeechLM(TokenModel[CosyVoice3Prompt]):
         return self._table.reach(slots)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return the logits of all tokens, ``[num_rows, vocab_size]``."""
-        return self._head(hidden)[:, : len(self._is_end)]
+        return super().logits(hidden)[:, : len(self._is_end)]
 
-    def sample(self, hidden: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
+    def draw(self, logits: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
         slots, frames = inputs.slots, Frames.empty(len(inputs.slots), self.slots)
-        logits = self.hold_end(self.logits(hidden).float(), self._is_end, inputs)
+        logits = self.hold_end(logits.float(), self._is_end, inputs)
         rows = self._table.rows(slots, sampling)
         seeds = self.slots.seeds[slots]
         noise = self._backend.gumbel_noise(seeds, inputs.frames, self._draws, logits.shape[1])
@@ -138,6 +137,6 @@ def load_runner(
             weights,
             num_slots=context.max_slots,
             max_positions=max_positions,
-            is_batch_invariant=context.is_deterministic,
+            is_batch_invariant=context.is_deterministic or context.quantize is not None,
         )
     return runner_of(context, model, max_positions, **how)

@@ -132,12 +132,12 @@ class PriorModel(TokenModel[PriorRequest]):
         rotation = self._transformer.rope.at(self._axes[slots, positions])
         return self._transformer(states, rotation, attends[0])
 
-    def sample(self, hidden: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
+    def draw(self, logits: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
         frames, backend = Frames.empty(len(inputs.slots), self.slots), self._head.backend
         seeds = self.slots.seeds[inputs.slots]
         noise = backend.gumbel_noise(seeds, inputs.frames, self._codebook, self._num_codes)[:, 0]
         rows = self._sampling.rows(inputs.slots, sampling)
-        drawn = backend.sample(self._head(hidden).float(), rows, noise)
+        drawn = backend.sample(logits.float(), rows, noise)
         frames.codes[:, 0], frames.scores[:, 0] = drawn
         return frames
 

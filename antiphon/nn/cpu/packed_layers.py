@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
-from antiphon.nn.cpu.exact_rows import num_exact_rows
+from antiphon.nn.cpu.exact_rows import MAX_EXACT_ROWS
 from antiphon.nn.cpu.fbgemm import has_engine
 from antiphon.nn.cpu.fp16_linear import Fp16Linear
 from antiphon.nn.cpu.int8_linear import Int8Linear
@@ -65,13 +65,12 @@ def packed_gate(inner: SwiGLU, weights: Weights) -> SwiGLU:
 
 
 def rows_together(layers: Iterable[SwiGLU]) -> int:
-    """Return how many rows layers compute together on a CPU; see `num_exact_rows`."""
-    products = [each.down for each in layers]
-    if not all(
-        isinstance(each, Int8Linear) and len(each.weight) % _ALIGNED == 0 for each in products
-    ):
-        return 1
-    return num_exact_rows(max(each.weight.shape[1] for each in products))
+    """Return how many rows layers compute together on a CPU, each as if it were alone."""
+    is_exact = all(
+        isinstance(each.down, Int8Linear) and len(each.down.weight) % _ALIGNED == 0
+        for each in layers
+    )
+    return MAX_EXACT_ROWS if is_exact else 1
 
 
 def check_quantize(quantize: str | None, like: Tensor) -> None:

@@ -1,6 +1,7 @@
 """Greedy answers against transformers, and what the engine promises beyond it."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from antiphon.contracts.token_frame import TokenFrame
 from antiphon.families.causal_lm.language_model import CausalLMRunner, load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.sizes import TASKS
+from tests.engine.noted_rows import assert_same_rows, noted_rows, torch_threads
 from tests.families.causal_lm.answers import GREEDY, answers, ask, frames_of, greedy, ids_of
 from tests.families.causal_lm.official import official_thinker
 
@@ -197,3 +199,29 @@ def test_blocks_of_an_earlier_turn_can_be_shared(prompter: CausalLMPrompter) -> 
     assert first.num_positions == len(first.position_keys) == len(ids_of(first)) - 1
     num_equal = len(first.position_keys)
     assert second.position_keys[:num_equal] == first.position_keys
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_answers_in_int8_are_the_same_together_and_one_by_one(
+    context: LoadContext, prompter: CausalLMPrompter, num_threads: int
+) -> None:
+    samplings = [
+        GREEDY,
+        ChatSampling(temperature=0.8, top_k=20),
+        ChatSampling(temperature=1.2, top_p=0.9, frequency_penalty=0.3),
+        ChatSampling(temperature=1.0, top_p=0.7, top_k=50, min_p=0.01),
+    ]
+    prompts = {
+        slot: prompter.build(
+            ask(QUESTIONS[slot], sampling=sampling, max_tokens=8, num_logprobs=3), seed=slot
+        )
+        for slot, sampling in enumerate(samplings)
+    }
+    context = replace(context, quantize="int8")
+    with torch_threads(num_threads), closing(load_runner(context)) as runner:
+        with noted_rows(runner, num_scores=1) as together:
+            frames_of(runner, prompts)
+        with noted_rows(runner, num_scores=1) as alone:
+            for slot, prompt in prompts.items():
+                frames_of(runner, {slot: prompt})
+    assert_same_rows(together, alone)

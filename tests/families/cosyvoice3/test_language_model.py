@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from shutil import copytree
@@ -25,8 +26,9 @@ from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise
 from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
 from tests.engine.drive import Drive
+from tests.engine.noted_rows import assert_same_rows, noted_rows, torch_threads
 from tests.families.cosyvoice3.oracle import cases
-from tests.families.cosyvoice3.speech import FIRST_TEXT, GREEDY, prompt_of, tokens_of
+from tests.families.cosyvoice3.speech import DRAWN, FIRST_TEXT, GREEDY, prompt_of, tokens_of
 from tests.families.weight_edits import head_row, leaning_rows
 
 TEXTS = (cases.TEXT_IDS, (3, 4), (50, 51, 52, 53, 54, 55, 56))
@@ -203,3 +205,20 @@ def test_numbers_gone_bad_end_their_own_request_only(base: Path) -> None:
         output = drive.step([0, 1], starts=(Start(0, good), Start(1, bad)))
         assert drive.faults == {1}
         assert int(output.frames[0][0]) == alone[0]
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_tokens_in_int8_are_the_same_together_and_one_by_one(base: Path, num_threads: int) -> None:
+    samplings = (DRAWN, GREEDY, replace(DRAWN, top_p=0.5, top_k=7))
+    prompts = {
+        slot: prompt_of([5 + slot, 7, 2 * slot], sampling=sampling, seed=slot, min_frames=12)
+        for slot, sampling in enumerate(samplings)
+    }
+    context = LoadContext(base, "cpu", max_slots=3, quantize="int8")
+    with torch_threads(num_threads), closing(load_runner(context, max_positions=256)) as runner:
+        with noted_rows(runner) as together:
+            tokens_of(runner, prompts, 12)
+        with noted_rows(runner) as alone:
+            for slot, prompt in prompts.items():
+                tokens_of(runner, {slot: prompt}, 12)
+    assert_same_rows(together, alone)

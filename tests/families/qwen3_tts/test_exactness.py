@@ -4,6 +4,7 @@ On a CPU that is so wherever requests are computed one by one, on a GPU with ``-
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,17 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.engine.model_runner.ar_model import Frames, Inputs
 from antiphon.engine.plan import Append, Start
-from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
+from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import (
     LanguageModel,
     Qwen3TTSRunner,
-    Reaches,
     load_runner,
 )
+from antiphon.nn.cpu.cache_spans import CacheSpan
 from tests.engine.drive import Drive
+from tests.engine.noted_rows import assert_same_rows, noted_rows, torch_threads
 from tests.families.qwen3_tts.lm import Codes, made_prompt, opened
 
 NUM_FRAMES = 20
@@ -74,9 +75,8 @@ def held(runner: Qwen3TTSRunner, num_positions: int) -> list[Tensor]:
     model, (cache,) = runner._model, runner._caches.stacks
     assert isinstance(model, LanguageModel)
     slots = model.slots
-    kept = [
-        cache.read(layer, cache.span(SLOT, num_positions)) for layer in range(len(cache.tensor))
-    ]
+    span = CacheSpan.of(cache, SLOT, num_positions)
+    kept = [span.read(cache, layer) for layer in range(len(cache.tensor))]
     states = (
         *(model.pending, model.has_occurred),
         *(slots.positions, slots.frames, slots.frame_store),
@@ -147,36 +147,23 @@ def test_so_does_one_whose_text_came_late(runner: Qwen3TTSRunner, path: Path) ->
     assert_same(resumed, whole)
 
 
+@pytest.mark.parametrize("num_threads", [1, 2])
 @pytest.mark.parametrize("size", ["tiny", "tiny-0.6b"])
 def test_rows_of_int8_are_the_same_together_and_one_by_one(
-    checkpoint: Callable[..., Path], size: str
+    checkpoint: Callable[..., Path], size: str, num_threads: int
 ) -> None:
     task = CheckpointTask.BASE if size == "tiny" else CheckpointTask.CUSTOM_VOICE
     context = LoadContext(checkpoint(size, task), "cpu", "float32", 5, quantize="int8")
-    runners = [load_runner(context, max_positions=256, is_batched=how) for how in (None, False)]
-    together, alone = (sampled(runner, load_config(context.checkpoint)) for runner in runners)
-    assert {len(hidden) for hidden, _ in together} == {5}
-    assert {len(hidden) for hidden, _ in alone} == {1}
-    for made, by_row in zip(together, zip(*[iter(alone)] * 5, strict=True), strict=True):
-        assert_same(made, [torch.cat(each) for each in zip(*by_row, strict=True)])
-
-
-def sampled(runner: Qwen3TTSRunner, config: Qwen3TTSConfig) -> list[tuple[Tensor, Tensor]]:
-    """Make frames of five requests; return hidden states and scores in the order of computing."""
-    sampled, sample = [], runner._model.sample
-
-    def noted(hidden: Tensor, inputs: Inputs, sampling: Reaches) -> Frames:
-        frames = sample(hidden, inputs, sampling)
-        sampled.append((hidden.clone(), frames.scores.clone()))
-        return frames
-
-    drive = Drive(runner)
-    prompts = [made_prompt(config, seed=seed, num_tokens=4 + 5 * seed) for seed in range(5)]
-    for slot, prompt in enumerate(prompts):
-        drive.step(starts=[Start(slot, prompt)])
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(runner._model, "sample", noted)
-        for _ in range(4):
-            drive.step(range(5))
-    runner.close()
-    return sampled
+    config, runners = load_config(context.checkpoint), []
+    with torch_threads(num_threads):
+        for how in (None, False):
+            with closing(load_runner(context, max_positions=256, is_batched=how)) as runner:
+                drive = Drive(runner)
+                for slot in range(5):
+                    prompt = made_prompt(config, seed=slot, num_tokens=4 + 5 * slot)
+                    drive.step(starts=[Start(slot, prompt)])
+                with noted_rows(runner) as rows:
+                    for _ in range(4):
+                        drive.step(range(5))
+                runners.append(rows)
+    assert_same_rows(*runners)

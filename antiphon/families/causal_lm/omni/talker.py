@@ -167,9 +167,9 @@ class OmniTalker(TokenModel[TalkerRequest]):
             slots, states + self._replies[slots, numbers][:, None], inputs.positions, inputs.frames
         )
 
-    def sample(self, hidden: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
+    def draw(self, logits: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
         frames = Frames.empty(len(inputs.slots), self.slots)
-        logits = self._head(hidden).float().masked_fill(self._is_forbidden, -torch.inf)
+        logits = logits.float().masked_fill(self._is_forbidden, -torch.inf)
         draws = (self.slots.seeds[inputs.slots], inputs.frames)
         drawn = self._sampler.sample(logits, inputs.slots, draws, sampling)
         frames.codes[:, 0], frames.scores[:, 0] = drawn
