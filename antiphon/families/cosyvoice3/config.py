@@ -7,6 +7,7 @@ from pathlib import Path
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.errors import ModelLoadError
 from antiphon.families.cosyvoice3.hyper_yaml import read_hyper_yaml
+from antiphon.families.kit.readers.nested_lists import nested_integers
 from antiphon.families.kit.readers.transformer import transformer_sizes
 from antiphon.nn.layer_configs import TransformerConfig
 
@@ -234,17 +235,9 @@ def _vocoder_config(hift: ConfigSection) -> VocoderConfig:
         pitch_channels=pitch.integer("cond_channels"),
         fft_size=spectrum.integer("n_fft"),
         hop_samples=spectrum.integer("hop_len"),
-        dilations=_lists(hift, "resblock_dilation_sizes"),
-        source_dilations=_lists(hift, "source_resblock_dilation_sizes"),
+        dilations=nested_integers(hift, "resblock_dilation_sizes"),
+        source_dilations=nested_integers(hift, "source_resblock_dilation_sizes"),
     )
-
-
-def _lists(section: ConfigSection, key: str) -> tuple[tuple[int, ...], ...]:
-    value = section.values.get(key)
-    is_nested = isinstance(value, list) and all(isinstance(each, list) for each in value)
-    if not is_nested or not all(type(each) is int for part in value or () for each in part):
-        raise section.error(key, "must be lists of whole numbers")
-    return tuple(tuple(part) for part in value or ())
 
 
 def _check(path: Path, config: CosyVoice3Config) -> None:

@@ -1,5 +1,6 @@
 """Files and sizes of a checkpoint, in the official layout or in that of the ONNX export."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from types import MappingProxyType
 
 from antiphon.contracts.config_file import ConfigSection
 from antiphon.errors import ModelLoadError
+from antiphon.families.kit.readers.nested_lists import nested_integers
 
 STYLE_SIZE = 256
 """Numbers of a style: the first half is the decoder's, the second the prosody's."""
@@ -32,7 +34,6 @@ class KokoroCheckpoint:
     """Vocabulary and file paths of a checkpoint.
 
     Attributes:
-        path: the directory.
         vocabulary: the numbers of phonemes.
         network: the ONNX export, if there is one.
         weights: the original weights, if they are there.
@@ -52,13 +53,8 @@ def read_checkpoint(path: Path, *, is_dummy: bool = False) -> KokoroCheckpoint:
     Raises:
         ModelLoadError: The checkpoint is of another family, or incomplete.
     """
-    found = KokoroCheckpoint(
-        path,
-        _vocabulary(path),
-        _network(path),
-        next(iter(sorted(path.glob("*.pth"))), None),
-        _voices(path),
-    )
+    weights = next(iter(sorted(path.glob("*.pth"))), None)
+    found = KokoroCheckpoint(path, _vocabulary(path), _network(path), weights, _voices(path))
     if _BOPOMOFO in found.vocabulary:
         raise ModelLoadError(
             f"{path}: the phonemes of Kokoro v1.1-zh are not supported, v1.0's are."
@@ -84,10 +80,8 @@ def _vocabulary(path: Path) -> Mapping[str, int]:
 
 
 def _network(path: Path) -> Path | None:
-    places = [path / "onnx" / name for name in _NETWORKS]
-    return next(
-        (place for place in (*places, *sorted(path.glob("*.onnx"))) if place.exists()), None
-    )
+    places = [*(path / "onnx" / name for name in _NETWORKS), *sorted(path.glob("*.onnx"))]
+    return next((place for place in places if place.exists()), None)
 
 
 def _voices(path: Path) -> Mapping[str, Path]:
@@ -115,24 +109,19 @@ class KokoroConfig:
     """Sizes; those of the decoder's layers that no published file states are the weights' own.
 
     Attributes:
-        n_token: phonemes that have numbers.
         hidden_dim: channels of the text and prosody parts.
         style_dim: numbers of half a style.
         n_layer: convolutions of the text encoder, and recurrent layers of the duration encoder.
         max_dur: most frames of a phoneme.
         text_encoder_kernel_size: kernel size of the text encoder's convolutions.
-        bert_hidden_size: channels of the phoneme language model.
         num_heads: attention heads of the phoneme BERT.
-        bert_intermediate_size: hidden size of its feed-forward layers.
         num_positions: most phonemes, with padding.
         num_bert_layers: times that its one layer is applied.
         upsample_rates: strides of the vocoder's upsampling stages.
-        upsample_kernel_sizes: kernel sizes of these stages.
         upsample_channels: channels before the first stage; each stage halves them.
         kernel_sizes: kernel sizes of the residual blocks of a stage.
         dilations: dilations of the convolutions of each of these blocks.
-        fft_size: FFT size of the final inverse STFT, in samples.
-        hop_size: hop of the final inverse STFT, in samples.
+        fft_size: size of the final inverse STFT, in samples, as is its hop.
         decoder_channels: channels of the blocks before the vocoder, and of the text that they
             receive, of weights that are drawn; others have their own, and published files none.
     """
@@ -160,18 +149,11 @@ class KokoroConfig:
     @property
     def frame_upsampling(self) -> int:
         """Samples for each value of the pitch curve, of which a frame has two."""
-        product = self.hop_size
-        for rate in self.upsample_rates:
-            product *= rate
-        return product
+        return self.hop_size * math.prod(self.upsample_rates)
 
 
 def load_config(path: Path) -> KokoroConfig:
-    """Read a checkpoint's config.json.
-
-    Raises:
-        ModelLoadError: The file, or a value in it, is missing.
-    """
+    """Read a checkpoint's config.json; raises ModelLoadError."""
     top = ConfigSection.read(path / "config.json")
     decoder = top.section("decoder", {})
     bert, vocoder = top.section("plbert"), top.section("istftnet")
@@ -186,16 +168,8 @@ def load_config(path: Path) -> KokoroConfig:
         upsample_kernel_sizes=vocoder.integers("upsample_kernel_sizes"),
         upsample_channels=vocoder.integer("upsample_initial_channel"),
         kernel_sizes=vocoder.integers("resblock_kernel_sizes"),
-        dilations=_dilations(vocoder),
+        dilations=nested_integers(vocoder, "resblock_dilation_sizes"),
         fft_size=vocoder.integer("gen_istft_n_fft"),
         hop_size=vocoder.integer("gen_istft_hop_size"),
         decoder_channels=(decoder.integer("channels", 1024), decoder.integer("text_channels", 64)),
     )
-
-
-def _dilations(vocoder: ConfigSection) -> tuple[tuple[int, ...], ...]:
-    key = "resblock_dilation_sizes"
-    rows = vocoder.values.get(key)
-    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        raise vocoder.error(key, f"must be a list of lists, but is {rows!r}")
-    return tuple(tuple(int(each) for each in row) for row in rows)

@@ -51,11 +51,7 @@ class KokoroGenerator:
     """Speaks in all voices of a checkpoint, and in mixes of them."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load and warm up the network.
-
-        Raises:
-            ModelLoadError: the checkpoint is not complete, or does not run on this device.
-        """
+        """Load and warm up the network; raises ModelLoadError."""
         checkpoint = read_checkpoint(context.checkpoint, is_dummy=context.is_dummy)
         self._styles = VoiceStyles(checkpoint)
         self._network: KokoroNetwork | None = _load(checkpoint, context)
@@ -114,7 +110,8 @@ def _load(checkpoint: KokoroCheckpoint, context: LoadContext) -> KokoroNetwork:
     if checkpoint.network is not None and not wants_gpu and not context.is_dummy:
         from antiphon.families.kokoro.onnx_network import OnnxNetwork
 
-        return OnnxNetwork(checkpoint.network, _num_threads())
+        # The client waits for all of a sentence.
+        return OnnxNetwork(checkpoint.network, min(os.cpu_count() or 1, _MAX_THREADS))
     if checkpoint.weights is None and not context.is_dummy:
         raise ModelLoadError(
             f"{checkpoint.path}: the ONNX export runs on the CPU; on '{context.device}' run the"
@@ -127,11 +124,6 @@ def _load(checkpoint: KokoroCheckpoint, context: LoadContext) -> KokoroNetwork:
     return load_torch_network(checkpoint, context)
 
 
-def _num_threads() -> int:
-    """Return how many threads share a sentence: its listener waits for all of it."""
-    return min(os.cpu_count() or 1, _MAX_THREADS)
-
-
 def _has_gpu() -> bool:
     if find_spec("torch") is None:
         return False
@@ -141,13 +133,10 @@ def _has_gpu() -> bool:
 
 
 def natural_span(samples: Samples, num_after: int = PAUSES.pause_frames) -> tuple[int, int]:
-    """Return the first frame and the end of the audible span, with silence around it.
+    """Return the first frame and the end of a sentence's audible span, with silence around it.
 
-    Silence that the samples do not have is not made up: a span never leaves them.
-
-    Args:
-        samples: one sentence.
-        num_after: frames of silence after it.
+    Silence that the samples do not have is not made up: a span never leaves them. ``num_after``
+    frames of it follow.
     """
     num_frames = -(-len(samples) // FRAME_SAMPLES)
     padded = np.pad(samples, (0, num_frames * FRAME_SAMPLES - len(samples)))

@@ -29,7 +29,6 @@ from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.sampler import seed_words
 
-_NUM_LANES = 3
 _TOKENS = (32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 _FRAMES = (40, 80, 120, 160, 200, 240, 320, 400, 480, 640, 960)
 """The longest is 24 s; what is longer is rare, and runs unpadded."""
@@ -49,17 +48,11 @@ class GraphNetwork:
     """
 
     def __init__(
-        self,
-        model: KokoroModel,
-        device: torch.device,
-        *,
-        num_lanes: int = _NUM_LANES,
-        captures: bool = True,
+        self, model: KokoroModel, device: torch.device, *, num_lanes: int = 3, captures: bool = True
     ) -> None:
-        """Capture the usual graphs.
+        """Capture the usual graphs of a network on ``device``.
 
         Args:
-            model: network on ``device``; its layers are prepared for padded rows.
             num_lanes: sentences that run at the same time.
             captures: whether steps become graphs, on a GPU.
         """
@@ -67,7 +60,7 @@ class GraphNetwork:
         self._maker = ThreadPoolExecutor(1, "kokoro-graphs")
         self._lanes: LifoQueue[_Lane] = LifoQueue()
         for _ in range(num_lanes):
-            lane = _Lane(model, device, self._maker, captures=captures)
+            lane = _Lane(model, device, self._maker, captures)
             self._maker.submit(lane.prepare).result()
             self._lanes.put(lane)
 
@@ -86,12 +79,7 @@ class _Lane:
     """The tensors and graphs of one sentence at a time, on a stream of their own."""
 
     def __init__(
-        self,
-        model: KokoroModel,
-        device: torch.device,
-        maker: ThreadPoolExecutor,
-        *,
-        captures: bool,
+        self, model: KokoroModel, device: torch.device, maker: ThreadPoolExecutor, captures: bool
     ) -> None:
         self._maker = maker
         self._steps = SentenceSteps(model, device)
@@ -192,13 +180,7 @@ class SentenceSteps:
         self._text = torch.zeros(1, config.hidden_dim, self.max_tokens, device=device)
 
     def fill(self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]) -> None:
-        """Upload a sentence, when that before is done.
-
-        Args:
-            ids: phoneme ids, with padding at both ends.
-            style: ``[1, 2 * style_dim]``.
-            seed: seed of the request, and the sentence's number.
-        """
+        """Upload a sentence, when that before is done; ids have padding at both ends."""
         words = self._host_words.numpy()[0]
         words[: len(ids)], words[len(ids) :] = ids, 0
         words[self.max_tokens :] = len(ids), *seed_words(seed[0]), seed[1]
@@ -246,9 +228,7 @@ class SentenceSteps:
 def frames_of(durations: Tensor, num_frames: int) -> tuple[Tensor, PaddedRows]:
     """Return the phoneme of each frame, int64 ``[B, 1, num_frames]``, and whose frames they are.
 
-    Args:
-        durations: durations of phonemes in frames, int64 ``[B, length]``.
-        num_frames: number of frames, at least that of the longest row.
+    Durations of phonemes are int64 ``[B, length]``; no row has more than ``num_frames``.
     """
     ends = durations.cumsum(dim=1)
     frames = torch.arange(num_frames, device=ends.device).expand(len(ends), -1).contiguous()

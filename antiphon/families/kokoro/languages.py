@@ -43,11 +43,7 @@ class KokoroReaders:
     """Readers of all languages that this machine can read."""
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
-        """Load the dictionaries.
-
-        Args:
-            vocabulary: numbers of phonemes.
-        """
+        """Load the dictionaries, for phonemes that have numbers."""
         american, british = (
             EnglishReader(vocabulary, british=british, max_phonemes=MAX_PHONEMES)
             for british in (False, True)
@@ -71,7 +67,6 @@ class KokoroReaders:
 
         Args:
             language: language that the request names, one of `names`; ``None``: the voice's own.
-            voice: name of the voice, for the error message.
             letter: letter of the voice's own language.
 
         Raises:

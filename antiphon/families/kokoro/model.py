@@ -29,15 +29,9 @@ class KokoroModel(nn.Module):
         self.decoder = KokoroDecoder(config, num_channels=num_channels, num_skipped=num_skipped)
 
     def forward(self, ids: Tensor, style: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Speak a sentence.
+        """Return samples, ``[num_samples]``, and durations in frames, ``[length]``, of a sentence.
 
-        Args:
-            ids: padded phoneme ids, ``[1, length]``.
-            style: ``[1, 2 * style_dim]``.
-            draw: gives the noise.
-
-        Returns:
-            samples, ``[num_samples]``, and durations in frames, ``[length]``.
+        Ids are padded, ``[1, length]``; the style is ``[1, 2 * style_dim]``.
         """
         encoded, text, durations = self.read(ids, style)
         durations = durations.flatten()

@@ -30,15 +30,7 @@ class OnnxNetwork:
     """Speaks sentences; any number of threads may call it at the same time."""
 
     def __init__(self, file: Path, num_threads: int) -> None:
-        """Load the export.
-
-        Args:
-            file: ONNX file of the export.
-            num_threads: CPU threads that compute one sentence.
-
-        Raises:
-            ModelLoadError: ONNX Runtime cannot run the file, or its inputs differ.
-        """
+        """Load the export; ``num_threads`` compute one sentence; raises ModelLoadError."""
         try:
             graph, self._has_durations = with_durations(OnnxGraph.read(file))
             graph, self._noises = with_given_noise(graph)
@@ -77,11 +69,8 @@ def with_durations(graph: OnnxGraph) -> tuple[OnnxGraph, bool]:
     They are found where they are rounded, and then limited from below: nothing else is rounded.
     """
     rounded = {name for node in graph.nodes if node.op_type == "Round" for name in node.outputs}
-    found = [
-        node.outputs[0]
-        for node in graph.nodes
-        if node.op_type == "Clip" and rounded & set(node.inputs)
-    ]
+    clips = (node for node in graph.nodes if node.op_type == "Clip")
+    found = [node.outputs[0] for node in clips if rounded & set(node.inputs)]
     if len(found) != 1:
         return graph, False
     return replace(graph, outputs=(*graph.outputs, found[0])), True

@@ -16,11 +16,7 @@ class KokoroPrompter:
     """Builds prompts; holds dictionaries only, so it may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Look at the checkpoint, and load dictionaries of the languages that can be read here.
-
-        Raises:
-            ModelLoadError: The checkpoint is incomplete, or none of its voices can be used here.
-        """
+        """Load dictionaries of the languages that can be read here; raises ModelLoadError."""
         checkpoint = read_checkpoint(context.checkpoint, is_dummy=context.is_dummy)
         self._readers = KokoroReaders(checkpoint.vocabulary)
         self._voices = in_order(checkpoint.voices)

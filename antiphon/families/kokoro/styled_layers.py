@@ -29,8 +29,6 @@ class StyledInstanceNorm(nn.Module):
         """Return channels that are ready for a convolution: with zeros behind rows' own columns.
 
         Args:
-            x: the channels.
-            style: half of it.
             rows: lengths of padded rows; ``None``: no padding.
             alpha: Snake parameter, ``[1, channels, 1]``; ``None``: the activation is a leaky ReLU.
         """
@@ -89,9 +87,8 @@ class StyledResidual(nn.Module):
     def forward(self, x: Tensor, style: Tensor, rows: PaddedRows | None = None) -> Tensor:
         inner = self.norm1(x, style, rows)
         if self.doubles:
-            inner = (
-                self.pool(inner) if rows is None else own(_doubled(inner, self.pool), rows.doubled)
-            )
+            pool = self.pool
+            inner = pool(inner) if rows is None else own(_doubled(inner, pool), rows.doubled)
             x = functional.interpolate(x, scale_factor=2.0, mode="nearest")
         rows = self.rows_after(rows)
         inner = self.norm2(self.conv1(inner), style, rows)
@@ -122,16 +119,9 @@ class StyledSnakeBlock(nn.Module):
         super().__init__()
 
         def convolutions(each_dilation: tuple[int, ...]) -> nn.ModuleList:
-            return nn.ModuleList(
-                nn.Conv1d(
-                    num_channels,
-                    num_channels,
-                    kernel_size,
-                    dilation=dilation,
-                    padding=(kernel_size - 1) * dilation // 2,
-                )
-                for dilation in each_dilation
-            )
+            size = (num_channels, num_channels, kernel_size)
+            pairs = ((each, (kernel_size - 1) * each // 2) for each in each_dilation)
+            return nn.ModuleList(nn.Conv1d(*size, 1, padding, each) for each, padding in pairs)
 
         def norms() -> nn.ModuleList:
             return nn.ModuleList(StyledInstanceNorm(style_size, num_channels) for _ in dilations)

@@ -159,25 +159,18 @@ class ProsodyPredictor(nn.Module):
         self.lstm = BothWays(size + style_size, size)
         self.duration_proj = nn.ModuleDict({"linear_layer": nn.Linear(size, config.max_dur)})
         self.shared = BothWays(size + style_size, size)
+        sizes = ((size, size), (size, size // 2), (size // 2, size // 2))
         self.F0, self.N = (
             nn.ModuleList(
-                [
-                    StyledResidual(size, size, style_size),
-                    StyledResidual(size, size // 2, style_size, doubles=True),
-                    StyledResidual(size // 2, size // 2, style_size),
-                ]
+                StyledResidual(*each, style_size, doubles=index == 1)
+                for index, each in enumerate(sizes)
             )
             for _ in range(2)
         )
         self.F0_proj, self.N_proj = (nn.Conv1d(size // 2, 1, 1) for _ in range(2))
 
     def durations(self, encoded: Tensor, rows: PaddedRows | None = None) -> Tensor:
-        """Return the frames of each phoneme, int64 ``[B, length]``; padding has none.
-
-        Args:
-            encoded: output of ``text_encoder``.
-            rows: lengths of padded rows of phonemes; ``None``: no padding.
-        """
+        """Return the frames of each phoneme, int64 ``[B, length]``; padding has none."""
         features = self.lstm.outputs(encoded, rows)
         likelihoods = torch.sigmoid(self.duration_proj["linear_layer"](features))
         durations = likelihoods.sum(dim=-1).round().clamp(min=1).long()

@@ -54,23 +54,16 @@ class TorchNetwork:
             noise = drawn.standard_normal((1, length, size), np.float32)
             return torch.from_numpy(noise).to(self._device)
 
+        padded = torch.tensor([[PAD_ID, *ids, PAD_ID]], device=self._device)
         with self._precision():
-            samples, durations = self._model(
-                torch.tensor([[PAD_ID, *ids, PAD_ID]], device=self._device),
-                torch.from_numpy(style).to(self._device),
-                draw,
-            )
+            samples, durations = self._model(padded, torch.from_numpy(style).to(self._device), draw)
         return samples.cpu().numpy(), durations.cpu().numpy().astype(np.float32)
 
 
 def load_torch_network(
     checkpoint: KokoroCheckpoint, context: LoadContext
 ) -> TorchNetwork | GraphNetwork:
-    """Load the original weights; a GPU runs them as CUDA graphs.
-
-    Raises:
-        ModelLoadError: they are not complete, or there is no such device.
-    """
+    """Load the original weights; a GPU runs them as CUDA graphs; raises ModelLoadError."""
     device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
     file = None if context.is_dummy else checkpoint.weights
     model = build_model(checkpoint.path, file).eval()
@@ -82,10 +75,7 @@ def load_torch_network(
 def build_model(path: Path, file: Path | None) -> KokoroModel:
     """Return the network of a checkpoint's directory, with the weights of a file, on the CPU.
 
-    Without a file, weights are drawn.
-
-    Raises:
-        ModelLoadError: a weight is missing or has another shape.
+    Without a file, weights are drawn. Raises ModelLoadError.
     """
     config = load_config(path)
     weights = {} if file is None else joined_weights(_read(file))
@@ -131,11 +121,7 @@ def _read(file: Path) -> dict[str, Tensor]:
 
 
 def _check(file: Path, wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    """Account for every weight.
-
-    Raises:
-        ModelLoadError: one is missing, or has another shape.
-    """
+    """Refuse a file in which a weight is missing, or has another shape; raises ModelLoadError."""
     missing = [name for name in wanted if name not in weights]
     if missing:
         raise ModelLoadError(f"{file}: {some(missing)} missing.")

@@ -31,15 +31,11 @@ class HarmonicSource(nn.Module):
         self.l_linear = nn.Linear(NUM_HARMONICS, 1)
 
     def forward(self, pitch: Tensor, noise: Tensor, rows: PaddedRows | None = None) -> Tensor:
-        """Return samples.
+        """Return samples, ``[B, length * upsampling]``.
 
         Args:
             pitch: fundamental frequency in Hz, ``[B, 1, length]``.
             noise: normal numbers, ``[B, length * upsampling, NUM_HARMONICS]``.
-            rows: lengths of padded rows; ``None``: no padding.
-
-        Returns:
-            ``[B, length * upsampling]``.
         """
         multiples = torch.arange(1, NUM_HARMONICS + 1, device=pitch.device).view(1, -1, 1)
         turns = (pitch * multiples / SAMPLE_RATE_HZ) % 1  # a sample
@@ -61,34 +57,24 @@ class SampleGenerator(nn.Module):
         super().__init__()
         self._fft_size, self._hop_size = config.fft_size, config.hop_size
         self._num_blocks, self._rates = len(config.kernel_sizes), config.upsample_rates
-        rates, style_size, channels = (
-            config.upsample_rates,
-            config.style_dim,
-            config.upsample_channels,
-        )
+        rates, style_size = config.upsample_rates, config.style_dim
+        channels, spectrum_size = config.upsample_channels, config.fft_size + 2
         self.m_source = HarmonicSource(config.frame_upsampling)
         self.noise_convs, self.noise_res = nn.ModuleList(), nn.ModuleList()
         self.ups, self.resblocks = nn.ModuleList(), nn.ModuleList()
-        for index, (rate, kernel) in enumerate(
-            zip(rates, config.upsample_kernel_sizes, strict=True)
-        ):
-            self.ups.append(
-                nn.ConvTranspose1d(channels, channels // 2, kernel, rate, (kernel - rate) // 2)
-            )
+        stages = zip(rates, config.upsample_kernel_sizes, strict=True)
+        for index, (rate, kernel) in enumerate(stages):
+            size = (channels, channels // 2, kernel)
+            self.ups.append(nn.ConvTranspose1d(*size, rate, (kernel - rate) // 2))
             channels //= 2
-            for size, dilations in zip(config.kernel_sizes, config.dilations, strict=True):
-                self.resblocks.append(StyledSnakeBlock(channels, size, dilations, style_size))
-            later = math.prod(rates[index + 1 :])
-            is_last = index + 1 == len(rates)
-            self.noise_convs.append(
-                nn.Conv1d(config.fft_size + 2, channels, 1)
-                if is_last
-                else nn.Conv1d(config.fft_size + 2, channels, 2 * later, later, (later + 1) // 2)
-            )
-            self.noise_res.append(
-                StyledSnakeBlock(channels, 11 if is_last else 7, (1, 3, 5), style_size)
-            )
-        self.conv_post = nn.Conv1d(channels, config.fft_size + 2, 7, padding=3)
+            for taps, dilations in zip(config.kernel_sizes, config.dilations, strict=True):
+                self.resblocks.append(StyledSnakeBlock(channels, taps, dilations, style_size))
+            is_last, later = index + 1 == len(rates), math.prod(rates[index + 1 :])
+            sizes = (1,) if is_last else (2 * later, later, (later + 1) // 2)
+            self.noise_convs.append(nn.Conv1d(spectrum_size, channels, *sizes))
+            taps = 11 if is_last else 7
+            self.noise_res.append(StyledSnakeBlock(channels, taps, (1, 3, 5), style_size))
+        self.conv_post = nn.Conv1d(channels, spectrum_size, 7, padding=3)
         self.register_buffer("window", torch.hann_window(config.fft_size), persistent=False)
 
     def forward(
@@ -141,7 +127,6 @@ class KokoroDecoder(nn.Module):
         """Make it.
 
         Args:
-            config: sizes.
             num_channels: channels of the blocks before the vocoder.
             num_skipped: channels of the text that every block receives.
         """
@@ -186,8 +171,6 @@ def spectra(samples: Tensor, window: Tensor, hop_size: int, rows: PaddedRows | N
     Args:
         samples: ``[B, t]``; the signal goes on mirrored at both of its ends.
         window: ``[fft_size]``.
-        hop_size: samples between spectra.
-        rows: lengths of padded rows; ``None``: no padding.
     """
     size = len(window)
     if rows is None:
@@ -205,7 +188,6 @@ def signal(spectrum: Tensor, window: Tensor, hop_size: int, rows: PaddedRows | N
     Args:
         spectrum: ``[B, fft_size // 2 + 1, num_spectra]``.
         window: ``[fft_size]``, a multiple of ``hop_size`` and of 2.
-        hop_size: samples between spectra.
         rows: lengths of padded rows; spectra in the padding are finite. ``None``: no padding.
     """
     size = len(window)

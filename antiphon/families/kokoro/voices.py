@@ -1,5 +1,6 @@
 """Voices by their names: language, gender, name; mixes such as ``af_bella(2)+af_sky``."""
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -27,44 +28,9 @@ _GENDERS = {"f": "female", "m": "male"}
 _MAX_MIXED = 16
 _PART = re.compile(r"(?P<name>\w+)(\((?P<weight>\d*\.?\d+)\))?")
 _SIGN = re.compile(r"(\+|-)")
-_LUFS: Final[Mapping[str, float]] = {
-    "af_alloy": -20.6,
-    "af_aoede": -17.4,
-    "af_bella": -22.5,
-    "af_heart": -22.4,
-    "af_jessica": -21.5,
-    "af_kore": -18.2,
-    "af_nicole": -21.6,
-    "af_nova": -26.1,
-    "af_river": -20.6,
-    "af_sarah": -20.4,
-    "af_sky": -23.0,
-    "am_adam": -18.0,
-    "am_echo": -21.4,
-    "am_eric": -20.6,
-    "am_fenrir": -18.5,
-    "am_liam": -21.0,
-    "am_michael": -23.6,
-    "am_onyx": -21.4,
-    "am_puck": -17.8,
-    "am_santa": -22.0,
-    "bf_alice": -20.1,
-    "bf_emma": -19.5,
-    "bf_isabella": -17.1,
-    "bf_lily": -20.5,
-    "bm_daniel": -21.0,
-    "bm_fable": -20.7,
-    "bm_george": -21.2,
-    "bm_lewis": -23.3,
-    "zf_xiaobei": -20.4,
-    "zf_xiaoni": -18.1,
-    "zf_xiaoxiao": -16.4,
-    "zf_xiaoyi": -18.8,
-    "zm_yunjian": -20.8,
-    "zm_yunxi": -20.9,
-    "zm_yunxia": -20.6,
-    "zm_yunyang": -23.6,
-}
+_LUFS: Final[Mapping[str, float]] = json.loads(
+    Path(__file__).with_name("loudness.json").read_text(encoding="utf-8")
+)
 """Integrated loudness of the published voices, by FFmpeg's ebur128 over six sentences."""
 
 
@@ -121,11 +87,7 @@ def parse_mix(name: str) -> tuple[MixedVoice, ...]:
     found = [(sign, _PART.fullmatch(part)) for sign, part in signed]
     if len(found) > _MAX_MIXED or not all(part for _, part in found):
         return (MixedVoice(name, 1.0),)
-    shares = [
-        (part["name"], float(part["weight"] or 1) * (1 if sign == "+" else -1))
-        for sign, part in found
-        if part
-    ]
+    shares = [(part["name"], float(f"{sign}{part['weight'] or 1}")) for sign, part in found if part]
     total = sum(abs(weight) for _, weight in shares)
     if not 0 < total < float("inf"):
         return (MixedVoice(name, 1.0),)
@@ -140,7 +102,7 @@ class VoiceStyles:
         self._styles: dict[str, NDArray[np.float32]] = {}
 
     def style(self, voice: str, num_phonemes: int) -> NDArray[np.float32]:
-        """Return the style of a voice or mix for a sentence of so many phonemes, ``[1, 256]``.
+        """Return the style of a voice or mix for a number of phonemes, ``[1, 256]``.
 
         Raises:
             EngineError: there is no such voice here.
