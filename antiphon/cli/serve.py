@@ -59,7 +59,7 @@ class ModelFlags:
     ] = None
     quantize: Annotated[
         str | None,
-        flag("int8 or fp16: weights on a CPU.", "dtype", autocompletion=among("int8", "fp16")),
+        flag("Weights: int8, or fp16 on a CPU.", "dtype", autocompletion=among("int8", "fp16")),
         "model.quantize",
     ] = None
     cpu_threads: Annotated[

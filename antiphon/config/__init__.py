@@ -45,7 +45,7 @@ class ModelSettings(SettingsSection):
         "auto", description="auto reads the checkpoint's weights, dummy draws random ones."
     )
     quantize: Literal["int8", "fp16", "int4"] | None = Field(
-        None, description="Type of the weights of products, on a CPU; default: dtype."
+        None, description="Type of the weights of products; default: dtype."
     )
     cpu_threads: int | None = Field(
         None, ge=1, description="Threads of PyTorch on a CPU; default: all cores but one."

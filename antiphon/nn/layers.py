@@ -82,11 +82,13 @@ class Linear:
     Attributes:
         is_batch_invariant: whether a row's result must not depend on the batch, which on a CPU
             holds for few rows.
+        scales: factors of the outputs of an int8 weight on a GPU, float32 ``[num_outputs]``.
     """
 
     weight: Tensor
     bias: Tensor | None = None
     is_batch_invariant: bool = False
+    scales: Tensor | None = None
     backend: TorchBackend = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

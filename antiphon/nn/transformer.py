@@ -214,17 +214,13 @@ class Transformer:
             states = fused_linear.scale(states.flatten(0, 1), self.first_norm)
         norms = (*(layer.attention_norm for layer in self.layers[1:]), self.norm)
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
-            epsilon, middle_norm = layer.attention_norm.epsilon, layer.feed_forward_norm
-            linear = layer.query_key_value
-            joined = product.normed(states, linear.weight, epsilon, linear.bias)
+            middle, inner = layer.feed_forward_norm, layer.feed_forward
+            joined = product.normed(states, layer.query_key_value, layer.attention_norm.epsilon)
             joined = joined.view(-1, num_positions, joined.shape[1])
             attended = attend(index, joined, layer.heads, rotation).flatten(0, 1)
-            states = product.added(states.states, attended, layer.output.weight, middle_norm.weight)
-            gated = product.normed(
-                states, layer.feed_forward.gate_up.weight, middle_norm.epsilon, is_gated=True
-            )
-            down = layer.feed_forward.down.weight
-            states = product.added(states.states, gated, down, next_norm.weight)
+            states = product.added(states.states, attended, layer.output, middle.weight)
+            gated = product.normed(states, inner.gate_up, middle.epsilon, is_gated=True)
+            states = product.added(states.states, gated, inner.down, next_norm.weight)
         return states
 
     def _is_fused(self, states: States) -> bool:

@@ -62,15 +62,15 @@ class LazyWeights(Mapping[str, Tensor]):
         self._directory = directory
         self._tensors = tensors
         self._unread = set(tensors)
-        self._like = how["like"]
+        self.like = how["like"]
         self._progress = how.get("progress")
         self._num_bytes = sum(header.num_bytes for header, _ in tensors.values())
         self._num_bytes_read = 0
 
     def __getitem__(self, name: str) -> Tensor:
         # Moved first and converted there; copied, so that no tensor refers to the open file.
-        moved = self.stored(name).to(self._like.device)
-        return moved.to(self._like.dtype, copy=self._like.device.type == "cpu")
+        moved = self.stored(name).to(self.like.device)
+        return moved.to(self.like.dtype, copy=self.like.device.type == "cpu")
 
     def stored(self, name: str) -> Tensor:
         """Return a tensor of the stored type, on a CPU within the file: only what is read loads."""

@@ -69,8 +69,8 @@ def frame_products(path: Path) -> list[Product]:
     return products
 
 
-def num_model_weights(config: Qwen3TTSConfig) -> int:
-    """Return the numbers in talker and predictor; embeddings are folded with their projections."""
+def num_model_weights(config: Qwen3TTSConfig, quantize: str | None = None) -> int:
+    """Return the numbers in talker and predictor, embeddings folded; an int8 one is a half."""
     talker, predictor = config.talker, config.predictor
     layout = main_layout(config).items()
     kept = (shape for name, shape in layout if not re.search("text_(embedding|projection)", name))
@@ -78,6 +78,9 @@ def num_model_weights(config: Qwen3TTSConfig) -> int:
     if predictor.has_projection:
         folded = talker.vocab_size + (predictor.num_groups - 2) * predictor.vocab_size
         numbers += folded * predictor.transformer.hidden_size
+    if quantize == "int8":
+        stacks = talker.transformer, predictor.transformer
+        numbers -= sum(each.num_weights for stack in stacks for each in stack.products("")) // 2
     return numbers
 
 

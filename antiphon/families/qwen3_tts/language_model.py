@@ -356,7 +356,7 @@ def load_runner(
 ) -> Qwen3TTSRunner:
     """Load a checkpoint's language model and its runner; see `runner_of`; raises ModelLoadError."""
     config = load_config(context.checkpoint)
-    sizes = num_model_weights(config), config.talker.transformer.position_size
+    sizes = num_model_weights(config, context.quantize), config.talker.transformer.position_size
     context = fitted(context, max_positions, *sizes)
     return runner_of(context, load_language_model(context, max_positions), max_positions, **how)
 
@@ -364,10 +364,9 @@ def load_runner(
 def load_language_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> LanguageModel:
     """Load talker and predictor from a checkpoint's directory; raises ModelLoadError."""
     config = load_config(context.checkpoint)
-    is_invariant = context.is_deterministic or context.quantize is not None
-    opened = open_weights(
-        language_model_part(context.checkpoint, config), **weights_for(context, "talker")
-    )
+    how = weights_for(context, "talker")
+    is_invariant = context.is_deterministic or bool(context.quantize and how["like"].is_cpu)
+    opened = open_weights(language_model_part(context.checkpoint, config), **how)
     with torch.inference_mode(), opened as weights:
         talker = Talker.of(weights, config.talker, max_positions, is_batch_invariant=is_invariant)
         predictor = load_predictor(

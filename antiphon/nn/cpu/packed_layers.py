@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn import kernels
 from antiphon.nn.cpu.exact_rows import MAX_EXACT_ROWS
 from antiphon.nn.cpu.fbgemm import has_engine
 from antiphon.nn.cpu.fp16_linear import Fp16Linear
 from antiphon.nn.cpu.int8_linear import Int8Linear
+from antiphon.nn.cuda.int8_linear import ScaledLinear
 from antiphon.nn.layers import Linear, SwiGLU, Weights
 from antiphon.nn.weights import LazyWeights
 
@@ -31,6 +33,7 @@ class _Stored(Mapping[str, Tensor]):
     def __init__(self, weights: LazyWeights, quantize: str) -> None:
         self._weights = weights
         self.quantize = quantize
+        self.like = weights.like
 
     def __getitem__(self, name: str) -> Tensor:
         return self._weights.stored(name)
@@ -56,6 +59,8 @@ def packed(linear: Linear, weights: Weights) -> Linear:
     """Return a layer of `to_pack`, in the type that its weights are opened for."""
     if not isinstance(weights, _Stored):
         return linear
+    if not weights.like.is_cpu:
+        return ScaledLinear.pack(linear, weights.like)
     return _KINDS[weights.quantize].pack(linear)
 
 
@@ -89,7 +94,11 @@ def check_quantize(quantize: str | None, like: Tensor) -> None:
         return
     invalid = f"Invalid 'model.quantize': '{quantize}'."
     if not like.is_cpu:
-        raise ModelLoadError(f"{invalid} On '{like.device}' it must be unset; use 'cpu' for it.")
+        if quantize != "int8" or not kernels.run_on(like):
+            raise ModelLoadError(
+                f"{invalid} On '{like.device}' it must be unset, or int8 with Triton."
+            )
+        return
     if like.dtype is not torch.float32:
         raise ModelLoadError(f"{invalid} It needs 'model.dtype' = 'auto' or 'float32'.")
     if not has_engine():

@@ -66,6 +66,7 @@ def is_served(transformer: Transformer, heads: Sequence[Linear], tables: Sequenc
     return (
         runs_on(weight.device, NUM_BLOCKS)
         and weight.dtype == torch.bfloat16
+        and all(each.query_key_value.scales is None for each in transformer.layers)
         and not transformer.is_batch_invariant
         and not transformer.has_biases
         and not transformer.has_output_norms

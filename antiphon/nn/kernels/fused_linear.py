@@ -14,6 +14,7 @@ weight and the tile, so that results of the second one with a fixed tile are bat
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import triton
@@ -38,6 +39,22 @@ from antiphon.nn.kernels.wide_product import arrivals_of, wide_product
 MAX_THIN_ROWS = 4
 MAX_ROWS = 64
 """Limit above which products are compute-bound, and PyTorch's own product is as fast."""
+
+
+class Scaled(Protocol):
+    """A product whose weight may be int8."""
+
+    @property
+    def weight(self) -> Tensor:
+        """Factors, ``[num_outputs, num_inputs]``."""
+
+    @property
+    def scales(self) -> Tensor | None:
+        """Factors of the outputs, f32 ``[num_outputs]``; ``None``: there are none."""
+
+    @property
+    def bias(self) -> Tensor | None:
+        """Addends of the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +107,7 @@ class FusedLinear:
     def normed(
         self,
         inputs: PreNormState,
-        weight: Tensor,
+        linear: Tensor | Scaled,
         epsilon: float,
         bias: Tensor | None = None,
         *,
@@ -100,52 +117,56 @@ class FusedLinear:
 
         Args:
             inputs: pre-normed rows.
-            weight: ``[num_outputs, width]``.
+            linear: weight, ``[num_outputs, width]``, or a product with it.
             epsilon: epsilon of the norm.
             bias: ``[num_outputs]``, not with gates.
             is_gated: whether the weight's first half makes gates: return ``silu(gate) * up``.
         """
+        weight, scales, own_bias = _parted(linear)
+        bias = own_bias if bias is None else bias
         assert bias is None or not is_gated, "gates have no bias"
-        tile = self._tile(len(inputs.scaled), weight, 2 if is_gated else 1)
+        tile = self._tile(inputs.scaled, weight, 2 if is_gated else 1)
         num_outputs = len(weight) // (2 if is_gated else 1)
         result = inputs.scaled.new_empty(len(inputs.scaled), num_outputs)
         targets = (result, result, inputs.squares)
         norm = (inputs.squares, epsilon)
-        _run(tile, inputs.scaled, (weight, bias), norm, None, targets, is_gated=is_gated)
+        _run(tile, inputs.scaled, (weight, scales, bias), norm, None, targets, is_gated=is_gated)
         return result
 
     def plain(self, inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """Return ``inputs @ weight.T + bias`` for ``[num_rows, num_inputs]``."""
         result = inputs.new_empty(len(inputs), len(weight))
-        tile = self._tile(len(inputs), weight, 1)
+        tile = self._tile(inputs, weight, 1)
         nothing = torch.empty(1, 1, device=inputs.device)
-        _run(tile, inputs, (weight, bias), None, None, (result, result, nothing))
+        _run(tile, inputs, (weight, None, bias), None, None, (result, result, nothing))
         return result
 
     def added(
-        self, states: Tensor, inputs: Tensor, weight: Tensor, next_norm: Tensor
+        self, states: Tensor, inputs: Tensor, linear: Tensor | Scaled, next_norm: Tensor
     ) -> PreNormState:
         """Return ``states + inputs @ weight.T``, prepared for the next norm.
 
         Args:
             states: ``[num_rows, num_outputs]``.
             inputs: ``[num_rows, num_inputs]``.
-            weight: ``[num_outputs, num_inputs]``.
+            linear: weight, ``[num_outputs, num_inputs]``, or a product with it.
             next_norm: weight of the next norm, ``[num_outputs]``.
         """
         num_rows, num_outputs = states.shape
-        tile = self._tile(num_rows, weight, 1)
+        factors = _parted(linear)
+        assert factors[2] is None, "a sum has no bias"
+        tile = self._tile(inputs, factors[0], 1)
         squares = torch.empty(num_rows, num_outputs // tile.outputs, device=states.device)
         result = PreNormState(torch.empty_like(states), torch.empty_like(states), squares)
         targets = (result.states, result.scaled, squares)
-        _run(tile, inputs, (weight, None), None, (states, next_norm), targets)
+        _run(tile, inputs, factors, None, (states, next_norm), targets)
         return result
 
     def _tile(
-        self, num_rows: int, weight: Tensor, num_halves: int
+        self, inputs: Tensor, weight: Tensor, num_halves: int
     ) -> ThinTile | HeldTile | WideTile:
-        num_outputs, num_inputs = weight.shape
-        shape = ProductShape(num_outputs // num_halves, num_inputs, num_halves, weight.itemsize)
+        num_rows, (num_outputs, num_inputs) = len(inputs), weight.shape
+        shape = ProductShape(num_outputs // num_halves, num_inputs, num_halves, inputs.itemsize)
         if self.is_batch_invariant:
             return invariant_tile(shape, max_shared_bytes(weight))
         if num_rows <= MAX_THIN_ROWS and (tile := thin_tile(shape, num_rows)) is not None:
@@ -154,10 +175,17 @@ class FusedLinear:
         return held_tile(shape, num_rows, limit) or wide_tile(shape, num_rows, limit)
 
 
+def _parted(linear: Tensor | Scaled) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return weight, scales and bias."""
+    if isinstance(linear, Tensor):
+        return linear, None, None
+    return linear.weight, linear.scales, linear.bias
+
+
 def _run(
     tile: ThinTile | HeldTile | WideTile,
     inputs: Tensor,
-    weights: tuple[Tensor, Tensor | None],
+    weights: tuple[Tensor, Tensor | None, Tensor | None],
     norm: tuple[Tensor, float] | None,
     added: tuple[Tensor, Tensor] | None,
     targets: tuple[Tensor, Tensor, Tensor],
@@ -221,8 +249,8 @@ def _scale(states, norm, scaled, squares, width, BLOCK: tl.constexpr, PDL: tl.co
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _thin_product(
-    inputs, squares, weight, bias, states, next_norm, result, scaled, parts, epsilon, num_rows,
-    NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
+    inputs, squares, weight, scales, bias, states, next_norm, result, scaled, parts, epsilon,
+    num_rows, NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
     NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
     IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
     PDL: tl.constexpr, ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr, BLOCK_INPUTS: tl.constexpr,
@@ -231,8 +259,7 @@ def _thin_product(
     outputs = tile * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
     columns = tl.arange(0, BLOCK_INPUTS)
     places = outputs.to(tl.int64)[:, None] * NUM_INPUTS + columns[None, :]
-    first = ()
-    second = ()
+    first, second = (), ()
     for step in tl.static_range(NUM_INPUTS // BLOCK_INPUTS):
         first = first + (tl.load(weight + places + step * BLOCK_INPUTS),)
         if IS_GATED:
@@ -240,6 +267,9 @@ def _thin_product(
             second = second + (tl.load(up + places + step * BLOCK_INPUTS),)
     if IS_ADDED:
         factor = tl.load(next_norm + outputs).to(tl.float32)
+    if scales is not None:
+        size = tl.load(scales + outputs)
+        up_size = tl.load(scales + (NUM_OUTPUTS if IS_GATED else 0) + outputs)
     if bias is not None:
         shift = tl.load(bias + outputs).to(tl.float32)
     await_others(PDL)
@@ -266,6 +296,8 @@ def _thin_product(
             if IS_GATED:
                 gated += second[step].to(tl.float32) * x
         value, lifted = tl.sum(total, axis=1), tl.sum(gated, axis=1)
+        if scales is not None:
+            value, lifted = value * size, lifted * up_size
         if IS_NORMED:
             divisor = tl.rsqrt(tl.sum(divisors[row], axis=0) / NUM_INPUTS + epsilon)
             value, lifted = value * divisor, lifted * divisor

@@ -13,7 +13,8 @@ from antiphon.nn.kernels.pdl import await_others
 
 @triton.jit(do_not_specialize=["num_rows"])
 def held_product(
-    inputs, squares, weight, bias, states, next_norm, result, scaled, parts, epsilon, num_rows,
+    inputs, squares, weight, scales, bias, states, next_norm, result, scaled, parts, epsilon,
+    num_rows,
     NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
     NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
     IS_NORMED: tl.constexpr, IS_ADDED: tl.constexpr,
@@ -33,6 +34,8 @@ def held_product(
         weights = weights + (tl.load(weight + places + step * BLOCK_INPUTS),)
     if IS_ADDED:
         factor = tl.load(next_norm + outputs).to(tl.float32)[None, :]
+    if scales is not None:
+        size = tl.load(scales + outputs)[None, :]
     if bias is not None:
         shift = tl.load(bias + outputs).to(tl.float32)[None, :]
     await_others(PDL)
@@ -40,8 +43,10 @@ def held_product(
     totals = tl.zeros([SPLITS, BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
     for step in tl.static_range(NUM_STEPS):
         x = tl.load(left + step * BLOCK_INPUTS, mask=is_row[None, :, None], other=0.0)
-        totals = tl.dot(x, weights[step], totals)
+        totals = tl.dot(x, weights[step].to(x.dtype), totals)
     total = tl.sum(totals, axis=0)
+    if scales is not None:
+        total = total * size
     if IS_NORMED:
         part = tl.arange(0, PARTS)
         mask = is_row[:, None] & (part < NUM_PARTS)[None, :]

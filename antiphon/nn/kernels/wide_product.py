@@ -40,8 +40,8 @@ _ARRIVALS: dict[tuple[torch.device, int], Tensor] = {}
 
 @triton.jit(do_not_specialize=["num_rows"])
 def wide_product(
-    inputs, squares, weight, bias, states, next_norm, result, scaled, parts, epsilon, num_rows,
-    sums, arrivals,
+    inputs, squares, weight, scales, bias, states, next_norm, result, scaled, parts, epsilon,
+    num_rows, sums, arrivals,
     NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
     NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
     IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
@@ -65,14 +65,15 @@ def wide_product(
     for step in range(0, SPLIT_INPUTS, BLOCK_INPUTS):
         inside = step + columns < NUM_INPUTS
         x = tl.load(left + step, mask=is_row[:, None] & inside[None, :], other=0.0)
-        w = tl.load(right + step, mask=inside[:, None], other=0.0)
+        w = tl.load(right + step, mask=inside[:, None], other=0).to(x.dtype)
         total = tl.dot(x, w, total, input_precision="ieee")
         if IS_GATED:
-            w = tl.load(right + NUM_OUTPUTS * NUM_INPUTS + step, mask=inside[:, None], other=0.0)
+            w = tl.load(right + NUM_OUTPUTS * NUM_INPUTS + step, mask=inside[:, None], other=0)
+            w = w.to(x.dtype)
             gated = tl.dot(x, w, gated, input_precision="ieee")
     if SPLITS == 1:
         _finish(
-            total, gated, squares, bias, states, next_norm, result, scaled, parts,
+            total, gated, squares, scales, bias, states, next_norm, result, scaled, parts,
             epsilon, num_rows, NUM_OUTPUTS, NUM_INPUTS, NUM_PARTS, PARTS, PART_STRIDE,
             IS_NORMED, IS_GATED, IS_ADDED, BLOCK_ROWS, BLOCK_OUTPUTS,
         )  # fmt: skip
@@ -93,7 +94,7 @@ def wide_product(
                 place += SPLITS * split_size
                 gated = _join(place, is_row, split_size, SPLITS, BLOCK_ROWS, BLOCK_OUTPUTS)
             _finish(
-                total, gated, squares, bias, states, next_norm, result, scaled, parts,
+                total, gated, squares, scales, bias, states, next_norm, result, scaled, parts,
                 epsilon, num_rows, NUM_OUTPUTS, NUM_INPUTS, NUM_PARTS, PARTS, PART_STRIDE,
                 IS_NORMED, IS_GATED, IS_ADDED, BLOCK_ROWS, BLOCK_OUTPUTS,
             )  # fmt: skip
@@ -115,8 +116,8 @@ def _join(
 
 @triton.jit
 def _finish(
-    total, gated, squares, bias, states, next_norm, result, scaled, parts, epsilon, num_rows,
-    NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr,
+    total, gated, squares, scales, bias, states, next_norm, result, scaled, parts, epsilon,
+    num_rows, NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr,
     NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
     IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
     BLOCK_ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr,
@@ -125,6 +126,10 @@ def _finish(
     outputs = tile * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
     rows = tl.program_id(1) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     is_row = rows < num_rows
+    if scales is not None:
+        total = total * tl.load(scales + outputs)[None, :]
+        if IS_GATED:
+            gated = gated * tl.load(scales + NUM_OUTPUTS + outputs)[None, :]
     if IS_NORMED:
         part = tl.arange(0, PARTS)
         mask = is_row[:, None] & (part < NUM_PARTS)[None, :]

@@ -16,7 +16,7 @@ RandomDir: TypeAlias = Annotated[
 ]
 Device: TypeAlias = Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)]
 Dtype: TypeAlias = Annotated[str, flag("auto, bfloat16 or float32.", True)]
-Quantize: TypeAlias = Annotated[str | None, flag("int8 or fp16: weights on a CPU.", "dtype")]
+Quantize: TypeAlias = Annotated[str | None, flag("Weights: int8, or fp16 on a CPU.", "dtype")]
 CpuThreads: TypeAlias = Annotated[
     int | None, flag("Threads on a CPU, the codec's beside them.", "all cores but one", min=1)
 ]

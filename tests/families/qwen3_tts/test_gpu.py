@@ -53,6 +53,20 @@ def gpu(request: pytest.FixtureRequest, path: Path) -> Iterator[Qwen3TTSRunner]:
         yield runner
 
 
+@pytest.mark.parametrize("is_deterministic", [False, True])
+def test_int8_weights_make_frames(path: Path, is_deterministic: bool) -> None:
+    context = LoadContext(path, "cuda", "auto", NUM_SLOTS, is_deterministic=is_deterministic)
+    context = replace(context, quantize="int8")
+    with closing(load_runner(context, max_positions=256)) as runner:
+        drive, config = Drive(runner), load_config(path)
+        # In a pass of more than 64 rows:
+        prompt = made_prompt(config, seed=1, num_tokens=100, streams_text=False)
+        starts = tuple(Start(slot, prompt) for slot in range(3))
+        drive.step(range(3), starts=starts)
+        frames = drive.step(range(3)).frames
+        assert all(np.array_equal(frames[slot], frames[0]) for slot in range(3))
+
+
 @pytest.fixture(scope="module")
 def prompts(path: Path) -> dict[int, Prompt]:
     """Prompts of every layout, greedy and drawn, one with top-p, in slots out of order."""

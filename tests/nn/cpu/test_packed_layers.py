@@ -11,6 +11,7 @@ from torch import Tensor
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit.loading import weights_for
+from antiphon.nn import kernels
 from antiphon.nn.cpu import packed_layers
 from antiphon.nn.cpu.fp16_linear import Fp16Linear
 from antiphon.nn.cpu.int8_linear import Int8Linear
@@ -47,6 +48,24 @@ def test_layers_are_packed_from_what_is_stored_without_a_float32_copy(
     assert torch.equal(layer(states), expected(states))
 
 
+def test_a_gpu_has_int8_weights_with_their_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "run_on", lambda like: True)
+    like = torch.empty(0, dtype=torch.bfloat16, device="meta")
+    check_quantize("int8", like)
+    with pytest.raises(ModelLoadError, match="or int8"):
+        check_quantize("fp16", like)
+    part = WeightsPart(directory=Path(), layout={"a.weight": (OUTPUTS, INPUTS)})
+    drawn = torch.empty(0, dtype=torch.bfloat16)
+    with open_weights(part, like=drawn, is_dummy=True, quantize="int8") as weights:
+        layers = to_pack(weights)
+        monkeypatch.setattr(layers, "like", like)
+        layer = packed(Linear.of(layers, "a"), layers)
+    assert layer.scales is not None
+    assert (layer.weight.dtype, layer.scales.dtype) == (torch.int8, torch.float32)
+    assert layer.weight.device == layer.scales.device == like.device
+    assert layer(torch.empty(3, INPUTS, dtype=like.dtype, device="meta")).dtype == like.dtype
+
+
 def test_what_to_expect_is_logged_once_and_only_on_a_cpu(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     packed_layers._log_expectation.cache_clear()
@@ -64,7 +83,7 @@ def test_other_types_and_devices_are_refused() -> None:
     check_quantize("int8", torch.empty(0))
     with pytest.raises(ModelLoadError, match=r"Invalid 'model\.quantize': 'int8'\..*dtype"):
         check_quantize("int8", torch.empty(0, dtype=torch.bfloat16))
-    with pytest.raises(ModelLoadError, match=r"On 'meta' it must be unset; use 'cpu'"):
+    with pytest.raises(ModelLoadError, match=r"On 'meta' .* unset, or int8 with Triton"):
         check_quantize("int8", torch.empty(0, device="meta"))
     with pytest.raises(ModelLoadError, match=r"'model\.dtype' = 'auto' or 'float32'"):
         weights_for(LoadContext(Path(), "cpu", "bfloat16", quantize="int8"))

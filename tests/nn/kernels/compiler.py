@@ -28,6 +28,7 @@ TYPES = {
     torch.bfloat16: "*bf16",
     torch.int64: "*i64",
     torch.int32: "*i32",
+    torch.int8: "*i8",
     torch.bool: "*i1",
 }
 _BFLOAT16, _EARLY_LAUNCH = 80, 90  # the first compute capabilities that have them

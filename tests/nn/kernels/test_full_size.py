@@ -21,6 +21,7 @@ from antiphon.families.qwen3_tts.talker import Talker, load_predictor
 from antiphon.nn.attention import PagedCache, Tokens
 from antiphon.nn.attention_backends import decode_attention, prefill_attention
 from antiphon.nn.kernels.fused_linear import FusedLinear, scale
+from antiphon.nn.layers import Linear
 from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 from tests.nn.kernels.compiler import CARDS, Card, compiling
 
@@ -96,6 +97,27 @@ def test_products_compile_for_a_card_of_little_shared_memory(
         residual, inputs = meta(num_rows, 2560), meta(num_rows, 9728)
         product.added(residual, inputs, meta(2560, 9728), meta(2560))
     assert "wide_product" in compiler.names
+    assert not compiler.too_large()
+
+
+@pytest.mark.slow  # likewise
+@pytest.mark.parametrize(
+    "card", [each for each in CARDS if each.name in ("T4", *USUAL_CARDS)], ids=str
+)
+def test_products_with_int8_weights_compile(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler, product, dtype = compiling(monkeypatch, card), FusedLinear(), card.dtype
+
+    def linear(num_outputs: int, num_inputs: int) -> Linear:
+        weight = meta(num_outputs, num_inputs, dtype=torch.int8)
+        return Linear(weight, scales=meta(num_outputs, dtype=torch.float32))
+
+    for num_rows in (1, 8, 64):
+        states, norm = meta(num_rows, 1024, dtype=dtype), meta(1024, dtype=dtype)
+        inputs = meta(num_rows, 3072, dtype=dtype)
+        product.normed(scale(states, norm), linear(2 * 3072, 1024), 1e-6, is_gated=True)
+        product.added(states, inputs, linear(1024, 3072), norm)
+    assert {"_thin_product", "wide_product"} <= compiler.names
+    assert "held_product" in compiler.names or card.name != "H200"
     assert not compiler.too_large()
 
 

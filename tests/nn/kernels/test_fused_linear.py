@@ -10,10 +10,12 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
+from antiphon.nn.cuda.int8_linear import ScaledLinear
 from antiphon.nn.kernels import fused_linear
 from antiphon.nn.kernels.fused_linear import FusedLinear, scale
 from antiphon.nn.kernels.product_tiles import WideTile
 from antiphon.nn.kernels.wide_product import arrivals_of
+from antiphon.nn.layers import Linear
 
 pytestmark = pytest.mark.gpu
 
@@ -61,6 +63,41 @@ def test_a_sum_is_ready_for_the_next_norm(product: FusedLinear, num_rows: int) -
     result = product.added(states, inputs, weight, next_norm)
     assert_close(result.states, expected)
     assert_close(product.normed(result, after, EPSILON), normed(expected, next_norm) @ after.T)
+
+
+def int8(*shape: int, seed: int) -> ScaledLinear:
+    weight = random(*shape, seed=seed)
+    return ScaledLinear.pack(Linear(weight), weight)
+
+
+def whole(linear: ScaledLinear) -> Tensor:
+    assert linear.scales is not None
+    return linear.weight * linear.scales[:, None]
+
+
+@pytest.mark.parametrize("num_rows", ROWS)
+@pytest.mark.parametrize("product", [FusedLinear(), FusedLinear(is_batch_invariant=True)])
+def test_products_with_int8_weights(product: FusedLinear, num_rows: int) -> None:
+    states, norm = random(num_rows, WIDTH), random(WIDTH, seed=1)
+    first, second = int8(NUM_OUTPUTS, WIDTH, seed=2), int8(WIDTH, NUM_OUTPUTS, seed=3)
+    bias = random(NUM_OUTPUTS, seed=4)
+    wide = normed(states, norm) @ whole(first).T
+    gate, up = wide.chunk(2, dim=-1)
+    scaled = scale(states, norm)
+    assert_close(product.normed(scaled, first, EPSILON, bias), wide + bias)
+    assert_close(product.normed(scaled, first, EPSILON, is_gated=True), F.silu(gate) * up)
+    added = product.added(states, wide, second, norm)
+    assert_close(added.states, states + wide @ whole(second).T)
+    assert_close(second(wide), wide @ whole(second).T)
+
+
+@pytest.mark.parametrize("num_rows", [5, 30])
+def test_a_product_of_few_outputs_with_int8_weights(num_rows: int) -> None:
+    states, inputs, linear = random(num_rows, 64), random(num_rows, 2048), int8(64, 2048, seed=2)
+    halves = states.half(), inputs.half(), linear, random(64, seed=3).half()
+    result = FusedLinear().added(*halves)
+    expected = states + inputs @ whole(linear).T
+    torch.testing.assert_close(result.states.float(), expected, rtol=0.01, atol=0.5)
 
 
 @pytest.mark.parametrize("num_rows", [9, 17, 40])
