@@ -79,15 +79,16 @@ def read_index(folder: Path) -> dict[str, tuple[Path, TensorHeader]]:
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         file = Path(index["file"])
-        num_bytes = file.stat().st_size
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        num_bytes, expected = file.stat().st_size, index["bytes"]
+        headers: dict[str, tuple[Path, TensorHeader]] = {
+            name: (file, gguf_header(name, kind, tuple(shape), start, heads))
+            for name, (kind, shape, start, heads) in index["tensors"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelLoadError(f"{folder / INDEX}: cannot be read: {error}") from error
-    if num_bytes != index["bytes"]:
-        raise ModelLoadError(f"{file}: has {num_bytes} bytes, no longer {index['bytes']}")
-    return {
-        name: (file, gguf_header(name, kind, tuple(shape), start, heads))
-        for name, (kind, shape, start, heads) in index["tensors"].items()
-    }
+    if num_bytes != expected:
+        raise ModelLoadError(f"{file}: has {num_bytes} bytes, no longer {expected}")
+    return headers
 
 
 class GGUFTensors:

@@ -1,5 +1,6 @@
 """Weights that several stored tensors describe, found by the names and shapes of these."""
 
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,10 @@ def with_packed(
             parts = {part: found.pop(each) for part, each in names.items() if each in found}
             weight = _Weight(f"{prefix}weight", parts, config)
             found[weight.name] = weight.stored(anchor)
+            # AutoGPTQ wrote biases of zeros for layers that have none.
+            bias = found.get(f"{prefix}bias")
+            if config.method == "GPTQ" and bias is not None and not any(_bytes(*bias)):
+                del found[f"{prefix}bias"]
     return found
 
 
@@ -145,7 +150,10 @@ class _Weight:
         self._expect("weight_packed", (WORDS,), 2)
         self._expect("weight_shape", ("I64", WORDS), shape=(2,))
         file, header = self._parts["weight_shape"]
-        shape = _integers(file, header)
+        pair = struct.Struct("<2q" if header.dtype == "I64" else "<2i")
+        if header.num_bytes != pair.size:
+            raise self._error("weight_shape", f"has {header.num_bytes} bytes, not {pair.size}")
+        shape = pair.unpack(_bytes(file, header))
         num_outputs, words = self._header("weight_packed").shape
         by_bits = {bits: -(-shape[1] * bits // 32) for bits in (4, 8)}
         bits = next((bits for bits, size in by_bits.items() if size == words), 0)
@@ -210,16 +218,11 @@ class _Weight:
         return ModelLoadError(f"{file}: '{header.name}' {message}")
 
 
-def _integers(file: Path, header: TensorHeader) -> Shape:
-    """Return the values of a small tensor of integers."""
+def _bytes(file: Path, header: TensorHeader) -> bytes:
+    """Return the values of a small tensor."""
     try:
         with file.open("rb") as stream:
             stream.seek(header.start)
-            data = stream.read(header.num_bytes)
+            return stream.read(header.num_bytes)
     except OSError as error:
         raise ModelLoadError(f"{file}: cannot be read: {error.strerror}") from error
-    size = header.num_bytes // header.num_values
-    return tuple(
-        int.from_bytes(data[start : start + size], "little", signed=True)
-        for start in range(0, len(data), size)
-    )

@@ -1,5 +1,6 @@
 """Quantized weights are loaded to within the step of their format, or refused by what is wrong."""
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,22 @@ def test_progress_counts_the_stored_bytes(weight: Tensor, tmp_path: Path) -> Non
     loaded(tmp_path, progress=lambda *count: counts.append(count))
     num_bytes = sum(each.nbytes for each in parts.values())
     assert counts == [(num_bytes, num_bytes)]
+
+
+def test_biases_of_zeros_that_gptq_adds_are_left_out(weight: Tensor, tmp_path: Path) -> None:
+    parts = stored(gptq(weight)) | {"layer.bias": torch.zeros(80).half()}
+    assert read_directory(write(tmp_path, parts, GPTQ)).keys() == {"layer.weight"}
+    parts["layer.bias"][3] = 1
+    assert read_directory(write(tmp_path, parts, GPTQ)).keys() == {"layer.weight", "layer.bias"}
+
+
+def test_old_gptq_has_its_configuration_in_a_file_of_its_own(
+    weight: Tensor, tmp_path: Path
+) -> None:
+    write(tmp_path, stored(gptq(weight)), None)
+    described = {"bits": 4, "group_size": 32, "desc_act": False, "sym": True}
+    (tmp_path / "quantize_config.json").write_text(json.dumps(described))
+    assert (loaded(tmp_path) - weight).abs().max() < 0.3
 
 
 def without(name: str) -> Packer:
