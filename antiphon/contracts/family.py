@@ -17,7 +17,7 @@ from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.contracts.engine_limits import AdmissionLimits, PlaybackPolicy
 from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import LoadProgress, Sampling, SpeechRequest, Voice
-from antiphon.contracts.well_formed import NoOptions
+from antiphon.contracts.well_formed import StrictOptions
 from antiphon.errors import how_to_install
 
 
@@ -247,7 +247,7 @@ class Task:
     pipeline: tuple[StageSpec, ...]
     encoder: StageSpec | None = None
     condition: Ref | None = None
-    options: type[BaseModel] = NoOptions
+    options: type[BaseModel] = StrictOptions
     recordings: tuple[str, ...] = ()
     sampling: Sampling = Sampling()
 

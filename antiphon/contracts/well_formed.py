@@ -166,10 +166,10 @@ def _fault_of_one(value: Any) -> str | None:
     return None
 
 
-class NoOptions(StrictModel):
-    """The options of a task that has none."""
+class StrictOptions(StrictModel):
+    """The options of a task: by itself none, a family's add fields."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 def read_options(model: type[Options], values: Mapping[str, Any]) -> Options:

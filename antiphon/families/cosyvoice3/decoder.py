@@ -24,8 +24,8 @@ from antiphon.families.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, load_confi
 from antiphon.families.cosyvoice3.flow import MelFlow, Reference
 from antiphon.families.cosyvoice3.flow_context import slots_that_fit
 from antiphon.families.cosyvoice3.flow_passes import MelFlowPasses, alike
-from antiphon.families.cosyvoice3.speech_rows import Due, SpeechRows, SpeechStream
-from antiphon.families.cosyvoice3.stream_conv import StreamState
+from antiphon.families.cosyvoice3.speech_rows import Due, PassInputs, SpeechRows, SpeechStream
+from antiphon.families.cosyvoice3.stream_conv import StreamRows, StreamState
 from antiphon.families.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
 from antiphon.families.kit.loading import weights_for
 from antiphon.nn import kernels
@@ -88,13 +88,21 @@ class CosyVoice3Decoder:
         """Return rows without streams, with captured graphs."""
         config, device = self._flow.config, self._device
         sizes = tuple(sorted({min(size, num_slots) for size in self._sizes}))
-        state = SpeechRows.fresh(
-            config,
-            self._flow.open(num_slots),
-            Graphs(device),
-            sizes,
-            self._flow_passes.widths,
-            max(MEL_FRAMES_PER_TOKEN * self._flow_passes.ahead, self._last_frames),
+        most, fresh = (
+            sizes[-1],
+            partial(PassInputs.fresh, config, num_rows=sizes[-1], device=device),
+        )
+        num_frames = max(MEL_FRAMES_PER_TOKEN * self._flow_passes.ahead, self._last_frames)
+        state = SpeechRows(
+            streams=[None] * num_slots,
+            flow=self._flow.open(num_slots),
+            vocoder=StreamRows(num_slots + 1),
+            recorded=[None] * num_slots,
+            graphs=Graphs(device),
+            sizes=sizes,
+            flow_inputs={width: fresh(num_tokens=width) for width in self._flow_passes.widths},
+            mel=torch.zeros(most, num_frames, config.num_mels, device=device),
+            voiced=torch.zeros(most, 3, dtype=torch.int64, device=device),
         )
         if state.graphs.is_enabled:
             torch.cuda.synchronize(device)
@@ -230,7 +238,7 @@ class CosyVoice3Decoder:
 
         ``num_there`` is the number of mel frames of ending streams.
         """
-        before = kept.kept.pop(_REST, None)
+        before = kept.pop(_REST, None)
         made = self._vocoder.decode(mel.transpose(1, 2), first_frames, kept, num_there)
         return made if before is None else torch.cat((before, made), dim=1)
 
@@ -241,7 +249,7 @@ class CosyVoice3Decoder:
         mel = state.mel[:size, : MEL_FRAMES_PER_TOKEN * num_tokens]
         samples = self._samples(mel, first_frames, kept)
         num_samples = self.group_frames * self.samples_per_frame
-        kept.kept[_REST] = samples[:, num_samples:].clone()
+        kept[_REST] = samples[:, num_samples:].clone()
         state.vocoder.put(slots, kept)
         return samples[:, :num_samples]
 

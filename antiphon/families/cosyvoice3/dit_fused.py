@@ -122,13 +122,13 @@ class FusedPosition:
             if is_frame is not None:
                 columns = torch.where(is_frame, columns, 0.0)
             name, num_before = f"position.{number}.{step}", len(weight) - 1
-            before = convs.kept.get(name)
+            before = convs.get(name)
             if before is None:
                 before = columns.new_zeros(
                     (len(columns), num_before, columns.shape[2]), dtype=PRODUCT_DTYPE
                 )
             joined = torch.cat((before, columns.to(PRODUCT_DTYPE)), dim=1)
-            convs.kept[name] = joined[:, -num_before:].clone()
+            convs[name] = joined[:, -num_before:].clone()
             is_last = number + 1 == len(self.layers)
             columns = grouped_mish(joined, weight, bias, states if is_last else None)
         return columns

@@ -284,6 +284,4 @@ def solver_noise(num_mels: int) -> Tensor:
 
 def _going_on(state: StreamState, is_later: Tensor) -> StreamState:
     """Return a state reset in the rows that begin; ``is_later`` is bool ``[num_rows, 1]``."""
-    is_later = is_later[..., None]
-    kept = {name: torch.where(is_later, each, 0.0) for name, each in state.kept.items()}
-    return StreamState(kept)
+    return {name: torch.where(is_later[..., None], each, 0.0) for name, each in state.items()}

@@ -1,8 +1,8 @@
 """Request fields specific to this family, and length limits as in the published code."""
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from antiphon.contracts.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictOptions
 from antiphon.families.kit.cloned_voices import Reference
 
 FAMILY_NAME = "cosyvoice3"
@@ -12,10 +12,8 @@ MAX_REFERENCE_TOKENS = 250
 """Reference tokens that condition the flow, the last ten seconds; the language model reads all."""
 
 
-class CosyVoice3Options(StrictModel):
+class CosyVoice3Options(StrictOptions):
     """Request options beyond the fields shared by all families."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     ref_audio: Reference | None = Field(None, description="The recording to imitate.")
     ref_text: str | None = Field(

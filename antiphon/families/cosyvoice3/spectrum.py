@@ -69,14 +69,14 @@ class StreamSpectrum:
             ``[num_rows, size + 2, frames]``.
         """
         half = self.size // 2
-        kept = state.kept.get(_SAMPLES)
+        kept = state.get(_SAMPLES)
         if kept is None:
             kept = samples[:, 1 : half + 1].flip(1)
         samples = torch.cat((kept, samples), dim=1)
         if num_there is not None:
             samples = _mirrored(samples, half, num_there + kept.shape[1])
         windows = samples.unfold(1, self.size, self.hop)[:, :num_frames]
-        state.kept[_SAMPLES] = samples[:, windows.shape[1] * self.hop :].clone()
+        state[_SAMPLES] = samples[:, windows.shape[1] * self.hop :].clone()
         return (windows @ self.analysis).transpose(1, 2)
 
     def synthesize(
@@ -106,13 +106,13 @@ class StreamSpectrum:
         pieces = torch.unflatten(torch.stack((waves, squares), dim=1), 3, (4, self.hop))
         num_rows, num_frames = waves.shape[:2]
         sums = waves.new_zeros(num_rows, 2, num_frames + 3, self.hop)
-        kept = state.kept.get(_SUMS)
+        kept = state.get(_SUMS)
         if kept is not None:
             sums[:, :, :3] = kept
         for part in range(4):
             sums[:, :, part : part + num_frames] += pieces[:, :, :, part]
         num_done, num_last = (num_frames, 0) if num_there is None else (num_frames + 3, 2)
-        state.kept[_SUMS] = sums[:, :, num_done:].clone()
+        state[_SUMS] = sums[:, :, num_done:].clone()
         # The first and last two hops belong to the mirrored ends.
         done = sums[:, :, 2 if kept is None else 0 : num_done - num_last]
         return (done[:, 0] / done[:, 1]).flatten(1)

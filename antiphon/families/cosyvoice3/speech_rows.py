@@ -1,6 +1,6 @@
 """Decoder state of streams: counters on the host, and tensors of all slots."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -89,35 +89,6 @@ class SpeechRows:
     flow_inputs: Mapping[int, PassInputs]
     mel: Tensor
     voiced: Tensor
-
-    @classmethod
-    def fresh(
-        cls,
-        config: MelFlowConfig,
-        flow: MelFlowRows,
-        graphs: Graphs,
-        sizes: tuple[int, ...],
-        widths: Sequence[int],
-        num_frames: int,
-    ) -> "SpeechRows":
-        """Return rows without streams.
-
-        Args:
-            widths: widths of the flow's passes in tokens.
-            num_frames: mel frames in the longest vocoder pass of a graph.
-        """
-        device, most, num_slots = flow.speakers.device, sizes[-1], flow.num_slots
-        return cls(
-            streams=[None] * num_slots,
-            flow=flow,
-            vocoder=StreamRows(num_slots + 1),
-            recorded=[None] * num_slots,
-            graphs=graphs,
-            sizes=sizes,
-            flow_inputs={width: PassInputs.fresh(config, width, most, device) for width in widths},
-            mel=torch.zeros(most, num_frames, config.num_mels, device=device),
-            voiced=torch.zeros(most, 3, dtype=torch.int64, device=device),
-        )
 
     def stream(self, slot: int) -> SpeechStream:
         """Return the stream of a slot; the slot must have been reset."""

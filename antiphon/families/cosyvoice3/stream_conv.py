@@ -5,6 +5,7 @@ the same split.
 """
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -12,16 +13,8 @@ from torch import Tensor
 
 from antiphon.nn.layers import Weights
 
-
-@dataclass(slots=True)
-class StreamState:
-    """Last input columns of each convolution by its name, and other layers' state by theirs."""
-
-    kept: dict[str, Tensor] = field(default_factory=dict)
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(each.nbytes for each in self.kept.values())
+StreamState: TypeAlias = dict[str, Tensor]
+"""Last input columns of each convolution by its name, and other layers' state by theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +28,15 @@ class StreamRows:
     """
 
     num_rows: int
-    kept: dict[str, Tensor] = field(default_factory=dict)
+    kept: StreamState = field(default_factory=dict)
 
     def take(self, rows: Tensor) -> StreamState:
         """Return a copy of the states of rows, int64 ``[n]``."""
-        return StreamState({name: each.index_select(0, rows) for name, each in self.kept.items()})
+        return {name: each.index_select(0, rows) for name, each in self.kept.items()}
 
     def put(self, rows: Tensor, state: StreamState) -> None:
         """Store ``state``, of ``n`` streams, in rows, int64 ``[n]``."""
-        for name, each in state.kept.items():
+        for name, each in state.items():
             if name not in self.kept:
                 self.kept[name] = each.new_zeros((self.num_rows, *each.shape[1:]))
             self.kept[name].index_copy_(0, rows, each)
@@ -96,7 +89,7 @@ class StreamConv:
 
     def __call__(self, columns: Tensor, state: StreamState, *, is_end: bool = False) -> Tensor:
         """Add columns, and return the outputs that are complete."""
-        kept = state.kept.get(self.name)
+        kept = state.get(self.name)
         if kept is None:
             kept = columns.new_zeros((*columns.shape[:2], self.padding))
         joined = torch.cat((kept, columns), dim=2)
@@ -105,7 +98,7 @@ class StreamConv:
         reach = (self.weight.shape[2] - 1) * self.dilation
         num_made = max(0, (joined.shape[2] - reach - 1) // self.stride + 1)
         # A copy: a view would keep the whole joined tensor alive.
-        state.kept[self.name] = joined[:, :, num_made * self.stride :].clone()
+        state[self.name] = joined[:, :, num_made * self.stride :].clone()
         if not num_made:
             return joined.new_zeros((len(joined), len(self.weight), 0))
         return self.convolve(joined)

@@ -47,10 +47,6 @@ class ToneSource:
     config: VocoderConfig
     mix: Linear
 
-    @classmethod
-    def of(cls, weights: Weights, config: VocoderConfig) -> "ToneSource":
-        return cls(config, Linear.of(weights, "m_source.l_linear"))
-
     def __call__(self, pitch_hz: Tensor, noise: Tensor, state: StreamState) -> Tensor:
         """Return the samples of the next mel frames, f32 ``[num_rows, num_samples]``.
 
@@ -63,11 +59,11 @@ class ToneSource:
         multiples = torch.arange(1, num_tones + 1, device=pitch_hz.device)
         turns = (pitch_hz[:, :, None] * multiples / config.sample_rate_hz) % 1  # a sample
         turns = turns.double() * config.samples_per_mel_frame
-        before = state.kept.get(_TURNS)
+        before = state.get(_TURNS)
         if before is None:
             before = turns.new_zeros(len(turns), 1, num_tones)
         phases = (before + turns.cumsum(1)) % 1
-        state.kept[_TURNS] = phases[:, -1:].clone() if phases.shape[1] else before
+        state[_TURNS] = phases[:, -1:].clone() if phases.shape[1] else before
         is_voiced = (pitch_hz > config.min_voiced_hz)[:, :, None]
         tones = torch.sin(phases * (2 * math.pi)).float() * config.sine_level
         level = torch.where(is_voiced, config.voiced_noise, config.sine_level / 3)
@@ -193,7 +189,7 @@ class Vocoder:
         return cls(
             config=config,
             pitch=PitchNetwork.of(weights),
-            source=ToneSource.of(weights, config),
+            source=ToneSource(config, Linear.of(weights, "m_source.l_linear")),
             spectrum=StreamSpectrum.of(window, config.hop_samples),
             first=StreamConv.of(weights, "conv_pre", look_ahead=config.look_ahead_frames),
             stages=_stages(weights, config, splits_products=splits_products),
@@ -220,7 +216,7 @@ class Vocoder:
         Returns:
             f32 ``[num_rows, num_samples]``.
         """
-        config, is_first, is_end = self.config, not state.kept, num_there is not None
+        config, is_first, is_end = self.config, not state, num_there is not None
         num_samples = num_hops = None
         if num_there is not None:
             hops = config.samples_per_mel_frame // config.hop_samples

@@ -48,8 +48,8 @@ class _ActivatedConv:
     def __call__(self, given: SnakeInput, state: StreamState) -> tuple[Tensor, Tensor]:
         """Return the sum of the inputs, and the convolution's output without bias."""
         conv = self.conv
-        before = state.kept.get(conv.name)
-        sums, joined, state.kept[conv.name] = snake_join(given, before, conv.padding, self.snake)
+        before = state.get(conv.name)
+        sums, joined, state[conv.name] = snake_join(given, before, conv.padding, self.snake)
         return sums, conv.convolve(joined, has_bias=False)
 
 

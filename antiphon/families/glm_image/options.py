@@ -2,19 +2,17 @@
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from antiphon.contracts.sampling import TEMPERATURE, TOP_K, TOP_P
 from antiphon.contracts.types import Sampling
-from antiphon.contracts.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictOptions
 
 FAMILY_NAME = "glm_image"
 
 
-class GlmImageOptions(StrictModel):
+class GlmImageOptions(StrictOptions):
     """Sampling options of the image's codes; defaults are the checkpoint's own."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     prior_temperature: Annotated[float, TEMPERATURE.computable] | None = Field(
         None, description="Of drawing the image's codes; 0 takes the likeliest."

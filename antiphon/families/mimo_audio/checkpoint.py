@@ -75,11 +75,6 @@ def _rates(config: AudioTokenizerConfig) -> dict[str, str]:
     return {"Sample rate": f"{config.sample_rate_hz} Hz", "Groups per second": f"{groups_per_s:g}"}
 
 
-def model_part(path: Path, config: MiMoAudioConfig) -> WeightsPart:
-    """Return the language model and its local transformers in a checkpoint's directory."""
-    return WeightsPart(directory=path, layout=layout_of(config))
-
-
 def encoder_part(path: Path, config: AudioTokenizerConfig) -> WeightsPart:
     """Return the encoder in an audio tokenizer's directory, with the quantizers in use."""
     unused, layout = f"{_OF_TRAINING}|{_spare_codebooks(config)}", tokenizer_layout_of(config)

@@ -31,7 +31,7 @@ from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.runner import SLOT_RESERVE_BYTES
 from antiphon.families.kit.layouts import FLOAT_BYTES, HALF_BYTES
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
-from antiphon.families.mimo_audio.checkpoint import model_part
+from antiphon.families.mimo_audio.checkpoint import layout_of
 from antiphon.families.mimo_audio.config import (
     MAX_POSITIONS,
     PASS_GROUPS,
@@ -48,6 +48,7 @@ from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.safetensors_index import WeightsPart
 from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.token_sampler import TokenReach, TokenSampler, TokenStart
 from antiphon.nn.transformer import Transformer
@@ -213,7 +214,7 @@ def load_language_model(context: LoadContext) -> MiMoAudioModel:
     """Load the language model and its local transformers; raises ModelLoadError."""
     config = load_config(context.checkpoint)
     tokenizer = load_text_tokenizer(context.checkpoint, config.vocab_size)
-    part = model_part(context.checkpoint, config)
+    part = WeightsPart(directory=context.checkpoint, layout=layout_of(config))
     opened = open_weights(part, **weights_for(context, "language model"))
     with torch.inference_mode(), opened as weights:
         if context.is_dummy:

@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from antiphon.contracts.sampling import TEMPERATURE, TOP_K, TOP_P
 from antiphon.contracts.types import Sampling
-from antiphon.contracts.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictOptions
 from antiphon.families.kit.cloned_voices import Reference
 
 FAMILY_NAME = "mimo_audio"
@@ -14,10 +14,8 @@ TEXT = Sampling(temperature=0.6, top_k=0, top_p=1.0, repetition_penalty=1.0, max
 CODES = Sampling(temperature=0.9, top_k=0, top_p=0.95, repetition_penalty=1.0)
 
 
-class MiMoAudioOptions(StrictModel):
+class MiMoAudioOptions(StrictOptions):
     """Request options beyond the fields shared by all families."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     ref_audio: Reference | None = Field(
         None, description="A recording of the voice to speak with; its transcript is not needed."

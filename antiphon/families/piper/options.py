@@ -1,14 +1,12 @@
 """Request fields that only this family knows: what a voice's file sets, for one request."""
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from antiphon.contracts.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictOptions
 
 
-class PiperOptions(StrictModel):
+class PiperOptions(StrictOptions):
     """Sampling options of a sentence; ``None`` is the value of the voice's file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     length_scale: float | None = Field(
         None, ge=0.25, le=4, description="How long each phoneme lasts: 2 is half as fast."

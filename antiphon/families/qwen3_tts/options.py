@@ -4,11 +4,11 @@ import json
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from antiphon.contracts.sampling import MAX_INT32, TEMPERATURE, TOP_K, TOP_P, Range
-from antiphon.contracts.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictOptions
 from antiphon.families.kit.cloned_voices import Reference
 
 FAMILY_NAME = "qwen3_tts"
@@ -49,10 +49,8 @@ Embedding = Annotated[
 ]
 
 
-class Qwen3TTSOptions(StrictModel):
+class Qwen3TTSOptions(StrictOptions):
     """Fields of a request that this family adds to those that all families share."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     task_type: Literal["CustomVoice", "VoiceDesign", "Base"] | None = Field(
         None, description="What the client expects; refused if the checkpoint's task is another."

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from antiphon.contracts.prepared_voice import PreparedVoice
-from antiphon.contracts.well_formed import StrictModel
+from antiphon.contracts.well_formed import StrictOptions
 from antiphon.errors import InvalidRequestError
 from antiphon.families.kit.cloned_voices import ContinuedRecording, Reference
 from antiphon.families.voxcpm2.config import (
@@ -24,10 +24,8 @@ FAMILY_NAME = "voxcpm2"
 _MAX_TEXT_CHARACTERS = 2000
 
 
-class VoxCPM2Options(StrictModel):
+class VoxCPM2Options(StrictOptions):
     """Request options beyond the fields shared by all families."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     ref_audio: Reference | None = Field(None, description="A recording of the voice to speak with.")
     ref_text: str | None = Field(

@@ -52,7 +52,7 @@ def test_positions_are_those_of_pytorch_lines(
         found = fused(3, piece, mine, is_frame if start else None)
         torch.testing.assert_close(found, piece + columns, atol=1e-2, rtol=4e-3)
         assert not torch.equal(found, piece)
-    assert {each.dtype for each in mine.kept.values()} == {torch.float16}
+    assert {each.dtype for each in mine.values()} == {torch.float16}
 
 
 def test_narrow_groups_are_left_to_pytorch_lines() -> None:
