@@ -77,8 +77,8 @@ def fit(
 ) -> None:
     """Estimate what a GPU holds of a checkpoint, and how fast it is there; no tensor is read.
 
-    Of a CPU, all types of weights are estimated, and one is recommended. The exit status is 1 if
-    not one stream fits.
+    Of a CPU, all types of weights are estimated, and one is recommended; of a GPU, int8 weights if
+    others do not fit. The exit status is 1 if not one stream fits.
     """
     path = directory_of(path)
     figures = device_memory_gib, bandwidth_gbs, tflops, gpu_memory_utilization
@@ -143,8 +143,14 @@ def _fit_gpu(
 
     if family.footprint is None:
         raise ModelLoadError(f"{path}: what '{family.name}' takes of a GPU is not known.")
-    found = estimate(family.footprint.resolve()(path), card, seconds, _STREAMS, utilization)
+    footprint, quantize = family.footprint.resolve()(path), ""
+    found = estimate(footprint, card, seconds, _STREAMS, utilization)
     dtype = "bfloat16" if card.has_bfloat16 else "float32"
+    of_frame = family.measuring and family.measuring.frame_products
+    if not found.num_streams and family.quantizes and of_frame:
+        products = of_frame.resolve()(path)
+        found = estimate(footprint, card, seconds, _STREAMS, utilization, products)
+        dtype, quantize = f"int8 and {dtype}", " --quantize int8"
     facts = {
         "Card": f"{card.name}: {card.memory_gib:g} GiB, {card.bandwidth_gbs:g} GB/s",
         "Weights": f"{found.weight_gib:.1f} GiB in {dtype}",
@@ -159,11 +165,11 @@ def _fit_gpu(
         measured = "-" if speed.measured_ms is None else f"{speed.measured_ms:.2f}"
         times = f"{speed.frame_ms:.2f}", f"{speed.load:.0%}", measured
         table.add_row(str(speed.num_streams), *times)
-    command = f"antiphon serve {shlex.quote(str(path))}" if found.num_streams else None
+    command = f"antiphon serve {shlex.quote(str(path))}{quantize}" if found.num_streams else None
     advice = _FULL if command is None else f"Recommended: {escape(command)}"
     record = {"card": card, "seconds": seconds, **dataclasses.asdict(found)}
     parts = facts_grid(facts), "", table, "", advice, "", _NOTE
-    record |= {"recommended": command, "note": _NOTE}
+    record |= {"weights": dtype, "recommended": command, "note": _NOTE}
     _show(record, parts, as_json, fits=command is not None)
 
 

@@ -13,14 +13,13 @@ from pathlib import Path
 from antiphon.contracts.family import Family, Product
 from antiphon.contracts.inspection import Footprint
 from antiphon.errors import ModelLoadError, how_to_install
+from antiphon.placement.fit import packed_weights
 from antiphon.placement.host_cpu import HostCpu
 
 _GIB = 2**30
 _NUM_BYTES = {"float32": 4, "fp16": 2, "int8": 1}
 IN_FLOATS = 2
 """A footprint counts numbers of two bytes."""
-_LAYER_PARTS = (".qkv", ".out", ".up", ".down")
-"""Ends of the names of products of decoder layers, whose weights are packed."""
 REACHED = {"float32": 0.95, "fp16": 0.8, "int8": 0.75}
 """Share of the memory's speed that products reach, by the type of their weights."""
 REACHED_DECODER = 0.8
@@ -84,9 +83,7 @@ def cpu_fits(family: Family, path: Path, cpu: HostCpu, seconds: float) -> list[C
 def _bytes(weights: str, footprint: Footprint, products: Sequence[Product]) -> tuple[int, int]:
     """Return the bytes of all weights, and of those that are read for a frame."""
     saved_bytes = _NUM_BYTES["float32"] - _NUM_BYTES[weights]
-    in_layers = [each for each in products if each.weight.endswith(_LAYER_PARTS)]
-    num_read = sum(each.num_weights for each in in_layers)
-    num_kept = sum({each.weight: each.num_weights for each in in_layers}.values())
+    num_kept, num_read = packed_weights(products)
     return (
         IN_FLOATS * footprint.weight_bytes - saved_bytes * num_kept,
         IN_FLOATS * footprint.read_bytes - saved_bytes * num_read,

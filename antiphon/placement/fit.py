@@ -8,9 +8,11 @@ what docs/performance.md has for it with 1 to 256 streams; on other cards, and w
 nothing of this has been measured.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from antiphon.config import ModelSettings
+from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint
 from antiphon.engine.runner import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
 from antiphon.placement.cards import Card
@@ -30,6 +32,8 @@ CONTEXT_GIB = 0.5
 """CUDA itself with its kernels, about."""
 MAX_LOAD = 0.85
 """Share of real time that may be used before playback underruns now and then."""
+_LAYER_PARTS = (".qkv", ".out", ".up", ".down")
+"""Ends of the names of products of decoder layers, whose weights may be int8."""
 _MAX_STREAMS = 4096
 _FEW_STREAMS = 4
 
@@ -77,6 +81,7 @@ def fit(
     seconds: float,
     streams: tuple[int, ...],
     utilization: float | None = None,
+    quantized: Sequence[Product] = (),
 ) -> Fit:
     """Estimate what a card holds: its memory is shared out as a server does it.
 
@@ -84,9 +89,9 @@ def fit(
         seconds: audio duration of a stream.
         streams: numbers of them to estimate the speed for.
         utilization: share of the card's memory that the server may use; ``None``: its default.
+        quantized: products of a frame, if those of decoder layers have int8 weights.
     """
-    if not card.has_bfloat16:
-        footprint = _in_float32(footprint)
+    footprint = _in_types(footprint, 2 if card.has_bfloat16 else 4, quantized)
     share = utilization or ModelSettings().gpu_memory_utilization or 1.0
     num_positions = footprint.prompt_positions + round(seconds * footprint.frames_per_s)
     num_total = int(card.memory_gib * GIB)
@@ -120,14 +125,22 @@ def fit(
     )
 
 
-def _in_float32(footprint: Footprint) -> Footprint:
-    """Return the footprint of a model with numbers of four bytes."""
+def _in_types(footprint: Footprint, num_bytes: int, quantized: Sequence[Product]) -> Footprint:
+    """Return a footprint with numbers of so many bytes instead of two, and of int8 weights."""
+    factor, (num_kept, num_read) = num_bytes // 2, packed_weights(quantized)
     return replace(
         footprint,
-        weight_bytes=2 * footprint.weight_bytes,
-        read_bytes=2 * footprint.read_bytes,
-        position_bytes=2 * footprint.position_bytes,
+        weight_bytes=factor * footprint.weight_bytes - (num_bytes - 1) * num_kept,
+        read_bytes=factor * footprint.read_bytes - (num_bytes - 1) * num_read,
+        position_bytes=factor * footprint.position_bytes,
     )
+
+
+def packed_weights(products: Sequence[Product]) -> tuple[int, int]:
+    """Return the weights of a frame's products in decoder layers: all, and how many are read."""
+    in_layers = [each for each in products if each.weight.endswith(_LAYER_PARTS)]
+    num_kept = sum({each.weight: each.num_weights for each in in_layers}.values())
+    return num_kept, sum(each.num_weights for each in in_layers)
 
 
 def _frame_ms(footprint: Footprint, card: Card, num_streams: int, num_positions: int) -> float:

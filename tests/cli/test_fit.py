@@ -54,11 +54,19 @@ def test_another_card_is_told_by_its_figures(run: Run, checkpoint: Path) -> None
 
 
 def test_a_card_that_holds_nothing_is_told_by_the_status(run: Run, checkpoint: Path) -> None:
-    flags = ("--device-memory-gib", "4", "--bandwidth-gbs", "500")
+    flags = ("--device-memory-gib", "3", "--bandwidth-gbs", "500")
     done = run("models", "fit", str(checkpoint), *flags)
     assert done.exit_code == 1
     assert "Streams that fit" in done.stdout
     assert "Use a smaller checkpoint, another card, or main memory" in done.stdout
+
+
+def test_int8_weights_are_recommended_where_others_do_not_fit(run: Run, checkpoint: Path) -> None:
+    done = run("models", "fit", str(checkpoint), "--card", "RTX 3050 Laptop", "--json")
+    told = json.loads(done.stdout)
+    assert told["weights"] == "int8 and bfloat16"
+    assert told["num_streams"] > 0
+    assert told["recommended"] == f"antiphon serve {checkpoint} --quantize int8"
 
 
 def test_a_card_without_bfloat16_holds_float32(run: Run, checkpoint: Path) -> None:
