@@ -151,9 +151,15 @@ def test_other_frequencies_than_those_of_llama_3_are_refused(
     ("changes", "message"),
     [
         ({"general.architecture": "qwen3-tts"}, r"GGUF \('qwen3-tts'\) weights are not supported"),
-        ({"qwen3.block_count": None}, r"'qwen3\.block_count' must be a number, but is None"),
+        (
+            {"qwen3.block_count": None},
+            r"'qwen3\.block_count' must be a whole number above 0, but is None",
+        ),
         ({"qwen3.rope.dimension_count": 4}, "'qwen3.rope.dimension_count' is 4; only"),
-        ({"qwen3.attention.sliding_window": 8}, "sliding windows are not supported"),
+        ({"qwen3.attention.sliding_window": 8}, "sliding_window' is 8; only 0 is supported"),
+        ({"qwen3.block_count": 2**31}, "is 2147483648, more than there are tensors"),
+        ({"qwen3.rope.freq_base": 0.0}, r"freq_base' must be a number above 0, but is 0\.0"),
+        ({"general.alignment": 0}, "'general.alignment' is 0"),
         ({"qwen3.expert_count": 8}, "'qwen3.expert_count' is 8; only 0"),
         ({"split.count": 3}, "is one of 3 parts"),
         ({"tokenizer.ggml.tokens": None}, r"'tokenizer\.ggml\.tokens' is missing"),

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ _IN_LAYER: Final = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 _FREQUENCIES: Final = "rope_freqs.weight"
 _LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 _LLAMA3_POSITIONS: Final = 8192
+_MAX_HEAD_DIM: Final = 1024
 
 
 def folder_of(gguf: GGUFFile) -> Path | None:
@@ -93,38 +94,40 @@ def _write(folder: Path, gguf: GGUFFile) -> None:
 
 def _config(gguf: GGUFFile) -> dict[str, Any]:
     """Return the contents of config.json."""
-    if gguf.metadata.get("split.count", 1) > 1:
+    parts = gguf.metadata.get("split.count", 1)
+    if parts != 1:
         raise ModelLoadError(
-            f"{gguf.path}: is one of {gguf.metadata['split.count']} parts ('split.count'); join"
-            " them with llama-gguf-split --merge"
+            f"{gguf.path}: is one of {parts} parts ('split.count'); join them with"
+            " llama-gguf-split --merge"
         )
-    own = _own(gguf)
-    heads, width = _needed(gguf, "attention.head_count"), _needed(gguf, "embedding_length")
-    head_dim = own.get("attention.key_length", width // max(1, heads))
+    heads, width = _number(gguf, "attention.head_count"), _number(gguf, "embedding_length")
+    head_dim = _number(gguf, "attention.key_length", width // max(1, heads))
+    num_layers = _number(gguf, "block_count")
     embedding = gguf.tensors.get("token_embd.weight")
-    if embedding is None:
-        raise ModelLoadError(f"{gguf.path}: the tensor 'token_embd.weight' is missing")
+    if embedding is None or len(embedding.shape) != 2:
+        raise ModelLoadError(f"{gguf.path}: there is no matrix 'token_embd.weight'")
+    if num_layers > len(gguf.tensors):
+        raise _error(gguf, "block_count", f"is {num_layers}, more than there are tensors")
     for key, allowed in {
         "rope.dimension_count": head_dim,
         "attention.value_length": head_dim,
         "expert_count": 0,
+        "attention.sliding_window": 0,
     }.items():
-        if own.get(key, allowed) != allowed:
-            raise _error(gguf, key, f"is {own[key]}; only {allowed} is supported")
-    if own.get("attention.sliding_window") is not None:
-        raise _error(gguf, "attention.sliding_window", "is set; sliding windows are not supported")
+        if (value := gguf.metadata.get(f"{gguf.architecture}.{key}", allowed)) != allowed:
+            raise _error(gguf, key, f"is {value!r}; only {allowed} is supported")
     return {
         "architectures": [_ARCHITECTURES[gguf.architecture]],
         "hidden_size": width,
-        "num_hidden_layers": _needed(gguf, "block_count"),
-        "intermediate_size": _needed(gguf, "feed_forward_length"),
+        "num_hidden_layers": num_layers,
+        "intermediate_size": _number(gguf, "feed_forward_length"),
         "num_attention_heads": heads,
-        "num_key_value_heads": own.get("attention.head_count_kv", heads),
+        "num_key_value_heads": _number(gguf, "attention.head_count_kv", heads),
         "head_dim": head_dim,
-        "max_position_embeddings": _needed(gguf, "context_length"),
-        "rms_norm_eps": _needed(gguf, "attention.layer_norm_rms_epsilon"),
-        "rope_theta": own.get("rope.freq_base", 10000.0),
-        "rope_scaling": _scaling(gguf, own, head_dim),
+        "max_position_embeddings": _number(gguf, "context_length"),
+        "rms_norm_eps": _float(gguf, "attention.layer_norm_rms_epsilon"),
+        "rope_theta": _float(gguf, "rope.freq_base", 10000.0),
+        "rope_scaling": _scaling(gguf, head_dim),
         "vocab_size": embedding.shape[0],
         "tie_word_embeddings": "output.weight" not in gguf.tensors,
         "attention_bias": "blk.0.attn_q.bias" in gguf.tensors,
@@ -132,43 +135,46 @@ def _config(gguf: GGUFFile) -> dict[str, Any]:
     }
 
 
-def _scaling(gguf: GGUFFile, own: Mapping[str, Any], head_dim: int) -> dict[str, Any] | None:
+def _scaling(gguf: GGUFFile, head_dim: int) -> dict[str, Any] | None:
     """Return the scaling of the rotary embedding."""
     if _FREQUENCIES in gguf.tensors:
-        return _llama3(gguf, own.get("rope.freq_base", 10000.0), head_dim)
-    kind = own.get("rope.scaling.type", "none")
+        return _llama3(gguf, head_dim)
+    kind = gguf.metadata.get(f"{gguf.architecture}.rope.scaling.type", "none")
     if kind == "none":
         return None
     return {
         "rope_type": kind,
-        "factor": own.get("rope.scaling.factor"),
-        "original_max_position_embeddings": own.get("rope.scaling.original_context_length"),
+        "factor": _float(gguf, "rope.scaling.factor"),
+        "original_max_position_embeddings": _number(gguf, "rope.scaling.original_context_length"),
     }
 
 
-def _llama3(gguf: GGUFFile, theta: float, head_dim: int) -> dict[str, Any]:
+def _llama3(gguf: GGUFFile, head_dim: int) -> dict[str, Any]:
     """Return Llama 3's scaling, whose divisors of the frequencies are a tensor of the file."""
     header = gguf.tensors[_FREQUENCIES]
+    error = ModelLoadError(
+        f"{gguf.path}: '{_FREQUENCIES}' is not the scaling of Llama 3.1, the only one supported"
+    )
+    if header.kind or header.shape != (head_dim // 2,) or head_dim > _MAX_HEAD_DIM:
+        raise error
     stored = np.fromfile(gguf.path, np.float32, header.num_values, offset=header.start)
+    theta = _float(gguf, "rope.freq_base", 10000.0)
     wavelengths = 2 * np.pi * theta ** (np.arange(0, head_dim, 2) / head_dim)
     factor, high = float(stored.max(initial=1)), _LLAMA3["high_freq_factor"]
-    share = (_LLAMA3_POSITIONS / wavelengths - 1) / (high - 1)
-    divisors = 1 / ((1 - share.clip(0, 1)) / factor + share.clip(0, 1))
-    if header.kind or stored.shape != divisors.shape or not np.allclose(stored, divisors, 1e-3):
-        raise ModelLoadError(
-            f"{gguf.path}: '{_FREQUENCIES}' is not the scaling of Llama 3.1, the only one supported"
-        )
+    share = ((_LLAMA3_POSITIONS / wavelengths - 1) / (high - 1)).clip(0, 1)
+    divisors = 1 / ((1 - share) / factor + share)
+    if stored.shape != divisors.shape or not np.allclose(stored, divisors, 1e-3):
+        raise error
     positions = {"original_max_position_embeddings": _LLAMA3_POSITIONS}
     return {"rope_type": "llama3", "factor": factor, **_LLAMA3, **positions}
 
 
 def _headers(gguf: GGUFFile) -> dict[str, GGUFHeader]:
     """Return the tensors by the names of config.json's architecture."""
-    own = _own(gguf)
-    heads = _needed(gguf, "attention.head_count")
+    heads = _number(gguf, "attention.head_count")
     rotated: dict[str, int] = {}
     if gguf.architecture == "llama":  # its converter puts the rotated pairs beside each other
-        rotated = {"attn_q": heads, "attn_k": own.get("attention.head_count_kv", heads)}
+        rotated = {"attn_q": heads, "attn_k": _number(gguf, "attention.head_count_kv", heads)}
     headers = {}
     for tensor in gguf.tensors.values():
         if tensor.name == _FREQUENCIES:
@@ -190,21 +196,19 @@ def _headers(gguf: GGUFFile) -> dict[str, GGUFHeader]:
     return headers
 
 
-def _own(gguf: GGUFFile) -> dict[str, Any]:
-    """Return the metadata of the architecture, without its name."""
-    prefix = f"{gguf.architecture}."
-    return {
-        key.removeprefix(prefix): value
-        for key, value in gguf.metadata.items()
-        if key.startswith(prefix)
-    }
+def _number(gguf: GGUFFile, key: str, default: int | None = None) -> int:
+    """Return a whole number of the metadata."""
+    value = gguf.metadata.get(f"{gguf.architecture}.{key}", default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _error(gguf, key, f"must be a whole number above 0, but is {value!r}")
+    return value
 
 
-def _needed(gguf: GGUFFile, key: str) -> Any:
+def _float(gguf: GGUFFile, key: str, default: float | None = None) -> float:
     """Return a number of the metadata."""
-    value = gguf.metadata.get(f"{gguf.architecture}.{key}")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _error(gguf, key, f"must be a number, but is {value!r}")
+    value = gguf.metadata.get(f"{gguf.architecture}.{key}", default)
+    if not isinstance(value, float) or not 0 < value < math.inf:
+        raise _error(gguf, key, f"must be a number above 0, but is {value!r}")
     return value
 
 

@@ -91,7 +91,9 @@ class _Reader:
             key = self._string()
             metadata[key] = self._value(self._number("I"))
         found = [self._tensor() for _ in range(num_tensors)]
-        step = int(metadata.get("general.alignment", _ALIGNMENT))
+        step = metadata.get("general.alignment", _ALIGNMENT)
+        if not isinstance(step, int) or step < 1:
+            raise ValueError(f"'general.alignment' is {step!r}")
         start = -(-self._position // step) * step
         tensors = {
             name: GGUFTensor(name, shape, kind, start + offset)
