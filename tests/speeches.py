@@ -8,6 +8,7 @@ from typing import TypeVar
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
+from tests.loops import on_a_loop
 
 T = TypeVar("T")
 
@@ -29,16 +30,13 @@ async def loaded(
         await model.close()
 
 
-def on(
+@on_a_loop
+async def on(
     source: str, body: Callable[[Speech], Awaitable[T]], max_input_characters: int = MAX_CHARACTERS
 ) -> T:
     """Call ``body`` with a model that is loaded for it."""
-
-    async def main() -> T:
-        async with loaded(source, max_input_characters) as speech:
-            return await body(speech)
-
-    return asyncio.run(main())
+    async with loaded(source, max_input_characters) as speech:
+        return await body(speech)
 
 
 class KeptSpeech:

@@ -58,13 +58,11 @@ def test_an_address_gives_what_python_gives(base: RunningServer, cloned: bytes) 
     assert post(base, ref_audio=RECORDING_URI, ref_text="Other words.") != cloned
 
 
-def test_a_url_is_fetched(base: RunningServer, cloned: bytes) -> None:
-    async def main() -> bytes:
-        async with serving({"/voice.wav": ok(RECORDING)}) as web:
-            body = {"ref_audio": web.url("/voice.wav"), "ref_text": WORDS}
-            return await asyncio.to_thread(post, base, **body)
-
-    assert asyncio.run(main()) == cloned
+async def test_a_url_is_fetched(base: RunningServer, cloned: bytes) -> None:
+    async with serving({"/voice.wav": ok(RECORDING)}) as web:
+        body = {"ref_audio": web.url("/voice.wav"), "ref_text": WORDS}
+        found = await asyncio.to_thread(post, base, **body)
+    assert found == cloned
 
 
 def test_an_uploaded_file_gives_the_same(base: RunningServer, cloned: bytes) -> None:
@@ -109,18 +107,15 @@ def test_a_stream_is_the_whole(base: RunningServer, cloned: bytes) -> None:
         assert_heard_alike(whole, cloned)
 
 
-def test_many_at_once_are_each_as_alone(base: RunningServer, cloned: bytes) -> None:
+async def test_many_at_once_are_each_as_alone(base: RunningServer, cloned: bytes) -> None:
     # Whole files, which wait for their turn on a busy machine where listeners are refused.
     clone = {**BODY, "ref_audio": RECORDING_URI, "ref_text": WORDS, "stream": False}
     vector = {**BODY, "speaker_embedding": EMBEDDING, "seed": 9, "stream": False}
-
-    async def main() -> list[bytes]:
-        async with httpx.AsyncClient(base_url=base.base_url, timeout=DEADLINE_S) as client:
-            sent = (client.post(URL, json=body) for body in (clone, vector) * 5)
-            return [response.content for response in await asyncio.gather(*sent)]
-
+    async with httpx.AsyncClient(base_url=base.base_url, timeout=DEADLINE_S) as client:
+        sent = (client.post(URL, json=body) for body in (clone, vector) * 5)
+        found = [response.content for response in await asyncio.gather(*sent)]
     alone = [cloned, post(base, **vector)]
-    for spoken, expected in zip(asyncio.run(main()), alone * 5, strict=True):
+    for spoken, expected in zip(found, alone * 5, strict=True):
         assert_heard_alike(spoken, expected)
     assert base.num_open == 0
 

@@ -1,6 +1,5 @@
 """Images of real families over HTTP, by tiny checkpoints: what the pipeline draws is what comes."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -15,6 +14,7 @@ from antiphon.contracts.picture_types import DiffusionParameters, Image, ImageRe
 from antiphon.media.image_codec import Pixels
 from antiphon.pipeline.pictures.images import Images
 from antiphon.pipeline.pictures.service import ImageModel
+from tests.loops import on_a_loop
 from tests.pictures import data_uri, image_events, pixels_of, png
 from tests.servers import RunningServer, start_server, wait_until
 
@@ -31,18 +31,16 @@ def settings_of(path: Path, **server: object) -> Settings:
     )
 
 
-def drawn_by_the_pipeline(path: Path, request: ImageRequest) -> Pixels:
-    async def main() -> Pixels:
-        model = await ImageModel.load(settings_of(path).model, "image")
-        images = Images({"drawing": model}, ImageSettings())
-        async with aclosing(images.stream(request)) as items:
-            *_, image, _ = [item async for item in items]
-        images.close()
-        await model.close()
-        assert isinstance(image, Image)
-        return image.pixels
-
-    return asyncio.run(main())
+@on_a_loop
+async def drawn_by_the_pipeline(path: Path, request: ImageRequest) -> Pixels:
+    model = await ImageModel.load(settings_of(path).model, "image")
+    images = Images({"drawing": model}, ImageSettings())
+    async with aclosing(images.stream(request)) as items:
+        *_, image, _ = [item async for item in items]
+    images.close()
+    await model.close()
+    assert isinstance(image, Image)
+    return image.pixels
 
 
 def posted(server: RunningServer, path: str, **members: object) -> httpx.Response:

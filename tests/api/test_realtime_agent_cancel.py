@@ -14,6 +14,7 @@ from antiphon.api.sockets import Socket
 from antiphon.contracts.chat_types import TextDelta
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
+from tests.loops import on_a_loop
 from tests.servers import DEADLINE_S
 
 SAY = {
@@ -89,22 +90,19 @@ class Talk:
             self.num_open -= 1
 
 
-def conversed(talking: Callable[[Talk], Awaitable[None]]) -> Talk:
+@on_a_loop
+async def conversed(talking: Callable[[Talk], Awaitable[None]]) -> Talk:
     """Converse, within a deadline; return what was said, all of which has ended."""
-
-    async def main() -> Talk:
-        talk = Talk()
-        async with asyncio.timeout(DEADLINE_S):
-            await talk.agent.receive(SAY)
-            try:
-                await talking(talk)
-            finally:
-                await talk.agent.close()
-        assert talk.num_open == 0
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        return talk
-
-    return asyncio.run(main())
+    talk = Talk()
+    async with asyncio.timeout(DEADLINE_S):
+        await talk.agent.receive(SAY)
+        try:
+            await talking(talk)
+        finally:
+            await talk.agent.close()
+    assert talk.num_open == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    return talk
 
 
 def test_what_has_ended_cannot_be_cancelled() -> None:

@@ -1,6 +1,5 @@
 """Deepgram's own SDK speaks with the server, over HTTP and WebSocket."""
 
-import asyncio
 from collections.abc import Generator
 from typing import Any
 
@@ -109,14 +108,12 @@ def test_its_socket_speaks_flushes_and_clears(
         assert (warning.type, warning.code) == ("Warning", "string_above_max_length")
 
 
-def test_its_asynchronous_socket_hears_all(server: RunningServer) -> None:
+async def test_its_asynchronous_socket_hears_all(server: RunningServer) -> None:
     from deepgram.speak.v1.types import SpeakV1Close, SpeakV1Text
 
-    async def main() -> int:
-        client = deepgram.AsyncDeepgramClient(api_key="none", environment=environment(server))
-        async with client.speak.v1.connect(model=MODEL) as socket:
-            await socket.send_text(SpeakV1Text(type="Speak", text=TEXT))
-            await socket.send_close(SpeakV1Close(type="Close"))
-            return sum([len(each) async for each in socket if isinstance(each, bytes)])
-
-    assert asyncio.run(main()) / 48_000 == pytest.approx(DURATION_S, abs=0.01)
+    client = deepgram.AsyncDeepgramClient(api_key="none", environment=environment(server))
+    async with client.speak.v1.connect(model=MODEL) as socket:
+        await socket.send_text(SpeakV1Text(type="Speak", text=TEXT))
+        await socket.send_close(SpeakV1Close(type="Close"))
+        found = sum([len(each) async for each in socket if isinstance(each, bytes)])
+    assert found / 48_000 == pytest.approx(DURATION_S, abs=0.01)

@@ -1,6 +1,5 @@
 """ElevenLabs' own SDK speaks with the server: speech, times, voices, dialogues, and its stream."""
 
-import asyncio
 import base64
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -117,15 +116,11 @@ def test_its_stream_takes_text_in_pieces(sdk: Any, hibari: RunningServer) -> Non
     assert duration_s(b"".join(pieces)) > 1
 
 
-def test_its_asynchronous_client_streams(hibari: RunningServer) -> None:
-    async def main() -> bytes:
-        async with httpx.AsyncClient(timeout=60) as client:
-            sdk = elevenlabs.AsyncElevenLabs(
-                base_url=hibari.base_url, api_key=KEY, httpx_client=client
-            )
-            return b"".join([each async for each in sdk.text_to_speech.stream(VOICE, text=TEXT)])
-
-    assert asyncio.run(main())
+async def test_its_asynchronous_client_streams(hibari: RunningServer) -> None:
+    async with httpx.AsyncClient(timeout=60) as client:
+        sdk = elevenlabs.AsyncElevenLabs(base_url=hibari.base_url, api_key=KEY, httpx_client=client)
+        found = b"".join([each async for each in sdk.text_to_speech.stream(VOICE, text=TEXT)])
+    assert found
 
 
 def added(sdk: Any, name: str) -> Any:

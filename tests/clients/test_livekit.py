@@ -8,6 +8,7 @@ import pytest
 
 from tests.decoding import decoded
 from tests.lazily import Lazily
+from tests.loops import on_a_loop
 from tests.servers import RunningServer
 
 openai = Lazily("livekit.plugins.openai", "needs the extra 'clients'")
@@ -21,24 +22,21 @@ pytestmark = [
 TEXT = "Hello there. This is a test of another client."
 
 
-def duration_s(server: RunningServer, model: str, format: str) -> float:
+@on_a_loop
+async def duration_s(server: RunningServer, model: str, format: str) -> float:
     """Return how much audio the plugin's frames hold."""
-
-    async def main() -> float:
-        tts = openai.TTS(
-            model=model,
-            voice="alloy",
-            base_url=f"{server.base_url}/v1",
-            api_key="none",
-            response_format=format,
-        )
-        try:
-            async with tts.synthesize(TEXT) as stream:
-                return float(sum([event.frame.duration async for event in stream]))
-        finally:
-            await tts.aclose()
-
-    return asyncio.run(main())
+    tts = openai.TTS(
+        model=model,
+        voice="alloy",
+        base_url=f"{server.base_url}/v1",
+        api_key="none",
+        response_format=format,
+    )
+    try:
+        async with tts.synthesize(TEXT) as stream:
+            return float(sum([event.frame.duration async for event in stream]))
+    finally:
+        await tts.aclose()
 
 
 def expected_s(server: RunningServer) -> float:

@@ -1,6 +1,5 @@
 """LiveKit's plugins for Deepgram and ElevenLabs speak with the server when given its URL."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -50,16 +49,14 @@ async def in_pieces(tts: Any) -> float:
 
 @pytest.mark.parametrize("speak", [whole, in_pieces])
 @pytest.mark.parametrize("plugin", [of_deepgram, of_elevenlabs])
-def test_it_hears_all_of_it(
+async def test_it_hears_all_of_it(
     server: RunningServer, plugin: Callable[..., Any], speak: Callable[..., Any]
 ) -> None:
-    async def main() -> float:
-        async with aiohttp.ClientSession() as session:
-            tts = plugin(server, session)
-            try:
-                return float(await speak(tts))
-            finally:
-                await tts.aclose()
-
-    assert asyncio.run(main()) == pytest.approx(SPOKEN_S, abs=0.4)
+    async with aiohttp.ClientSession() as session:
+        tts = plugin(server, session)
+        try:
+            found = float(await speak(tts))
+        finally:
+            await tts.aclose()
+    assert found == pytest.approx(SPOKEN_S, abs=0.4)
     assert server.num_open == 0

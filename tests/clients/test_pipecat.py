@@ -1,11 +1,11 @@
 """Pipecat's own service speaks with the server, by the names that it insists on."""
 
-import asyncio
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.loops import on_a_loop
 from tests.servers import RunningServer
 
 frames = pytest.importorskip("pipecat.frames.frames", reason="needs the extra 'clients'")
@@ -19,24 +19,22 @@ pytestmark = [
 TEXT = "Hello there. This is a test of another client."
 
 
-def spoken(server: RunningServer, voice: str) -> tuple[bytes, list[Any]]:
+@on_a_loop
+async def spoken(server: RunningServer, voice: str) -> tuple[bytes, list[Any]]:
     """Return the PCM that the service passed down, and what it passed up: its errors."""
     from pipecat.services.openai.tts import OpenAITTSService
     from pipecat.tests.utils import run_test
 
-    async def main() -> tuple[bytes, list[Any]]:
-        service = OpenAITTSService(
-            api_key="none",
-            base_url=f"{server.base_url}/v1",
-            sample_rate=24000,
-            settings=OpenAITTSService.Settings(voice=voice, model="gpt-4o-mini-tts"),
-        )
-        speak = frames.TTSSpeakFrame(text=TEXT)
-        down, up = await run_test(service, frames_to_send=[speak], expected_down_frames=None)
-        audio = [each.audio for each in down if isinstance(each, frames.TTSAudioRawFrame)]
-        return b"".join(audio), list(up)
-
-    return asyncio.run(main())
+    service = OpenAITTSService(
+        api_key="none",
+        base_url=f"{server.base_url}/v1",
+        sample_rate=24000,
+        settings=OpenAITTSService.Settings(voice=voice, model="gpt-4o-mini-tts"),
+    )
+    speak = frames.TTSSpeakFrame(text=TEXT)
+    down, up = await run_test(service, frames_to_send=[speak], expected_down_frames=None)
+    audio = [each.audio for each in down if isinstance(each, frames.TTSAudioRawFrame)]
+    return b"".join(audio), list(up)
 
 
 @pytest.mark.parametrize("voice", ["alloy", "marin"])

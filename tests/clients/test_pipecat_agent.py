@@ -49,7 +49,7 @@ def realtime(server: RunningServer) -> list[Any]:
 
 
 @pytest.mark.parametrize("processors_of", [services, realtime])
-def test_an_agent_answers(
+async def test_an_agent_answers(
     server: RunningServer, processors_of: Callable[[RunningServer], list[Any]]
 ) -> None:
     from pipecat.pipeline.pipeline import Pipeline
@@ -57,33 +57,30 @@ def test_an_agent_answers(
     from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
     from pipecat.tests.utils import run_test
 
-    async def main() -> tuple[list[Any], list[Any]]:
-        is_answered = asyncio.Event()
+    is_answered = asyncio.Event()
 
-        class Gate(FrameProcessor):
-            """Ends the pipeline when the answer has been spoken, not before."""
+    class Gate(FrameProcessor):
+        """Ends the pipeline when the answer has been spoken, not before."""
 
-            async def process_frame(self, frame: Any, direction: FrameDirection) -> None:
-                await super().process_frame(frame, direction)
-                if isinstance(frame, frames.EndFrame):
-                    async with asyncio.timeout(DEADLINE_S):
-                        await is_answered.wait()
-                await self.push_frame(frame, direction)
+        async def process_frame(self, frame: Any, direction: FrameDirection) -> None:
+            await super().process_frame(frame, direction)
+            if isinstance(frame, frames.EndFrame):
+                async with asyncio.timeout(DEADLINE_S):
+                    await is_answered.wait()
+            await self.push_frame(frame, direction)
 
-        class Ear(FrameProcessor):
-            async def process_frame(self, frame: Any, direction: FrameDirection) -> None:
-                await super().process_frame(frame, direction)
-                if isinstance(frame, frames.LLMFullResponseEndFrame):
-                    is_answered.set()
-                await self.push_frame(frame, direction)
+    class Ear(FrameProcessor):
+        async def process_frame(self, frame: Any, direction: FrameDirection) -> None:
+            await super().process_frame(frame, direction)
+            if isinstance(frame, frames.LLMFullResponseEndFrame):
+                is_answered.set()
+            await self.push_frame(frame, direction)
 
-        context = LLMContext([{"role": "user", "content": ASKED}])
-        pipeline = Pipeline([Gate(), *processors_of(server), Ear()])
-        sent = [frames.LLMContextFrame(context)]
-        down, up = await run_test(pipeline, frames_to_send=sent, expected_down_frames=None)
-        return list(down), list(up)
-
-    down, up = asyncio.run(main())
+    context = LLMContext([{"role": "user", "content": ASKED}])
+    pipeline = Pipeline([Gate(), *processors_of(server), Ear()])
+    sent = [frames.LLMContextFrame(context)]
+    down, up = await run_test(pipeline, frames_to_send=sent, expected_down_frames=None)
+    down, up = list(down), list(up)
     assert not [each for each in up if isinstance(each, frames.ErrorFrame)]
     said = "".join(each.text for each in down if isinstance(each, frames.TTSTextFrame))
     # The realtime protocol has no temperature any more, and a toy that is warm mistypes.

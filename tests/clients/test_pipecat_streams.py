@@ -1,6 +1,5 @@
 """Pipecat's services for Deepgram and ElevenLabs speak with the server when given its URL."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -39,16 +38,15 @@ def elevenlabs(server: RunningServer) -> Any:
 
 
 @pytest.mark.parametrize("service", [deepgram, elevenlabs])
-def test_it_hears_all_of_it(server: RunningServer, service: Callable[[RunningServer], Any]) -> None:
+async def test_it_hears_all_of_it(
+    server: RunningServer, service: Callable[[RunningServer], Any]
+) -> None:
     from pipecat.tests.utils import SleepFrame, run_test
 
-    async def main() -> tuple[bytes, list[Any]]:
-        sent = [frames.TTSSpeakFrame(text=TEXT), SleepFrame(sleep=2.0)]
-        down, up = await run_test(service(server), frames_to_send=sent, expected_down_frames=None)
-        audio = [each.audio for each in down if isinstance(each, frames.TTSAudioRawFrame)]
-        return b"".join(audio), list(up)
-
-    pcm, errors = asyncio.run(main())
+    sent = [frames.TTSSpeakFrame(text=TEXT), SleepFrame(sleep=2.0)]
+    down, up = await run_test(service(server), frames_to_send=sent, expected_down_frames=None)
+    audio = [each.audio for each in down if isinstance(each, frames.TTSAudioRawFrame)]
+    pcm, errors = b"".join(audio), list(up)
     assert not errors
     samples = np.frombuffer(pcm, "<i2")
     frames_per_letter, samples_per_frame = 2, 960
@@ -59,22 +57,19 @@ def test_it_hears_all_of_it(server: RunningServer, service: Callable[[RunningSer
     assert server.num_open == 0
 
 
-def test_it_knows_when_words_are_spoken(hibari: RunningServer) -> None:
+async def test_it_knows_when_words_are_spoken(hibari: RunningServer) -> None:
     from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
     from pipecat.tests.utils import SleepFrame, run_test
 
-    async def main() -> list[Any]:
-        service = ElevenLabsTTSService(
-            api_key="none",
-            url=f"ws://127.0.0.1:{hibari.port}",
-            sample_rate=24000,
-            settings=ElevenLabsTTSService.Settings(voice="heart"),
-        )
-        sent = [frames.TTSSpeakFrame(text=TEXT), SleepFrame(sleep=5.0)]
-        down, _ = await run_test(service, frames_to_send=sent, expected_down_frames=None)
-        return [each for each in down if isinstance(each, frames.TTSTextFrame)]
-
-    words = asyncio.run(main())
+    service = ElevenLabsTTSService(
+        api_key="none",
+        url=f"ws://127.0.0.1:{hibari.port}",
+        sample_rate=24000,
+        settings=ElevenLabsTTSService.Settings(voice="heart"),
+    )
+    sent = [frames.TTSSpeakFrame(text=TEXT), SleepFrame(sleep=5.0)]
+    down, _ = await run_test(service, frames_to_send=sent, expected_down_frames=None)
+    words = [each for each in down if isinstance(each, frames.TTSTextFrame)]
     assert [each.text for each in words] == TEXT.split()
     times_s = [each.pts / 1e9 for each in words]
     assert times_s == sorted(times_s)

@@ -1,6 +1,5 @@
 """What a browser asks is handed on with the key, and what comes back is the server's own."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ httpx: Any = pytest.importorskip("httpx", reason="httpx is not installed")
 from starlette.applications import Starlette  # noqa: E402
 
 from antiphon.demo.proxy import DemoUpstream, proxy_routes  # noqa: E402
+from tests.loops import on_a_loop  # noqa: E402
 
 UPSTREAM = DemoUpstream("http://server", "secret")
 
@@ -28,19 +28,16 @@ class Sound(httpx.AsyncByteStream):  # type: ignore[misc]
         self.is_closed = True
 
 
-def asked(
+@on_a_loop
+async def asked(
     answer: Callable[[Any], Any], path: str, upstream: DemoUpstream = UPSTREAM, **more: Any
 ) -> Any:
     """Return what a browser gets if the server answers so."""
-
-    async def main() -> Any:
-        server = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-        app = Starlette(routes=proxy_routes(upstream, server))
-        browser = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://demo")
-        async with server, browser:
-            return await browser.post(path, **more)
-
-    return asyncio.run(main())
+    server = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    app = Starlette(routes=proxy_routes(upstream, server))
+    browser = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://demo")
+    async with server, browser:
+        return await browser.post(path, **more)
 
 
 def test_a_request_is_handed_on_with_the_key() -> None:

@@ -16,6 +16,7 @@ from antiphon.pipeline.model_loading import ServedModels, load_models
 from antiphon.pipeline.pictures.images import Images
 from antiphon.pipeline.speech.service import Speech
 from antiphon.placement.settings_placement import resolved
+from tests.loops import on_a_loop
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 pytestmark = [
@@ -38,21 +39,18 @@ def used() -> list[int]:
     return [total - free for free, total in pairs]
 
 
-def served(
+@on_a_loop
+async def served(
     path: Path, placement: str, make: Callable[[ServedModels], Any], **flags: Any
 ) -> tuple[list[bool], Any]:
     """Return which of two GPUs a placement uses, and what ``make`` makes with the models."""
-
-    async def main() -> tuple[list[bool], Any]:
-        before = used()
-        given = {"model.source": str(path), "model.deterministic": True, "model.max_slots": 8}
-        settings = resolved(load_settings({**given, "server.placement": (placement,), **flags}))
-        async with AsyncExitStack() as stack:
-            models = await load_models(settings, None, stack)
-            grown = [now - earlier for now, earlier in zip(used(), before, strict=True)]
-            return [each > MIN_BYTES for each in grown], await make(models)
-
-    return asyncio.run(main())
+    before = used()
+    given = {"model.source": str(path), "model.deterministic": True, "model.max_slots": 8}
+    settings = resolved(load_settings({**given, "server.placement": (placement,), **flags}))
+    async with AsyncExitStack() as stack:
+        models = await load_models(settings, None, stack)
+        grown = [now - earlier for now, earlier in zip(used(), before, strict=True)]
+        return [each > MIN_BYTES for each in grown], await make(models)
 
 
 async def spoken(models: ServedModels) -> list[bytes]:

@@ -1,7 +1,5 @@
 """Images that requests bring are loaded and decoded, or it is said what is missing for that."""
 
-import asyncio
-
 import numpy as np
 import pytest
 
@@ -11,28 +9,26 @@ from antiphon.media import image_codec
 from antiphon.media.image_codec import ImageFormat, Pixels, encode_image
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
+from tests.loops import on_a_loop
 from tests.videos import png
 
 
-def load(source: str | bytes, *, keeps_alpha: bool = False) -> Pixels:
+@on_a_loop
+async def load(source: str | bytes, *, keeps_alpha: bool = False) -> Pixels:
     """Return an image."""
-
-    async def main() -> Pixels:
-        references = ReferenceLoader(ReferenceSettings())
-        files = ImageFiles(references)
-        try:
-            return await files.load(
-                source,
-                "image",
-                max_bytes=10**6,
-                max_pixels=10**6,
-                keeps_alpha=keeps_alpha,
-            )
-        finally:
-            files.close()
-            references.close()
-
-    return asyncio.run(main())
+    references = ReferenceLoader(ReferenceSettings())
+    files = ImageFiles(references)
+    try:
+        return await files.load(
+            source,
+            "image",
+            max_bytes=10**6,
+            max_pixels=10**6,
+            keeps_alpha=keeps_alpha,
+        )
+    finally:
+        files.close()
+        references.close()
 
 
 def test_a_file_is_decoded() -> None:

@@ -12,6 +12,7 @@ import pytest
 from antiphon.config import ReferenceSettings
 from antiphon.errors import InvalidRequestError
 from antiphon.media.references import ReferenceLoader
+from tests.loops import on_a_loop
 from tests.media.raw_server import RawServer, dripping, endless, moved, ok, said, serving, silent
 from tests.media.reference_loading import BODY, audio_use, loaded, loading, resolving
 
@@ -20,12 +21,12 @@ TLS = Path(__file__).parent / "tls"
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 
-def served(answers: dict[str, Any], test: Callable[[RawServer], Awaitable[T]], **server: Any) -> T:
-    async def main() -> T:
-        async with serving(answers, **server) as state:
-            return await test(state)
-
-    return asyncio.run(main())
+@on_a_loop
+async def served(
+    answers: dict[str, Any], test: Callable[[RawServer], Awaitable[T]], **server: Any
+) -> T:
+    async with serving(answers, **server) as state:
+        return await test(state)
 
 
 def fetched(answers: dict[str, Any], path: str = "/", **changes: Any) -> bytes:

@@ -1,6 +1,5 @@
 """Videos as files: players find what went in, at its speed, however it was cut into pieces."""
 
-import asyncio
 import io
 
 import av
@@ -77,15 +76,12 @@ def test_the_best_codec_that_there_is_is_taken(monkeypatch: pytest.MonkeyPatch) 
     chosen_recipe.cache_clear()
 
 
-def test_pieces_in_threads_make_the_same_file(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pieces_in_threads_make_the_same_file(monkeypatch: pytest.MonkeyPatch) -> None:
     video = Video(gradients(10, 16, 16), 24)
     monkeypatch.setattr(video_codec, "_PIXELS_OF_PIECE", 16 * 16 * 3)
-
-    async def main() -> bytes:
-        workers = Workers("encoder", 1)
-        try:
-            return await encode_video(video, workers)
-        finally:
-            workers.close()
-
-    assert asyncio.run(main()) == encoded_video(video)
+    workers = Workers("encoder", 1)
+    try:
+        found = await encode_video(video, workers)
+    finally:
+        workers.close()
+    assert found == encoded_video(video)

@@ -12,29 +12,27 @@ from antiphon.errors import SettingsError
 from antiphon.pipeline.model_loading import load_models
 from antiphon.placement.settings_placement import resolved
 from antiphon.stages.base import StageRequest
+from tests.loops import on_a_loop
 
 DEADLINE_S = 60.0
 
 
-def spoken(*placement: str) -> list[Samples]:
+@on_a_loop
+async def spoken(*placement: str) -> list[Samples]:
     """Return the audio of some requests at once, with the toy model placed like this."""
     server = ServerSettings(placement=placement)
     settings = resolved(Settings(model=ModelSettings(source="toy", device="cpu"), server=server))
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as stack:
+        [model] = (await load_models(settings, None, stack)).speech.values()
 
-    async def main() -> list[Samples]:
-        async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as stack:
-            [model] = (await load_models(settings, None, stack)).speech.values()
+        async def say(number: int) -> Samples:
+            request = SpeechRequest(f"la {'la ' * number}", sampling=model.task.sampling)
+            prompt = model.prompter.build(request, model.capabilities.voices[0], number)
+            async with aclosing(model.open(StageRequest(str(number), prompt))) as items:
+                chunks = [each.samples async for each in items if isinstance(each, AudioChunk)]
+            return np.concatenate(chunks)
 
-            async def say(number: int) -> Samples:
-                request = SpeechRequest(f"la {'la ' * number}", sampling=model.task.sampling)
-                prompt = model.prompter.build(request, model.capabilities.voices[0], number)
-                async with aclosing(model.open(StageRequest(str(number), prompt))) as items:
-                    chunks = [each.samples async for each in items if isinstance(each, AudioChunk)]
-                return np.concatenate(chunks)
-
-            return await asyncio.gather(*(say(number) for number in range(8)))
-
-    return asyncio.run(main())
+        return await asyncio.gather(*(say(number) for number in range(8)))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from antiphon.offline import Audio, collect
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from tests import paged
+from tests.loops import on_a_loop
 
 TEXTS = [f"{name} has a word to say" for name in ("Ada", "Ben", "Cleo", "Dan", "Eve", "Fay")]
 
@@ -21,24 +22,20 @@ def _paged(monkeypatch: pytest.MonkeyPatch) -> None:
     paged.RESUMED.clear()
 
 
-def spoken(source: str, *, is_live: bool) -> list[Audio]:
+@on_a_loop
+async def spoken(source: str, *, is_live: bool) -> list[Audio]:
     """Speak all texts at once."""
-
-    async def main() -> list[Audio]:
-        settings = ModelSettings(source=source, device="cpu", max_slots=8)
-        model = await SpeechModel.load(settings)
-        speech = Speech({model.name: model}, SpeechSettings())
-        try:
-            requests = [
-                SpeechRequest(text, seed=number, is_live=is_live)
-                for number, text in enumerate(TEXTS)
-            ]
-            return await asyncio.gather(*(collect(speech.stream(each)) for each in requests))
-        finally:
-            speech.close()
-            await model.close()
-
-    return asyncio.run(main())
+    settings = ModelSettings(source=source, device="cpu", max_slots=8)
+    model = await SpeechModel.load(settings)
+    speech = Speech({model.name: model}, SpeechSettings())
+    try:
+        requests = [
+            SpeechRequest(text, seed=number, is_live=is_live) for number, text in enumerate(TEXTS)
+        ]
+        return await asyncio.gather(*(collect(speech.stream(each)) for each in requests))
+    finally:
+        speech.close()
+        await model.close()
 
 
 @pytest.mark.parametrize("is_live", [True, False], ids=["live", "whole"])

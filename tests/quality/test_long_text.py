@@ -1,6 +1,5 @@
 """A long text in the default voice, heard by a real recogniser: no sentence is lost on the way."""
 
-import asyncio
 import itertools
 from difflib import SequenceMatcher
 
@@ -12,6 +11,7 @@ from antiphon.contracts.types import SpeechRequest
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from tests.asr import transcribe, words
+from tests.loops import on_a_loop
 
 WHO = ("The teacher", "My brother", "A young doctor", "The old farmer", "Our neighbor", "The queen")
 DID = ("carried", "found", "painted", "sold", "remembered", "washed", "forgot")
@@ -36,17 +36,15 @@ def story(num_sentences: int) -> str:
     )
 
 
-def spoken(text: str) -> Audio:
-    async def main() -> Audio:
-        model = await SpeechModel.load(ModelSettings())
-        speech = Speech({model.name: model}, SpeechSettings())
-        try:
-            return await collect(speech.stream(SpeechRequest(text, seed=1)))
-        finally:
-            speech.close()
-            await model.close()
-
-    return asyncio.run(main())
+@on_a_loop
+async def spoken(text: str) -> Audio:
+    model = await SpeechModel.load(ModelSettings())
+    speech = Speech({model.name: model}, SpeechSettings())
+    try:
+        return await collect(speech.stream(SpeechRequest(text, seed=1)))
+    finally:
+        speech.close()
+        await model.close()
 
 
 @pytest.mark.slow  # listens to minutes of speech

@@ -20,6 +20,7 @@ from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
 from antiphon.sandbox.process import Sandbox
 from antiphon.voices.recordings import Recordings
+from tests.loops import on_a_loop
 from tests.recordings import RECORDING, RECORDING_URI, data_uri, wav
 from tests.servers import DEADLINE_S
 
@@ -34,15 +35,13 @@ def flac(seed: int) -> bytes:
     return file.getvalue()
 
 
-def on(work: Callable[[Recordings], Awaitable[T]], **settings: Any) -> T:
-    async def main() -> T:
-        recordings = Recordings(ReferenceSettings(**settings))
-        try:
-            return await work(recordings)
-        finally:
-            recordings.close()
-
-    return asyncio.run(main())
+@on_a_loop
+async def on(work: Callable[[Recordings], Awaitable[T]], **settings: Any) -> T:
+    recordings = Recordings(ReferenceSettings(**settings))
+    try:
+        return await work(recordings)
+    finally:
+        recordings.close()
 
 
 @pytest.fixture

@@ -20,24 +20,23 @@ from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats
 from tests.families.causal_lm.answers import answers, ask, greedy, ids_of
 from tests.families.causal_lm.downloads import published_smollm2
+from tests.loops import on_a_loop
 
 T = TypeVar("T")
 WILD = ChatSampling(temperature=1.5, top_k=0, top_p=1.0)
 
 
-def on(path: Path, body: Callable[[Chats], Awaitable[T]]) -> T:
-    async def main() -> T:
-        settings = ModelSettings(source=str(path), device="cpu", max_slots=4)
-        model = await ChatModel.load(settings, CHAT)
-        chats = Chats({model.name: model}, ChatSettings())
-        try:
-            return await body(chats)
-        finally:
-            assert model.fabric.num_open == 0
-            chats.close()
-            await model.close()
-
-    return asyncio.run(main())
+@on_a_loop
+async def on(path: Path, body: Callable[[Chats], Awaitable[T]]) -> T:
+    settings = ModelSettings(source=str(path), device="cpu", max_slots=4)
+    model = await ChatModel.load(settings, CHAT)
+    chats = Chats({model.name: model}, ChatSettings())
+    try:
+        return await body(chats)
+    finally:
+        assert model.fabric.num_open == 0
+        chats.close()
+        await model.close()
 
 
 async def events_of(chats: Chats, request: ChatRequest) -> list[ChatEvent]:

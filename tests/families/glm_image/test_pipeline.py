@@ -1,6 +1,5 @@
 """All stages together: in one process, and spread over two."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -16,6 +15,7 @@ from antiphon.contracts.types import Ended
 from antiphon.pipeline.model_loading import load_models
 from antiphon.pipeline.pictures.images import ImageItem, Images
 from antiphon.placement.settings_placement import resolved
+from tests.loops import on_a_loop
 
 STEPS = DiffusionParameters(num_inference_steps=3)
 REQUESTS = (
@@ -26,26 +26,23 @@ APART = "{fabric: process, stages: {prior: {environment: {OMP_NUM_THREADS: '1'}}
 """The prior in a process of its own, though it has the device of all other stages."""
 
 
-def drawn(
+@on_a_loop
+async def drawn(
     checkpoint: Path, *requests: ImageRequest, placement: tuple[str, ...] = ()
 ) -> list[list[ImageItem]]:
     """Draw images at once with a server's models; return the items of each."""
+    model = ModelSettings(source=str(checkpoint), device="cpu", max_slots=4)
+    settings = resolved(Settings(model=model, server=ServerSettings(placement=placement)))
+    async with AsyncExitStack() as stack:
+        served = await load_models(settings, None, stack)
+        images = Images(served.images, settings.images)
+        stack.callback(images.close)
 
-    async def main() -> list[list[ImageItem]]:
-        model = ModelSettings(source=str(checkpoint), device="cpu", max_slots=4)
-        settings = resolved(Settings(model=model, server=ServerSettings(placement=placement)))
-        async with AsyncExitStack() as stack:
-            served = await load_models(settings, None, stack)
-            images = Images(served.images, settings.images)
-            stack.callback(images.close)
-
-            items: list[list[ImageItem]] = [[] for _ in requests]
-            async with aclosing(images.several(requests)) as drawing:
-                async for number, item in drawing:
-                    items[number].append(item)
-            return items
-
-    return asyncio.run(main())
+        items: list[list[ImageItem]] = [[] for _ in requests]
+        async with aclosing(images.several(requests)) as drawing:
+            async for number, item in drawing:
+                items[number].append(item)
+        return items
 
 
 def pictures(items: Sequence[ImageItem]) -> list[NDArray[np.uint8]]:

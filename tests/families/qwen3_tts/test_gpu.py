@@ -21,7 +21,7 @@ from antiphon.engine.plan import Start
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runner
-from antiphon.offline import Audio, collect
+from antiphon.offline import collect
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from tests.engine.drive import Drive
@@ -152,28 +152,23 @@ TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two N
 
 
 @pytest.mark.parametrize("device", ["cuda:0", pytest.param("cuda:1", marks=TWO_GPUS)])
-def test_audio_is_the_same_to_the_bit_streamed_whole_and_in_company(
+async def test_audio_is_the_same_to_the_bit_streamed_whole_and_in_company(
     device: str, checkpoint: Callable[..., Path]
 ) -> None:
     """Through the engine, in bfloat16, with the codec of a GPU."""
     source = str(checkpoint("tiny", CheckpointTask.CUSTOM_VOICE))
-
-    async def main() -> tuple[list[Audio], list[Audio], list[Audio]]:
-        settings = ModelSettings(source=source, device=device, max_slots=8, deterministic=True)
-        model = await SpeechModel.load(settings)
-        speech = Speech({model.name: model}, SpeechSettings())
-        try:
-            live = [SpeechRequest(text, seed=seed) for seed, text in enumerate(TEXTS)]
-            whole = [replace(request, is_live=False) for request in live]
-            alone = [await collect(speech.stream(request)) for request in live]
-            collected = [await collect(speech.stream(request)) for request in whole]
-            together = await asyncio.gather(*(collect(speech.stream(each)) for each in live))
-            return alone, collected, together
-        finally:
-            speech.close()
-            await model.close()
-
-    alone, collected, together = asyncio.run(main())
+    settings = ModelSettings(source=source, device=device, max_slots=8, deterministic=True)
+    model = await SpeechModel.load(settings)
+    speech = Speech({model.name: model}, SpeechSettings())
+    try:
+        live = [SpeechRequest(text, seed=seed) for seed, text in enumerate(TEXTS)]
+        whole = [replace(request, is_live=False) for request in live]
+        alone = [await collect(speech.stream(request)) for request in live]
+        collected = [await collect(speech.stream(request)) for request in whole]
+        together = await asyncio.gather(*(collect(speech.stream(each)) for each in live))
+    finally:
+        speech.close()
+        await model.close()
     for one, whole, among in zip(alone, collected, together, strict=True):
         assert len(one.samples)
         np.testing.assert_array_equal(one.samples, whole.samples)

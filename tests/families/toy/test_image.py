@@ -23,19 +23,18 @@ from antiphon.contracts.types import Ended, new_request_id
 from antiphon.errors import ModelLoadError
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.stages.base import StageItem, StageRequest
+from tests.loops import on_a_loop
 
 REQUEST = ImageRequest("a bird", width=32, height=24)
 
 
-def on_task(name: str, body: Callable[[LoadedTask], Awaitable[None]]) -> None:
-    async def main() -> None:
-        loaded = await LoadedTask.load(ModelSettings(source="toy"), name)
-        async with asyncio.timeout(60):
-            await body(loaded)
-        assert loaded.status.num_open == 0
-        await loaded.close()
-
-    asyncio.run(main())
+@on_a_loop
+async def on_task(name: str, body: Callable[[LoadedTask], Awaitable[None]]) -> None:
+    loaded = await LoadedTask.load(ModelSettings(source="toy"), name)
+    async with asyncio.timeout(60):
+        await body(loaded)
+    assert loaded.status.num_open == 0
+    await loaded.close()
 
 
 async def items_of(loaded: LoadedTask, prompt: Prompt) -> list[StageItem]:

@@ -19,19 +19,18 @@ from antiphon.pipeline.runtime import LoadedTask
 from antiphon.stages.base import StageItem, StageRequest
 from tests.families.wan_video.conftest import WanCheckpoint
 from tests.families.wan_video.official import SEED, official_video, small_request, some_image
+from tests.loops import on_a_loop
 
 DEADLINE_S = 120
 
 
-def on_task(path: Path, body: Callable[[LoadedTask], Awaitable[None]]) -> None:
-    async def main() -> None:
-        loaded = await LoadedTask.load(ModelSettings(source=str(path), device="cpu"), "video")
-        async with asyncio.timeout(DEADLINE_S):
-            await body(loaded)
-        assert loaded.status.num_open == 0
-        await loaded.close()
-
-    asyncio.run(main())
+@on_a_loop
+async def on_task(path: Path, body: Callable[[LoadedTask], Awaitable[None]]) -> None:
+    loaded = await LoadedTask.load(ModelSettings(source=str(path), device="cpu"), "video")
+    async with asyncio.timeout(DEADLINE_S):
+        await body(loaded)
+    assert loaded.status.num_open == 0
+    await loaded.close()
 
 
 async def items_of(loaded: LoadedTask, prompt: Prompt) -> list[StageItem]:

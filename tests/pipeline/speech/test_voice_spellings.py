@@ -1,6 +1,5 @@
 """Voices in Kokoro-FastAPI's spelling find what is there, and nothing else does."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +16,7 @@ from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
+from tests.loops import on_a_loop
 from tests.recordings import RECORDING
 
 T = TypeVar("T")
@@ -50,22 +50,20 @@ def test_no_spelling_is_empty_or_the_name_itself(name: str) -> None:
     assert all(each and each != name for each in other_spellings(name))
 
 
-def on(source: str, folder: Path | None, body: Callable[[Speech], Awaitable[T]]) -> T:
-    async def main() -> T:
-        model = await SpeechModel.load(ModelSettings(source=source, device="cpu"))
-        recordings = Recordings(ReferenceSettings())
-        uploaded = VoiceService(DataSettings(dir=folder), recordings) if folder else None
-        speech = Speech({model.name: model}, SpeechSettings(), uploaded=uploaded)
-        try:
-            return await body(speech)
-        finally:
-            speech.close()
-            if uploaded is not None:
-                uploaded.close()
-            recordings.close()
-            await model.close()
-
-    return asyncio.run(main())
+@on_a_loop
+async def on(source: str, folder: Path | None, body: Callable[[Speech], Awaitable[T]]) -> T:
+    model = await SpeechModel.load(ModelSettings(source=source, device="cpu"))
+    recordings = Recordings(ReferenceSettings())
+    uploaded = VoiceService(DataSettings(dir=folder), recordings) if folder else None
+    speech = Speech({model.name: model}, SpeechSettings(), uploaded=uploaded)
+    try:
+        return await body(speech)
+    finally:
+        speech.close()
+        if uploaded is not None:
+            uploaded.close()
+        recordings.close()
+        await model.close()
 
 
 async def cast(speech: Speech, name: str) -> str:
