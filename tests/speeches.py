@@ -8,7 +8,6 @@ from typing import TypeVar
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from tests.loops import on_a_loop
 
 T = TypeVar("T")
 
@@ -28,15 +27,6 @@ async def loaded(
         assert model.fabric.num_open == 0
         speech.close()
         await model.close()
-
-
-@on_a_loop
-async def on(
-    source: str, body: Callable[[Speech], Awaitable[T]], max_input_characters: int = MAX_CHARACTERS
-) -> T:
-    """Call ``body`` with a model that is loaded for it."""
-    async with loaded(source, max_input_characters) as speech:
-        return await body(speech)
 
 
 class KeptSpeech:

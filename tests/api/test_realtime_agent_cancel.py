@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,6 @@ from antiphon.api.sockets import Socket
 from antiphon.contracts.chat_types import TextDelta
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError
-from tests.loops import on_a_loop
 from tests.servers import DEADLINE_S
 
 SAY = {
@@ -90,49 +90,44 @@ class Talk:
             self.num_open -= 1
 
 
-@on_a_loop
-async def conversed(talking: Callable[[Talk], Awaitable[None]]) -> Talk:
-    """Converse, within a deadline; return what was said, all of which has ended."""
-    talk = Talk()
-    async with asyncio.timeout(DEADLINE_S):
-        await talk.agent.receive(SAY)
-        try:
-            await talking(talk)
-        finally:
-            await talk.agent.close()
+@asynccontextmanager
+async def conversation() -> AsyncGenerator[Talk, None]:
+    """Converse, and have all that was said ended at the end."""
+    tasks, talk = asyncio.all_tasks(), Talk()
+    await talk.agent.receive(SAY)
+    try:
+        yield talk
+    finally:
+        await talk.agent.close()
     assert talk.num_open == 0
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    return talk
+    assert asyncio.all_tasks() == tasks
 
 
-def test_what_has_ended_cannot_be_cancelled() -> None:
-    async def talking(talk: Talk) -> None:
+async def test_what_has_ended_cannot_be_cancelled() -> None:
+    async with conversation() as talk:
         await talk.agent.receive(CREATE)
         await talk.until_sent("response.done")
         await talk.cancel_fails()
         await talk.agent.finish()
         await talk.cancel_fails()
-
-    assert conversed(talking).statuses == ["completed"]
+    assert talk.statuses == ["completed"]
 
 
 @pytest.mark.parametrize("unread", ["response.output_text.done", "response.done"])
-def test_cancelling_while_the_last_events_are_sent_cuts_none_of_them_off(unread: str) -> None:
-    async def talking(talk: Talk) -> None:
+async def test_cancelling_while_the_last_events_are_sent_cuts_none_of_them_off(unread: str) -> None:
+    async with conversation() as talk:
         talk.unread = unread
         await talk.agent.receive(CREATE)
         await talk.is_unread.wait()
         await talk.cancel_fails()
         talk.reading.set()
         await talk.agent.finish()
-
-    talk = conversed(talking)
     assert talk.statuses == ["completed"]
     assert talk.sent[-1]["response"]["output"][0]["content"][0]["text"] == "One. Two."
 
 
-def test_the_next_response_waits_for_the_last_events_of_the_one_before() -> None:
-    async def talking(talk: Talk) -> None:
+async def test_the_next_response_waits_for_the_last_events_of_the_one_before() -> None:
+    async with conversation() as talk:
         talk.unread = "response.done"
         await talk.agent.receive(CREATE)
         await talk.is_unread.wait()
@@ -142,23 +137,21 @@ def test_the_next_response_waits_for_the_last_events_of_the_one_before() -> None
         talk.reading.set()
         await following
         await talk.agent.finish()
+    assert talk.statuses == ["completed", "completed"]
 
-    assert conversed(talking).statuses == ["completed", "completed"]
 
-
-def test_cancelling_before_a_response_has_begun_ends_it() -> None:
-    async def talking(talk: Talk) -> None:
+async def test_cancelling_before_a_response_has_begun_ends_it() -> None:
+    async with conversation() as talk:
         await talk.agent.receive(CREATE)
         await talk.agent.receive(CANCEL)
         assert talk.sent[-1]["response"]["output"] == []
         await talk.agent.receive(CREATE)
         await talk.agent.finish()
+    assert talk.statuses == ["cancelled", "completed"]
 
-    assert conversed(talking).statuses == ["cancelled", "completed"]
 
-
-def test_cancelling_while_it_is_written_frees_all_before_it_is_told() -> None:
-    async def talking(talk: Talk) -> None:
+async def test_cancelling_while_it_is_written_frees_all_before_it_is_told() -> None:
+    async with conversation() as talk:
         talk.writing.clear()
         talk.unread = "response.done"
         await talk.agent.receive(CREATE)
@@ -169,40 +162,36 @@ def test_cancelling_while_it_is_written_frees_all_before_it_is_told() -> None:
         assert talk.num_open == 0
         talk.reading.set()
         await cancelling
-
-    talk = conversed(talking)
     assert talk.statuses == ["cancelled"]
     assert talk.sent[-1]["response"]["output"][0]["content"][0]["text"] == "One. "
 
 
-def test_cancelling_what_the_client_does_not_read_frees_all() -> None:
-    async def talking(talk: Talk) -> None:
+async def test_cancelling_what_the_client_does_not_read_frees_all() -> None:
+    async with conversation() as talk:
         talk.unread = "response.output_text.delta"
         await talk.agent.receive(CREATE)
         await talk.is_unread.wait()
         assert talk.num_open == 1
         await talk.agent.receive(CANCEL)
         assert talk.num_open == 0
-
-    assert conversed(talking).statuses == ["cancelled"]
+    assert talk.statuses == ["cancelled"]
 
 
 @pytest.mark.parametrize(
     "unread",
     ["response.output_item.added", "conversation.item.added", "response.content_part.added"],
 )
-def test_what_a_cancelled_response_ends_has_begun(unread: str) -> None:
-    async def talking(talk: Talk) -> None:
+async def test_what_a_cancelled_response_ends_has_begun(unread: str) -> None:
+    async with conversation() as talk:
         talk.unread = unread
         await talk.agent.receive(CREATE)
         await talk.is_unread.wait()
         await talk.agent.receive(CANCEL)
+    check_opened_and_closed(talk)
 
-    check_opened_and_closed(conversed(talking))
 
-
-def test_a_response_that_is_cancelled_while_others_send_has_begun() -> None:
-    async def talking(talk: Talk) -> None:
+async def test_a_response_that_is_cancelled_while_others_send_has_begun() -> None:
+    async with conversation() as talk:
         await talk.agent.receive(CREATE)
         talk.unread = "session.updated"
         updating = asyncio.create_task(talk.agent.receive(UPDATE))
@@ -215,8 +204,7 @@ def test_a_response_that_is_cancelled_while_others_send_has_begun() -> None:
         talk.reading.set()
         await asyncio.gather(updating, cancelling)
         talk.sent = [each for each in talk.sent if each["type"] != "session.updated"]
-
-    check_opened_and_closed(conversed(talking))
+    check_opened_and_closed(talk)
 
 
 def check_opened_and_closed(talk: Talk) -> None:
@@ -234,8 +222,8 @@ def check_opened_and_closed(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("is_ending", [False, True])
-def test_a_client_that_leaves_frees_all_whether_it_was_ending_or_not(is_ending: bool) -> None:
-    async def talking(talk: Talk) -> None:
+async def test_a_client_that_leaves_frees_all_whether_it_was_ending_or_not(is_ending: bool) -> None:
+    async with conversation() as talk:
         talk.unread = "response.output_text.done"
         await talk.agent.receive(CREATE)
         if is_ending:
@@ -243,5 +231,4 @@ def test_a_client_that_leaves_frees_all_whether_it_was_ending_or_not(is_ending: 
         else:
             talk.writing.clear()
             await talk.until_sent("response.output_text.delta")
-
-    assert conversed(talking).statuses == []
+    assert talk.statuses == []

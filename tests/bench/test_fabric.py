@@ -36,12 +36,11 @@ def test_what_a_way_costs_is_found() -> None:
 
 
 async def test_a_chunk_says_when_it_was_made() -> None:
+    before_s = time.process_time()
     prompt = Prompt(data=(1, 1.0), num_tokens=1, seed=0)
     stream = PacedStage(lambda _: None).open(StageRequest("req", prompt), None)
     chunk = await anext(stream)
     assert isinstance(chunk, AudioChunk)
-    chunk = chunk
-    before_s = time.process_time()
     assert chunk.samples.shape == (NUM_SAMPLES,)
     assert chunk.samples.dtype == np.float32
     assert 0 <= age_s(chunk) < 30

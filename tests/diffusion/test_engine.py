@@ -2,8 +2,8 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -31,24 +31,19 @@ async def denoised(engine: DiffusionEngine, what: Prompt, *, is_live: bool = Tru
         return [item async for item in job.denoise(Latents([1.0, 2.0, 3.0]))]
 
 
-def on_engine(
-    body: Callable[[DiffusionEngine, StubDenoiser], Awaitable[None]], **settings: Any
-) -> StubDenoiser:
+@asynccontextmanager
+async def on_engine(
+    **settings: Any,
+) -> AsyncGenerator[tuple[DiffusionEngine, StubDenoiser], None]:
     denoiser = StubDenoiser()
-
-    async def main() -> None:
-        engine = DiffusionEngine(denoiser, **settings)
-        async with asyncio.timeout(DEADLINE_S):
-            try:
-                await body(engine, denoiser)
-                assert engine._status.status.num_open == 0
-            finally:
-                denoiser.may_step.set()
-                await engine.close()
-
-    asyncio.run(main())
+    engine = DiffusionEngine(denoiser, **settings)
+    try:
+        yield engine, denoiser
+        assert engine._status.status.num_open == 0
+    finally:
+        denoiser.may_step.set()
+        await engine.close()
     assert denoiser.is_closed.is_set()
-    return denoiser
 
 
 def result(items: Items) -> list[float]:
@@ -63,30 +58,24 @@ async def stepping(denoiser: StubDenoiser) -> None:
     assert await asyncio.to_thread(denoiser.is_stepping.wait, DEADLINE_S)
 
 
-def test_a_request_in_company_is_what_it_is_alone() -> None:
-    found: list[list[float]] = []
+async def test_a_request_in_company_is_what_it_is_alone() -> None:
     tasks = [
         Task(num_steps=3 + seed % 4, key="small" if seed % 3 else "large") for seed in range(12)
     ]
-
-    async def crowd(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+    async with on_engine() as (engine, denoiser):
         made = (
             denoised(engine, prompt(seed, task), is_live=seed % 5 > 0)
             for seed, task in enumerate(tasks)
         )
-        found.extend(map(result, await asyncio.gather(*made)))
-
-    async def alone(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+        found = [*map(result, await asyncio.gather(*made))]
+        assert max(map(len, denoiser.batches)) == denoiser.max_batch, "they had company"
+    async with on_engine() as (engine, _):
         for seed, task in enumerate(tasks):
             assert result(await denoised(engine, prompt(seed, task))) == found[seed]
 
-    denoiser = on_engine(crowd)
-    assert max(map(len, denoiser.batches)) == denoiser.max_batch, "they had company"
-    on_engine(alone)
 
-
-def test_requests_join_and_leave_between_steps() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_requests_join_and_leave_between_steps() -> None:
+    async with on_engine() as (engine, denoiser):
         denoiser.may_step.clear()
         first = asyncio.create_task(denoised(engine, prompt(1, Task(num_steps=6))))
         await stepping(denoiser)
@@ -101,11 +90,9 @@ def test_requests_join_and_leave_between_steps() -> None:
         assert denoiser.batches[-1] == (1,)
         assert len(denoiser.batches) == 6
 
-    on_engine(body)
 
-
-def test_progress_grows_and_previews_lie_between_steps() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_progress_grows_and_previews_lie_between_steps() -> None:
+    async with on_engine() as (engine, _):
         items = await denoised(engine, prompt(1, Task(num_steps=9, previews=(3, 6))))
         steps = [item.step for item in items if isinstance(item, Progress)]
         assert steps == sorted(set(steps))
@@ -114,11 +101,9 @@ def test_progress_grows_and_previews_lie_between_steps() -> None:
         assert [each.preview_index for each in latents] == [0, 1, None]
         assert len({tuple(each.data) for each in latents}) == 3
 
-    on_engine(body)
 
-
-def test_a_slow_reader_stops_nobody_and_loses_nothing_but_progress() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_a_slow_reader_stops_nobody_and_loses_nothing_but_progress() -> None:
+    async with on_engine() as (engine, _):
         slow = prompt(1, Task(num_steps=30, previews=(10, 20)))
         with engine.admitted("slow", slow) as job:
             assert await job.called()
@@ -134,12 +119,10 @@ def test_a_slow_reader_stops_nobody_and_loses_nothing_but_progress() -> None:
         assert progress == sorted(set(progress))
         assert progress[-1] == 30
 
-    on_engine(body)
-
 
 @pytest.mark.parametrize("how", ["closed", "aborted", "cancelled"])
-def test_whoever_leaves_within_a_step_leaves_nothing(how: str) -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_whoever_leaves_within_a_step_leaves_nothing(how: str) -> None:
+    async with on_engine() as (engine, denoiser):
         denoiser.may_step.clear()
         leaving = asyncio.create_task(denoised(engine, prompt(1, Task(num_steps=1000))))
         await stepping(denoiser)
@@ -164,22 +147,18 @@ def test_whoever_leaves_within_a_step_leaves_nothing(how: str) -> None:
         assert denoiser.states[1]() is None
         assert sum(1 in batch for batch in denoiser.batches) == 1, "it took no step more"
 
-    on_engine(body)
 
-
-def test_nothing_is_left_of_requests_that_have_ended() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_nothing_is_left_of_requests_that_have_ended() -> None:
+    async with on_engine() as (engine, denoiser):
         await asyncio.gather(*(denoised(engine, prompt(seed)) for seed in range(5)))
         gc.collect()
         assert len(denoiser.states) == 5
         assert denoiser.num_states == 0
 
-    on_engine(body)
-
 
 @pytest.mark.parametrize("where", ["begin", "preview", "finish"])
-def test_a_request_that_fails_ends_alone(where: str) -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_a_request_that_fails_ends_alone(where: str) -> None:
+    async with on_engine() as (engine, denoiser):
         denoiser.may_step.clear()
         good = asyncio.create_task(denoised(engine, prompt(1, Task(num_steps=8))))
         await stepping(denoiser)
@@ -193,11 +172,9 @@ def test_a_request_that_fails_ends_alone(where: str) -> None:
         result(await good)
         assert engine.failure is None
 
-    on_engine(body)
 
-
-def test_a_step_that_fails_ends_those_that_took_it() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_a_step_that_fails_ends_those_that_took_it() -> None:
+    async with on_engine() as (engine, _):
         found = await asyncio.gather(
             denoised(engine, prompt(1, Task(fails_in="step"))),
             denoised(engine, prompt(2, Task(key="another"))),
@@ -207,22 +184,17 @@ def test_a_step_that_fails_ends_those_that_took_it() -> None:
         assert isinstance(found[1], list)
         result(await denoised(engine, prompt(3)))
 
-    on_engine(body)
 
-
-def test_what_the_model_refuses_is_told_as_it_says_it() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_what_the_model_refuses_is_told_as_it_says_it() -> None:
+    async with on_engine() as (engine, _):
         error = InvalidRequestError("Too large.", param="size")
         with pytest.raises(InvalidRequestError, match=r"Too large\."):
             await denoised(engine, prompt(1, Task(fails_in="begin", error=error)))
 
-    on_engine(body)
 
-
-def test_a_denoiser_that_is_broken_for_good_ends_all_and_says_so() -> None:
+async def test_a_denoiser_that_is_broken_for_good_ends_all_and_says_so() -> None:
     statuses: list[StageStatus] = []
-
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+    async with on_engine(publish=statuses.append) as (engine, denoiser):
         denoiser.may_step.clear()
         error = EngineFailedError("The device is gone.")
         several = [
@@ -237,11 +209,9 @@ def test_a_denoiser_that_is_broken_for_good_ends_all_and_says_so() -> None:
         with pytest.raises(EngineFailedError):
             await denoised(engine, prompt(3))
 
-    on_engine(body, publish=statuses.append)
 
-
-def test_the_queue_is_bounded_and_says_when_to_retry() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_the_queue_is_bounded_and_says_when_to_retry() -> None:
+    async with on_engine(limits=AdmissionLimits(max_waiting=2)) as (engine, denoiser):
         denoiser.may_step.clear()
         held: list[DenoisingJob] = []
         admitted = [engine.admitted(f"{n}", prompt(n)) for n in range(denoiser.max_batch + 2)]
@@ -258,11 +228,9 @@ def test_the_queue_is_bounded_and_says_when_to_retry() -> None:
         for each in admitted:
             each.__exit__(None, None, None)
 
-    on_engine(body, limits=AdmissionLimits(max_waiting=2))
 
-
-def test_requests_wait_for_memory_and_those_that_never_fit_are_refused() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_requests_wait_for_memory_and_those_that_never_fit_are_refused() -> None:
+    async with on_engine(max_bytes=100) as (engine, denoiser):
         large = Task(num_bytes=60)
         await asyncio.gather(*(denoised(engine, prompt(n, large)) for n in range(3)))
         assert {len(batch) for batch in denoiser.batches} == {1}
@@ -270,11 +238,9 @@ def test_requests_wait_for_memory_and_those_that_never_fit_are_refused() -> None
             await denoised(engine, prompt(9, Task(num_bytes=101)))
         assert caught.value.param == "size"
 
-    on_engine(body, max_bytes=100)
 
-
-def test_what_waits_is_asked_for_its_conditioning_only_when_its_turn_is_near() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_what_waits_is_asked_for_its_conditioning_only_when_its_turn_is_near() -> None:
+    async with on_engine() as (engine, denoiser):
         denoiser.may_step.clear()
         tasks = [asyncio.create_task(denoised(engine, prompt(n))) for n in range(3)]
         await stepping(denoiser)
@@ -286,16 +252,11 @@ def test_what_waits_is_asked_for_its_conditioning_only_when_its_turn_is_near() -
         denoiser.may_step.set()
         await asyncio.gather(*tasks)
 
-    on_engine(body)
 
-
-def test_statistics_and_the_step_under_way_are_published() -> None:
+async def test_statistics_and_the_step_under_way_are_published() -> None:
     statuses: list[StageStatus] = []
-
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+    async with on_engine(publish=statuses.append) as (engine, _):
         await asyncio.gather(*(denoised(engine, prompt(n)) for n in range(3)))
-
-    on_engine(body, publish=statuses.append)
     assert any(status.step_began_s is not None for status in statuses)
     assert any(status.num_open == 3 for status in statuses)
     last = statuses[-1]
@@ -305,8 +266,8 @@ def test_statistics_and_the_step_under_way_are_published() -> None:
     assert sum(last.stats.step_rows["denoise"].counts) >= 4
 
 
-def test_closing_ends_what_is_open() -> None:
-    async def body(engine: DiffusionEngine, denoiser: StubDenoiser) -> None:
+async def test_closing_ends_what_is_open() -> None:
+    async with on_engine() as (engine, denoiser):
         denoiser.may_step.clear()
         several = [asyncio.create_task(denoised(engine, prompt(n))) for n in range(5)]
         await stepping(denoiser)
@@ -317,5 +278,3 @@ def test_closing_ends_what_is_open() -> None:
         await closing
         with pytest.raises(EngineFailedError):
             await denoised(engine, prompt(9))
-
-    on_engine(body)

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -45,21 +46,14 @@ class Gated:
         self.is_closed = True
 
 
-def on_engine(
-    body: Callable[[Gated, EncoderEngine], Awaitable[None]], *, max_waiting: int = 64
-) -> Gated:
+@asynccontextmanager
+async def on_engine(max_waiting: int = 64) -> AsyncGenerator[tuple[Gated, EncoderEngine], None]:
     encoder = Gated()
-
-    async def main() -> None:
-        engine = EncoderEngine(encoder, limits=AdmissionLimits(max_waiting=max_waiting))
-        async with asyncio.timeout(DEADLINE_S):
-            await body(encoder, engine)
-            assert engine._status.status.num_open == 0
-            await engine.close()
-
-    asyncio.run(main())
+    engine = EncoderEngine(encoder, limits=AdmissionLimits(max_waiting=max_waiting))
+    yield encoder, engine
+    assert engine._status.status.num_open == 0
+    await engine.close()
     assert encoder.is_closed
-    return encoder
 
 
 async def held(encoder: Gated, engine: EncoderEngine) -> "asyncio.Task[Latents]":
@@ -82,18 +76,17 @@ async def results(tasks: Sequence["asyncio.Task[Latents]"]) -> list[Any]:
     return [each if isinstance(each, BaseException) else each.data for each in made]
 
 
-def test_what_waits_is_encoded_together_in_order() -> None:
-    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+async def test_what_waits_is_encoded_together_in_order() -> None:
+    async with on_engine() as (encoder, engine):
         first = await held(encoder, engine)
         tasks = await begun(engine, 1, 11, 2, 3, 12, 4)
         encoder.gate.set()
         assert await results([first, *tasks]) == [0, 2, 22, 4, 6, 24, 8]
+    assert encoder.batches == [[0], [1, 2, 3], [11, 12], [4]]
 
-    assert on_engine(body).batches == [[0], [1, 2, 3], [11, 12], [4]]
 
-
-def test_who_leaves_is_not_encoded_and_others_are() -> None:
-    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+async def test_who_leaves_is_not_encoded_and_others_are() -> None:
+    async with on_engine() as (encoder, engine):
         first = await held(encoder, engine)
         waiting = await begun(engine, 1, 2, 3)
         first.cancel()  # its batch is under way
@@ -104,12 +97,11 @@ def test_who_leaves_is_not_encoded_and_others_are() -> None:
         assert isinstance(left, asyncio.CancelledError)
         assert isinstance(others.pop(1), asyncio.CancelledError)
         assert others == [2, 6]
+    assert encoder.batches == [[0], [1, 3]]
 
-    assert on_engine(body).batches == [[0], [1, 3]]
 
-
-def test_data_that_fails_fails_alone() -> None:
-    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+async def test_data_that_fails_fails_alone() -> None:
+    async with on_engine() as (encoder, engine):
         first = await held(encoder, engine)
         tasks = await begun(engine, 1, 7, 2)
         encoder.gate.set()
@@ -119,19 +111,16 @@ def test_data_that_fails_fails_alone() -> None:
         assert isinstance(failed, RuntimeError)
         assert (await engine.encode(5)).data == 10
 
-    on_engine(body)
 
-
-def test_data_that_will_not_do_joins_no_batch() -> None:
-    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+async def test_data_that_will_not_do_joins_no_batch() -> None:
+    async with on_engine() as (encoder, engine):
         with pytest.raises(InvalidRequestError):
             await engine.encode(-1)
+    assert encoder.batches == []
 
-    assert on_engine(body).batches == []
 
-
-def test_too_much_is_refused_but_not_what_was_admitted() -> None:
-    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+async def test_too_much_is_refused_but_not_what_was_admitted() -> None:
+    async with on_engine(max_waiting=1) as (encoder, engine):
         first = await held(encoder, engine)
         (second,) = await begun(engine, 1)
         with pytest.raises(OverloadedError):
@@ -141,24 +130,18 @@ def test_too_much_is_refused_but_not_what_was_admitted() -> None:
         encoder.gate.set()
         assert await results([first, second, later]) == [0, 2, 6]
 
-    on_engine(body, max_waiting=1)
 
-
-def test_batches_are_counted() -> None:
+async def test_batches_are_counted() -> None:
     statuses: list[StageStatus] = []
-
-    async def main() -> None:
-        encoder = Gated()
-        engine = EncoderEngine(encoder, publish=statuses.append)
-        first = await held(encoder, engine)
-        tasks = await begun(engine, 1, 2)
-        assert statuses[-1].num_open == 3
-        assert statuses[-1].step_began_s is not None
-        encoder.gate.set()
-        await results([first, *tasks])
-        await engine.close()
-
-    asyncio.run(main())
+    encoder = Gated()
+    engine = EncoderEngine(encoder, publish=statuses.append)
+    first = await held(encoder, engine)
+    tasks = await begun(engine, 1, 2)
+    assert statuses[-1].num_open == 3
+    assert statuses[-1].step_began_s is not None
+    encoder.gate.set()
+    await results([first, *tasks])
+    await engine.close()
     assert statuses[-1].num_open == 0
     assert statuses[-1].step_began_s is None
     counted = [each.stats for each in statuses if each.stats is not None][-1]
@@ -166,8 +149,8 @@ def test_batches_are_counted() -> None:
     assert counted.step_rows["encode"].total == 3
 
 
-def test_closing_ends_what_waits() -> None:
-    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+async def test_closing_ends_what_waits() -> None:
+    async with on_engine() as (encoder, engine):
         first = await held(encoder, engine)
         (second,) = await begun(engine, 1)
         closing = asyncio.create_task(engine.close())
@@ -179,5 +162,3 @@ def test_closing_ends_what_waits() -> None:
         await closing
         with pytest.raises(EngineFailedError):
             await engine.encode(2)
-
-    on_engine(body)

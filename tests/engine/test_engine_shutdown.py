@@ -38,7 +38,7 @@ async def test_closing_the_engine_ends_open_streams() -> None:
     assert last == Ended("abort")
 
 
-def test_books_are_checked_when_it_is_quiet_and_at_the_end(
+async def test_books_are_checked_when_it_is_quiet_and_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     num_checks = 0
@@ -49,18 +49,15 @@ def test_books_are_checked_when_it_is_quiet_and_at_the_end(
         num_checks += 1
         check(scheduler)
 
-    async def main() -> None:
-        engine = AsyncEngine(CountingRunner())
-        for number in range(50):  # nothing is to be done between two of them
-            await collect(engine, f"r{number}", 1)
-        assert num_checks < 25, "who comes next has to wait for it"
-        await until(lambda: num_checks)
-        num_before = num_checks
-        await engine.close()
-        assert num_checks > num_before
-
     monkeypatch.setattr(Scheduler, "check_integrity", counted)
-    asyncio.run(main())
+    engine = AsyncEngine(CountingRunner())
+    for number in range(50):  # nothing is to be done between two of them
+        await collect(engine, f"r{number}", 1)
+    assert num_checks < 25, "who comes next has to wait for it"
+    await until(lambda: num_checks)
+    num_before = num_checks
+    await engine.close()
+    assert num_checks > num_before
 
 
 async def test_wrong_books_do_not_keep_the_engine_from_closing(

@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,30 +59,19 @@ def prompt(seed: int, num_chunks: int = 8, data: str = "") -> Prompt:
     return Prompt(data=data, num_tokens=num_chunks, seed=seed)
 
 
-def on_engine(
-    body: Callable[[GeneratorEngine, Noise], Awaitable[None]],
-    *,
-    num_threads: int = 2,
-    max_streams: int = 64,
-    limits: AdmissionLimits | None = None,
-) -> Noise:
+@asynccontextmanager
+async def on_engine(
+    num_threads: int = 2, **settings: Any
+) -> AsyncGenerator[tuple[GeneratorEngine, Noise], None]:
     noise = Noise()
-
-    async def main() -> None:
-        engine = GeneratorEngine(
-            noise, num_threads=num_threads, max_streams=max_streams, limits=limits
-        )
-        async with asyncio.timeout(DEADLINE_S):
-            try:
-                await body(engine, noise)
-                assert engine._status.status.num_open == 0
-            finally:
-                noise.go_on.set()
-                await engine.close()
-
-    asyncio.run(main())
+    engine = GeneratorEngine(noise, num_threads=num_threads, **settings)
+    try:
+        yield engine, noise
+        assert engine._status.status.num_open == 0
+    finally:
+        noise.go_on.set()
+        await engine.close()
     assert noise.is_closed.is_set()
-    return noise
 
 
 async def samples(events: AsyncGenerator[GeneratorItem | Ended, None]) -> list[float]:
@@ -96,23 +86,20 @@ async def samples(events: AsyncGenerator[GeneratorItem | Ended, None]) -> list[f
     ]
 
 
-def test_a_stream_in_a_crowd_is_what_it_is_alone() -> None:
+async def test_a_stream_in_a_crowd_is_what_it_is_alone() -> None:
     heard: list[list[float]] = []
-
-    async def crowd(engine: GeneratorEngine, noise: Noise) -> None:
+    async with on_engine() as (engine, _):
         streams = [
             samples(engine.generate(f"{n}", prompt(n), is_live=n % 3 > 0)) for n in range(30)
         ]
         heard.extend(await asyncio.gather(*streams))
-
-    on_engine(crowd)
     for seed, values in enumerate(heard):
         alone = [each.samples for each in Noise().generate(prompt(seed))]
         assert values == np.concatenate(alone).tolist()
 
 
-def test_nothing_is_made_before_it_is_wanted() -> None:
-    async def body(engine: GeneratorEngine, noise: Noise) -> None:
+async def test_nothing_is_made_before_it_is_wanted() -> None:
+    async with on_engine() as (engine, noise):
         async with aclosing(engine.generate("a", prompt(1))) as chunks:
             assert noise.made == {}
             for number in range(1, 4):
@@ -120,11 +107,9 @@ def test_nothing_is_made_before_it_is_wanted() -> None:
                 assert noise.made == {1: number}
         assert noise.closed == [1]
 
-    on_engine(body)
 
-
-def test_a_generator_that_fails_ends_its_own_stream_only() -> None:
-    async def body(engine: GeneratorEngine, noise: Noise) -> None:
+async def test_a_generator_that_fails_ends_its_own_stream_only() -> None:
+    async with on_engine(num_threads=1) as (engine, _):
         failing = samples(engine.generate("bad", prompt(1, 2, "fails")))
         good, bad = await asyncio.gather(
             samples(engine.generate("good", prompt(2, 20))), failing, return_exceptions=True
@@ -134,11 +119,9 @@ def test_a_generator_that_fails_ends_its_own_stream_only() -> None:
         assert len(good) == 20 * RATE_HZ // 10
         assert len(await samples(engine.generate("next", prompt(3)))) == 8 * RATE_HZ // 10
 
-    on_engine(body, num_threads=1)
 
-
-def test_leaving_does_not_wait_for_the_chunk_in_flight() -> None:
-    async def body(engine: GeneratorEngine, noise: Noise) -> None:
+async def test_leaving_does_not_wait_for_the_chunk_in_flight() -> None:
+    async with on_engine() as (engine, noise):
         leaving = asyncio.create_task(samples(engine.generate("a", prompt(1, 0, "hangs"))))
         await asyncio.to_thread(noise.hangs.wait, DEADLINE_S)
         leaving.cancel()
@@ -147,13 +130,11 @@ def test_leaving_does_not_wait_for_the_chunk_in_flight() -> None:
         assert engine._status.status.num_open == 0
         assert len(await samples(engine.generate("b", prompt(2, 3)))) == 3 * RATE_HZ // 10
         assert noise.closed == [2], "what runs cannot be closed"
-
-    noise = on_engine(body)
     assert noise.closed == [2, 1]
 
 
-def test_an_aborted_request_ends_at_once_even_while_a_chunk_is_computed() -> None:
-    async def body(engine: GeneratorEngine, noise: Noise) -> None:
+async def test_an_aborted_request_ends_at_once_even_while_a_chunk_is_computed() -> None:
+    async with on_engine() as (engine, noise):
         async with aclosing(engine.generate("a", prompt(1, 0, "hangs"))) as events:
             waiting = asyncio.ensure_future(anext(events))
             await asyncio.to_thread(noise.hangs.wait, DEADLINE_S)
@@ -165,11 +146,9 @@ def test_an_aborted_request_ends_at_once_even_while_a_chunk_is_computed() -> Non
             assert [event async for event in events] == [Ended("abort")]
         engine.abort("b")
 
-    on_engine(body)
 
-
-def test_a_chunk_that_takes_long_is_in_the_status() -> None:
-    async def body(engine: GeneratorEngine, noise: Noise) -> None:
+async def test_a_chunk_that_takes_long_is_in_the_status() -> None:
+    async with on_engine() as (engine, noise):
         assert engine._status.status.stalled_s() == 0
         hanging = asyncio.create_task(samples(engine.generate("a", prompt(1, 0, "hangs"))))
         await asyncio.to_thread(noise.hangs.wait, DEADLINE_S)
@@ -182,36 +161,30 @@ def test_a_chunk_that_takes_long_is_in_the_status() -> None:
         while engine._status.status.stalled_s() > 0:
             await asyncio.sleep(0)
 
-    on_engine(body)
 
-
-def test_closing_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.engine.thread.CLOSE_S", 0.01)
     noise = Noise()
-
-    async def main() -> None:
-        engine = GeneratorEngine(noise, num_threads=1)
-        hanging = asyncio.create_task(samples(engine.generate("a", prompt(1, 0, "hangs"))))
-        await asyncio.to_thread(noise.hangs.wait, DEADLINE_S)
-        waiting = asyncio.create_task(samples(engine.generate("b", prompt(2))))
-        while engine._status.status.num_open < 2:
-            await asyncio.sleep(0)
-        await engine.close()
-        assert noise.is_closed.is_set()
-        assert not noise.go_on.is_set()
-        with pytest.raises(EngineError, match="closed"):
-            await waiting
-        with pytest.raises(EngineError, match="closed"):
-            await samples(engine.generate("c", prompt(3)))
-        noise.go_on.set()
-        assert await hanging == []
-
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    engine = GeneratorEngine(noise, num_threads=1)
+    hanging = asyncio.create_task(samples(engine.generate("a", prompt(1, 0, "hangs"))))
+    await asyncio.to_thread(noise.hangs.wait, DEADLINE_S)
+    waiting = asyncio.create_task(samples(engine.generate("b", prompt(2))))
+    while engine._status.status.num_open < 2:
+        await asyncio.sleep(0)
+    await engine.close()
+    assert noise.is_closed.is_set()
+    assert not noise.go_on.is_set()
+    with pytest.raises(EngineError, match="closed"):
+        await waiting
+    with pytest.raises(EngineError, match="closed"):
+        await samples(engine.generate("c", prompt(3)))
+    noise.go_on.set()
+    assert await hanging == []
     assert all(thread.daemon for thread in threading.enumerate() if "generator" in thread.name)
 
 
-def test_a_request_that_would_cause_gaps_gets_a_time_to_retry() -> None:
-    async def body(engine: GeneratorEngine, noise: Noise) -> None:
+async def test_a_request_that_would_cause_gaps_gets_a_time_to_retry() -> None:
+    async with on_engine(max_streams=1, limits=AdmissionLimits(max_waiting=0)) as (engine, noise):
         async with aclosing(engine.generate("a", prompt(1))) as chunks:
             await anext(chunks)
             with pytest.raises(OverloadedError) as caught:
@@ -222,8 +195,6 @@ def test_a_request_that_would_cause_gaps_gets_a_time_to_retry() -> None:
             assert len(await samples(more)) > 0, "its beginning was let in"
             assert len(await samples(engine.generate("c", prompt(4), is_live=False))) > 0
         assert len(await samples(engine.generate("d", prompt(5)))) > 0
-
-    noise = on_engine(body, max_streams=1, limits=AdmissionLimits(max_waiting=0))
     assert 2 not in noise.made
 
 

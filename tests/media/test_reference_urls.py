@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from antiphon.config import ReferenceSettings
 from antiphon.errors import InvalidRequestError
 from antiphon.media.references import ReferenceLoader
 from tests.loops import on_a_loop
-from tests.media.raw_server import RawServer, dripping, endless, moved, ok, said, serving, silent
+from tests.media.raw_server import dripping, endless, moved, ok, said, serving, silent
 from tests.media.reference_loading import BODY, audio_use, loaded, loading, resolving
 
 T = TypeVar("T")
@@ -22,21 +22,11 @@ LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 
 @on_a_loop
-async def served(
-    answers: dict[str, Any], test: Callable[[RawServer], Awaitable[T]], **server: Any
-) -> T:
-    async with serving(answers, **server) as state:
-        return await test(state)
-
-
-def fetched(answers: dict[str, Any], path: str = "/", **changes: Any) -> bytes:
+async def fetched(answers: dict[str, Any], path: str = "/", **changes: Any) -> bytes:
     """Load a path of a server that loopback addresses are allowed for."""
-
-    async def test(server: RawServer) -> bytes:
+    async with serving(answers) as server:
         allowed = {"allow_urls": True, "allowed_networks": LOOPBACK, **changes}
         return await loading(server.url(path), **allowed)
-
-    return served(answers, test)
 
 
 def test_urls_are_refused_by_default() -> None:
@@ -46,12 +36,16 @@ def test_urls_are_refused_by_default() -> None:
         loaded("ftp://example.com/a.wav", allow_urls=True)
 
 
-def test_what_is_asked_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_asked_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     cookie = b"Set-Cookie: a=b\r\nLocation: /b?c=%C3%A4\r\nContent-Length: 0\r\n\r\n"
-
-    async def test(server: RawServer) -> None:
+    async with serving(
+        {
+            "/a%20b/%C3%A4?d=e%20f": said(b"HTTP/1.1 302 Found\r\n" + cookie),
+            "/b?c=%C3%A4": ok(BODY),
+        }
+    ) as server:
         changes: dict[str, Any] = {"allow_urls": True, "allowed_networks": LOOPBACK}
         url = server.url("/a b/ä?d=e f#g").replace("http:", "HTTP:")
         assert await loading(url, **changes) == BODY
@@ -60,14 +54,6 @@ def test_what_is_asked_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
         assert f"Host: 127.0.0.1:{server.port}\r\n" in first
         assert "Cookie" not in second
         assert "Authorization" not in first
-
-    served(
-        {
-            "/a%20b/%C3%A4?d=e%20f": said(b"HTTP/1.1 302 Found\r\n" + cookie),
-            "/b?c=%C3%A4": ok(BODY),
-        },
-        test,
-    )
 
 
 @pytest.mark.parametrize(
@@ -80,13 +66,11 @@ def test_what_is_asked_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
         *("①②⑦.⓪.⓪.①", "１２７.0.0.1", "127。0。0。1"),
     ],
 )
-def test_no_spelling_of_a_private_address_is_connected_to(host: str) -> None:
-    async def test(server: RawServer) -> None:
+async def test_no_spelling_of_a_private_address_is_connected_to(host: str) -> None:
+    async with serving({"/": ok(BODY)}) as server:
         with pytest.raises(InvalidRequestError, match="its address is not public"):
             await loading(server.url("/", host), allow_urls=True)
         assert server.num_connections == 0
-
-    served({"/": ok(BODY)}, test)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +96,7 @@ def test_one_private_address_among_public_ones_is_one_too_many() -> None:
         loaded("http://b.example/", allow_urls=True, resolve=resolving(a_example=[]))
 
 
-def test_a_name_is_resolved_once_and_the_checked_address_is_used() -> None:
+async def test_a_name_is_resolved_once_and_the_checked_address_is_used() -> None:
     """A name that changes its mind between check and use (rebinding) has nothing to change."""
     asked: list[str] = []
 
@@ -120,7 +104,7 @@ def test_a_name_is_resolved_once_and_the_checked_address_is_used() -> None:
         asked.append(host)
         return ["127.0.0.2" if len(asked) == 1 else "127.0.0.1"]
 
-    async def test(server: RawServer) -> None:
+    async with serving({"/": ok(BODY)}) as server:
         only_the_second = (ip_network("127.0.0.2/32"),)
         with pytest.raises(InvalidRequestError, match="no complete answer"):  # nobody listens there
             await loading(
@@ -140,19 +124,16 @@ def test_a_name_is_resolved_once_and_the_checked_address_is_used() -> None:
             )
         assert server.num_connections == 0
 
-    served({"/": ok(BODY)}, test)
 
-
-def test_the_next_address_is_tried_where_one_does_not_answer() -> None:
-    async def test(server: RawServer) -> bytes:
-        return await loading(
+async def test_the_next_address_is_tried_where_one_does_not_answer() -> None:
+    async with serving({"/": ok(BODY)}) as server:
+        found = await loading(
             server.url("/", "a.example"),
             resolve=resolving(a_example=["127.0.0.2", "127.0.0.1"]),
             allow_urls=True,
             allowed_networks=LOOPBACK,
         )
-
-    assert served({"/": ok(BODY)}, test) == BODY
+    assert found == BODY
 
 
 def test_redirects_are_followed_and_each_is_checked() -> None:
@@ -171,7 +152,7 @@ def test_redirects_are_followed_and_each_is_checked() -> None:
         fetched({"/": moved("http://[/")})
 
 
-def test_allowed_hosts() -> None:
+async def test_allowed_hosts() -> None:
     allowed = ("a.example", "*.B.example.")
     changes = {"allow_urls": True, "allowed_networks": LOOPBACK, "allowed_hosts": allowed}
     hosts = ("a.example", "x.b.example", "x.y.b.example", "A.Example.")
@@ -182,8 +163,7 @@ def test_allowed_hosts() -> None:
             for host in ("x.b.example", "x.y.b.example", "a.example.")
         },
     )
-
-    async def test(server: RawServer) -> None:
+    async with serving({"/": ok(BODY), "/away": moved("http://c.example/")}) as server:
         for host in hosts:
             assert await loading(server.url("/", host), resolve=resolve, **changes) == BODY
         for host in ("b.example", "xb.example", "a.example.org", "x.a.example", "127.0.0.1"):
@@ -192,8 +172,6 @@ def test_allowed_hosts() -> None:
         with pytest.raises(InvalidRequestError, match="allowed hosts are"):
             await loading(server.url("/away", "a.example"), resolve=resolve, **changes)
         assert server.num_connections == len(hosts) + 1
-
-    served({"/": ok(BODY), "/away": moved("http://c.example/")}, test)
 
 
 @pytest.mark.parametrize("answer", [silent, dripping, said(b"HTTP/1.1 200 OK\r\n"), endless])
@@ -249,7 +227,7 @@ def test_wrong_answers(answer: bytes, message: str) -> None:
     assert refused.value.param == "ref_audio"
 
 
-def test_certificates_are_verified_for_the_name_in_the_url() -> None:
+async def test_certificates_are_verified_for_the_name_in_the_url() -> None:
     mine = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     mine.load_cert_chain(TLS / "server.pem")
     trusting = ssl.create_default_context(cafile=TLS / "authority.pem")
@@ -263,7 +241,7 @@ def test_certificates_are_verified_for_the_name_in_the_url() -> None:
         finally:
             loader.close()
 
-    async def test(server: RawServer) -> None:
+    async with serving({"/": ok(BODY)}, ssl_context=mine) as server:
         url = server.url("/", "voices.example", "https")
         assert await load(url, trusting) == BODY
         for wrong, context in (
@@ -275,16 +253,12 @@ def test_certificates_are_verified_for_the_name_in_the_url() -> None:
                 await load(wrong, context)
         assert len(server.requests) == 1
 
-    served({"/": ok(BODY)}, test, ssl_context=mine)
 
-
-def test_many_at_once_do_not_meet() -> None:
-    async def test(server: RawServer) -> None:
+async def test_many_at_once_do_not_meet() -> None:
+    async with serving({f"/{n}": ok(b"%d" % n) for n in range(20)}) as server:
         settings = ReferenceSettings(allow_urls=True, allowed_networks=LOOPBACK)
         loader = ReferenceLoader(settings)
         use = audio_use(settings)
         bodies = await asyncio.gather(*(loader.load(server.url(f"/{n}"), use) for n in range(20)))
         assert bodies == [b"%d" % n for n in range(20)]
         loader.close()
-
-    served({f"/{n}": ok(b"%d" % n) for n in range(20)}, test)

@@ -3,7 +3,8 @@
 import asyncio
 import io
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,6 @@ from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
 from antiphon.sandbox.process import Sandbox
 from antiphon.voices.recordings import Recordings
-from tests.loops import on_a_loop
 from tests.recordings import RECORDING, RECORDING_URI, data_uri, wav
 from tests.servers import DEADLINE_S
 
@@ -35,11 +35,11 @@ def flac(seed: int) -> bytes:
     return file.getvalue()
 
 
-@on_a_loop
-async def on(work: Callable[[Recordings], Awaitable[T]], **settings: Any) -> T:
+@asynccontextmanager
+async def loader(**settings: Any) -> AsyncGenerator[Recordings, None]:
     recordings = Recordings(ReferenceSettings(**settings))
     try:
-        return await work(recordings)
+        yield recordings
     finally:
         recordings.close()
 
@@ -65,32 +65,26 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rates
 
 
-def test_every_address_gives_the_same_samples(tmp_path: Path, decoded: list[int]) -> None:
+async def test_every_address_gives_the_same_samples(tmp_path: Path, decoded: list[int]) -> None:
     (tmp_path / "a.wav").write_bytes(RECORDING)
     expected = read_recording(RECORDING, sample_rate_hz=24_000, max_duration_s=30)
-
-    async def work(recordings: Recordings) -> None:
+    async with loader(allowed_media_path=tmp_path) as recordings:
         for address in (RECORDING, RECORDING_URI, f"file://{tmp_path}/a.wav"):
             samples = await recordings.load(address, 24_000)
             np.testing.assert_array_equal(samples, expected)
             assert not samples.flags.writeable
-
-    on(work, allowed_media_path=tmp_path)
     assert decoded == [24_000]
 
 
 @pytest.mark.parametrize("is_plain", [True, False])
-def test_a_recording_that_comes_again_is_not_decoded_again(
+async def test_a_recording_that_comes_again_is_not_decoded_again(
     decoded: list[int], is_plain: bool
 ) -> None:
     file, other = (wav(seed=seed) if is_plain else flac(seed=seed) for seed in (0, 1))
-
-    async def work(recordings: Recordings) -> None:
+    async with loader() as recordings:
         loads = [recordings.load(data_uri(file), 24_000) for _ in range(5)]
         await asyncio.gather(*loads, recordings.load(file, 16_000))
         await recordings.load(other, 24_000)
-
-    on(work)
     assert sorted(decoded) == [16_000, 24_000, 24_000]
 
 
@@ -108,30 +102,25 @@ def test_a_recording_that_comes_again_is_not_decoded_again(
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_what_will_not_do_is_told(recording: str | bytes, words: str) -> None:
-    async def work(recordings: Recordings) -> None:
+async def test_what_will_not_do_is_told(recording: str | bytes, words: str) -> None:
+    async with loader(max_duration_s=2, max_bytes=100_000) as recordings:
         with pytest.raises(InvalidRequestError, match=words) as caught:
             await recordings.load(recording, 24_000)
         assert caught.value.param == "ref_audio"
 
-    on(work, max_duration_s=2, max_bytes=100_000)
 
-
-def test_a_failure_is_not_remembered(decoded: list[int]) -> None:
-    async def work(recordings: Recordings) -> None:
+async def test_a_failure_is_not_remembered(decoded: list[int]) -> None:
+    async with loader() as recordings:
         for _ in range(2):
             with pytest.raises(InvalidRequestError):
                 await recordings.load(b"?", 24_000)
         assert len(await recordings.load(RECORDING, 24_000)) == 36_000
-
-    on(work)
     assert len(decoded) == 3
 
 
-def test_only_the_last_ones_are_remembered(decoded: list[int]) -> None:
+async def test_only_the_last_ones_are_remembered(decoded: list[int]) -> None:
     files = [wav(1, seed) for seed in range(17)]
-
-    async def work(recordings: Recordings) -> None:
+    async with loader() as recordings:
         for file in files:
             await recordings.load(file, 8_000)
         await recordings.load(files[-1], 8_000)
@@ -139,11 +128,9 @@ def test_only_the_last_ones_are_remembered(decoded: list[int]) -> None:
         await recordings.load(files[0], 8_000)  # the oldest had to go
         assert len(decoded) == 18
 
-    on(work)
 
-
-def test_whoever_leaves_takes_nothing_from_the_others(decoded: list[int]) -> None:
-    async def work(recordings: Recordings) -> None:
+async def test_whoever_leaves_takes_nothing_from_the_others(decoded: list[int]) -> None:
+    async with loader() as recordings:
         leaving = asyncio.create_task(recordings.load(RECORDING, 24_000))
         staying = asyncio.create_task(recordings.load(RECORDING, 24_000))
         await asyncio.sleep(0)
@@ -151,28 +138,25 @@ def test_whoever_leaves_takes_nothing_from_the_others(decoded: list[int]) -> Non
         with pytest.raises(asyncio.CancelledError):
             await leaving
         assert len(await staying) == 36_000
-
-    on(work)
     assert decoded == [24_000]
 
 
-def test_what_is_closed_refuses() -> None:
-    async def work(recordings: Recordings) -> None:
+async def test_what_is_closed_refuses() -> None:
+    async with loader() as recordings:
         recordings.close()
         with pytest.raises(RuntimeError):
             await recordings.load(RECORDING, 24_000)
 
-    on(work)
 
-
-def test_a_plain_file_asks_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plain_file_asks_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def ask(self: Sandbox, data: bytes, **limits: float) -> bytes:
         asked.append(len(data))
         return decode_audio(data, sample_rate_hz=24_000, max_duration_s=30).tobytes()
 
-    async def work(recordings: Recordings) -> None:
+    monkeypatch.setattr(Sandbox, "ask", ask)
+    async with loader() as recordings:
         plain, other = RECORDING, flac(seed=1)
         for file, num_asked in ((plain, 0), (other, 1)):
             samples = await recordings.load(file, 24_000)
@@ -180,12 +164,9 @@ def test_a_plain_file_asks_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_array_equal(samples, expected)
             assert asked == [len(other)] * num_asked
 
-    monkeypatch.setattr(Sandbox, "ask", ask)
-    on(work)
 
-
-def test_files_that_are_not_plain_push_none_out_that_are(decoded: list[int]) -> None:
-    async def work(recordings: Recordings) -> None:
+async def test_files_that_are_not_plain_push_none_out_that_are(decoded: list[int]) -> None:
+    async with loader() as recordings:
         await recordings.load(RECORDING, 24_000)
         for seed in range(17):
             await recordings.load(flac(seed), 24_000)
@@ -193,10 +174,8 @@ def test_files_that_are_not_plain_push_none_out_that_are(decoded: list[int]) -> 
         await recordings.load(RECORDING, 24_000)
         assert len(decoded) == 18
 
-    on(work)
 
-
-def test_plain_files_do_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plain_files_do_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     is_free, num_waiting = threading.Event(), threading.Semaphore(0)
 
     def wait(self: DecodeSandbox, data: bytes, **more: Any) -> Samples:
@@ -204,7 +183,8 @@ def test_plain_files_do_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> 
         assert is_free.wait(DEADLINE_S)
         return np.random.default_rng(0).uniform(-0.3, 0.3, 24_000).astype(np.float32)
 
-    async def work(recordings: Recordings) -> None:
+    monkeypatch.setattr(DecodeSandbox, "decode", wait)
+    async with loader() as recordings:
         others = [asyncio.create_task(recordings.load(flac(seed), 24_000)) for seed in range(8)]
         await asyncio.to_thread(num_waiting.acquire)
         try:
@@ -212,6 +192,3 @@ def test_plain_files_do_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> 
         finally:
             is_free.set()
         assert [len(await each) for each in others] == [24_000] * 8
-
-    monkeypatch.setattr(DecodeSandbox, "decode", wait)
-    on(work)

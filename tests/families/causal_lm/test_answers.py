@@ -1,8 +1,8 @@
 """Answers through the whole pipeline: streams, cancelling, repeating; and a real model's."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,19 +20,18 @@ from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats
 from tests.families.causal_lm.answers import answers, ask, greedy, ids_of
 from tests.families.causal_lm.downloads import published_smollm2
-from tests.loops import on_a_loop
 
 T = TypeVar("T")
 WILD = ChatSampling(temperature=1.5, top_k=0, top_p=1.0)
 
 
-@on_a_loop
-async def on(path: Path, body: Callable[[Chats], Awaitable[T]]) -> T:
+@asynccontextmanager
+async def loaded(path: Path) -> AsyncGenerator[Chats, None]:
     settings = ModelSettings(source=str(path), device="cpu", max_slots=4)
     model = await ChatModel.load(settings, CHAT)
     chats = Chats({model.name: model}, ChatSettings())
     try:
-        return await body(chats)
+        yield chats
     finally:
         assert model.fabric.num_open == 0
         chats.close()
@@ -47,10 +46,9 @@ def text_of(events: list[ChatEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def test_streams_repeat_by_their_seeds_alone_and_together(checkpoint: Path) -> None:
+async def test_streams_repeat_by_their_seeds_alone_and_together(checkpoint: Path) -> None:
     request = ask("Hello", sampling=WILD, max_tokens=40, seed=3)
-
-    async def body(chats: Chats) -> None:
+    async with loaded(checkpoint) as chats:
         alone = await events_of(chats, request)
         others = [replace(request, id=f"other {seed}", seed=seed) for seed in (3, 4, 5)]
         same, *different = await asyncio.gather(*(events_of(chats, each) for each in others))
@@ -61,11 +59,9 @@ def test_streams_repeat_by_their_seeds_alone_and_together(checkpoint: Path) -> N
         assert ended.reason in ("stop", "length")
         assert ended.usage.output_tokens <= 40
 
-    on(checkpoint, body)
 
-
-def test_closing_a_stream_frees_what_it_held(checkpoint: Path) -> None:
-    async def body(chats: Chats) -> None:
+async def test_closing_a_stream_frees_what_it_held(checkpoint: Path) -> None:
+    async with loaded(checkpoint) as chats:
         async with aclosing(chats.stream(ask("Hello", sampling=WILD, seed=1))) as events:
             await anext(events)
         (model,) = chats.models.values()
@@ -73,8 +69,6 @@ def test_closing_a_stream_frees_what_it_held(checkpoint: Path) -> None:
             while model.fabric.num_open:
                 await asyncio.sleep(0.01)
         assert text_of(await events_of(chats, ask("Hi", max_tokens=4, seed=1)))
-
-    on(checkpoint, body)
 
 
 @pytest.mark.slow  # weights of 135 million numbers, converted once

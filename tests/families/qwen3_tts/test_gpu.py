@@ -169,7 +169,7 @@ async def test_audio_is_the_same_to_the_bit_streamed_whole_and_in_company(
     finally:
         speech.close()
         await model.close()
-    for one, whole, among in zip(alone, collected, together, strict=True):
+    for one, other, among in zip(alone, collected, together, strict=True):
         assert len(one.samples)
-        np.testing.assert_array_equal(one.samples, whole.samples)
+        np.testing.assert_array_equal(one.samples, other.samples)
         np.testing.assert_array_equal(one.samples, among.samples)

@@ -1,8 +1,8 @@
 """A task of another kind goes the same way as speech: prompter, pipeline, fabric, engines."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -23,16 +23,14 @@ from antiphon.contracts.types import Ended, new_request_id
 from antiphon.errors import ModelLoadError
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.stages.base import StageItem, StageRequest
-from tests.loops import on_a_loop
 
 REQUEST = ImageRequest("a bird", width=32, height=24)
 
 
-@on_a_loop
-async def on_task(name: str, body: Callable[[LoadedTask], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def on_task(name: str) -> AsyncGenerator[LoadedTask, None]:
     loaded = await LoadedTask.load(ModelSettings(source="toy"), name)
-    async with asyncio.timeout(60):
-        await body(loaded)
+    yield loaded
     assert loaded.status.num_open == 0
     await loaded.close()
 
@@ -50,8 +48,8 @@ async def drawn(loaded: LoadedTask, request: ImageRequest, seed: int = 1) -> NDA
     return image.pixels
 
 
-def test_an_image_is_drawn_from_text_by_seed() -> None:
-    async def body(loaded: LoadedTask) -> None:
+async def test_an_image_is_drawn_from_text_by_seed() -> None:
+    async with on_task("image") as loaded:
         await loaded.warm_up()
         one, again, other = await asyncio.gather(
             *(drawn(loaded, REQUEST, seed) for seed in (1, 1, 2))
@@ -61,11 +59,9 @@ def test_an_image_is_drawn_from_text_by_seed() -> None:
         np.testing.assert_array_equal(again, one)
         assert (other != one).any()
 
-    on_task("image", body)
 
-
-def test_what_a_request_says_changes_the_image() -> None:
-    async def body(loaded: LoadedTask) -> None:
+async def test_what_a_request_says_changes_the_image() -> None:
+    async with on_task("image") as loaded:
         plain = await drawn(loaded, REQUEST)
         for changed in (
             replace(REQUEST, prompt="a beard"),
@@ -75,11 +71,9 @@ def test_what_a_request_says_changes_the_image() -> None:
         ):
             assert (await drawn(loaded, changed) != plain).any()
 
-    on_task("image", body)
 
-
-def test_an_image_is_shown_while_it_forms() -> None:
-    async def body(loaded: LoadedTask) -> None:
+async def test_an_image_is_shown_while_it_forms() -> None:
+    async with on_task("image") as loaded:
         request = replace(REQUEST, num_previews=2)
         items = await items_of(loaded, loaded.prompter.build(request, 1))
         images = [item for item in items if isinstance(item, Image)]
@@ -90,11 +84,9 @@ def test_an_image_is_shown_while_it_forms() -> None:
         assert steps == sorted(set(steps))
         assert steps[-1] == 8
 
-    on_task("image", body)
 
-
-def test_an_image_is_edited_where_its_mask_allows() -> None:
-    async def body(loaded: LoadedTask) -> None:
+async def test_an_image_is_edited_where_its_mask_allows() -> None:
+    async with on_task("image") as loaded:
         given = np.full((24, 32, 3), 200, np.uint8)
         mask = np.zeros((24, 32), np.uint8)
         mask[:, 16:] = 255
@@ -104,11 +96,9 @@ def test_an_image_is_edited_where_its_mask_allows() -> None:
         freely = await drawn(loaded, replace(REQUEST, images=(given,)))
         assert (abs(freely[:, :16].astype(int) - 200) > 1).any()
 
-    on_task("image", body)
 
-
-def test_a_video_moves_and_may_begin_with_an_image() -> None:
-    async def body(loaded: LoadedTask) -> None:
+async def test_a_video_moves_and_may_begin_with_an_image() -> None:
+    async with on_task("video") as loaded:
         given = np.full((16, 16, 3), 200, np.uint8)
         request = VideoRequest("a bird", width=32, height=16, num_frames=5, fps=12)
         videos = []
@@ -121,8 +111,6 @@ def test_a_video_moves_and_may_begin_with_an_image() -> None:
             assert (video.frames[1] != video.frames[2]).any()
             videos.append(video.frames)
         np.testing.assert_allclose(videos[1][0], 200, atol=1)
-
-    on_task("video", body)
 
 
 async def test_a_task_that_a_family_lacks_is_refused() -> None:

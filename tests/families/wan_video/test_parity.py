@@ -1,8 +1,8 @@
 """Videos are those of diffusers' own pipelines, to the last bit, and depend on all that is said."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,14 @@ from antiphon.pipeline.runtime import LoadedTask
 from antiphon.stages.base import StageItem, StageRequest
 from tests.families.wan_video.conftest import WanCheckpoint
 from tests.families.wan_video.official import SEED, official_video, small_request, some_image
-from tests.loops import on_a_loop
 
 DEADLINE_S = 120
 
 
-@on_a_loop
-async def on_task(path: Path, body: Callable[[LoadedTask], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def on_task(path: Path) -> AsyncGenerator[LoadedTask, None]:
     loaded = await LoadedTask.load(ModelSettings(source=str(path), device="cpu"), "video")
-    async with asyncio.timeout(DEADLINE_S):
-        await body(loaded)
+    yield loaded
     assert loaded.status.num_open == 0
     await loaded.close()
 
@@ -62,24 +60,22 @@ def taking_long(*values: object) -> Any:
         taking_long("i2v-2.1", True),
     ],
 )
-def test_a_video_is_that_of_diffusers(wan: WanCheckpoint, layout: str, with_image: bool) -> None:
+async def test_a_video_is_that_of_diffusers(
+    wan: WanCheckpoint, layout: str, with_image: bool
+) -> None:
     request = small_request(layout, image=some_image() if with_image else None)
     path = wan(layout)
-
-    async def body(loaded: LoadedTask) -> None:
+    async with on_task(path) as loaded:
         frames = await made(loaded, request)
         assert frames.shape == (5, request.height, request.width, 3)
         np.testing.assert_array_equal(frames, official_video(path, request))
 
-    on_task(path, body)
-
 
 @pytest.mark.slow  # ten videos
-def test_what_a_request_says_changes_the_video(wan: WanCheckpoint) -> None:
+async def test_what_a_request_says_changes_the_video(wan: WanCheckpoint) -> None:
     request = small_request("t2v-2.2-a14b")
     given = request.parameters
-
-    async def body(loaded: LoadedTask) -> None:
+    async with on_task(wan("t2v-2.2-a14b")) as loaded:
         plain = await made(loaded, request)
         np.testing.assert_array_equal(await made(loaded, request), plain)
         assert (await made(loaded, request, seed=6) != plain).any()
@@ -94,17 +90,14 @@ def test_what_a_request_says_changes_the_video(wan: WanCheckpoint) -> None:
         ):
             assert (await made(loaded, changed) != plain).any()
 
-    on_task(wan("t2v-2.2-a14b"), body)
 
-
-def test_what_is_left_out_is_as_diffusers_would_have_it(wan: WanCheckpoint) -> None:
+async def test_what_is_left_out_is_as_diffusers_would_have_it(wan: WanCheckpoint) -> None:
     """No negative prompt is an empty one; without guidance, one is not read."""
     path = wan("t2v-2.1")
     few = DiffusionParameters(num_inference_steps=2)
     request = small_request("t2v-2.1", negative_prompt=None, parameters=few)
     unguided = replace(request, parameters=replace(few, guidance_scale=1.0))
-
-    async def body(loaded: LoadedTask) -> None:
+    async with on_task(path) as loaded:
         complete = replace(
             request, parameters=few.with_defaults(DiffusionParameters(guidance_scale=5))
         )
@@ -115,10 +108,8 @@ def test_what_is_left_out_is_as_diffusers_would_have_it(wan: WanCheckpoint) -> N
             await made(loaded, replace(unguided, negative_prompt="static")), frames
         )
 
-    on_task(path, body)
 
-
-def test_a_request_is_the_same_in_company(wan: WanCheckpoint) -> None:
+async def test_a_request_is_the_same_in_company(wan: WanCheckpoint) -> None:
     """Others of its shape, of other steps, of another shape, and one that leaves midway."""
     request = small_request("ti2v-2.2-5b")
     few = replace(request.parameters, num_inference_steps=2)
@@ -136,7 +127,7 @@ def test_a_request_is_the_same_in_company(wan: WanCheckpoint) -> None:
                 if isinstance(item, Progress):
                     return
 
-    async def body(loaded: LoadedTask) -> None:
+    async with on_task(wan("ti2v-2.2-5b")) as loaded:
         alone = await made(loaded, request)
         together, *_ = await asyncio.gather(
             made(loaded, request),
@@ -145,15 +136,12 @@ def test_a_request_is_the_same_in_company(wan: WanCheckpoint) -> None:
         )
         np.testing.assert_array_equal(together, alone)
 
-    on_task(wan("ti2v-2.2-5b"), body)
-
 
 @pytest.mark.slow  # every family's conformance tests say the same in short
-def test_progress_grows_to_the_last_step_and_leaving_frees_all(wan: WanCheckpoint) -> None:
+async def test_progress_grows_to_the_last_step_and_leaving_frees_all(wan: WanCheckpoint) -> None:
     many = DiffusionParameters(num_inference_steps=6)
     request = small_request("i2v-2.1", parameters=many)
-
-    async def body(loaded: LoadedTask) -> None:
+    async with on_task(wan("i2v-2.1")) as loaded:
         prompt = loaded.prompter.build(request, SEED)
         items = await items_of(loaded, prompt)
         steps = [item.step for item in items if isinstance(item, Progress)]
@@ -165,5 +153,3 @@ def test_progress_grows_to_the_last_step_and_leaving_frees_all(wan: WanCheckpoin
                     break
         while loaded.status.num_open:
             await asyncio.sleep(0.01)
-
-    on_task(wan("i2v-2.1"), body)

@@ -1,6 +1,5 @@
 """Turns of a dialogue: heard in order, as each is alone, and refused before the first."""
 
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -17,8 +16,7 @@ from antiphon.contracts.types import (
 )
 from antiphon.errors import InputTooLongError, InvalidRequestError, RateLimitError
 from antiphon.pipeline.speech.dialogue import Dialogue
-from antiphon.pipeline.speech.service import Speech
-from tests import speeches
+from tests.speeches import loaded
 
 RATE_HZ = 16_000
 PAUSE_S = 0.5
@@ -27,10 +25,6 @@ TURNS = [
     SpeechRequest("Hello.", voice="alto", seed=2, sample_rate_hz=RATE_HZ, speed=2.0),
     SpeechRequest("And good bye.", voice="bass", seed=3, sample_rate_hz=RATE_HZ),
 ]
-
-
-def on(source: str, body: Callable[[Speech], Awaitable[None]]) -> None:
-    speeches.on(source, body, max_input_characters=100)
 
 
 async def heard(events: SpeechStream) -> tuple[Samples, Ended, list[WordTime]]:
@@ -45,8 +39,8 @@ async def heard(events: SpeechStream) -> tuple[Samples, Ended, list[WordTime]]:
     raise AssertionError("a stream ends with its end")
 
 
-def test_turns_sound_as_they_do_alone() -> None:
-    async def body(speech: Speech) -> None:
+async def test_turns_sound_as_they_do_alone() -> None:
+    async with loaded("toy", max_input_characters=100) as speech:
         alone = [await heard(speech.stream(turn)) for turn in TURNS]
         dialogue = Dialogue(speech, TURNS, speech.stream, PAUSE_S)
         samples, ended, _ = await heard(dialogue.events())
@@ -62,15 +56,12 @@ def test_turns_sound_as_they_do_alone() -> None:
         assert ends == pytest.approx(np.add(starts, lengths))
         assert starts[1:] == pytest.approx(np.add(ends[:-1], PAUSE_S))
 
-    on("toy", body)
 
-
-def test_words_are_timed_from_the_beginning_of_all() -> None:
+async def test_words_are_timed_from_the_beginning_of_all() -> None:
     turns = [
         SpeechRequest(text, seed=1, word_timestamps=True) for text in ("One two.", "Three four.")
     ]
-
-    async def body(speech: Speech) -> None:
+    async with loaded("hibari", max_input_characters=100) as speech:
         alone = [await heard(speech.stream(turn)) for turn in turns]
         dialogue = Dialogue(speech, turns, speech.stream, PAUSE_S)
         _, _, words = await heard(dialogue.events())
@@ -80,8 +71,6 @@ def test_words_are_timed_from_the_beginning_of_all() -> None:
             by_s = 0 if word.word in ("One", "two.") else start_s
             assert word.start_s == pytest.approx(expected.start_s + by_s)
             assert word.end_s == pytest.approx(expected.end_s + by_s)
-
-    on("hibari", body)
 
 
 @pytest.mark.parametrize(
@@ -93,19 +82,17 @@ def test_words_are_timed_from_the_beginning_of_all() -> None:
         (replace(TURNS[2], input="long " * 20), InputTooLongError),
     ],
 )
-def test_a_wrong_turn_is_refused_before_the_first_is_heard(
+async def test_a_wrong_turn_is_refused_before_the_first_is_heard(
     last: SpeechRequest, error: type[Exception]
 ) -> None:
-    async def body(speech: Speech) -> None:
-        async with aclosing(Dialogue(speech, [*TURNS[:2], last], speech.stream).events()) as events:
-            with pytest.raises(error):
-                await anext(events)
-
-    on("toy", body)
+    async with loaded("toy", max_input_characters=100) as speech:
+        events = Dialogue(speech, [*TURNS[:2], last], speech.stream).events()
+        with pytest.raises(error):
+            await anext(events)
 
 
-def test_a_later_turn_waits_where_the_first_is_refused() -> None:
-    async def body(speech: Speech) -> None:
+async def test_a_later_turn_waits_where_the_first_is_refused() -> None:
+    async with loaded("toy", max_input_characters=100) as speech:
         refused: list[str] = []
 
         async def busy(turn: SpeechRequest) -> SpeechStream:
@@ -123,13 +110,9 @@ def test_a_later_turn_waits_where_the_first_is_refused() -> None:
         assert refused == [turn.input for turn in TURNS]
         np.testing.assert_array_equal(samples, expected)
 
-    on("toy", body)
 
-
-def test_leaving_frees_all_turns() -> None:
-    async def body(speech: Speech) -> None:
+async def test_leaving_frees_all_turns() -> None:
+    async with loaded("toy", max_input_characters=100) as speech:
         async with aclosing(Dialogue(speech, TURNS, speech.stream).events()) as events:
             assert isinstance(await anext(events), AudioChunk)
         assert speech.model(None).fabric.num_open == 0
-
-    on("toy", body)

@@ -35,7 +35,7 @@ from tests.pipeline.speech.text_streams import (
     said,
     until,
 )
-from tests.speeches import KeptSpeech, kept, on
+from tests.speeches import KeptSpeech, kept, loaded
 
 
 @pytest.fixture(scope="module")
@@ -218,16 +218,13 @@ def test_what_is_dropped_is_free_at_once(
     speech_of_kind.run(body)
 
 
-def test_capabilities_tell_the_truth_about_late_text(checkpoint: Callable[..., Path]) -> None:
+async def test_capabilities_tell_the_truth_about_late_text(checkpoint: Callable[..., Path]) -> None:
     """Of families that need no checkpoint, and of one that does: all have conformance tests."""
     ready = [each.name for each in families() if SPEECH in each.tasks and not each.needs_checkpoint]
     for source in (*ready, str(checkpoint("tiny", "base"))):
-
-        async def body(speech: Speech) -> None:
+        async with loaded(source) as speech:
             model = speech.model(None)
             assert isinstance(model.prompter, LateText) or not model.capabilities.late_text
-
-        on(source, body)
 
 
 NUM_SPOKEN_FRAMES = 5

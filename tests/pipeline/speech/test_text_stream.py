@@ -30,7 +30,7 @@ from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
 from antiphon.pipeline.speech.text_stream import SpeechSession
 from antiphon.stages.base import StageRequest, StageStream
 from tests.pipeline.speech.text_streams import LONG_SEED, TEXT, ask, heard, said, until
-from tests.speeches import MAX_CHARACTERS, KeptSpeech, on
+from tests.speeches import MAX_CHARACTERS, KeptSpeech, loaded
 
 SEGMENTS = [
     "Hello there, this is a clause of some length,",
@@ -56,14 +56,11 @@ async def joined(speech: Speech, segments: Sequence[str], **more: Any) -> Sample
     return np.concatenate(parts)
 
 
-def test_segments_are_joined_as_those_of_a_whole_text() -> None:
+async def test_segments_are_joined_as_those_of_a_whole_text() -> None:
     """With the same fades and pauses."""
-
-    async def body(speech: Speech) -> None:
+    async with loaded("toy") as speech:
         samples, _ = await said(speech, TEXT)
         np.testing.assert_array_equal(samples, await joined(speech, SEGMENTS))
-
-    on("toy", body)
 
 
 PIECES = (
@@ -128,8 +125,8 @@ async def said_as(
     return result
 
 
-def test_one_sentence_sounds_as_over_http() -> None:
-    async def body(speech: Speech) -> None:
+async def test_one_sentence_sounds_as_over_http() -> None:
+    async with loaded("toy") as speech:
         for text in ("One.", "One. [pause:700ms] Two SQL.", "[pause:1s] It is 5 km."):
             more: dict[str, Any] = {"normalize": True, "pronunciations": {"SQL": "sequel"}}
             whole = await collect(speech.stream(replace(ask(**more), input=text)))
@@ -139,13 +136,11 @@ def test_one_sentence_sounds_as_over_http() -> None:
                 np.testing.assert_array_equal(samples, whole.samples)
                 assert ended.usage == whole.usage
 
-    on("toy", body)
 
-
-def test_a_stage_is_told_which_utterance_a_segment_belongs_to(
+async def test_a_stage_is_told_which_utterance_a_segment_belongs_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def body(speech: Speech) -> None:
+    async with loaded("toy") as speech:
         (model,) = speech.models.values()
         opened, told = model.open, list[StageRequest]()
 
@@ -162,11 +157,9 @@ def test_a_stage_is_told_which_utterance_a_segment_belongs_to(
         assert [each.is_later for each in told] == 2 * later
         assert streams == sorted(streams, key=streams.index)
 
-    on("toy", body)
 
-
-def test_the_next_utterance_is_begun_while_one_is_heard() -> None:
-    async def body(speech: Speech) -> None:
+async def test_the_next_utterance_is_begun_while_one_is_heard() -> None:
+    async with loaded("toy") as speech:
         session, fabric = SpeechSession(speech), speech.model(None).fabric
         alone = [(await said(speech, text, voice=voice))[0] for text, voice in ORDERED]
         utterances = []
@@ -179,15 +172,13 @@ def test_the_next_utterance_is_begun_while_one_is_heard() -> None:
             np.testing.assert_array_equal((await heard(utterance))[0], samples)
             await session.end(utterance)
 
-    on("toy", body)
-
 
 ORDERED = [("The first.", "sine"), ("The second.", "alto"), ("The third.", "bass")]
 NUM_STAGES = 2
 
 
-def test_no_text_is_an_error_and_so_is_too_much() -> None:
-    async def body(speech: Speech) -> None:
+async def test_no_text_is_an_error_and_so_is_too_much() -> None:
+    async with loaded("toy") as speech:
         with pytest.raises(InvalidRequestError, match="empty"):
             await said(speech, [" ", "\n"])
         session = SpeechSession(speech)
@@ -200,21 +191,17 @@ def test_no_text_is_an_error_and_so_is_too_much() -> None:
         np.testing.assert_array_equal(samples, (await said(speech, ["Hello."]))[0])
         await session.end(utterance)
 
-    on("toy", body)
-
 
 @pytest.mark.parametrize("fields", [{"voice": "nobody"}, {"speed": 9.0}, {"language": "klingon"}])
-def test_what_cannot_be_spoken_is_told_before_there_is_text(fields: dict[str, Any]) -> None:
-    async def body(speech: Speech) -> None:
+async def test_what_cannot_be_spoken_is_told_before_there_is_text(fields: dict[str, Any]) -> None:
+    async with loaded("toy") as speech:
         with pytest.raises(InvalidRequestError) as caught:
             await speech.check_voice(ask(**fields))
         assert caught.value.param == next(iter(fields))
 
-    on("toy", body)
 
-
-def test_a_long_push_lets_others_have_their_turn() -> None:
-    async def body(speech: Speech) -> None:
+async def test_a_long_push_lets_others_have_their_turn() -> None:
+    async with loaded("toy") as speech:
         session = SpeechSession(speech)
         utterance = session.open(ask())
         items = utterance.synthesis._items
@@ -228,11 +215,9 @@ def test_a_long_push_lets_others_have_their_turn() -> None:
         assert len(sizes) >= 2, "it is cut in pieces"
         await session.end(utterance)
 
-    on("toy", body)
 
-
-def test_what_cannot_be_said_is_told_at_the_end_and_refused_if_it_is_all() -> None:
-    async def body(speech: Speech) -> None:
+async def test_what_cannot_be_said_is_told_at_the_end_and_refused_if_it_is_all() -> None:
+    async with loaded("hibari") as speech:
         text = "Hello there, this is long enough. 你好。世界。 And this is the 🎉 end of it all."
         samples, ended = await said(speech, [text])
         assert len(samples)
@@ -240,22 +225,17 @@ def test_what_cannot_be_said_is_told_at_the_end_and_refused_if_it_is_all() -> No
         with pytest.raises(UnspeakableTextError, match="你好"):
             await said(speech, ["你好。", "世界。"])
 
-    on("hibari", body)
 
-
-def test_silence_of_all_segments_together_is_bounded() -> None:
-    async def body(speech: Speech) -> None:
+async def test_silence_of_all_segments_together_is_bounded() -> None:
+    async with loaded("toy") as speech:
         with pytest.raises(InvalidRequestError, match="600 s together"):
             await said(speech, ["One. [pause:10s] Two two two two two two two.\n\n"] * 61)
 
-    on("toy", body)
-
 
 @pytest.mark.parametrize("speed", [1.0, 2.0])
-def test_words_are_timed_from_the_beginning_of_the_utterance(speed: float) -> None:
+async def test_words_are_timed_from_the_beginning_of_the_utterance(speed: float) -> None:
     texts = ["One two three, and so it goes on and on.", "Four five six seven eight nine."]
-
-    async def body(speech: Speech) -> None:
+    async with loaded("hibari") as speech:
         asked = ask(word_timestamps=True)
         alone = []
         for index, text in enumerate(texts):
@@ -288,5 +268,3 @@ def test_words_are_timed_from_the_beginning_of_the_utterance(speed: float) -> No
         starts_s = [each.start_s for each in found]
         assert starts_s == pytest.approx([each_s for _, each_s in expected])
         assert found[-1].end_s <= heard_s + 0.01
-
-    on("hibari", body)

@@ -1,6 +1,7 @@
 """Voices in Kokoro-FastAPI's spelling find what is there, and nothing else does."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +17,6 @@ from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
-from tests.loops import on_a_loop
 from tests.recordings import RECORDING
 
 T = TypeVar("T")
@@ -50,14 +50,14 @@ def test_no_spelling_is_empty_or_the_name_itself(name: str) -> None:
     assert all(each and each != name for each in other_spellings(name))
 
 
-@on_a_loop
-async def on(source: str, folder: Path | None, body: Callable[[Speech], Awaitable[T]]) -> T:
+@asynccontextmanager
+async def speaking(source: str, folder: Path | None) -> AsyncGenerator[Speech, None]:
     model = await SpeechModel.load(ModelSettings(source=source, device="cpu"))
     recordings = Recordings(ReferenceSettings())
     uploaded = VoiceService(DataSettings(dir=folder), recordings) if folder else None
     speech = Speech({model.name: model}, SpeechSettings(), uploaded=uploaded)
     try:
-        return await body(speech)
+        yield speech
     finally:
         speech.close()
         if uploaded is not None:
@@ -72,8 +72,8 @@ async def cast(speech: Speech, name: str) -> str:
 
 
 @pytest.mark.parametrize("stores", [False, True])
-def test_the_first_voice_of_a_mix_that_is_there_speaks(tmp_path: Path, stores: bool) -> None:
-    async def body(speech: Speech) -> None:
+async def test_the_first_voice_of_a_mix_that_is_there_speaks(tmp_path: Path, stores: bool) -> None:
+    async with speaking("toy", tmp_path if stores else None) as speech:
         for name in ("af_alto", "af_bella(2)+af_alto(1)", "am_adam-af_alto", "ALTO"):
             assert await cast(speech, name) == "Alto"
             async for _ in speech.stream(SpeechRequest("Hi.", voice=name)):
@@ -86,18 +86,14 @@ def test_the_first_voice_of_a_mix_that_is_there_speaks(tmp_path: Path, stores: b
                 async for _ in speech.stream(SpeechRequest("Hi.", voice=name)):
                     pass
 
-    on("toy", tmp_path if stores else None, body)
 
-
-def test_the_exact_name_of_an_uploaded_voice_goes_first(
+async def test_the_exact_name_of_an_uploaded_voice_goes_first(
     tmp_path: Path, checkpoint: Callable[..., Path]
 ) -> None:
-    async def body(speech: Speech) -> None:
+    async with speaking(str(checkpoint("tiny", "base")), tmp_path) as speech:
         assert speech.uploaded is not None
         model = speech.model(None)
         for name in ("af_alloy", "bella"):
             await speech.uploaded.add(NewVoice(name=name, content=RECORDING), model)
         assert await cast(speech, "AF_Alloy") == "af_alloy", "though 'alloy' is an alias"
         assert await cast(speech, "af_bella(2)+af_sky(1)") == "bella"
-
-    on(str(checkpoint("tiny", "base")), tmp_path, body)
