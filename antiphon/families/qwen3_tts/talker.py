@@ -13,7 +13,7 @@ from torch import Tensor
 from antiphon.families.qwen3_tts.config import PredictorConfig, TalkerConfig
 from antiphon.nn import kernels
 from antiphon.nn.code_predictor import CodePredictor, FrameTable
-from antiphon.nn.cpu.lazy_rows import LazyRows
+from antiphon.nn.cpu.lazy_rows import LazyRows, projected
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.transformer import Transformer
 from antiphon.nn.weights import LazyWeights
@@ -123,6 +123,6 @@ def _folded_text_table(weights: Weights) -> Tensor | LazyRows:
     if like.is_cpu and not kernels.run_on(like):  # kernels read the table
         stored = weights.stored(name) if isinstance(weights, LazyWeights) else weights[name]
         size = (len(stored), len(like))
-        return LazyRows(*size, lambda row: second(F.silu(first(stored[row].to(like)))), like)
+        return LazyRows(*size, lambda ids: projected(stored[ids].to(like), first, second), like)
     rows = torch.split(weights[name], _FOLD_ROWS)
     return torch.cat([second(F.silu(first(each))) for each in rows])
