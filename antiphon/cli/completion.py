@@ -50,7 +50,7 @@ def models_anywhere(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def checkpoints(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete directories of checkpoints, in the directory that has been typed."""
+    """Complete checkpoints, in the directory that has been typed."""
     typed, slash, start = incomplete.rpartition("/")
     typed += slash
     try:
@@ -104,7 +104,7 @@ def _starting(incomplete: str, values: Iterable[str]) -> list[str]:
 
 
 def _is_checkpoint(path: Path) -> bool:
-    return any((path / name).is_file() for name in _CONFIGURATIONS)
+    return path.suffix == ".gguf" or any((path / name).is_file() for name in _CONFIGURATIONS)
 
 
 def _ids(context: typer.Context, url: str, path: str) -> list[str]:

@@ -61,7 +61,9 @@ def test_models_are_built_in_downloaded_or_folders(home: Path, complete: Complet
         assert complete(f"{command} a") == ["acme/herald-v1--b"], command
     assert complete(f"serve {home}/h") == []
     assert complete(f"models inspect {home}/here/") == [f"{home}/here/hertz"]
-    assert complete(f"models fit {home}/here/he") == [f"{home}/here/hertz"]
+    (home / "here" / "heron.gguf").touch()
+    found = [f"{home}/here/{name}" for name in ("heron.gguf", "hertz")]
+    assert complete(f"models fit {home}/here/he") == found
     assert complete(f"models fit {home}/nowhere/") == []
 
 
