@@ -30,11 +30,7 @@ OTHERS = r"model\.(visual|vqmodel)\..*"
 
 
 def read_config(path: Path) -> PriorConfig:
-    """Read a checkpoint's configuration.
-
-    Raises:
-        ModelLoadError: A file is missing or has unsupported content.
-    """
+    """Read a checkpoint's configuration; raises ModelLoadError."""
     index = ModelIndex.read(path)
     index.check_all(COMPONENTS)
     config = load_config(path)
@@ -78,11 +74,7 @@ def prior_layout(config: PriorConfig) -> Layout:
         f"{name}.norm.weight": (width,),
     }
     layer = attention(sizes, "qkv" if config.has_biases else "") | layer_norms(sizes)
-    layer |= dict.fromkeys(
-        ("post_self_attn_layernorm.weight", "post_mlp_layernorm.weight"), (width,)
-    )
-    layer |= {
-        "mlp.gate_up_proj.weight": (2 * sizes.intermediate_size, width),
-        "mlp.down_proj.weight": (width, sizes.intermediate_size),
-    }
+    layer |= {f"post_{part}_layernorm.weight": (width,) for part in ("self_attn", "mlp")}
+    layer["mlp.gate_up_proj.weight"] = (2 * sizes.intermediate_size, width)
+    layer["mlp.down_proj.weight"] = (width, sizes.intermediate_size)
     return layout | repeated(f"{name}.layers", sizes.num_layers, layer)

@@ -68,13 +68,7 @@ class SourceImage:
 
 
 def positions_of(num_ids: int, sources: Sequence[SourceImage], drawn: Sequence[Grid]) -> Positions:
-    """Return the positions of a prompt's ids, and of the codes that are drawn after them.
-
-    Args:
-        num_ids: number of the prompt's ids.
-        sources: images in it, in order.
-        drawn: grids, in the order in which they are drawn.
-    """
+    """Return the positions of a prompt's ids, and of the codes of grids drawn after them."""
     pieces, num_done, position = [], 0, 0
     for each in sources:
         length = each.place - num_done

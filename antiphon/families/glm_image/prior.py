@@ -10,12 +10,7 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.engine.model_runner.ar_model import (
-    Codes,
-    Frames,
-    Inputs,
-    SlotStart,
-)
+from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, SlotStart
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
@@ -38,11 +33,7 @@ _AXES = 3
 
 
 def load_prior(context: LoadContext, **how: Unpack[RunnerOptions]) -> PriorRunner:
-    """Load a checkpoint's prior and its runner; see `runner_of`.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
-    """
+    """Load a checkpoint's prior and its runner; see `runner_of`; raises ModelLoadError."""
     config = load_config(context.checkpoint)
     how_opened = weights_for(context, "prior")
     max_positions = min(MAX_POSITIONS, config.transformer.max_positions)
@@ -73,24 +64,13 @@ class PriorModel(TokenModel[PriorRequest]):
         *,
         num_slots: int,
         max_positions: int,
-        is_batch_invariant: bool = False,
+        is_batch_invariant: bool,
     ) -> None:
         """Take the model out of a checkpoint's tensors, all of one type and on one device."""
-        name = "model.language_model"
-        transformer = Transformer.of(
-            weights,
-            name,
-            config.transformer,
-            max_positions,
-            is_batch_invariant=is_batch_invariant,
-        )
-        super().__init__(
-            transformer,
-            weights[f"{name}.embed_tokens.weight"],
-            num_slots=num_slots,
-            frame_size=1,
-            max_positions=max_positions,
-        )
+        name, how = "model.language_model", {"is_batch_invariant": is_batch_invariant}
+        transformer = Transformer.of(weights, name, config.transformer, max_positions, **how)
+        rows = {"num_slots": num_slots, "frame_size": 1, "max_positions": max_positions}
+        super().__init__(transformer, weights[f"{name}.embed_tokens.weight"], **rows)
         # Rows of ids that are not codes are left out: so the grid is always full.
         head = weights["lm_head.weight"][: config.num_codes].contiguous()
         self._head = Linear(head, is_batch_invariant=is_batch_invariant)
@@ -109,9 +89,7 @@ class PriorModel(TokenModel[PriorRequest]):
     def observe(
         self, requests: Sequence[PriorRequest], frames: Codes, numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        num_codes = np.array([each.prompt.num_codes for each in requests])
-        is_last: NDArray[np.bool_] = numbers >= num_codes
-        return is_last
+        return numbers >= np.array([each.prompt.num_codes for each in requests], np.int64)
 
     def start(self, starts: Sequence[SlotStart[PriorRequest]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)

@@ -26,12 +26,7 @@ _DEFAULTS = DiffusionParameters(num_inference_steps=50, guidance_scale=1.5)
 
 @dataclass(frozen=True, slots=True)
 class GlmImagePrompt:
-    """Request data of all stages.
-
-    Attributes:
-        image: the completed request.
-        prior: prompt of the prior.
-    """
+    """Request data of all stages: the completed request, and the prompt of the prior."""
 
     image: ImagePrompt
     prior: PriorPrompt
@@ -47,11 +42,7 @@ class GlmImagePrompter(ImagePrompter):
     """Builds prompts as the official pipeline does."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load the tokenizer.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
+        """Load the tokenizer; raises ModelLoadError."""
         self._config = read_config(context.checkpoint)
         self._tokenizer = load_tokenizer(context.checkpoint / PROCESSOR_DIRECTORY)
         self._sizes = SourceSizes.read(context.checkpoint / PROCESSOR_DIRECTORY)
@@ -81,11 +72,7 @@ class GlmImagePrompter(ImagePrompter):
         return len(self._tokenizer(text, add_special_tokens=False).input_ids)
 
     def build(self, request: ImageRequest, seed: int) -> Prompt:
-        """Build the prompt of one image; defaults replace omitted fields.
-
-        Raises:
-            InvalidRequestError: the request is outside what the model can do.
-        """
+        """Build the prompt of one image; raises InvalidRequestError."""
         prompt = super().build(request, seed)
         image: ImagePrompt = prompt.data
         image = replace(image, images=tuple(map(self._sizes.resized, image.images)))

@@ -28,11 +28,7 @@ SEQUENCE_LENGTH = 256
 
 
 def read_config(path: Path) -> PackedConfig:
-    """Read a checkpoint's configuration.
-
-    Raises:
-        ModelLoadError: a file is missing, or its contents are not supported.
-    """
+    """Read a checkpoint's configuration; raises ModelLoadError."""
     index = ModelIndex.read(path)
     index.check_all(COMPONENTS)
     index.config("scheduler").expect("use_flow_sigmas", False, default=False)

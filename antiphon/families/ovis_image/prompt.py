@@ -21,11 +21,7 @@ class OvisImagePrompter(ImagePrompter):
     """Counts the tokens of prompts and completes requests."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Read the configuration and the tokenizer.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
+        """Read the configuration and the tokenizer; raises ModelLoadError."""
         config = read_config(context.checkpoint)
         multiple = config.size_multiple
         self._tokenizer = load_tokenizer(context.checkpoint / "tokenizer")

@@ -25,18 +25,13 @@ class PiperGenerator:
     """Speaks with all voices of a directory; any number of threads may generate at a time."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load and warm up every network (always on the CPU, in float32).
-
-        Raises:
-            ModelLoadError: a file is missing, or is not what is expected.
-        """
+        """Load and warm up every network, on the CPU in float32; raises ModelLoadError."""
         models = read_models(context.checkpoint)
         self._rates = {model.name: model.sample_rate_hz for model in models}
         self._networks: dict[str, PiperNetwork] = {}
         for model in models:
-            self._networks[model.name] = PiperNetwork(
-                model.network, has_speakers=bool(model.speakers)
-            )
+            network = PiperNetwork(model.network, has_speakers=bool(model.speakers))
+            self._networks[model.name] = network
             try:
                 for _ in self.generate(_warm_up(model)):
                     pass

@@ -27,23 +27,17 @@ _DECODER_WEIGHT = "dec.conv_pre.weight"
 """Read by the decoder's first operation, under the name that training gives it."""
 _DRAWN = "RandomNormalLike"
 _OTHERWISE_RANDOM = (
-    "RandomNormal",
-    "RandomUniform",
-    "RandomUniformLike",
-    "Multinomial",
-    "Bernoulli",
+    *("RandomNormal", "RandomUniform", "RandomUniformLike"),
+    *("Multinomial", "Bernoulli"),
 )
 _INPUTS = ("input", "input_lengths", "scales", "sid")
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of the network.
+    """A part of the network, with the names of its inputs and outputs.
 
     Attributes:
-        session: computes it.
-        inputs: names of the inputs.
-        outputs: names of the outputs.
         draws: the operation that draws random numbers between this part and the next.
     """
 
@@ -72,11 +66,7 @@ class PiperNetwork:
     """One voice's network; it keeps nothing between calls, which may come from any thread."""
 
     def __init__(self, file: Path, *, has_speakers: bool) -> None:
-        """Load it.
-
-        Raises:
-            ModelLoadError: the file is not a network of this kind.
-        """
+        """Load it; raises ModelLoadError."""
         graph = OnnxGraph.read(file)
         _check(graph, file, has_speakers=has_speakers)
         self._output = graph.outputs[0]
@@ -105,10 +95,8 @@ class PiperNetwork:
         """Compute all of a sentence but its audio.
 
         Args:
-            ids: symbol ids of the sentence.
             scales: ``noise_scale``, ``length_scale``, ``noise_w``.
             speaker: number of the speaker, if the voice has several.
-            random: draws the random numbers.
         """
         values: Values = {
             "input": np.array([ids], np.int64),
@@ -170,7 +158,7 @@ class PiperNetwork:
             given = {each: kind for each, kind in types.items() if each in needed}
             part = graph.part(nodes, given, outputs)
             session = _session(part, file)
-            types |= _types(session)
+            types |= {each.name: ELEMENT_TYPES[each.type] for each in session.get_outputs()}
             parts.append(_Part(session, tuple(part.inputs), outputs, draws))
         return parts
 
@@ -190,11 +178,9 @@ def _check(graph: OnnxGraph, file: Path, *, has_speakers: bool) -> None:
 def _durations_of(graph: OnnxGraph, file: Path) -> str:
     """Return the name of the symbols' durations: they alone are rounded up."""
     rounded = [node.outputs[0] for node in graph.nodes if node.op_type == "Ceil"]
-    if len(rounded) != 1:
-        raise ModelLoadError(
-            f"{file}: one operation 'Ceil' is expected, which makes durations; there are"
-            f" {len(rounded)}"
-        )
+    if (count := len(rounded)) != 1:
+        message = f"one operation 'Ceil' is expected, which makes durations; there are {count}"
+        raise ModelLoadError(f"{file}: {message}")
     return rounded[0]
 
 
@@ -212,10 +198,6 @@ _NORMAL: Mapping[str, float] = {"mean": 0.0, "scale": 1.0}
 def _run(part: _Part, values: Values) -> Values:
     outputs = part.session.run(list(part.outputs), {name: values[name] for name in part.inputs})
     return dict(zip(part.outputs, outputs, strict=True))
-
-
-def _types(session: ort.InferenceSession) -> dict[str, int]:
-    return {output.name: ELEMENT_TYPES[output.type] for output in session.get_outputs()}
 
 
 def _session(graph: OnnxGraph, file: Path) -> ort.InferenceSession:

@@ -160,11 +160,7 @@ def sequence_ids(
     """Return the ids of a sentence, and the place of each entry's ids, with the end as the last.
 
     Padding stands behind the beginning and behind each symbol. What a voice does not know is left
-    out.
-
-    Args:
-        symbols: entries of any number of symbols.
-        ids: ids of each symbol.
+    out. An entry has any number of symbols.
     """
     found = [*ids[BEGIN], *ids[PAD]]
     places = []

@@ -27,11 +27,7 @@ class QwenImagePrompter(ImagePrompter):
     """Counts the tokens of prompts and completes requests."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Read the configuration and the tokenizer.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
+        """Read the configuration and the tokenizer; raises ModelLoadError."""
         config = read_config(context.checkpoint)
         multiple = config.size_multiple
         self._variant = variant_of(config.index)

@@ -5,16 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from antiphon.contracts.config_file import ConfigSection
 from antiphon.contracts.inspection import Inspection
 from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import MODEL_INDEX, ModelIndex
-from antiphon.errors import ModelLoadError
 from antiphon.families.kit.random_checkpoint import has_drawn_weights
 
-SCHEDULERS = {
-    "UniPCMultistepScheduler": "flow_shift",
-    "FlowMatchEulerDiscreteScheduler": "shift",
-}
+SCHEDULERS = {"UniPCMultistepScheduler": "flow_shift", "FlowMatchEulerDiscreteScheduler": "shift"}
 """Schedulers that can be used, and what their configuration calls the shift of the schedule."""
 
 IMAGE_ENCODERS = ("CLIPVisionModelWithProjection", "CLIPVisionModel")
@@ -62,14 +59,11 @@ class WanConfig:
     """A checkpoint.
 
     Attributes:
-        path: directory of the checkpoint.
         architecture: pipeline class of ``model_index.json``.
         transformer: configuration of each expert; the experts of a checkpoint have equal sizes.
-        vae: configuration of the VAE.
         scheduler: class of the scheduler in diffusers.
         tokenizer: class of the tokenizer in transformers.
         flow_shift: default shift of the noise schedule; a setting or a request may replace it.
-        num_train_timesteps: training timesteps of the noise schedule.
         boundary_ratio: share of the schedule at which the second expert takes over; ``None``: there
             is one expert.
         expand_timesteps: whether each position has a timestep of its own (TI2V-5B).
@@ -138,7 +132,7 @@ def load_config(path: Path) -> WanConfig:
     index.check("text_encoder", "UMT5EncoderModel")
     index.check("vae", "AutoencoderKLWan")
     scheduler = index.check("scheduler", *SCHEDULERS)
-    schedule = index.config("scheduler")
+    schedule, settings = index.config("scheduler"), _settings(index)
     config = WanConfig(
         path=path,
         architecture=index.pipeline,
@@ -148,8 +142,8 @@ def load_config(path: Path) -> WanConfig:
         tokenizer=index.check("tokenizer", *_TOKENIZERS),
         flow_shift=schedule.number(SCHEDULERS[scheduler], 1.0),
         num_train_timesteps=schedule.integer("num_train_timesteps", 1000),
-        boundary_ratio=_boundary_ratio(index),
-        expand_timesteps=_expand_timesteps(index),
+        boundary_ratio=_boundary_ratio(settings),
+        expand_timesteps=settings.boolean("expand_timesteps", False),
     )
     _check(config, index)
     return config
@@ -166,19 +160,16 @@ def _transformer(index: ModelIndex, name: str) -> WanTransformerConfig:
     return config
 
 
-def _boundary_ratio(index: ModelIndex) -> float | None:
-    ratio = index.settings.get("boundary_ratio")
+def _settings(index: ModelIndex) -> ConfigSection:
+    return ConfigSection(index.path / MODEL_INDEX, "", index.settings)
+
+
+def _boundary_ratio(settings: ConfigSection) -> float | None:
+    ratio = settings.values.get("boundary_ratio")
     is_number = isinstance(ratio, int | float) and not isinstance(ratio, bool)
     if ratio is not None and not (is_number and 0 <= ratio <= 1):
-        raise _wrong(index, "boundary_ratio", f"must be 0 to 1, but is {ratio!r}")
+        raise settings.error("boundary_ratio", f"must be 0 to 1, but is {ratio!r}")
     return None if ratio is None else float(ratio)
-
-
-def _expand_timesteps(index: ModelIndex) -> bool:
-    value = index.settings.get("expand_timesteps", False)
-    if not isinstance(value, bool):
-        raise _wrong(index, "expand_timesteps", f"must be true or false, but is {value!r}")
-    return value
 
 
 def _check(config: WanConfig, index: ModelIndex) -> None:
@@ -189,20 +180,14 @@ def _check(config: WanConfig, index: ModelIndex) -> None:
     z_dim, in_channels = config.vae.z_dim, config.transformer.in_channels
     with_condition = 2 * z_dim + config.vae.scale_factor_temporal  # noise, mask, first frame
     if in_channels not in (z_dim, with_condition):
-        file = config.path / "transformer" / "config.json"
-        raise ModelLoadError(
-            f"{file}: 'in_channels' is {in_channels}; with this VAE it must be {z_dim}"
-            f" or {with_condition}"
-        )
-    has_second = "transformer_2" in index.components
+        message = f"is {in_channels}; with this VAE it must be {z_dim} or {with_condition}"
+        raise index.config("transformer").error("in_channels", message)
+    has_second, settings = "transformer_2" in index.components, _settings(index)
     if has_second is not (config.boundary_ratio is not None):
-        raise _wrong(index, "boundary_ratio", "must be there with 'transformer_2', and only then")
+        message = "must be there with 'transformer_2', and only then"
+        raise settings.error("boundary_ratio", message)
     if has_second and _transformer(index, "transformer_2") != config.transformer:
-        raise _wrong(index, "transformer_2", "has other sizes than 'transformer'")
-
-
-def _wrong(index: ModelIndex, key: str, message: str) -> ModelLoadError:
-    return ModelLoadError(f"{index.path / MODEL_INDEX}: '{key}' {message}")
+        raise settings.error("transformer_2", "has other sizes than 'transformer'")
 
 
 def inspect(path: Path) -> Inspection:

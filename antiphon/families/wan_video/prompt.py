@@ -35,11 +35,7 @@ class WanPrompt:
     Attributes:
         prompt_ids: tokens of the prompt.
         negative_ids: tokens of what the video shall not show; empty without guidance.
-        width: width in pixels.
-        height: height in pixels.
-        num_frames: frames of the video.
         fps: frames a second.
-        num_inference_steps: number of denoising steps.
         guidance_scale: above 1: classifier-free guidance.
         guidance_scale_2: guidance scale of the second expert.
         boundary_ratio: share of the schedule at which the second expert takes over; ``None``: there
@@ -71,35 +67,24 @@ class WanPrompter:
     """Completes requests, checks them, and turns their text into tokens."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Read a checkpoint's configuration and tokenizer.
-
-        Raises:
-            ModelLoadError: they cannot be served, or a setting asks for what the model has not.
-        """
+        """Read a checkpoint's configuration and tokenizer; raises ModelLoadError."""
         self._config = load_config(context.checkpoint)
         self._tokenizer: Any = load_tokenizer(context.checkpoint / "tokenizer")
         self.capabilities = capabilities_of(self._config, context)
 
     def build(self, request: VideoRequest, seed: int) -> Prompt:
-        """Build the prompt of one video.
-
-        Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
-        """
+        """Build the prompt of one video; raises InvalidRequestError."""
         width, height = self.choose_size(request)
-        num_frames = request.num_frames
-        if num_frames is None:
-            num_frames = self.capabilities.default_num_frames
+        usual, num_frames = self.capabilities.default_num_frames, request.num_frames
+        num_frames = usual if num_frames is None else num_frames
         self._check(request, width, height, num_frames)
         given = request.parameters.with_defaults(self.capabilities.parameters)
         assert given.num_inference_steps is not None
         assert given.guidance_scale is not None
         assert given.flow_shift is not None
         has_two, scale_2 = self._config.num_experts == 2, given.guidance_scale_2
-        is_guided = given.guidance_scale > 1.0
-        prompt_ids = self._tokens(request.prompt, "prompt")
-        negative_ids: tuple[int, ...] = ()
-        if is_guided:
+        prompt_ids, negative_ids = self._tokens(request.prompt, "prompt"), tuple[int, ...]()
+        if given.guidance_scale > 1.0:
             negative_ids = self._tokens(request.negative_prompt or "", "negative_prompt")
         data = WanPrompt(
             prompt_ids=prompt_ids,
@@ -170,13 +155,8 @@ class WanPrompter:
 
 
 def capabilities_of(config: WanConfig, context: LoadContext) -> VideoCapabilities:
-    """Return the capabilities of a checkpoint with these settings.
-
-    Raises:
-        ModelLoadError: a setting asks for what the checkpoint has not.
-    """
-    settings = context.diffusion
-    has_two = config.num_experts == 2
+    """Return the capabilities of a checkpoint with these settings; raises ModelLoadError."""
+    settings, has_two = context.diffusion, config.num_experts == 2
     if settings.boundary_ratio is not None and not has_two:
         raise ModelLoadError(
             f"{config.path}: 'boundary_ratio' is for models of two experts; this one has one."
@@ -184,14 +164,12 @@ def capabilities_of(config: WanConfig, context: LoadContext) -> VideoCapabilitie
     size, num_frames = _SIZE, _NUM_FRAMES
     if config.expand_timesteps:
         size, num_frames = _SIZE_5B, _NUM_FRAMES_5B
-    boundary_ratio = settings.boundary_ratio
-    if boundary_ratio is None:
-        boundary_ratio = config.boundary_ratio
+    ratio = settings.boundary_ratio
     parameters = DiffusionParameters(
         num_inference_steps=_NUM_STEPS,
         guidance_scale=_GUIDANCE_SCALE,
         guidance_scale_2=_GUIDANCE_SCALE_2 if has_two else None,
-        boundary_ratio=boundary_ratio,
+        boundary_ratio=config.boundary_ratio if ratio is None else ratio,
         flow_shift=settings.flow_shift or config.flow_shift,
     )
     return VideoCapabilities(
