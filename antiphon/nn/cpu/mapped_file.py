@@ -7,6 +7,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
+from antiphon.nn.cpu.heap import trim_heap
 
 _MAX_BYTES = 2**26
 
@@ -31,6 +32,7 @@ class MappedFile:
         """Return a tensor within the mapping."""
         if self._num_bytes >= _MAX_BYTES:
             self._open()
+            trim_heap()  # of copies that were converted further
         tensor: Tensor = self._file.get_tensor(name)
         self._num_bytes += tensor.nbytes
         return tensor

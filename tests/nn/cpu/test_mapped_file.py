@@ -24,11 +24,14 @@ def test_what_was_read_is_unmapped_unless_it_is_used(
     path = tmp_path / "unmapped.safetensors"
     tensors = {f"t{number}": torch.full((10,), float(number)) for number in range(7)}
     save_file(tensors, path)
+    trims: list[None] = []
+    monkeypatch.setattr(mapped_file, "trim_heap", lambda: trims.append(None))
     file = MappedFile(path)
     kept = file.get_tensor("t0")
     for name, tensor in tensors.items():
         assert torch.equal(file.get_tensor(name), tensor)
     assert num_mapped(path) <= 2
+    assert len(trims) == 3
     assert torch.equal(kept, tensors["t0"])
     del kept, file
     assert num_mapped(path) == 0
