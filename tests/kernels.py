@@ -1,12 +1,17 @@
 """Where kernels are tested: on a GPU, or on the CPU in Triton's interpreter."""
 
 import os
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+
+from antiphon.contracts.family import LoadContext
+from antiphon.nn import kernels
 
 
 def why_not_here() -> str:
@@ -24,6 +29,14 @@ def why_not_here() -> str:
     if torch.cuda.is_available() or is_interpreted:
         return ""
     return "kernels need a GPU, or TRITON_INTERPRET=1 in the environment from the start"
+
+
+def with_kernels(context: LoadContext, monkeypatch: pytest.MonkeyPatch) -> LoadContext:
+    """Return a context in which models compute by kernels: of a GPU, or of the interpreter."""
+    if torch.cuda.is_available():
+        return replace(context, device="cuda")
+    monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    return context
 
 
 def hold_products_to_their_rows() -> None:

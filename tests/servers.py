@@ -248,6 +248,14 @@ def _start_front_ends(settings: Settings) -> Generator[RunningServer, None, None
             process.wait(DEADLINE_S)
 
 
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def wait_until(
     condition: Callable[[], bool], within_s: float = DEADLINE_S, every_s: float = 0.005
 ) -> None:

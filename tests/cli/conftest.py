@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -16,7 +17,7 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in tuple(os.environ):
         if name.startswith("ANTIPHON_"):
             monkeypatch.delenv(name)
@@ -32,20 +33,21 @@ def run() -> Run:
     return invoke
 
 
+def popen(module: str, *arguments: str, group: int | None = None) -> "subprocess.Popen[str]":
+    """Start a module as a process; ``group`` 0 is one of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=group,
+    )
+
+
 @pytest.fixture
 def start() -> Callable[..., "subprocess.Popen[str]"]:
     """Start ``antiphon`` with these arguments as a process; ``group`` 0 is one of its own."""
-
-    def popen(*arguments: str, group: int | None = None) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "antiphon", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            process_group=group,
-        )
-
-    return popen
+    return partial(popen, "antiphon")
 
 
 @pytest.fixture(params=[0, pytest.param(2, marks=pytest.mark.slow)], ids="{} front ends".format)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.front_end_servers import front_ends, speak
 from tests.front_ends import ServerProcesses
-from tests.servers import wait_until
+from tests.servers import is_running, wait_until
 
 pytestmark = pytest.mark.slow  # a server of three processes, and front ends that start again
 
@@ -17,14 +17,6 @@ pytestmark = pytest.mark.slow  # a server of three processes, and front ends tha
 def running() -> Generator[ServerProcesses, None, None]:
     with front_ends(1) as server:
         yield server
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

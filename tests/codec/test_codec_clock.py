@@ -18,7 +18,7 @@ from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import AudioChunk, Ended, Samples
 from antiphon.engine.core import EngineCore
 from antiphon.engine.request import EngineRequest
-from tests.engine.simulator import VirtualClock
+from tests.clock import Clock
 from tests.engine.strict_device import POLICIES
 from tests.engine.turns import has_work, read_frames
 
@@ -75,7 +75,7 @@ class Stage:
     num_slots: int = 2
     policy: PlaybackPolicy | None = None
     echo: Echo = field(default_factory=Echo)
-    clock: VirtualClock = field(default_factory=VirtualClock)
+    clock: Clock = field(default_factory=Clock)
     core: EngineCore = field(init=False)
     heard: dict[str, list[tuple[float, AudioChunk]]] = field(
         default_factory=lambda: defaultdict(list)

@@ -20,6 +20,7 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Done
 from antiphon.fabric.replicas.resume_log import ResumeLog
 from antiphon.stages.base import StageRequest
+from tests.clock import Clock
 from tests.codec.test_look_ahead import (
     LENGTHS,
     Apart,
@@ -30,7 +31,6 @@ from tests.codec.test_look_ahead import (
     frames,
     prompt,
 )
-from tests.engine.simulator import VirtualClock
 
 DELAY = 3
 RATIO = 2  # samples of a frame of audio
@@ -192,7 +192,7 @@ def test_a_stream_that_is_cut_at_its_end_goes_on_exactly(length: int) -> None:
 
 def made_of(length: int, resumed: Sequence[Any]) -> Iterator[AudioChunk]:
     """Yield the audio of a stream, which brings its frames."""
-    core = EngineCore(Fused(Counter(1), LateDecoder(4)), clock=VirtualClock())
+    core = EngineCore(Fused(Counter(1), LateDecoder(4)), clock=Clock())
     request = EngineRequest("r", prompt(5, length), returns_frames=True)
     request.resume(resumed)
     core.scheduler.add(request)

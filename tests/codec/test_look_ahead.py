@@ -19,7 +19,7 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, CodecChunk, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Done, HostRunner, PendingStep, Runner
-from tests.engine.simulator import VirtualClock
+from tests.clock import Clock
 from tests.engine.turns import has_work, read_frames
 
 LOOK_AHEAD, GROUP = 2, 3
@@ -170,7 +170,7 @@ class Listeners:
     """An engine core, and what has been heard of each of its requests."""
 
     def __init__(self, runner: Runner) -> None:
-        self.clock = VirtualClock()
+        self.clock = Clock()
         self.core = EngineCore(runner, clock=self.clock)
         self.heard: dict[str, list[float]] = {}
         self.ended: dict[str, Ended] = {}

@@ -21,13 +21,13 @@ from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
+from tests.clock import Clock
 from tests.engine.device_model import ROW_BUCKETS, DeviceModel
 from tests.engine.simulator import (
     Listener,
     SimulatedDevice,
     SimulatedStep,
     Traffic,
-    VirtualClock,
     next_step_s,
 )
 from tests.engine.turns import read_frames
@@ -94,7 +94,7 @@ class SimulatedCodec:
     row_buckets = ROW_BUCKETS
     cache = None
 
-    def __init__(self, clock: VirtualClock, num_slots: int, model: DeviceModel) -> None:
+    def __init__(self, clock: Clock, num_slots: int, model: DeviceModel) -> None:
         self.num_slots = num_slots
         self.codec = CodecShape(2, 25, model.chunk_sizes, has_upstream=True)
         self._clock = clock
@@ -131,7 +131,7 @@ class SimulatedCodec:
 class _Node:
     """An engine with its clock, and the messages on their way to it."""
 
-    def __init__(self, core: EngineCore, clock: VirtualClock) -> None:
+    def __init__(self, core: EngineCore, clock: Clock) -> None:
         self.core = core
         self.clock = clock
         self.num_open = 0
@@ -221,7 +221,7 @@ class ClusterSimulation:
                     self._handle(node, name, event)
 
     def _talker(self) -> _Node:
-        clock, model = VirtualClock(), self.model
+        clock, model = Clock(), self.model
         is_whole = model.num_codecs == 0
         device = SimulatedDevice(
             clock, model.slots, model=model.device, cache=model.cache, has_codec=is_whole
@@ -229,7 +229,7 @@ class ClusterSimulation:
         return _Node(EngineCore(device, limits=model.limits, clock=clock), clock)
 
     def _codec(self) -> _Node:
-        clock, model = VirtualClock(), self.model
+        clock, model = Clock(), self.model
         device = SimulatedCodec(clock, model.codec_slots, model.device)
         return _Node(EngineCore(device, limits=model.limits, clock=clock), clock)
 

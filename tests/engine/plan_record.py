@@ -22,8 +22,9 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.errors import InvalidRequestError, OverloadedError
+from tests.clock import Clock
 from tests.engine.device_model import DeviceModel
-from tests.engine.simulator import SimulatedDevice, SimulatedStep, VirtualClock, next_step_s
+from tests.engine.simulator import SimulatedDevice, SimulatedStep, next_step_s
 from tests.engine.turns import has_work, read_frames
 
 SLOW = DeviceModel(rows_s=((1, 20e-3), (64, 45e-3), (1024, 500e-3)), prefill_s=5e-3)
@@ -77,7 +78,7 @@ SCENARIOS = {
 class RecordingDevice(SimulatedDevice):
     """A simulated device that digests the plans that it is given."""
 
-    def __init__(self, scenario: Scenario, clock: VirtualClock) -> None:
+    def __init__(self, scenario: Scenario, clock: Clock) -> None:
         super().__init__(clock, scenario.num_slots, model=SLOW, cache=scenario.cache)
         self.codec = scenario.codec
         self.digest = sha256()
@@ -112,7 +113,7 @@ class Recording:
     def __init__(self, scenario: Scenario, duration_s: float) -> None:
         self.num_events: dict[str, int] = {}
         self._scenario, self._duration_s = scenario, duration_s
-        self._random, self._clock = Random(scenario.seed), VirtualClock()
+        self._random, self._clock = Random(scenario.seed), Clock()
         self._device = RecordingDevice(scenario, self._clock)
         runner: Runner = self._device
         self._core = EngineCore(runner, limits=LIMITS, policy=scenario.policy, clock=self._clock)

@@ -18,6 +18,7 @@ from antiphon.engine.plan import CacheShape, CodecChunk, CodecShape, StepOutput,
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
+from tests.clock import Clock
 from tests.engine.device_model import ROW_BUCKETS, DeviceModel, HostModel
 from tests.engine.turns import has_work, read_frames
 
@@ -89,21 +90,11 @@ class Report:
     recomputed: float
 
 
-class VirtualClock:
-    """A clock that advances when it is set."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @dataclass(frozen=True, slots=True)
 class SimulatedStep:
     """A step in virtual time: asking for its result moves the clock to its end."""
 
-    clock: VirtualClock
+    clock: Clock
     ends_s: float
     output: StepOutput
 
@@ -119,7 +110,7 @@ class SimulatedStep:
         return self.output
 
 
-def next_step_s(core: EngineCore, clock: VirtualClock) -> float | None:
+def next_step_s(core: EngineCore, clock: Clock) -> float | None:
     """Return when an engine takes its next step if nothing happens: as expected, or as one ends."""
     wait_s, awaited = core.wait_s(), core.awaited
     due_s = inf if wait_s is None else clock.now_s + wait_s
@@ -135,7 +126,7 @@ class SimulatedDevice:
 
     def __init__(
         self,
-        clock: VirtualClock,
+        clock: Clock,
         num_slots: int,
         *,
         model: DeviceModel | None = None,
@@ -217,7 +208,7 @@ class Simulation:
     """One run; see `simulate`."""
 
     core: EngineCore
-    clock: VirtualClock
+    clock: Clock
     traffic: Traffic
     check: Callable[[EngineCore], None] | None = None
     host: HostModel = field(default_factory=HostModel)
@@ -324,7 +315,7 @@ def simulate(
         limits: of admission and of a step's work.
         host: of the process that the engine is in; ``None``: it takes no time.
     """
-    clock = VirtualClock()
+    clock = Clock()
     device = SimulatedDevice(clock, num_slots, model=model, cache=cache)
     core = EngineCore(device, policy=policy, limits=limits, clock=clock)
     simulation = Simulation(core, clock, traffic, host=host or HostModel())

@@ -15,11 +15,11 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import ROW_BUCKETS
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon_bench.host import quantile
+from tests.clock import Clock
 from tests.engine.device_model import DeviceModel
 from tests.engine.simulator import (
     SimulatedDevice,
     SimulatedStep,
-    VirtualClock,
     next_step_s,
 )
 from tests.engine.turns import has_work
@@ -139,7 +139,7 @@ class TimedDevice:
     cache = None
     codec = None
 
-    def __init__(self, clock: VirtualClock, durations_s: list[float]) -> None:
+    def __init__(self, clock: Clock, durations_s: list[float]) -> None:
         self.clock = clock
         self.durations_s = durations_s
         self.free_s = 0.0
@@ -162,7 +162,7 @@ class TimedDevice:
         """Nothing to free."""
 
 
-def run_steps(core: EngineCore, clock: VirtualClock, number: int) -> None:
+def run_steps(core: EngineCore, clock: Clock, number: int) -> None:
     for _ in range(number):
         step_s = next_step_s(core, clock)
         assert step_s is not None
@@ -174,7 +174,7 @@ def run_steps(core: EngineCore, clock: VirtualClock, number: int) -> None:
 def test_a_step_is_launched_late_but_the_device_hardly_ever_runs_dry(
     durations_s: list[float], part: float
 ) -> None:
-    clock = VirtualClock()
+    clock = Clock()
     device = TimedDevice(clock, durations_s)
     core = EngineCore(device, limits=SchedulerLimits(max_unread_frames=10**6), clock=clock)
     core.scheduler.add(request("first", 0, None, None))
@@ -196,7 +196,7 @@ def test_a_wrong_expectation_costs_no_more_than_a_launch(
     factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     durations_s = [12e-3, 3e-3, 40e-3]
-    clock = VirtualClock()
+    clock = Clock()
     device = TimedDevice(clock, durations_s)
     core = EngineCore(device, limits=SchedulerLimits(max_unread_frames=10**6), clock=clock)
     expected_s = factor * sum(durations_s) / len(durations_s)
@@ -215,7 +215,7 @@ def test_a_wrong_expectation_costs_no_more_than_a_launch(
 def test_a_plan_with_prompts_is_begun_as_much_earlier_as_it_takes_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock = VirtualClock()
+    clock = Clock()
     device = TimedDevice(clock, [6e-3])
     core = EngineCore(device, limits=SchedulerLimits(max_unread_frames=10**6), clock=clock)
     core.scheduler.add(request("first", 0, None, None))
@@ -247,7 +247,7 @@ def test_a_plan_with_prompts_is_begun_as_much_earlier_as_it_takes_longer(
 
 
 def test_a_request_does_not_wait_for_a_step_after_which_there_is_nothing_to_do() -> None:
-    clock = VirtualClock()
+    clock = Clock()
     device = TimedDevice(clock, [0.01])
     core = EngineCore(device, clock=clock)
     core.scheduler.add(request("open", 9, None, 1))
@@ -263,7 +263,7 @@ def test_a_request_does_not_wait_for_a_step_after_which_there_is_nothing_to_do()
 
 
 def test_the_end_of_a_step_is_known_from_whoever_waited_for_it() -> None:
-    clock = VirtualClock()
+    clock = Clock()
     core = EngineCore(TimedDevice(clock, [0.01]), clock=clock)
     core.scheduler.add(request("first", 0, None, None))
     core.step()
@@ -279,7 +279,7 @@ def test_the_end_of_a_step_is_known_from_whoever_waited_for_it() -> None:
 
 
 def test_a_step_that_only_prefills_has_a_duration_of_its_own() -> None:
-    clock, model = VirtualClock(), DeviceModel(prefill_s=0.02, host_s=0.0)
+    clock, model = Clock(), DeviceModel(prefill_s=0.02, host_s=0.0)
     device = SimulatedDevice(clock, 2, model=model, cache=CacheShape(64, 16, 512))
     core = EngineCore(device, limits=SchedulerLimits(max_prefill_positions=64), clock=clock)
     prompt = Prompt(data=3, num_tokens=1, seed=0, sampling=Sampling(), num_positions=128)
@@ -294,7 +294,7 @@ def test_a_step_that_only_prefills_has_a_duration_of_its_own() -> None:
 
 
 def test_an_engine_with_nothing_to_do_waits_for_something_to_happen() -> None:
-    clock = VirtualClock()
+    clock = Clock()
     core = EngineCore(TimedDevice(clock, [0.01]), clock=clock)
     assert core.wait_s() is None
     core.scheduler.add(request("open", 9, None, 0))

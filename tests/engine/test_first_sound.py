@@ -11,6 +11,7 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk, CodecShape, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
+from tests.clock import Clock
 from tests.engine.device_model import DeviceModel
 from tests.engine.simulator import (
     Listener,
@@ -18,7 +19,6 @@ from tests.engine.simulator import (
     SimulatedStep,
     Simulation,
     Traffic,
-    VirtualClock,
 )
 from tests.engine.turns import read_frames
 
@@ -60,9 +60,7 @@ class Elastic:
 class ElasticDevice(SimulatedDevice):
     """A device whose decoder holds sound back, as one that looks far ahead."""
 
-    def __init__(
-        self, clock: VirtualClock, num_slots: int, model: DeviceModel, elastic: Elastic
-    ) -> None:
+    def __init__(self, clock: Clock, num_slots: int, model: DeviceModel, elastic: Elastic) -> None:
         super().__init__(clock, num_slots, model=model)
         self.elastic = elastic
         self.codec = CodecShape(
@@ -93,7 +91,7 @@ class ElasticDevice(SimulatedDevice):
 
 def listeners(traffic: Traffic, elastic: Elastic, model: DeviceModel) -> list[Listener]:
     """Serve the traffic; return what its listeners heard."""
-    clock = VirtualClock()
+    clock = Clock()
     core = EngineCore(ElasticDevice(clock, traffic.num_clients, model, elastic), clock=clock)
     simulation = Simulation(core, clock, traffic)
     simulation.run()
@@ -196,7 +194,7 @@ def chunks_of(
     limits: SchedulerLimits | None = None,
 ) -> list[AudioChunk]:
     """Return the chunks of a request that is alone, each of which is read at once."""
-    clock = VirtualClock()
+    clock = Clock()
     model = replace(FAST, chunk_sizes=sizes)
     core = EngineCore(ElasticDevice(clock, 1, model, elastic), limits=limits, clock=clock)
     core.scheduler.costs.mean_step_s = step_s

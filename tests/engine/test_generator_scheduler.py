@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from antiphon.contracts.engine_limits import AdmissionLimits
 from antiphon.engine.generator_scheduler import GeneratorScheduler
 from antiphon.errors import OverloadedError
+from tests.clock import Clock
 from tests.engine.generator_traffic import Cost, Traffic
 
 # A first sentence lasts for longer than the next one takes: no order could mend that.
@@ -16,19 +17,9 @@ TEXTS = st.lists(st.floats(0.8, 6.0), min_size=1, max_size=3)
 QUICK = Cost(sentence_s=0.006, chunk_s=0.003)
 
 
-class Clock:
-    """Time that stands still unless it is moved."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 def one_thread(clock: Clock, **limits: float) -> GeneratorScheduler:

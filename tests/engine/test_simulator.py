@@ -14,12 +14,12 @@ from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
+from tests.clock import Clock
 from tests.engine.device_model import DeviceModel
 from tests.engine.simulator import (
     SimulatedDevice,
     Simulation,
     Traffic,
-    VirtualClock,
     simulate,
 )
 from tests.engine.turns import read_frames
@@ -60,7 +60,7 @@ def test_over_capacity_those_who_are_admitted_hear_their_first_sound_soon() -> N
 
 
 def test_those_of_a_crowd_who_are_refused_find_room_when_they_were_told() -> None:
-    clock = VirtualClock()
+    clock = Clock()
     core = EngineCore(SimulatedDevice(clock, 32, model=SLOW, cache=CACHE), clock=clock)
     Simulation(core, clock, Traffic(20, rate_hz=2, median_frames=200)).run()  # learns lengths
     begun_s = clock.now_s
@@ -88,7 +88,7 @@ def test_those_of_a_crowd_who_are_refused_find_room_when_they_were_told() -> Non
     assert max(told_s.values()) <= 2 * max(admitted_s.values())
 
 
-def advance(core: EngineCore, clock: VirtualClock, until_s: float) -> None:
+def advance(core: EngineCore, clock: Clock, until_s: float) -> None:
     """Run steps until a time; every chunk is read at once."""
     while (wait_s := core.wait_s()) is not None and clock.now_s + wait_s <= until_s:
         clock.now_s += wait_s
@@ -126,7 +126,7 @@ def test_offline_requests_are_done_and_do_not_disturb_live_ones() -> None:
 
 def test_a_request_that_arrives_during_a_step_is_in_the_next_one() -> None:
     """Late launch: a request waits for the end of a step, and not for one more."""
-    clock = VirtualClock()
+    clock = Clock()
     model = DeviceModel(rows_s=((1, 50e-3), (1024, 50e-3)))
     device = SimulatedDevice(clock, 64, model=model, cache=CACHE)
     core = EngineCore(device, clock=clock)

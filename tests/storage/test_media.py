@@ -13,23 +13,14 @@ from antiphon.errors import SettingsError
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.errors import StorageError, StorageFullError, UnknownMediaError
 from antiphon.storage.media import MediaLimits, MediaStore
+from tests.clock import Clock
 
 ALICE, BOB, NOBODY = Caller("alice"), Caller("bob"), Caller()
 
 
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_800_000_000.0)
 
 
 @pytest.fixture(params=["folder", "memory"])

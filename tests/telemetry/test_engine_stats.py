@@ -11,7 +11,8 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import Scheduler
 from antiphon.telemetry.engine_metrics import EngineCollector
 from antiphon.telemetry.stage_status import EngineStats, Histogram
-from tests.engine.simulator import SimulatedDevice, Simulation, Traffic, VirtualClock
+from tests.clock import Clock
+from tests.engine.simulator import SimulatedDevice, Simulation, Traffic
 from tests.engine.strict_device import StrictDevice, Words, prompt
 
 CACHE = CacheShape(num_blocks=16, block_positions=4, max_positions=64)
@@ -60,7 +61,7 @@ def test_running_out_of_text_is_counted_when_more_arrives() -> None:
 
 
 def test_steps_are_counted_by_kind_and_preemptions_under_pressure() -> None:
-    clock = VirtualClock()
+    clock = Clock()
     device = SimulatedDevice(clock, 64, cache=CacheShape(100, 16, 1024))
     core = EngineCore(device, clock=clock)
     Simulation(core, clock, Traffic(3, rate_hz=60)).run()

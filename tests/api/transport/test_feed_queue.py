@@ -4,14 +4,7 @@ import asyncio
 from functools import partial
 
 from antiphon.api.transport.feed_queue import BUDGET_S, MAX_DELAY_S, MAX_WAITING, FeedQueue
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.clock import Clock
 
 
 async def test_calls_come_in_order_and_no_turn_is_longer_than_its_budget() -> None:

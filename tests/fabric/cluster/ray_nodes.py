@@ -12,6 +12,7 @@ import pytest
 from antiphon.contracts.family import LoadContext, Ref, StageSpec
 from antiphon.contracts.prompt import Piece
 from antiphon.errors import EngineError, ModelLoadError
+from antiphon.fabric.cluster.base import Replica
 from antiphon.fabric.cluster.client import ClusterClient
 from antiphon.fabric.cluster.members import ClusterLimits
 from antiphon.fabric.cluster.ray_plan import RayPlan
@@ -166,3 +167,16 @@ def build_breaking(specs: Sequence[StageSpec], context: LoadContext, publish: Pu
     """Be the builder of a stage whose engine fails."""
     publish(StageStatus(capacity=1))
     return _Breaking(publish)
+
+
+def name_of(replica: Replica) -> str:
+    """Return the name of a replica's actor, which its id begins with."""
+    return replica.id.rpartition("/")[0]
+
+
+async def nodes_of(found: Sequence[Replica], namespace: str) -> list[str]:
+    """Return Ray's ids of the replicas' nodes, sorted."""
+    import ray
+
+    actors = [ray.get_actor(name_of(each), namespace=namespace) for each in found]
+    return sorted([(await actor.ping.remote())[0] for actor in actors])

@@ -29,6 +29,7 @@ from antiphon.fabric.wire.stage_client import StageConnection, StageConnections
 from antiphon.families.registry import resolve
 from antiphon.stages.base import StageRequest
 from tests.fabric.cluster.refusing_stage import LOADED_FILE
+from tests.servers import is_running
 
 TOKEN = "token of the tests"
 CONTEXT = LoadContext(device="cpu")
@@ -88,14 +89,6 @@ def prompt(text: str) -> Prompt:
 
 def pipeline() -> Any:
     return resolve("toy")[0].tasks["speech"].pipeline
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def test_no_collection_goes_over_what_was_loaded() -> None:

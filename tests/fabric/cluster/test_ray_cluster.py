@@ -6,7 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -31,7 +31,7 @@ from antiphon.fabric.wire.sockets import WireTls
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.families.registry import resolve
 from antiphon.stages.base import StageRequest
-from tests.fabric.cluster.ray_nodes import RayCluster, RayNodes, ray_nodes
+from tests.fabric.cluster.ray_nodes import RayCluster, RayNodes, name_of
 
 pytestmark = [
     pytest.mark.slow,  # a Ray cluster takes ten seconds to start, a replica two
@@ -44,12 +44,6 @@ pytestmark = [
 BUILD = Ref("antiphon.stages.build:build_stage")
 CONTEXT = LoadContext(device="cpu")
 TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all."
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Generator[RayNodes, None, None]:
-    with ray_nodes() as running:
-        yield running
 
 
 @asynccontextmanager
@@ -117,11 +111,6 @@ async def spoken_here() -> bytes:
         made = [each.samples.tobytes() async for each in items if isinstance(each, AudioChunk)]
     await fabric.release(handle)
     return b"".join(made)
-
-
-def name_of(replica: Replica) -> str:
-    """Return the name of a replica's actor, which its id begins with."""
-    return replica.id.rpartition("/")[0]
 
 
 async def process_of(replica: Replica, namespace: str) -> int:

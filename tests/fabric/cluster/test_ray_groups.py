@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,15 +17,14 @@ from ray.util.placement_group import placement_group_table
 
 from antiphon.errors import ModelLoadError
 from antiphon.fabric.base import GroupStrategy, Placement, StageGroup
-from antiphon.fabric.cluster.base import Hosting, Replica
+from antiphon.fabric.cluster.base import Hosting
 from antiphon.fabric.cluster.members import ClusterLimits
 from antiphon.fabric.cluster.ray_groups import bundle_demand, group_lack
 from antiphon.fabric.cluster.ray_placement import CPU_SHARE, RayNode
-from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayCluster, RayNodes, ray_nodes
+from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayCluster, RayNodes, nodes_of
 from tests.fabric.cluster.test_ray_cluster import (
     CONTEXT,
     connected,
-    name_of,
     process_of,
     replicas,
 )
@@ -93,17 +92,6 @@ def test_a_group_that_finds_no_room_names_what_is_missing(
     else:
         assert found is not None
         assert lack in found
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Generator[RayNodes, None, None]:
-    with ray_nodes() as running:
-        yield running
-
-
-async def nodes_of(found: Sequence[Replica], namespace: str) -> list[str]:
-    actors = [ray.get_actor(name_of(each), namespace=namespace) for each in found]
-    return sorted([(await actor.ping.remote())[0] for actor in actors])
 
 
 def alive() -> list[str]:

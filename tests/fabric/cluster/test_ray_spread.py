@@ -1,7 +1,6 @@
 """Replicas on a real Ray cluster: spread over nodes, packed with what feeds them, or demanded."""
 
 import asyncio
-from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
@@ -12,12 +11,10 @@ import ray
 from ray.autoscaler.v2.sdk import get_cluster_resource_state
 
 from antiphon.fabric.base import Placement
-from antiphon.fabric.cluster.base import Replica
-from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayNodes, ray_nodes
+from tests.fabric.cluster.ray_nodes import NUM_CPUS, RayNodes, nodes_of
 from tests.fabric.cluster.test_ray_cluster import (
     CONTEXT,
     connected,
-    name_of,
     replicas,
     toy,
 )
@@ -29,18 +26,6 @@ pytestmark = [
         "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Generator[RayNodes, None, None]:
-    with ray_nodes() as running:
-        yield running
-
-
-async def nodes_of(found: Sequence[Replica], namespace: str) -> list[str]:
-    """Return Ray's ids of the replicas' nodes, sorted."""
-    actors = [ray.get_actor(name_of(each), namespace=namespace) for each in found]
-    return sorted([(await actor.ping.remote())[0] for actor in actors])
 
 
 def demands() -> list[dict[str, float]]:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cache, partial
@@ -29,7 +29,7 @@ from antiphon.fabric.wire.stage_client import StageConnections
 from antiphon.families.registry import resolve
 from antiphon.stages.base import StageHandle, StageRequest
 from tests.chaos.siege import SCALE
-from tests.fabric.cluster.ray_nodes import RayCluster, RayNodes, ray_nodes
+from tests.fabric.cluster.ray_nodes import RayCluster, RayNodes
 from tests.fabric.replicas.local_cluster import UNLIMITED
 from tests.servers import DEADLINE_S, TOY, start_server, wait_until
 
@@ -49,12 +49,6 @@ CONTEXT = LoadContext(device="cpu", admission=UNLIMITED)
 NUM_STREAMS = 16
 TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all. " * 4
 TIMEOUT_S = 6 * DEADLINE_S
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Generator[RayNodes, None, None]:
-    with ray_nodes() as running:
-        yield running
 
 
 @cache

@@ -2,11 +2,9 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -16,10 +14,9 @@ from antiphon.engine.plan import Start
 from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.sizes import make_checkpoint as without_weights
-from antiphon.nn import kernels
 from tests.engine.drive import Drive
 from tests.families.causal_lm.answers import answers, ask, greedy
-from tests.kernels import why_not_here
+from tests.kernels import why_not_here, with_kernels
 from tests.nn.kernels.compiler import Compiler
 from tests.nn.kernels.test_compilation import compiler
 
@@ -53,10 +50,7 @@ def test_answers_are_those_of_pytorch_lines(
         1: prompter.build(ask("Who is there?", sampling=DRAWN, max_tokens=6, num_logprobs=2), 4),
     }
     wanted = answers(load_runner(context, is_batched=True), prompts)
-    if torch.cuda.is_available():
-        context = replace(context, device="cuda")
-    else:  # in Triton's interpreter
-        monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    context = with_kernels(context, monkeypatch)
     assert answers(load_runner(context, is_batched=True), prompts) == wanted
 
 

@@ -37,7 +37,7 @@ def request(number: int) -> StageRequest:
     )
 
 
-def test_streams_wait_for_a_slot_that_another_one_leaves(
+async def test_streams_wait_for_a_slot_that_another_one_leaves(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = LoadContext(base, device="cpu", max_slots=8)
@@ -68,13 +68,9 @@ def test_streams_wait_for_a_slot_that_another_one_leaves(
                         break
         return np.concatenate(parts)
 
-    async def main() -> list[Samples]:
-        found = await asyncio.gather(*map(heard, range(NUM_STREAMS)))
-        found.append(await heard(NUM_STREAMS - 1))
-        await stage.close()
-        return found
-
-    found = asyncio.run(main())
+    found = await asyncio.gather(*map(heard, range(NUM_STREAMS)))
+    found.append(await heard(NUM_STREAMS - 1))
+    await stage.close()
     assert rows.flow.context.nbytes == num_bytes
     decoder = load_decoder(context)
     for number in (1, NUM_STREAMS - 1):

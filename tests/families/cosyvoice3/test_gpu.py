@@ -2,7 +2,6 @@
 
 import operator
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from antiphon.families.cosyvoice3.stream_conv import StreamConv, StreamState
 from antiphon.families.cosyvoice3.vocoder import SnakeBlock
 from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock, SplitStreamConv
 from antiphon.families.cosyvoice3.voices import reference_arrays
-from antiphon.nn import kernels
 from antiphon.nn.kernels import chunk_attention
 from antiphon.nn.layers import Weights
 from antiphon.nn.precision import exact_float32
@@ -41,7 +39,7 @@ from tests.families.cosyvoice3.speech import (
     tokens_of,
     voice,
 )
-from tests.kernels import why_not_here
+from tests.kernels import why_not_here, with_kernels
 
 pytestmark = pytest.mark.gpu
 
@@ -52,10 +50,7 @@ def test_tokens_are_those_of_pytorch_lines(base: Path, monkeypatch: pytest.Monke
     prompts = {0: prompt_of((5, 6, 7), seed=3, min_frames=8), 1: prompt_of((8, 9), sampling=GREEDY)}
     with closing(load_runner(context, max_positions=256, is_batched=True)) as runner:
         wanted = tokens_of(runner, prompts, 8)
-    if torch.cuda.is_available():
-        context = replace(context, device="cuda")
-    else:  # in Triton's interpreter
-        monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    context = with_kernels(context, monkeypatch)
     with closing(load_runner(context, max_positions=256, is_batched=True)) as runner:
         assert tokens_of(runner, prompts, 8) == wanted
 

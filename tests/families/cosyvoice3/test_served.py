@@ -50,14 +50,7 @@ def server(
         data=DataSettings(dir=tmp_path_factory.mktemp("voices")),
     )
     with start_server(settings) as running:
-        wait_until(lambda: not running.state.hindrances)
         yield running
-
-
-@pytest.fixture(scope="module")
-def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
-    with httpx.Client(base_url=server.base_url, timeout=60) as client:
-        yield client
 
 
 def heard(client: httpx.Client, **fields: Any) -> bytes:

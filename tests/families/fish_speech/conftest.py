@@ -5,15 +5,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.families.fish_speech.random_checkpoint import make_checkpoint
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """Tiny products are slower on several cores, much slower where other programs run too."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

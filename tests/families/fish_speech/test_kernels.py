@@ -1,12 +1,10 @@
 """Steps by kernels: they compute what PyTorch lines do, and compile for a GPU that is not there."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -17,12 +15,11 @@ from antiphon.families.fish_speech.language_model import load_runner
 from antiphon.families.fish_speech.sizes import CONFIGS, write_files
 from antiphon.families.kit.mixed.prompt import FRAME
 from antiphon.families.kit.random_checkpoint import configs_of
-from antiphon.nn import kernels
 from tests.engine.drive import Drive
 from tests.families.fish_speech.random_checkpoint import write_weights
 from tests.families.fish_speech.spoken import hear, made_prompt
 from tests.families.whole_checkpoints import Whole
-from tests.kernels import why_not_here
+from tests.kernels import why_not_here, with_kernels
 from tests.nn.kernels.compiler import Compiler
 from tests.nn.kernels.test_compilation import compiler
 
@@ -46,10 +43,7 @@ def test_frames_are_those_of_pytorch_lines(
         2: made_prompt(np.arange(5), seed=2, sampling=_NARROW),
     }
     wanted = hear(load_runner(context, is_batched=True, max_positions=64), prompts, max_frames=6)
-    if torch.cuda.is_available():
-        context = replace(context, device="cuda")
-    else:  # in Triton's interpreter
-        monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    context = with_kernels(context, monkeypatch)
     runner = load_runner(context, is_batched=True, max_positions=64)
     heard = hear(runner, prompts, max_frames=6)
     assert {slot: each.codes for slot, each in heard.items()} == {

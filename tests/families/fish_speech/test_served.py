@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.config import ModelSettings, Settings
 from tests.recordings import RECORDING, RECORDING_URI
-from tests.servers import start_server, wait_until
+from tests.servers import RunningServer, start_server
 
 pytestmark = pytest.mark.slow  # a server of its own; the conformance suite speaks without one
 
@@ -19,12 +19,10 @@ FRAME_BYTES = 2 * 2048
 
 
 @pytest.fixture(scope="module")
-def client(made: Callable[[str], Path]) -> Generator[httpx.Client, None, None]:
+def server(made: Callable[[str], Path]) -> Generator[RunningServer, None, None]:
     settings = ModelSettings(source=str(made("s1")), device="cpu", max_slots=4)
     with start_server(Settings(model=settings)) as running:
-        wait_until(lambda: not running.state.hindrances)
-        with httpx.Client(base_url=running.base_url, timeout=60) as client:
-            yield client
+        yield running
 
 
 def speech(client: httpx.Client, **fields: Any) -> httpx.Response:

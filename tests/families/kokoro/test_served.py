@@ -13,18 +13,16 @@ import pytest
 
 from antiphon.audio.encode import AudioFormat
 from antiphon.config import ModelSettings, Settings
-from tests.servers import start_server, wait_until
+from tests.servers import RunningServer, start_server
 
 TEXT = "She can't dance in the bath."
 
 
 @pytest.fixture(scope="module")
-def client(exported: Path) -> Generator[httpx.Client, None, None]:
+def server(exported: Path) -> Generator[RunningServer, None, None]:
     settings = ModelSettings(source=str(exported), device="cpu")
     with start_server(Settings(model=settings)) as running:
-        wait_until(lambda: not running.state.hindrances)
-        with httpx.Client(base_url=running.base_url, timeout=60) as client:
-            yield client
+        yield running
 
 
 def speech(client: httpx.Client, **fields: Any) -> httpx.Response:

@@ -18,7 +18,6 @@ from antiphon.families.mimo_audio.codec_stage import StageState, load_codec
 from antiphon.families.mimo_audio.config import NetConfig
 from antiphon.families.mimo_audio.language_model import load_runner
 from antiphon.families.mimo_audio.sizes import CONFIGS
-from antiphon.nn import kernels
 from antiphon.nn.codec_layers.transformer import LayerNorm
 from antiphon.nn.layers import Linear
 from tests.engine.drive import Drive
@@ -26,7 +25,7 @@ from tests.families.mimo_audio.random_checkpoint import make_checkpoint, write_w
 from tests.families.mimo_audio.speaking import DRAWN, GREEDY, frames_of, prompt_of
 from tests.families.mimo_audio.test_codec_stage import decode_together, streams_of
 from tests.families.whole_checkpoints import Whole
-from tests.kernels import why_not_here
+from tests.kernels import why_not_here, with_kernels
 from tests.nn.kernels.compiler import CARDS, Card, Compiler, compiling
 from tests.nn.kernels.test_compilation import compiler
 
@@ -44,10 +43,7 @@ def test_frames_are_those_of_pytorch_lines(
         1: prompt_of(checkpoint, "Who is there?", DRAWN, seed=4),
     }
     wanted = frames_of(load_runner(context, is_batched=True), prompts, 3)
-    if torch.cuda.is_available():
-        context = replace(context, device="cuda")
-    else:  # in Triton's interpreter
-        monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    context = with_kernels(context, monkeypatch)
     made = frames_of(load_runner(context, is_batched=True), prompts, 3)
     for slot, frames in wanted.items():
         np.testing.assert_array_equal(np.stack(made[slot]), np.stack(frames))
@@ -62,10 +58,7 @@ def test_audio_is_that_of_pytorch_lines(checkpoint: Path, monkeypatch: pytest.Mo
     codec = load_codec(context)
     streams = streams_of((12, 40, 4))
     wanted = decode_together(codec, streams, halved(codec.open(4)))
-    if torch.cuda.is_available():
-        context = replace(context, device="cuda")
-    else:  # in Triton's interpreter
-        monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    context = with_kernels(context, monkeypatch)
     codec = load_codec(context, is_batched=True)
     assert codec._decoder.decoder.fused is not None
     together = decode_together(codec, streams, codec.open(4))

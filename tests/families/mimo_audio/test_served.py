@@ -42,7 +42,6 @@ def server(
     model = ModelSettings(source=str(path), name="mimo", device="cpu", max_slots=4)
     settings = Settings(model=model, server=ServerSettings(placement=request.param))
     with start_server(settings) as running:
-        wait_until(lambda: not running.state.hindrances)
         yield running
 
 

@@ -5,17 +5,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from tests.families.qwen3_tts.parity import make_parity_checkpoint
 from tests.families.qwen3_tts.prompter_desk import Desk
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """Tiny products are slower on several cores, much slower where other programs run too."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.contracts.family import LoadContext
@@ -16,12 +15,6 @@ from antiphon.families.voxcpm2.language_model import VoxCPM2Runner, load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from tests.families.voxcpm2.random_checkpoint import make_checkpoint
 from tests.families.weight_edits import write_rows
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """Tiny products are slower on several cores, much slower where other programs run too."""
-    torch.set_num_threads(1)
 
 
 def context_of(path: Path) -> LoadContext:

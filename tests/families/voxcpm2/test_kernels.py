@@ -17,11 +17,10 @@ from antiphon.families.voxcpm2.language_model import load_runner
 from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.sizes import make_checkpoint as make_files
-from antiphon.nn import kernels
 from antiphon.nn.precision import exact_float32
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.speaking import ask, speak
-from tests.kernels import why_not_here
+from tests.kernels import why_not_here, with_kernels
 from tests.nn.kernels.compiler import H200, compiling
 
 META = torch.device("meta")
@@ -42,10 +41,7 @@ def test_patches_are_those_of_pytorch_lines(
 ) -> None:
     context = context_of(endless)
     wanted = speak(load_runner(context, max_positions=64), prompts, num_steps=2)
-    if torch.cuda.is_available():
-        context = replace(context, device="cuda")
-    else:  # in Triton's interpreter
-        monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    context = with_kernels(context, monkeypatch)
     with exact_float32():
         runner = load_runner(context, is_batched=True, max_positions=64)
         spoken = speak(runner, prompts, num_steps=2)

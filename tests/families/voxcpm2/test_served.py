@@ -28,12 +28,6 @@ def server(
         yield running
 
 
-@pytest.fixture
-def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
-    with httpx.Client(base_url=server.base_url, timeout=60) as client:
-        yield client
-
-
 def post(client: httpx.Client, **fields: Any) -> httpx.Response:
     return client.post("/v1/audio/speech", json={**BODY, "response_format": "pcm", **fields})
 

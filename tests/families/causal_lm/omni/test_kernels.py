@@ -14,10 +14,9 @@ from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.omni.talker import load_talker
 from antiphon.families.causal_lm.omni.token2wav import load_token2wav
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from antiphon.nn import kernels
 from tests.families.causal_lm.omni.answers import asked, said, told_of
 from tests.families.causal_lm.omni.test_token2wav import codes_of, decoded
-from tests.kernels import why_not_here
+from tests.kernels import why_not_here, with_kernels
 
 pytestmark = [
     pytest.mark.gpu,
@@ -32,10 +31,7 @@ def test_codes_are_those_of_pytorch_lines(
     prompt = asked(CausalLMPrompter(context), "Hi", max_tokens=4)
     wanted = told_of(load_runner(context, is_batched=True), prompt)
     wanted_codes = said(load_talker(context, is_batched=True), wanted[1], DRAWN)
-    if torch.cuda.is_available():
-        context = replace(context, device="cuda")
-    else:  # in Triton's interpreter
-        monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    context = with_kernels(context, monkeypatch)
     tokens, told = told_of(load_runner(context, is_batched=True), prompt)
     assert tokens == wanted[0]
     for each, other in zip(told, wanted[1], strict=True):
