@@ -66,7 +66,7 @@ def test_a_file_is_opened_once_however_many_tensors_it_has(
         opened.append(path)
         return MappedFile(path)
 
-    monkeypatch.setattr("antiphon.nn.weights.MappedFile", noted)
+    monkeypatch.setattr("antiphon.nn.quantized.open_tensors.MappedFile", noted)
     with open_weights(part(tmp_path), like=LIKE) as weights:
         assert all(len(weights[name]) for name in weights)
     assert opened == [tmp_path / "model.safetensors"]
