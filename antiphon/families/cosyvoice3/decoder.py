@@ -88,10 +88,8 @@ class CosyVoice3Decoder:
         """Return rows without streams, with captured graphs."""
         config, device = self._flow.config, self._device
         sizes = tuple(sorted({min(size, num_slots) for size in self._sizes}))
-        most, fresh = (
-            sizes[-1],
-            partial(PassInputs.fresh, config, num_rows=sizes[-1], device=device),
-        )
+        most = sizes[-1]
+        fresh = partial(PassInputs.fresh, config, num_rows=most, device=device)
         num_frames = max(MEL_FRAMES_PER_TOKEN * self._flow_passes.ahead, self._last_frames)
         state = SpeechRows(
             streams=[None] * num_slots,

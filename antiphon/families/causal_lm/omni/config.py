@@ -1,6 +1,7 @@
 """Configuration of the talker and of token2wav in a Qwen2.5-Omni checkpoint."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from antiphon.contracts.config_file import ConfigSection
@@ -107,10 +108,7 @@ class BigVGANConfig:
     @property
     def hop(self) -> int:
         """Samples per mel frame."""
-        hop = 1
-        for rate in self.rates:
-            hop *= rate
-        return hop
+        return math.prod(self.rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,14 +175,7 @@ def load_omni_config(path: Path) -> OmniConfig:
 def _talker(section: ConfigSection) -> OmniTalkerConfig:
     tokens = section.build(
         TalkerTokens,
-        keys={
-            "text_end": "tts_text_end_token_id",
-            "text_pad": "tts_text_pad_token_id",
-            "codec_start": "tts_codec_start_token_id",
-            "codec_end": "tts_codec_end_token_id",
-            "codec_pad": "tts_codec_pad_token_id",
-            "codec_mask": "tts_codec_mask_token_id",
-        },
+        {each.name: f"tts_{each.name}_token_id" for each in fields(TalkerTokens)},
     )
     section.expect("use_sliding_window", False, default=False)
     vocab_size = section.integer("vocab_size", 8448)
@@ -199,20 +190,16 @@ def _talker(section: ConfigSection) -> OmniTalkerConfig:
     )
 
 
+_ECAPA_KEYS = {each.name: f"enc_{each.name}" for each in fields(EcapaConfig)}
+_ECAPA_KEYS |= {"embedding_size": "enc_dim", "mel_dim": "mel_dim"}
+
+
 def _flow(section: ConfigSection) -> FlowConfig:
     rope = section.rope()
     rope.expect("rope_type", "default", default="default")
     ecapa = section.build(
         EcapaConfig,
-        keys={
-            "embedding_size": "enc_dim",
-            "channels": "enc_channels",
-            "kernel_sizes": "enc_kernel_sizes",
-            "dilations": "enc_dilations",
-            "attention_channels": "enc_attention_channels",
-            "res2net_scale": "enc_res2net_scale",
-            "se_channels": "enc_se_channels",
-        },
+        _ECAPA_KEYS,
         defaults={
             "mel_dim": 80,
             "embedding_size": 128,

@@ -52,24 +52,20 @@ class FlowWindow:
 
     def first(self, num_rows: int) -> "FlowWindow":
         """Return a view of the first rows."""
-        return FlowWindow(
-            self.noise[:num_rows],
-            self.codes[:num_rows],
-            self.starts[:num_rows],
-            self.lengths[:num_rows],
-            self.voices[:num_rows],
-            None if self.before is None else self.before[:num_rows],
-        )
+        before = None if self.before is None else self.before[:num_rows]
+        noise, codes, starts, lengths, voices = (each[:num_rows] for each in self._parts)
+        return FlowWindow(noise, codes, starts, lengths, voices, before)
 
     def copy_(self, other: "FlowWindow") -> None:
         """Copy the contents of another window of the same shape."""
-        self.noise.copy_(other.noise)
-        self.codes.copy_(other.codes)
-        self.starts.copy_(other.starts)
-        self.lengths.copy_(other.lengths)
-        self.voices.copy_(other.voices)
+        for mine, theirs in zip(self._parts, other._parts, strict=True):
+            mine.copy_(theirs)
         if self.before is not None and other.before is not None:
             self.before.copy_(other.before)
+
+    @property
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        return (self.noise, self.codes, self.starts, self.lengths, self.voices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +134,7 @@ class FlowModel:
         config, device = self.config, self.device
         num_frames = num_blocks * config.block_size
 
-        def integers(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.int64, device=device)
-
+        integers = partial(torch.zeros, dtype=torch.int64, device=device)
         return FlowWindow(
             noise=torch.zeros(num_rows, num_frames, config.mel_dim, device=device),
             codes=integers(num_rows, num_blocks * config.block_codes),

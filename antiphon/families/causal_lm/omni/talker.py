@@ -5,7 +5,6 @@ and its part for the thinker's states is added when they arrive.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias, Unpack
 
 import numpy as np
@@ -16,24 +15,13 @@ from torch import Tensor
 
 from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Piece, Prompt
-from antiphon.engine.model_runner.ar_model import (
-    Codes,
-    Frames,
-    Inputs,
-    PromptSpan,
-    SlotStart,
-)
+from antiphon.engine.model_runner.ar_model import Codes, Frames, Inputs, PromptSpan, SlotStart
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.token_model import TokenModel
 from antiphon.families.causal_lm.omni.checkpoint import talker_part
 from antiphon.families.causal_lm.omni.config import OmniConfig, load_omni_config
-from antiphon.families.causal_lm.omni.prompt import (
-    MAX_CODES,
-    SAMPLING,
-    TalkerPrompt,
-    TalkerRequest,
-)
+from antiphon.families.causal_lm.omni.prompt import MAX_CODES, SAMPLING, TalkerPrompt, TalkerRequest
 from antiphon.families.causal_lm.omni.voices import OmniVoice, load_voices
 from antiphon.families.causal_lm.prompt import MAX_TOLD_POSITIONS
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
@@ -58,31 +46,20 @@ class OmniTalker(TokenModel[TalkerRequest]):
         *,
         num_slots: int,
         max_positions: int,
-        is_batch_invariant: bool = False,
+        is_batch_invariant: bool,
     ) -> None:
         """Build the talker from a checkpoint's tensors, all of one type and on one device."""
-        talker = config.talker
+        talker, how = config.talker, {"is_batch_invariant": is_batch_invariant}
         tokens = talker.tokens
-        projection = Linear.of(weights, "talker.thinker_to_talker_proj")
-        self._projection = replace(projection, is_batch_invariant=is_batch_invariant)
+        self._projection = Linear.of(weights, "talker.thinker_to_talker_proj", **how)
         codes = weights["talker.model.embed_tokens.weight"]
         text = weights[f"{config.thinker}model.embed_tokens.weight"]
-        super().__init__(
-            Transformer.of(
-                weights,
-                "talker.model",
-                talker.transformer,
-                max_positions,
-                is_batch_invariant=is_batch_invariant,
-            ),
-            F.linear(codes, self._projection.weight),
-            num_slots=num_slots,
-            frame_size=1,
-            max_positions=max_positions,
+        transformer = Transformer.of(
+            weights, "talker.model", talker.transformer, max_positions, **how
         )
-        self._head = Linear(
-            weights["talker.codec_head.weight"], is_batch_invariant=is_batch_invariant
-        )
+        rows = {"num_slots": num_slots, "frame_size": 1, "max_positions": max_positions}
+        super().__init__(transformer, F.linear(codes, self._projection.weight), **rows)
+        self._head = Linear.of(weights, "talker.codec_head", **how)
         self._tokens, device = tokens, self._device
         self._begins = {name: _host(text[voice.bos_token][None]) for name, voice in voices.items()}
         self._after = _host(text[[tokens.text_end, tokens.text_pad]])
@@ -92,14 +69,8 @@ class OmniTalker(TokenModel[TalkerRequest]):
         ids = torch.arange(talker.vocab_size, device=device)
         self._is_end = (ids == tokens.codec_end) | (ids == tokens.codec_pad)
         self._is_forbidden = (ids >= config.flow.num_embeds) & ~self._is_end
-        self._sampler = TokenSampler(
-            num_slots + 1,
-            talker.vocab_size,
-            SAMPLING,
-            self.like,
-            max_logprobs=1,
-            max_biases=1,
-        )
+        limits, num_rows = {"max_logprobs": 1, "max_biases": 1}, num_slots + 1
+        self._sampler = TokenSampler(num_rows, talker.vocab_size, SAMPLING, self.like, **limits)
 
     def open(self, prompt: Prompt, frames: Codes) -> TalkerRequest:
         data = prompt.data
@@ -163,9 +134,8 @@ class OmniTalker(TokenModel[TalkerRequest]):
         inputs = super().embed(slots)
         numbers = torch.minimum(inputs.frames, self._last_replies[slots])
         states: Tensor = inputs.states
-        return Inputs(
-            slots, states + self._replies[slots, numbers][:, None], inputs.positions, inputs.frames
-        )
+        states = states + self._replies[slots, numbers][:, None]
+        return Inputs(slots, states, inputs.positions, inputs.frames)
 
     def draw(self, logits: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
         frames = Frames.empty(len(inputs.slots), self.slots)
@@ -190,11 +160,7 @@ def _host(tensor: Tensor) -> NDArray[np.float32]:
 
 
 def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRunner:
-    """Load a checkpoint's talker and its runner; see `runner_of`.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
-    """
+    """Load a checkpoint's talker and its runner; see `runner_of`; raises ModelLoadError."""
     config = load_omni_config(context.checkpoint)
     sizes = config.talker.transformer
     how_opened = weights_for(context, "talker")
@@ -209,9 +175,9 @@ def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRun
             max_positions=max_positions,
             is_batch_invariant=context.is_deterministic,
         )
-    position_size = 2 * sizes.num_layers * sizes.num_kv_heads * sizes.head_dim
     usual = context.max_slots * min(_USUAL_POSITIONS, max_positions)
-    cache_bytes = context.cache_bytes or usual * position_size * how_opened["like"].element_size()
+    position_bytes = sizes.position_size * how_opened["like"].element_size()
+    cache_bytes = context.cache_bytes or usual * position_bytes
     budget = KVBudget(context.max_slots, max_positions, cache_bytes)
     graphs = "graphs of the talker"
     return runner_of(context, model, max_positions, budget=budget, graphs=graphs, **how)

@@ -88,9 +88,7 @@ class Token2Wav:
         self, flow: FlowModel, vocoder: OmniVocoder, progress: Progress | None = None
     ) -> None:
         """Combine both networks; ``progress`` is called for every captured graph."""
-        self._progress = progress
-        self._flow = flow
-        self._vocoder = vocoder
+        self._progress, self._flow, self._vocoder = progress, flow, vocoder
         config = flow.config
         self._block_size, self._repeats = config.block_size, config.repeats
         self.samples_per_frame = config.repeats * vocoder.config.hop
@@ -140,10 +138,8 @@ class Token2Wav:
         size, audio = state.passes.max_rows, list[Tensor]()
         for first in range(0, len(rows), size):
             audio += self._decode(state, rows[first : first + size])
-        pairs = zip(chunks, audio, strict=True)
-        return PendingDownloads(
-            [({each.slot: slice(None)}, Download(samples)) for each, samples in pairs]
-        )
+        whole = ({each.slot: slice(None)} for each in chunks)
+        return PendingDownloads([*zip(whole, map(Download, audio), strict=True)])
 
     def close(self) -> None:
         """Do nothing: all memory is freed with the object."""
@@ -154,7 +150,6 @@ class Token2Wav:
         """Decode the next block of each stream, and advance the streams.
 
         Args:
-            state: streams of the batch.
             rows: streams, with the available codes of the block and of the one after it.
 
         Returns:
@@ -184,12 +179,8 @@ class Token2Wav:
         codes = torch.zeros(len(rows), 2 * self.group_frames, dtype=torch.int64, device=device)
         for row, (_, known) in zip(codes, rows, strict=True):
             row[: len(known)] = known
-        noise = np.stack(
-            [
-                np.concatenate([self.noise(each, each.block), self.noise(each, each.block + 1)])
-                for each in streams
-            ]
-        )
+        blocks = ((self.noise(each, each.block + k) for k in range(2)) for each in streams)
+        noise = np.stack([np.concatenate([*pair]) for pair in blocks])
         return FlowWindow(
             noise=upload(noise, device),
             codes=codes,
@@ -208,22 +199,14 @@ class Token2Wav:
 
 
 def load_token2wav(context: LoadContext) -> Token2Wav:
-    """Load the decoder from codes to 24 kHz audio, which computes in float32.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
-    """
+    """Load the decoder from codes to 24 kHz audio, in float32; raises ModelLoadError."""
     how = weights_for(context, "token2wav", "float32")
     networks = load_networks(context.checkpoint, **how)
     return Token2Wav(*networks, context.progress_of("graphs of token2wav"))
 
 
 def load_networks(path: Path, **how: Unpack[WeightOptions]) -> tuple[FlowModel, OmniVocoder]:
-    """Load both networks of a checkpoint's directory, in the type and on the device of ``like``.
-
-    Raises:
-        ModelLoadError: tensors are missing or have the wrong shape.
-    """
+    """Load both networks of a checkpoint's directory; raises ModelLoadError."""
     config = load_omni_config(path)
     with torch.inference_mode(), open_weights(token2wav_part(path, config), **how) as weights:
         voices = load_voices(path, config)
