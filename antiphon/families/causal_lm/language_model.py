@@ -209,6 +209,7 @@ def load_runner(
     if not context.is_dummy:
         check_tied(context.checkpoint, tied(config))
     opened = open_weights(model_part(context.checkpoint, config), **how_opened)
+    is_invariant = context.is_deterministic or bool(context.quantize and how_opened["like"].is_cpu)
     with torch.inference_mode(), opened as weights:
         model = CausalLM(
             config,
@@ -216,7 +217,7 @@ def load_runner(
             eos_ids=eos_ids,
             num_slots=context.max_slots,
             max_positions=max_positions,
-            is_batch_invariant=context.is_deterministic or context.quantize is not None,
+            is_batch_invariant=is_invariant,
             tells_states=has_voice(context.checkpoint)
             and CHAT_VOICE in (context.tasks or (CHAT_VOICE,)),
         )

@@ -131,12 +131,13 @@ def load_runner(
     device = how_read["like"].device
     context = replace(context, max_slots=slots_that_fit(context, config.flow, device))
     opened = language_part(context.checkpoint, config).open(**how_read)
+    is_invariant = context.is_deterministic or bool(context.quantize and device.type == "cpu")
     with torch.inference_mode(), opened as weights:
         model = SpeechLM(
             config,
             weights,
             num_slots=context.max_slots,
             max_positions=max_positions,
-            is_batch_invariant=context.is_deterministic or context.quantize is not None,
+            is_batch_invariant=is_invariant,
         )
     return runner_of(context, model, max_positions, **how)
