@@ -12,6 +12,7 @@ FAMILY = Family(
     name=FAMILY_NAME,
     title="Qwen3-TTS 12 Hz, 0.6B and 1.7B: built-in, designed and cloned voices in ten languages",
     architectures=("Qwen3TTSForConditionalGeneration",),
+    gguf=_HERE("gguf.folder:folder_of"),
     needs_checkpoint=True,
     draws_weights=True,
     quantizes=True,

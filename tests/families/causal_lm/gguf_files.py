@@ -150,6 +150,8 @@ def _string(text: str) -> bytes:
 def _value(value: Any) -> bytes:
     if isinstance(value, str):
         return struct.pack("<I", 8) + _string(value)
+    if isinstance(value, bool):
+        return struct.pack("<I?", 7, value)
     if isinstance(value, float):
         return struct.pack("<If", 6, value)
     if isinstance(value, int):

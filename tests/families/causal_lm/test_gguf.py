@@ -150,10 +150,10 @@ def test_other_frequencies_than_those_of_llama_3_are_refused(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"general.architecture": "qwen3-tts"}, r"GGUF \('qwen3-tts'\) weights are not supported"),
+        ({"general.architecture": "qwen35"}, r"GGUF \('qwen35'\) weights are not supported"),
         (
             {"qwen3.block_count": None},
-            r"'qwen3\.block_count' must be a whole number above 0, but is None",
+            r"'qwen3\.block_count' must be a whole number, not negative, but is None",
         ),
         ({"qwen3.rope.dimension_count": 4}, "'qwen3.rope.dimension_count' is 4; only"),
         ({"qwen3.attention.sliding_window": 8}, "sliding_window' is 8; only 0 is supported"),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from antiphon.errors import ModelLoadError
 
 _MAGIC: Final = b"GGUF"
@@ -53,6 +55,33 @@ class GGUFFile:
     def architecture(self) -> str:
         """Name of the model's architecture, such as ``"llama"``."""
         return str(self.metadata.get("general.architecture"))
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """Return a value of the architecture's own metadata, whose name precedes the key."""
+        return self.metadata.get(f"{self.architecture}.{key}", default)
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """Return a whole number of the architecture's own metadata; raises ModelLoadError."""
+        value = self.value(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise self.error(key, f"must be a whole number, not negative, but is {value!r}")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """Return a number, as the shortest decimal of its 32 bits; raises ModelLoadError."""
+        value = self.value(key, default)
+        if not isinstance(value, float) or not 0 < value < math.inf:
+            raise self.error(key, f"must be a number above 0, but is {value!r}")
+        return shortest(value)
+
+    def error(self, key: str, message: str) -> ModelLoadError:
+        """Return an error that names the file and a key of the architecture."""
+        return ModelLoadError(f"{self.path}: '{self.architecture}.{key}' {message}")
+
+
+def shortest(value: float) -> float:
+    """Return the shortest decimal that a number of 32 bits stands for: 0.9 for 0.89999998."""
+    return float(str(np.float32(value)))
 
 
 def read_gguf(path: Path) -> GGUFFile:
