@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from antiphon_training.codec_run import Limits, train
 from antiphon_training.codec_training import CodecTrainer
 from antiphon_training.language_model.train import Options, Training
 from antiphon_training.replicas import Replicas
@@ -23,6 +24,13 @@ def codec_state(data: Path, replicas: Replicas) -> dict[str, Any]:
     while trainer.step < 9:
         trainer.train_step()
     return trainer.state() | {"seen": trainer.crops.num_samples}
+
+
+def decode_alone(data: Path, replicas: Replicas) -> None:
+    """Train a codec in both processes, then its decoder in one."""
+    recipe = replace(TINY_RECIPE, coding_steps=5, settling_steps=2, steps=9)
+    trainer = CodecTrainer(recipe, data, _DEVICE, replicas)
+    train(trainer, data / f"alone-{replicas.rank}", Limits(1e9, decodes_alone=True))
 
 
 def language_model_state(codes: Path, replicas: Replicas) -> dict[str, Any]:
@@ -51,4 +59,4 @@ if __name__ == "__main__":
     joined = Replicas.joined(_DEVICE)
     torch.save(codec_state(folder, joined), folder / f"codec-{joined.rank}.pt")
     torch.save(language_model_state(folder, joined), folder / f"lm-{joined.rank}.pt")
-    torch.distributed.destroy_process_group()
+    decode_alone(folder, joined)

@@ -45,6 +45,13 @@ def test_a_codec(trained: Path) -> None:
     _check_equal(trained, "codec", "codec", "average", "judges")
 
 
+def test_a_decoder_goes_on_alone(trained: Path) -> None:
+    first, second = (trained / f"alone-{rank}" for rank in range(2))
+    assert torch.load(first / "codes.pt")["step"] == 7
+    assert torch.load(first / "codec.pt")["step"] == 9
+    assert not [*second.glob("*.pt")], "the second has left"
+
+
 def test_a_language_model(trained: Path) -> None:
     _check_equal(trained, "lm", "model", "averaged")
     assert (trained / "lm" / "model.safetensors").is_file()

@@ -71,7 +71,9 @@ def _declare_codec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--spectral-steps", type=int, help="steps before discriminators join in")
     parser.add_argument("--coding-steps", type=int, help="steps before codes are fixed")
     parser.add_argument("--settling-steps", type=int, help="steps of codebooks alone, after these")
-    parser.add_argument("--codes-only", action="store_true", help="end when codes are fixed")
+    parser.add_argument(
+        "--decode-alone", action="store_true", help="one GPU goes on when codes are fixed"
+    )
     parser.add_argument("--min-hours", type=float, default=0.0, help="audio to wait for")
     parser.add_argument("--most-hours", type=float, default=1e9, help="audio to read, at most")
     parser.add_argument("--device", default=None)
@@ -95,8 +97,9 @@ def _codec(args: Arguments) -> None:
     device = device_of(args.device)
     replicas = Replicas.joined(device)
     trainer = CodecTrainer(recipe, args.data, device, replicas, most_hours=args.most_hours)
-    last_step = recipe.settled_step if args.codes_only else recipe.steps
-    limits = Limits(args.seconds, last_step, min_hours=args.min_hours)
+    limits = Limits(
+        args.seconds, recipe.steps, min_hours=args.min_hours, decodes_alone=args.decode_alone
+    )
     train(trainer, args.out, limits, args.resume)
 
 

@@ -22,7 +22,12 @@ CODES_CHECKPOINT = "codes.pt"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a run ends, and how often it reports and saves."""
+    """When a run ends, and how often it reports and saves.
+
+    Attributes:
+        decodes_alone: whether the first replica goes on alone once codes are fixed: the decoder
+            profits little of several, and a language model may have their GPUs.
+    """
 
     seconds: float
     max_step: int = 1 << 60
@@ -30,6 +35,7 @@ class Limits:
     save_every_s: float = 120.0
     refresh_every_steps: int = 200
     min_hours: float = 0.0
+    decodes_alone: bool = False
 
 
 def train(trainer: CodecTrainer, folder: Path, limits: Limits, resume: Path | None = None) -> None:
@@ -55,6 +61,8 @@ def train(trainer: CodecTrainer, folder: Path, limits: Limits, resume: Path | No
             show(max(trainer.step / last, run.elapsed_s / limits.seconds))
             if trainer.step == trainer.recipe.settled_step:
                 run.save(CODES_CHECKPOINT)
+                if limits.decodes_alone and not trainer.goes_on_alone():
+                    return
             if trainer.step % limits.log_every_steps == 0:
                 run.report({name: round(float(each), 5) for name, each in losses.items()})
                 if trainer.replicas.any(run.is_over, trainer.device):

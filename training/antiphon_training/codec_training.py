@@ -119,6 +119,7 @@ class CodecTrainer:
     ) -> None:
         torch.manual_seed(recipe.seed)
         torch.backends.cudnn.benchmark = True  # crops have two lengths
+        torch.backends.cudnn.benchmark_limit = 3  # trying ten algorithms takes minutes in all
         torch.set_float32_matmul_precision("high")
         self.recipe, self.device = recipe, device
         self.replicas = replicas or Replicas()
@@ -139,6 +140,12 @@ class CodecTrainer:
         self.crops = Crops(data, device, recipe.seed, self.replicas, most_hours=most_hours)
         self.graphs = StepGraphs(device)
         self.step = 0
+
+    def goes_on_alone(self) -> bool:
+        """Part from other replicas; return whether this one goes on: the first does."""
+        is_first = self.replicas.rank == 0
+        self.replicas = self.replicas.parted()
+        return is_first
 
     def state(self) -> dict[str, Any]:
         """Return everything that `restore` needs."""

@@ -27,6 +27,12 @@ class Replicas:
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
         return cls(distributed.get_rank(), distributed.get_world_size())
 
+    def parted(self) -> "Replicas":
+        """Leave the others, all of which do the same at the same step; return what each is now."""
+        if self.count > 1:
+            distributed.destroy_process_group()
+        return Replicas()
+
     def sum(self, *tensors: Tensor) -> None:
         """Replace tensors by their sum over all replicas."""
         if self.count > 1:

@@ -86,6 +86,7 @@ def declare_judge(parser: ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--quantize", help="int8 or fp16, on a CPU")
+    parser.add_argument("--voice", help="name of a voice; by default the first")
 
 
 def run_judge(args: Namespace) -> None:
@@ -94,6 +95,7 @@ def run_judge(args: Namespace) -> None:
 
     texts = args.held_out.read_text(encoding="utf-8").splitlines()[: args.texts]
     how = {"device": args.device, "dtype": args.dtype, "quantize": args.quantize}
+    how["voice"] = args.voice
     judge(args.checkpoint, texts, args.out, **how)
 
 

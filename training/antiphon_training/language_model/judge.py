@@ -37,6 +37,7 @@ def judge(
     device: str = "cpu",
     dtype: str = "auto",
     quantize: str | None = None,
+    voice: str | None = None,
 ) -> dict[str, Any]:
     """Write ``judgement.json`` and some recordings, and return the figures.
 
@@ -47,14 +48,18 @@ def judge(
         device: device of the engine.
         dtype: number type of the engine.
         quantize: type of packed weights, as of ``antiphon serve``.
+        voice: name of a voice; ``None``: the first one.
     """
     out.mkdir(parents=True, exist_ok=True)
     how: dict[str, Any] = {"device": device, "dtype": dtype, "quantize": quantize}
     figures: dict[str, Any] = {"checkpoint": str(checkpoint), "texts": len(texts), **how}
+    figures["voice"] = voice
     with Antiphon.load(str(checkpoint), **how) as engine:
         for name, is_whole in (("whole", True), ("late", False)):
             requests = [
-                SpeechRequest(text, seed=seed, options={"non_streaming_mode": is_whole})
+                SpeechRequest(
+                    text, voice=voice, seed=seed, options={"non_streaming_mode": is_whole}
+                )
                 for seed, text in enumerate(texts)
             ]
             began = time.monotonic(), time.process_time()
@@ -67,7 +72,7 @@ def judge(
             for number, audio in enumerate(spoken[:_NUM_SAVED]):
                 audio.save(out / f"{name}-{number:02d}.wav")
             figures[name] = _figures(texts, spoken, seconds)
-        requests = [SpeechRequest(text, seed=7) for text in texts[:_NUM_STREAMED]]
+        requests = [SpeechRequest(text, voice=voice, seed=7) for text in texts[:_NUM_STREAMED]]
         figures["streams_equal_wholes"] = all(_streams_whole(engine, each) for each in requests)
     (out / "judgement.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     return figures
