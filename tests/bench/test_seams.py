@@ -8,11 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.audio.utterance import collect
-from antiphon.contracts.types import Samples, SpeechRequest
-from antiphon.pipeline.speech.service import Speech
+from antiphon.contracts.types import SpeechRequest
 from antiphon_bench.seams import FaultKind, SeamFault, seam_faults
 from tests.bench.stream_diff import stream_differences
-from tests.speeches import kept
+from tests.loops import on_a_loop
+from tests.speeches import loaded
 
 Pieces = list[NDArray[np.float64]]
 
@@ -30,17 +30,12 @@ CHUNKS_MS = (
 
 
 @pytest.fixture(scope="module")
-def speech() -> list[NDArray[np.float64]]:
+@on_a_loop
+async def speech() -> list[NDArray[np.float64]]:
     """What the default voice says, in the 16 bits that every stream has."""
-
-    async def all_spoken(service: Speech) -> list[Samples]:
-        return [
-            (await collect(service.stream(SpeechRequest(text, seed=1)))).samples for text in TEXTS
-        ]
-
-    with kept("hibari") as voice:
-        spoken = voice.run(all_spoken)
-    return [np.round(each.astype(np.float64) * 32767) / 32767 for each in spoken]
+    async with loaded("hibari") as service:
+        spoken = [await collect(service.stream(SpeechRequest(text, seed=1))) for text in TEXTS]
+    return [np.round(each.samples.astype(np.float64) * 32767) / 32767 for each in spoken]
 
 
 def cut(signal: NDArray[np.float64], chunk_ms: float) -> Pieces:

@@ -7,24 +7,23 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.audio.utterance import collect
-from antiphon.contracts.types import Samples, SpeechRequest
-from antiphon.pipeline.speech.service import Speech
+from antiphon.contracts.types import SpeechRequest
 from antiphon_bench.quality.defects import defects_of
 from antiphon_bench.quality.recording import SpeechRecording
-from tests.speeches import kept
+from tests.loops import on_a_loop
+from tests.speeches import loaded
 
 RATE_HZ = 24_000
 Signal = NDArray[np.float64]
 
 
 @pytest.fixture(scope="module")
-def speech() -> Signal:
-    async def spoken(service: Speech) -> Samples:
-        text = "Please call Stella and ask her to bring these things from the store."
-        return (await collect(service.stream(SpeechRequest(text, seed=1)))).samples
-
-    with kept("hibari") as voice:
-        return voice.run(spoken).astype(np.float64)
+@on_a_loop
+async def speech() -> Signal:
+    text = "Please call Stella and ask her to bring these things from the store."
+    async with loaded("hibari") as service:
+        spoken = await collect(service.stream(SpeechRequest(text, seed=1)))
+    return spoken.samples.astype(np.float64)
 
 
 def found(signal: Signal, rate_hz: int = RATE_HZ) -> dict[str, float]:

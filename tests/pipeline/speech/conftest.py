@@ -1,14 +1,15 @@
 """Models that tests of speech share."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
 
 import pytest
 
-from tests.speeches import KeptSpeech, kept
+from antiphon.pipeline.speech.service import Speech
+from tests.speeches import loaded
 
 
 @pytest.fixture(scope="module")
-def toy() -> Iterator[KeptSpeech]:
+async def toy() -> AsyncGenerator[Speech, None]:
     """The toy family."""
-    with kept("toy") as speech:
+    async with loaded("toy") as speech:
         yield speech

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.pipeline.speech.service import Speech
 from tests.pipeline.speech.text_streams import said
 from tests.servers import DEADLINE_S
-from tests.speeches import KeptSpeech, kept
+from tests.speeches import loaded
 
 SAMPLING = Sampling(max_frames=2)
 RECORDING = {"ref_audio": np.zeros(24000, np.float32), "x_vector_only_mode": True}
@@ -22,46 +22,42 @@ LONG = "A sentence of a longer text. " * 11
 
 
 @pytest.fixture(scope="module")
-def custom(checkpoint: Callable[..., Path]) -> Iterator[KeptSpeech]:
-    with kept(str(checkpoint("tiny", "custom_voice"))) as speech:
+async def custom(checkpoint: Callable[..., Path]) -> AsyncGenerator[Speech, None]:
+    async with loaded(str(checkpoint("tiny", "custom_voice"))) as speech:
         yield speech
 
 
 @pytest.fixture(scope="module")
-def base(checkpoint: Callable[..., Path]) -> Iterator[KeptSpeech]:
-    with kept(str(checkpoint("tiny", "base"))) as speech:
+async def base(checkpoint: Callable[..., Path]) -> AsyncGenerator[Speech, None]:
+    async with loaded(str(checkpoint("tiny", "base"))) as speech:
         yield speech
 
 
-def at_once(
-    speech: KeptSpeech, monkeypatch: pytest.MonkeyPatch, request: SpeechRequest
+async def at_once(
+    speech: Speech, monkeypatch: pytest.MonkeyPatch, request: SpeechRequest
 ) -> set[bool]:
     """Return whether prompts of a request were built in the thread of the event loop."""
     threads: set[bool] = set()
+    loop_thread = threading.get_ident()
+    prompter: Any = speech.model(None).prompter
+    build = prompter.build
 
-    async def body(speech: Speech) -> None:
-        loop_thread = threading.get_ident()
-        prompter: Any = speech.model(None).prompter
-        build = prompter.build
+    def noted(request: SpeechRequest, voice: Voice, seed: int) -> Any:
+        threads.add(threading.get_ident() == loop_thread)
+        return build(request, voice, seed)
 
-        def noted(request: SpeechRequest, voice: Voice, seed: int) -> Any:
-            threads.add(threading.get_ident() == loop_thread)
-            return build(request, voice, seed)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(prompter, "build", noted)
-            async for _ in speech.stream(request):
-                pass
-
-    speech.run(body)
+    with monkeypatch.context() as patched:
+        patched.setattr(prompter, "build", noted)
+        async for _ in speech.stream(request):
+            pass
     return threads
 
 
-def test_a_short_text_has_its_prompt_at_once(
-    custom: KeptSpeech, monkeypatch: pytest.MonkeyPatch
+async def test_a_short_text_has_its_prompt_at_once(
+    custom: Speech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = SpeechRequest("Hello.", sampling=SAMPLING)
-    assert at_once(custom, monkeypatch, request) == {True}
+    assert await at_once(custom, monkeypatch, request) == {True}
 
 
 @pytest.mark.parametrize(
@@ -72,62 +68,55 @@ def test_a_short_text_has_its_prompt_at_once(
     ],
     ids=["input", "instructions"],
 )
-def test_what_is_long_is_left_to_a_thread(
-    custom: KeptSpeech, monkeypatch: pytest.MonkeyPatch, request_of_it: SpeechRequest
+async def test_what_is_long_is_left_to_a_thread(
+    custom: Speech, monkeypatch: pytest.MonkeyPatch, request_of_it: SpeechRequest
 ) -> None:
-    assert at_once(custom, monkeypatch, request_of_it) == {False}
+    assert await at_once(custom, monkeypatch, request_of_it) == {False}
 
 
-def test_so_is_a_recording(base: KeptSpeech, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_so_is_a_recording(base: Speech, monkeypatch: pytest.MonkeyPatch) -> None:
     request = SpeechRequest("Hello.", sampling=SAMPLING, options=RECORDING)
-    assert at_once(base, monkeypatch, request) == {False}
+    assert await at_once(base, monkeypatch, request) == {False}
 
 
-def test_recordings_that_come_at_once_wait_for_no_threads(
-    base: KeptSpeech, monkeypatch: pytest.MonkeyPatch
+async def test_recordings_that_come_at_once_wait_for_no_threads(
+    base: Speech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their prompts wait for the encoder, which takes several together."""
     count = num_usable_cores() + 3
     meeting = threading.Barrier(count, timeout=DEADLINE_S)
+    prompter: Any = base.model(None).prompter
+    build = prompter.build
 
-    async def body(speech: Speech) -> None:
-        prompter: Any = speech.model(None).prompter
-        build = prompter.build
+    def met(*arguments: Any) -> Any:
+        meeting.wait()
+        return build(*arguments)
 
-        def met(*arguments: Any) -> Any:
-            meeting.wait()
-            return build(*arguments)
+    async def fetched() -> Mapping[str, Any]:
+        return RECORDING
 
-        async def loaded() -> Mapping[str, Any]:
-            return RECORDING
+    async def hear() -> None:
+        request = SpeechRequest("Hello.", sampling=SAMPLING)
+        async for _ in base.stream(request, load=fetched):
+            pass
 
-        async def hear() -> None:
-            request = SpeechRequest("Hello.", sampling=SAMPLING)
-            async for _ in speech.stream(request, load=loaded):
-                pass
-
-        with monkeypatch.context() as patched:
-            patched.setattr(prompter, "build", met)
-            await asyncio.gather(*(hear() for _ in range(count)))
-
-    base.run(body)
+    with monkeypatch.context() as patched:
+        patched.setattr(prompter, "build", met)
+        await asyncio.gather(*(hear() for _ in range(count)))
 
 
-def test_a_family_that_says_nothing_has_a_thread(
-    toy: KeptSpeech, monkeypatch: pytest.MonkeyPatch
+async def test_a_family_that_says_nothing_has_a_thread(
+    toy: Speech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert at_once(toy, monkeypatch, SpeechRequest("Hello.", sampling=SAMPLING)) == {False}
+    assert await at_once(toy, monkeypatch, SpeechRequest("Hello.", sampling=SAMPLING)) == {False}
 
 
-def test_words_that_arrive_are_read_at_once(
-    custom: KeptSpeech, monkeypatch: pytest.MonkeyPatch
+async def test_words_that_arrive_are_read_at_once(
+    custom: Speech, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def body(speech: Speech) -> None:
-        async def never(function: Any, *arguments: object) -> Any:
-            raise AssertionError("a thread was asked")
+    async def never(function: Any, *arguments: object) -> Any:
+        raise AssertionError("a thread was asked")
 
-        with monkeypatch.context() as patched:
-            patched.setattr(speech._workers, "run", never)
-            await said(speech, ["One word ", "after another ", "is read."])
-
-    custom.run(body)
+    with monkeypatch.context() as patched:
+        patched.setattr(custom._workers, "run", never)
+        await said(custom, ["One word ", "after another ", "is read."])

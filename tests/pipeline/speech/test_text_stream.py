@@ -30,7 +30,7 @@ from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
 from antiphon.pipeline.speech.text_stream import SpeechSession
 from antiphon.stages.base import StageRequest, StageStream
 from tests.pipeline.speech.text_streams import LONG_SEED, TEXT, ask, heard, said, until
-from tests.speeches import MAX_CHARACTERS, KeptSpeech, loaded
+from tests.speeches import MAX_CHARACTERS, loaded
 
 SEGMENTS = [
     "Hello there, this is a clause of some length,",
@@ -82,8 +82,8 @@ PIECES = (
     st.integers(1, 30),
     st.sampled_from([{}, {"speed": 1.5, "sample_rate_hz": 16_000}]),
 )
-def test_whole_and_arriving_text_sound_the_same_where_it_is_cut_alike(
-    toy: KeptSpeech, text: str, size: int, more: dict[str, Any]
+async def test_whole_and_arriving_text_sound_the_same_where_it_is_cut_alike(
+    toy: Speech, text: str, size: int, more: dict[str, Any]
 ) -> None:
     """Segments are those of the arriving text: the whole one is spoken with the same segmenter."""
     request = ask(normalize=True, pronunciations={"SQL": "sequel"}, **more)
@@ -92,18 +92,15 @@ def test_whole_and_arriving_text_sound_the_same_where_it_is_cut_alike(
         synthesis = speech.open(request)
         return await collect(synthesis.speak(text))
 
-    async def body(speech: Speech) -> None:
-        try:
-            expected = await whole(speech)
-        except InvalidRequestError:
-            with pytest.raises(InvalidRequestError):
-                await said_as(speech, request, text, size)
-            return
-        samples, ended = await said_as(speech, request, text, size)
-        np.testing.assert_array_equal(samples, expected.samples)
-        assert ended.usage == expected.usage
-
-    toy.run(body)
+    try:
+        expected = await whole(toy)
+    except InvalidRequestError:
+        with pytest.raises(InvalidRequestError):
+            await said_as(toy, request, text, size)
+        return
+    samples, ended = await said_as(toy, request, text, size)
+    np.testing.assert_array_equal(samples, expected.samples)
+    assert ended.usage == expected.usage
 
 
 async def said_as(
