@@ -128,10 +128,6 @@ class CosyVoice3Config:
         """Ids that the language model can output, including those that end speech."""
         return self.num_tokens + NUM_SPECIAL_TOKENS
 
-    @property
-    def samples_per_token(self) -> int:
-        return MEL_FRAMES_PER_TOKEN * self.vocoder.samples_per_mel_frame
-
 
 def load_config(path: Path) -> CosyVoice3Config:
     """Read a checkpoint's configuration.
@@ -243,33 +239,23 @@ def _vocoder_config(hift: ConfigSection) -> VocoderConfig:
 def _check(path: Path, config: CosyVoice3Config) -> None:
     """Refuse sizes that contradict each other; raises ModelLoadError."""
     flow, vocoder, file = config.flow, config.vocoder, path / CONFIG_FILE
-    num_stages = len(vocoder.upsample_rates)
+    per_stage = (vocoder.upsample_kernel_sizes, vocoder.source_kernel_sizes)
+    lengths = {len(each) for each in (*per_stage, vocoder.source_dilations)}
+    has_lengths = lengths == {len(vocoder.upsample_rates)}
+    has_lengths &= len(vocoder.kernel_sizes) == len(vocoder.dilations)
+    has_tokens, has_mels = config.num_tokens == flow.num_tokens, flow.num_mels == vocoder.num_mels
+    has_rate = config.sample_rate_hz == vocoder.sample_rate_hz
+    has_frames = vocoder.samples_per_mel_frame * 50 == vocoder.sample_rate_hz
+    has_hops = vocoder.fft_size == 4 * vocoder.hop_samples
+    has_ahead = (flow.look_ahead_tokens, vocoder.look_ahead_frames) == (3, 4)
     fits = {
-        "'speech_token_size' of 'llm' and 'vocab_size' of 'flow' differ": (
-            config.num_tokens == flow.num_tokens
-        ),
-        "'output_size' of 'flow' and 'in_channels' of 'hift' differ": (
-            flow.num_mels == vocoder.num_mels
-        ),
-        "'sample_rate' and 'sampling_rate' of 'hift' differ": (
-            config.sample_rate_hz == vocoder.sample_rate_hz
-        ),
-        "the upsampling of 'hift' does not make 50 mel frames a second": (
-            vocoder.samples_per_mel_frame * 50 == vocoder.sample_rate_hz
-        ),
-        "'n_fft' of 'hift' must be four times 'hop_len'": (
-            vocoder.fft_size == 4 * vocoder.hop_samples
-        ),
-        "lists of 'hift' have different lengths": (
-            num_stages
-            == len(vocoder.upsample_kernel_sizes)
-            == len(vocoder.source_kernel_sizes)
-            == len(vocoder.source_dilations)
-            and len(vocoder.kernel_sizes) == len(vocoder.dilations)
-        ),
-        "'pre_lookahead_len' must be 3 and 'conv_pre_look_right' 4": (
-            (flow.look_ahead_tokens, vocoder.look_ahead_frames) == (3, 4)
-        ),
+        "'speech_token_size' of 'llm' and 'vocab_size' of 'flow' differ": has_tokens,
+        "'output_size' of 'flow' and 'in_channels' of 'hift' differ": has_mels,
+        "'sample_rate' and 'sampling_rate' of 'hift' differ": has_rate,
+        "the upsampling of 'hift' does not make 50 mel frames a second": has_frames,
+        "'n_fft' of 'hift' must be four times 'hop_len'": has_hops,
+        "lists of 'hift' have different lengths": has_lengths,
+        "'pre_lookahead_len' must be 3 and 'conv_pre_look_right' 4": has_ahead,
     }
     for problem, is_right in fits.items():
         if not is_right:

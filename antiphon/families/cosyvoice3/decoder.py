@@ -54,8 +54,6 @@ class CosyVoice3Decoder:
         flow: MelFlow,
         vocoder: Vocoder,
         *,
-        sample_rate_hz: int,
-        samples_per_frame: int,
         max_slots: int,
         is_batched: bool | None = None,
         progress: Progress | None = None,
@@ -73,8 +71,8 @@ class CosyVoice3Decoder:
         self._of_flow = tf32_products if flow.rounds_products else nullcontext
         self._progress = progress
         self.max_slots = max_slots
-        self.sample_rate_hz = sample_rate_hz
-        self.samples_per_frame = samples_per_frame
+        self.sample_rate_hz = vocoder.config.sample_rate_hz
+        self.samples_per_frame = MEL_FRAMES_PER_TOKEN * vocoder.config.samples_per_mel_frame
         self.group_frames = flow.config.chunk_tokens
         self.look_ahead_frames = flow.config.look_ahead_tokens + _VOCODER_TOKENS
         self.chunk_sizes = (self.group_frames,)
@@ -308,8 +306,6 @@ def load_decoder(context: LoadContext, *, is_batched: bool | None = None) -> Cos
     return CosyVoice3Decoder(
         flow,
         vocoder,
-        sample_rate_hz=config.sample_rate_hz,
-        samples_per_frame=config.samples_per_token,
         max_slots=slots_that_fit(context, config.flow, like.device),
         is_batched=False if context.is_deterministic else is_batched,
         progress=context.progress_of("decoder's graphs"),

@@ -87,10 +87,6 @@ class DiTBlock:
             config.num_heads,
         )
 
-    @property
-    def products(self) -> tuple[Linear, ...]:
-        return (self.query_key_value, self.output, self.widen, self.narrow)
-
     def __call__(self, states: Tensor, times: Tensor, context: Tensor, where: DiTPass) -> Tensor:
         """Return the states, ``[num_rows, NUM_PASSES, num_frames, hidden_size]``.
 
@@ -162,7 +158,8 @@ class DiT:
         last_times = torch.unflatten(last_times, 1, (2, -1))
         all_times = torch.unflatten(torch.stack(times, dim=1), 2, (6, -1))
         layers = tuple(DiTBlock.of(weights, block, config) for block in blocks)
-        fused, products = None, [each.products for each in layers]
+        products = [(each.query_key_value, each.output, each.widen, each.narrow) for each in layers]
+        fused = None
         if is_fused:
             fused = FusedBlocks.of(products, all_times, last_times, _NORM_EPS)
         conv = f"{name}.input_embed.conv_pos_embed.conv"

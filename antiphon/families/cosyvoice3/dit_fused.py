@@ -43,7 +43,7 @@ class FusedBlocks:
 
     @classmethod
     def of(
-        cls, layers: list[tuple[Linear, ...]], times: Tensor, last_times: Tensor, epsilon: float
+        cls, layers: Sequence[tuple[Linear, ...]], times: Tensor, last_times: Tensor, epsilon: float
     ) -> "FusedBlocks":
         """Build the blocks from the products of each layer."""
         blocks, times = [], times.clone()

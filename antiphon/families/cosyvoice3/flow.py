@@ -97,7 +97,6 @@ class MelFlow:
         tokens: embedding, ``[num_tokens, num_mels]``.
         look_ahead: two convolutions over tokens; the first one reads later tokens.
         noise: initial state of the solver by frame, ``[_NOISE_FRAMES, num_mels]``.
-        cache_dtype: type of keys and values.
         context_frames: mel frames before a chunk that it attends to, see `CONTEXT_FRAMES`.
         rounds_products: whether matrix products may be those of TF32.
     """
@@ -108,7 +107,6 @@ class MelFlow:
     look_ahead: tuple[StreamConv, StreamConv]
     transformer: DiT
     noise: Tensor
-    cache_dtype: torch.dtype
     context_frames: int = CONTEXT_FRAMES
     rounds_products: bool = False
 
@@ -138,7 +136,6 @@ class MelFlow:
             ),
             transformer=DiT.of(weights, "decoder.estimator", config, is_fused=is_fused),
             noise=solver_noise(config.num_mels).to(table.device),
-            cache_dtype=cache_dtype(table.device),
             rounds_products=rounds_products,
         )
 
@@ -152,7 +149,7 @@ class MelFlow:
         if device.type == "cpu":  # NumPy's zeros use no memory before the first write
             context = torch.from_numpy(np.zeros(shape, np.float32))
         else:
-            context = torch.zeros(shape, dtype=self.cache_dtype, device=device)
+            context = torch.zeros(shape, dtype=cache_dtype(device), device=device)
         num_rows, speakers = num_slots + 1, self.tokens.new_zeros(num_slots + 1, config.num_mels)
         tokens, recorded_tokens = StreamRows(num_rows), StreamRows(num_rows)
         convs, recorded_convs = (StreamRows(NUM_PASSES * num_rows) for _ in range(2))

@@ -42,14 +42,13 @@ class SpeechLM(TokenModel[CosyVoice3Prompt]):
         self,
         config: CosyVoice3Config,
         weights: Weights,
-        *,
-        num_slots: int,
+        context: LoadContext,
         max_positions: int,
         is_batch_invariant: bool,
     ) -> None:
         """Build the model from a checkpoint's tensors, all of one type and on one device."""
         tables = [weights["speech_embedding.weight"], weights[f"{TEXT_PREFIX}.embed_tokens.weight"]]
-        how = {"is_batch_invariant": is_batch_invariant}
+        num_slots, how = context.max_slots, {"is_batch_invariant": is_batch_invariant}
         transformer = Transformer.of(weights, TEXT_PREFIX, config.text, max_positions, **how)
         rows = {"num_slots": num_slots, "frame_size": 1, "max_positions": max_positions}
         super().__init__(transformer, torch.cat(tables), **rows)
@@ -133,11 +132,5 @@ def load_runner(
     opened = language_part(context.checkpoint, config).open(**how_read)
     is_invariant = context.is_deterministic or bool(context.quantize and device.type == "cpu")
     with torch.inference_mode(), opened as weights:
-        model = SpeechLM(
-            config,
-            weights,
-            num_slots=context.max_slots,
-            max_positions=max_positions,
-            is_batch_invariant=is_invariant,
-        )
+        model = SpeechLM(config, weights, context, max_positions, is_invariant)
     return runner_of(context, model, max_positions, **how)

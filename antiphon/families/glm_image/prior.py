@@ -39,13 +39,7 @@ def load_prior(context: LoadContext, **how: Unpack[RunnerOptions]) -> PriorRunne
     max_positions = min(MAX_POSITIONS, config.transformer.max_positions)
     opened = open_weights(prior_part(context.checkpoint, config), **how_opened)
     with torch.inference_mode(), opened as weights:
-        model = PriorModel(
-            config,
-            weights,
-            num_slots=context.max_slots,
-            max_positions=max_positions,
-            is_batch_invariant=context.is_deterministic,
-        )
+        model = PriorModel(config, weights, context, max_positions)
     cache_bytes = context.cache_bytes
     if cache_bytes is None:
         position_bytes = model.kv_shapes[0].position_size * how_opened["like"].element_size()
@@ -58,22 +52,17 @@ class PriorModel(TokenModel[PriorRequest]):
     """Language model of an image's tokens."""
 
     def __init__(
-        self,
-        config: PriorConfig,
-        weights: Weights,
-        *,
-        num_slots: int,
-        max_positions: int,
-        is_batch_invariant: bool,
+        self, config: PriorConfig, weights: Weights, context: LoadContext, max_positions: int
     ) -> None:
         """Take the model out of a checkpoint's tensors, all of one type and on one device."""
-        name, how = "model.language_model", {"is_batch_invariant": is_batch_invariant}
+        num_slots, how = context.max_slots, {"is_batch_invariant": context.is_deterministic}
+        name = "model.language_model"
         transformer = Transformer.of(weights, name, config.transformer, max_positions, **how)
         rows = {"num_slots": num_slots, "frame_size": 1, "max_positions": max_positions}
         super().__init__(transformer, weights[f"{name}.embed_tokens.weight"], **rows)
         # Rows of ids that are not codes are left out: so the grid is always full.
         head = weights["lm_head.weight"][: config.num_codes].contiguous()
-        self._head = Linear(head, is_batch_invariant=is_batch_invariant)
+        self._head = Linear(head, is_batch_invariant=context.is_deterministic)
         self._num_codes, num_rows, device = config.num_codes, num_slots + 1, self._device
         self._sampling = SamplingTable(num_rows, config.num_codes, device)
         self._codebook = torch.zeros(1, dtype=torch.int64, device=device)

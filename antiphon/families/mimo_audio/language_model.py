@@ -44,7 +44,7 @@ from antiphon.families.mimo_audio.config import (
 from antiphon.families.mimo_audio.options import TEXT
 from antiphon.families.mimo_audio.patches import GroupDecoder, GroupEncoder
 from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt
-from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
+from antiphon.families.mimo_audio.text_tokenizer import MiMoTextTokenizer, load_text_tokenizer
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
@@ -77,21 +77,12 @@ class MiMoAudioModel(ARModel[MiMoAudioPrompt]):
         self,
         config: MiMoAudioConfig,
         weights: Weights,
-        *,
-        empty_id: int,
-        stop_ids: Sequence[int],
-        num_slots: int,
-        is_batch_invariant: bool,
+        tokenizer: MiMoTextTokenizer,
+        context: LoadContext,
     ) -> None:
-        """Build the model from a checkpoint's tensors, all of one type and on one device.
-
-        Args:
-            empty_id: text id of a group of speech.
-            stop_ids: text ids that end a request.
-            is_batch_invariant: whether rows must not depend on the batch, see
-                `antiphon.nn.layers.Linear`.
-        """
+        """Build the model from a checkpoint's tensors, all of one type and on one device."""
         table, size = weights["model.embed_tokens.weight"], config.frame_size
+        num_slots, is_batch_invariant = context.max_slots, context.is_deterministic
         rows = {"num_slots": num_slots, "frame_size": size, "max_positions": MAX_POSITIONS}
         super().__init__(table, width=table.shape[1], **rows)
         self.config, how = config, {"is_batch_invariant": is_batch_invariant}
@@ -100,7 +91,7 @@ class MiMoAudioModel(ARModel[MiMoAudioPrompt]):
         self._head = Linear.of(weights, "lm_head", **how)
         self.encoder = GroupEncoder.of(weights, config, is_batch_invariant)
         self.decoder = GroupDecoder.of(weights, config, is_batch_invariant)
-        self._empty_id = empty_id
+        self._empty_id = tokenizer.empty_id
         num_rows, device = num_slots + 1, self._device
         # The next input group of each slot, and whether its answer is text only.
         self._writes = torch.zeros(num_rows, dtype=torch.bool, device=device)
@@ -110,7 +101,7 @@ class MiMoAudioModel(ARModel[MiMoAudioPrompt]):
         self._code_sampling = SamplingTable(num_rows, self.decoder.num_codes, device)
         self._frame_cache = self.decoder.new_cache(num_slots)
         ids = torch.arange(config.vocab_size, device=device)
-        self._is_stop = torch.isin(ids, torch.tensor([*stop_ids], device=device))
+        self._is_stop = torch.isin(ids, torch.tensor(tokenizer.stop_ids, device=device))
         self._empty_group = torch.tensor(config.empty_group, device=device)
         self._codebooks = torch.arange(size - 1, device=device) + _FIRST_CODEBOOK
 
@@ -219,14 +210,7 @@ def load_language_model(context: LoadContext) -> MiMoAudioModel:
     with torch.inference_mode(), opened as weights:
         if context.is_dummy:
             weights = _all_audio(weights, config, tokenizer.empty_id)
-        return MiMoAudioModel(
-            config,
-            weights,
-            empty_id=tokenizer.empty_id,
-            stop_ids=tokenizer.stop_ids,
-            num_slots=context.max_slots,
-            is_batch_invariant=context.is_deterministic,
-        )
+        return MiMoAudioModel(config, weights, tokenizer, context)
 
 
 def _all_audio(weights: Weights, config: MiMoAudioConfig, empty_id: int) -> Weights:

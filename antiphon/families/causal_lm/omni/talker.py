@@ -43,13 +43,12 @@ class OmniTalker(TokenModel[TalkerRequest]):
         config: OmniConfig,
         weights: Weights,
         voices: Mapping[str, OmniVoice],
-        *,
-        num_slots: int,
+        context: LoadContext,
         max_positions: int,
-        is_batch_invariant: bool,
     ) -> None:
         """Build the talker from a checkpoint's tensors, all of one type and on one device."""
-        talker, how = config.talker, {"is_batch_invariant": is_batch_invariant}
+        talker, how = config.talker, {"is_batch_invariant": context.is_deterministic}
+        num_slots = context.max_slots
         tokens = talker.tokens
         self._projection = Linear.of(weights, "talker.thinker_to_talker_proj", **how)
         codes = weights["talker.model.embed_tokens.weight"]
@@ -167,14 +166,8 @@ def load_talker(context: LoadContext, **how: Unpack[RunnerOptions]) -> TalkerRun
     max_positions = min(MAX_TOLD_POSITIONS + 2 + MAX_CODES, sizes.max_positions)
     opened = open_weights(talker_part(context.checkpoint, config), **how_opened)
     with torch.inference_mode(), opened as weights:
-        model = OmniTalker(
-            config,
-            weights,
-            load_voices(context.checkpoint, config),
-            num_slots=context.max_slots,
-            max_positions=max_positions,
-            is_batch_invariant=context.is_deterministic,
-        )
+        voices = load_voices(context.checkpoint, config)
+        model = OmniTalker(config, weights, voices, context, max_positions)
     usual = context.max_slots * min(_USUAL_POSITIONS, max_positions)
     position_bytes = sizes.position_size * how_opened["like"].element_size()
     cache_bytes = context.cache_bytes or usual * position_bytes
