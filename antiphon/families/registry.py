@@ -97,11 +97,7 @@ def resolve(model: str | None) -> tuple[Family, Path | None]:
 
 
 def checkpoint_directory(path: Path) -> Path:
-    """Return ``path``, or of a GGUF file, or the only one in a folder, the directory made from it.
-
-    Raises:
-        ModelLoadError: the file cannot be read, or no family serves it.
-    """
+    """Return ``path``, or the directory made from its only GGUF file; raises ModelLoadError."""
     files = [path]
     if path.is_dir():
         files = [] if any(path.glob("*.safetensors")) else [*path.glob("*.gguf")]

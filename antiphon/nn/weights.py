@@ -74,14 +74,19 @@ class LazyWeights(Mapping[str, Tensor]):
 
     def stored(self, name: str) -> Tensor:
         """Return a tensor of the stored type, on a CPU within the file: only what is read loads."""
-        header, file = self._tensors[name]
+        header, file = self.source(name)
         tensor: Tensor = file.get_tensor(header.name)
+        return tensor
+
+    def source(self, name: str) -> tuple[TensorHeader, Any]:
+        """Return a tensor's header and open file, and count the tensor as read."""
+        header, file = self._tensors[name]
         if name in self._unread:
             self._unread.remove(name)
             self._num_bytes_read += header.num_bytes
             if self._progress is not None:
                 self._progress(self._num_bytes_read, self._num_bytes)
-        return tensor
+        return header, file
 
     def __contains__(self, name: object) -> bool:
         return name in self._tensors

@@ -15,8 +15,8 @@ from antiphon.nn import kernels
 from antiphon.nn.code_predictor import CodePredictor, FrameTable
 from antiphon.nn.cpu.lazy_rows import LazyRows, projected
 from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.quantized.stored_rows import stored_rows
 from antiphon.nn.transformer import Transformer
-from antiphon.nn.weights import LazyWeights
 
 _FOLD_ROWS = 8192
 
@@ -121,7 +121,7 @@ def _folded_text_table(weights: Weights) -> Tensor | LazyRows:
     first, second = (Linear.of(weights, f"talker.text_projection.linear_fc{n}") for n in (1, 2))
     like = second.weight
     if like.is_cpu and not kernels.run_on(like):  # kernels read the table
-        stored = weights.stored(name) if isinstance(weights, LazyWeights) else weights[name]
+        stored = stored_rows(weights, name)
         size = (len(stored), len(like))
         return LazyRows(*size, lambda ids: projected(stored[ids].to(like), first, second), like)
     rows = torch.split(weights[name], _FOLD_ROWS)

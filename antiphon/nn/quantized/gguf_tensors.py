@@ -104,16 +104,41 @@ class GGUFTensors:
         import torch
 
         header = self._headers[name]
-        rows, columns = math.prod(header.shape[:-1]), header.shape[-1]
         data = np.fromfile(self._file, np.uint8, header.num_bytes, offset=header.start)
-        values = _values(header, data.reshape(rows, -1))
+        values = _values(header, data)
         if header.heads:
-            pairs = values.reshape(header.heads, -1, 2, columns if len(header.shape) > 1 else 1)
+            pairs = values.reshape(header.heads, -1, 2, *header.shape[1:])
             values = np.ascontiguousarray(pairs.swapaxes(1, 2))
         return torch.from_numpy(values.reshape(header.shape))
 
+    def rows(self, name: str) -> "GGUFRows":
+        """Return a matrix of which only rows that are read are loaded."""
+        return GGUFRows(self._file, self._headers[name])
+
+
+class GGUFRows:
+    """Rows of a matrix in a file."""
+
+    def __init__(self, file: Path, header: GGUFHeader) -> None:
+        """Map the matrix into memory."""
+        self._header = header
+        data = np.memmap(file, np.uint8, "r", header.start, header.num_bytes)
+        self._data = data.reshape(len(self), -1)
+
+    def __len__(self) -> int:
+        return self._header.shape[0]
+
+    def __getitem__(self, ids: "Tensor") -> "Tensor":
+        """Return rows in float32."""
+        import torch
+
+        values = _values(self._header, self._data[ids.numpy()])
+        return torch.from_numpy(values.reshape(*ids.shape, -1))
+
 
 def _values(header: GGUFHeader, data: "np.ndarray[Any, np.dtype[np.uint8]]") -> Any:
+    """Return the values of whole rows in float32."""
+    data = np.ascontiguousarray(data).reshape(-1, header.num_bytes // math.prod(header.shape[:-1]))
     if header.dtype == "F32":
         return data.view(np.float32)
     if header.dtype == "F16":

@@ -14,6 +14,7 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.gguf.folder import renamed
 from antiphon.families.qwen3_tts.tokenizer import load_tokenizer
 from antiphon.families.registry import resolve
+from antiphon.nn.quantized.stored_rows import stored_rows
 from antiphon.nn.safetensors_index import WeightsPart
 from antiphon.nn.weights import open_weights
 from tests.families.qwen3_tts.gguf_talker import gguf_name, write_talker
@@ -53,6 +54,20 @@ def test_a_talker_is_that_of_the_checkpoint(source: Path, file: Path) -> None:
     text = "Hello, <|im_start|> 12 \N{SLIGHTLY SMILING FACE}"
     assert load_tokenizer(path)(text) == load_tokenizer(source)(text)
     assert inspect(path).problems == ()
+
+
+def test_rows_of_the_text_embedding_are_loaded_when_they_are_read(source: Path, file: Path) -> None:
+    name, ids = "talker.model.text_embedding.weight", torch.tensor([[7, 3], [0, 7]])
+    write_talker(source, file)
+    _, path = resolve(str(file))
+    for folder in (path, source):
+        assert folder is not None
+        layout = main_layout(load_config(folder))
+        part = WeightsPart(directory=folder, layout=layout, prefix=name)
+        with open_weights(part, like=torch.empty(0)) as weights:
+            rows = stored_rows(weights, name)
+            assert len(rows) == layout[name][0]
+            assert torch.equal(rows[ids], weights[name][ids])
 
 
 def test_names_of_the_speaker_encoder_are_those_of_base_checkpoints(
