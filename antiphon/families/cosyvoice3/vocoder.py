@@ -244,23 +244,20 @@ class Vocoder:
 def _stages(
     weights: Weights, config: VocoderConfig, *, splits_products: bool
 ) -> tuple[VocoderStage, ...]:
+    has_kernels = kernels.run_on(weights["conv_pre.weight"])
+    if has_kernels:
+        from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock, SplitStreamConv
+
     def block(name: str, dilations: Sequence[int]) -> AnyBlock:
         made = SnakeBlock.of(weights, name, dilations)
         if not has_kernels:
             return made
-        from antiphon.families.cosyvoice3.vocoder_fused import FusedSnakeBlock
-
         return FusedSnakeBlock.of(made.pairs, splits_products=splits_products)
 
     def upsampling(name: str) -> StreamConv:
         made = StreamConv.of(weights, name)
-        if not (has_kernels and splits_products):
-            return made
-        from antiphon.families.cosyvoice3.vocoder_fused import SplitStreamConv
+        return SplitStreamConv.like(made) if has_kernels and splits_products else made
 
-        return SplitStreamConv.like(made)
-
-    has_kernels = kernels.run_on(weights["conv_pre.weight"])
     strides, num_blocks = config.source_strides, len(config.kernel_sizes)
     return tuple(
         VocoderStage(
