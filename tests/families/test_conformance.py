@@ -1,14 +1,13 @@
 """What every family owes its users, on each: exact, repeatable, cleanly cancelled.
 
-Wrong requests to a name share one model: `parametrize` runs a name's tests one after another
-(``scope="module"``). Other tests load their own: one that has learned on a busy machine how slow
-that is refuses listeners.
+Wrong requests to a name share one model. Other tests load their own: one that has learned on a busy
+machine how slow that is refuses listeners.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -70,7 +69,8 @@ def _random_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> None:
         make(made[name])
 
 
-async def load(name: str, is_colocated: bool) -> Speech:
+@asynccontextmanager
+async def speaking(name: str, *, is_colocated: bool = True) -> AsyncGenerator[Speech, None]:
     source = str(made[name]) if name in made else name
     settings = ModelSettings(
         source=source,
@@ -80,62 +80,19 @@ async def load(name: str, is_colocated: bool) -> Speech:
         trust_remote_code=True,  # ours: written by the makers of checkpoints
     )
     model = await SpeechModel.load(settings)
-    return Speech({model.name: model}, SpeechSettings())
+    speech = Speech({model.name: model}, SpeechSettings())
+    try:
+        yield speech
+        assert model.fabric.num_open == 0
+    finally:
+        speech.close()
+        await model.close()
 
 
-class LoadedModels:
-    """The models of one name, which some of its tests share, in one event loop."""
-
-    def __init__(self) -> None:
-        self._name = ""
-        self._speeches: dict[bool, Speech] = {}
-        self._runner = asyncio.Runner()
-
-    def run(
-        self, name: str, is_colocated: bool, body: Callable[[Speech], Coroutine[Any, Any, T]]
-    ) -> T:
-        """Run a test's body on a model that is loaded if it is not yet; others are closed."""
-        if name != self._name:
-            self.drop()
-            self._name = name
-        if is_colocated not in self._speeches:
-            self._speeches[is_colocated] = self._runner.run(load(name, is_colocated))
-        speech = self._speeches[is_colocated]
-        result = self._runner.run(body(speech))
-        assert speech.model(None).fabric.num_open == 0
-        return result
-
-    def drop(self) -> None:
-        while self._speeches:
-            _, speech = self._speeches.popitem()
-            model = speech.model(None)
-            speech.close()
-            self._runner.run(model.close())
-
-    def close(self) -> None:
-        self.drop()
-        self._runner.close()
-
-
-loaded_models = LoadedModels()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _close_models() -> Generator[None, None, None]:
-    yield
-    loaded_models.close()
-
-
-def on(
-    name: str,
-    body: Callable[[Speech], Coroutine[Any, Any, T]],
-    *,
-    is_colocated: bool = True,
-    is_fresh: bool = True,
-) -> T:
-    if is_fresh:
-        loaded_models.drop()
-    return loaded_models.run(name, is_colocated, body)
+@pytest.fixture(scope="module")
+async def shared(request: pytest.FixtureRequest) -> AsyncGenerator[Speech, None]:
+    async with speaking(request.param) as speech:
+        yield speech
 
 
 def ask(text: str = TEXT, seed: int = 1, **more: Any) -> SpeechRequest:
@@ -187,68 +144,57 @@ def test_every_registry_line_names_its_own_family() -> None:
     assert [family.name for family in families()] == list(FAMILIES)
 
 
-@pytest.mark.parametrize("name", NAMES, scope="module")
-def test_a_stream_is_chunks_then_one_end(name: str) -> None:
-    async def body(speech: Speech) -> None:
-        events = [event async for event in speech.stream(ask())]
-        *chunks, ended = events
-        assert chunks
-        assert all(isinstance(chunk, AudioChunk) for chunk in chunks)
-        assert isinstance(ended, Ended)
-        assert ended.reason in ("stop", "length")
-        assert ended.usage.input_tokens > 0
-        assert ended.usage.output_tokens > 0
-        native_hz = speech.model(None).capabilities.sample_rate_hz
-        for chunk in chunks:
-            assert isinstance(chunk, AudioChunk)
-            assert chunk.samples.dtype == np.float32
-            assert chunk.samples.ndim == 1
-            assert np.isfinite(chunk.samples).all()
-            assert chunk.sample_rate_hz == native_hz
-
-    on(name, body)
+@pytest.mark.parametrize("shared", NAMES, indirect=True)
+async def test_a_stream_is_chunks_then_one_end(shared: Speech) -> None:
+    events = [event async for event in shared.stream(ask())]
+    *chunks, ended = events
+    assert chunks
+    assert all(isinstance(chunk, AudioChunk) for chunk in chunks)
+    assert isinstance(ended, Ended)
+    assert ended.reason in ("stop", "length")
+    assert ended.usage.input_tokens > 0
+    assert ended.usage.output_tokens > 0
+    native_hz = shared.model(None).capabilities.sample_rate_hz
+    for chunk in chunks:
+        assert isinstance(chunk, AudioChunk)
+        assert chunk.samples.dtype == np.float32
+        assert chunk.samples.ndim == 1
+        assert np.isfinite(chunk.samples).all()
+        assert chunk.sample_rate_hz == native_hz
 
 
-@pytest.mark.parametrize("name", FEW, scope="module")
-def test_seed_repeats_and_another_seed_differs(name: str) -> None:
-    async def body(speech: Speech) -> None:
+@pytest.mark.parametrize("name", FEW)
+async def test_seed_repeats_and_another_seed_differs(name: str) -> None:
+    async with speaking(name) as speech:
         first, again, other = [await say(speech, seed=seed) for seed in (1, 1, 2)]
         assert_same(first.samples, again.samples)
         assert not np.array_equal(first.samples, other.samples)
 
-    on(name, body)
 
-
-@pytest.mark.parametrize("name", slow_unless_ready(NAMES), scope="module")
-def test_alone_equals_in_a_crowd(name: str) -> None:
+@pytest.mark.parametrize("name", slow_unless_ready(NAMES))
+async def test_alone_equals_in_a_crowd(name: str) -> None:
     texts = [f"Sentence {n} is here, and then it ends." for n in range(6)]
-
-    async def body(speech: Speech) -> None:
+    async with speaking(name) as speech:
         crowd = await asyncio.gather(*(say(speech, text, seed=n) for n, text in enumerate(texts)))
         for n, (text, together) in enumerate(zip(texts, crowd, strict=True)):
             alone = await say(speech, text, seed=n)
             assert_same(alone.samples, together.samples)
 
-    on(name, body)
 
-
-@pytest.mark.parametrize("name", NAMES, scope="module")
-def test_a_listener_and_a_whole_file_get_the_same(name: str) -> None:
-    async def body(speech: Speech) -> None:
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_listener_and_a_whole_file_get_the_same(name: str) -> None:
+    async with speaking(name) as speech:
         live, whole = await asyncio.gather(say(speech), say(speech, is_live=False))
         assert_same(live.samples, whole.samples)
         assert live.usage == whole.usage
 
-    on(name, body)
 
-
-@pytest.mark.parametrize("name", FEW, scope="module")
-def test_speech_whose_end_is_ignored_has_as_many_frames_as_its_limit(name: str) -> None:
+@pytest.mark.parametrize("name", FEW)
+async def test_speech_whose_end_is_ignored_has_as_many_frames_as_its_limit(name: str) -> None:
     least = MAX_FRAMES + 3 if name in READY else 7  # networks have tests of weights that end soon
     put_off = Sampling(max_frames=least + 5, min_frames=least)
     endless = Sampling(max_frames=2 * least + 6, ignore_eos=True)
-
-    async def body(speech: Speech) -> None:
+    async with speaking(name) as speech:
         model = speech.model(None)
         if not model.capabilities.draws_end:
             for sampling, param in ((endless, "ignore_eos"), (put_off, "min_tokens")):
@@ -267,24 +213,22 @@ def test_speech_whose_end_is_ignored_has_as_many_frames_as_its_limit(name: str) 
         assert len(whole) == least + len(rest) == endless.max_frames
         np.testing.assert_array_equal(np.stack(rest), np.stack(whole[least:]))
 
-    on(name, body)
 
-
-@pytest.mark.parametrize("name", slow_unless_ready(IN_STAGES), scope="module")
-def test_stages_together_equal_stages_apart(name: str) -> None:
-    async def body(speech: Speech) -> list[Audio]:
-        return await asyncio.gather(*(say(speech, seed=seed) for seed in range(4)))
-
-    together, apart = (on(name, body, is_colocated=each) for each in (True, False))
-    for one, other in zip(together, apart, strict=True):
+@pytest.mark.parametrize("name", slow_unless_ready(IN_STAGES))
+async def test_stages_together_equal_stages_apart(name: str) -> None:
+    found = []
+    for is_colocated in (True, False):
+        async with speaking(name, is_colocated=is_colocated) as speech:
+            found.append(await asyncio.gather(*(say(speech, seed=seed) for seed in range(4))))
+    for one, other in zip(*found, strict=True):
         assert_same(one.samples, other.samples)
         assert (one.usage, one.finish_reason) == (other.usage, other.finish_reason)
 
 
 @pytest.mark.parametrize("is_colocated", [True, False], ids=["together", "apart"])
-@pytest.mark.parametrize("name", IN_STAGES, scope="module")
-def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: bool) -> None:
-    async def body(speech: Speech) -> None:
+@pytest.mark.parametrize("name", IN_STAGES)
+async def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: bool) -> None:
+    async with speaking(name, is_colocated=is_colocated) as speech:
         model = speech.model(None)
         if not isinstance(model.prompter, LateText):
             assert not model.capabilities.late_text
@@ -297,8 +241,6 @@ def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: b
         assert_same(at_once, in_letters)
         assert model.fabric.num_open == 0
 
-    on(name, body, is_colocated=is_colocated)
-
 
 @pytest.mark.parametrize(
     "is_colocated",
@@ -306,9 +248,9 @@ def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: b
     [True, pytest.param(False, marks=SLOW)],
     ids=["together", "apart"],
 )
-@pytest.mark.parametrize("name", FEW, scope="module")
-def test_leaving_early_frees_everything(name: str, is_colocated: bool) -> None:
-    async def body(speech: Speech) -> None:
+@pytest.mark.parametrize("name", FEW)
+async def test_leaving_early_frees_everything(name: str, is_colocated: bool) -> None:
+    async with speaking(name, is_colocated=is_colocated) as speech:
         for _ in range(3):
             async with aclosing(speech.stream(ask(TEXT * 20))) as events:
                 assert isinstance(await anext(events), AudioChunk)
@@ -320,12 +262,10 @@ def test_leaving_early_frees_everything(name: str, is_colocated: bool) -> None:
         assert speech.model(None).fabric.num_open == 0
         assert (await say(speech)).duration_s > 0.1
 
-    on(name, body, is_colocated=is_colocated)
 
-
-@pytest.mark.parametrize("name", READY, scope="module")
-def test_long_text_is_spoken_to_its_end(name: str) -> None:
-    async def body(speech: Speech) -> None:
+@pytest.mark.parametrize("name", READY)
+async def test_long_text_is_spoken_to_its_end(name: str) -> None:
+    async with speaking(name) as speech:
         limit = speech.model(None).capabilities.max_segment_characters
         many = "A short line. " * (2 * limit // 14 + 2)
         short, long = [
@@ -336,13 +276,11 @@ def test_long_text_is_spoken_to_its_end(name: str) -> None:
         num_lines = many.count("line")
         assert long.duration_s == pytest.approx(short.duration_s * num_lines, rel=0.25)
 
-    on(name, body)
-
 
 @pytest.mark.slow  # each voice in each language
-@pytest.mark.parametrize("name", NAMES, scope="module")
-def test_every_declared_voice_and_language_speaks(name: str) -> None:
-    async def body(speech: Speech) -> None:
+@pytest.mark.parametrize("name", NAMES)
+async def test_every_declared_voice_and_language_speaks(name: str) -> None:
+    async with speaking(name) as speech:
         capabilities = speech.model(None).capabilities
         for voice in capabilities.voices:
             assert (await say(speech, voice=voice.id.upper())).duration_s > 0.1
@@ -352,10 +290,8 @@ def test_every_declared_voice_and_language_speaks(name: str) -> None:
         named = await say(speech, voice=capabilities.voices[0].id)
         assert_same(default.samples, named.samples)
 
-    on(name, body)
 
-
-@pytest.mark.parametrize("name", NAMES, scope="module")
+@pytest.mark.parametrize("shared", NAMES, indirect=True)
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -370,17 +306,16 @@ def test_every_declared_voice_and_language_speaks(name: str) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_wrong_requests_name_their_field(name: str, fields: dict[str, Any], param: str) -> None:
-    async def body(speech: Speech) -> None:
-        request = replace(ask(), **fields)
-        with pytest.raises(InvalidRequestError) as caught:
-            await collect(speech.stream(request))
-        assert caught.value.param == param
+async def test_wrong_requests_name_their_field(
+    shared: Speech, fields: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        await collect(shared.stream(replace(ask(), **fields)))
+    assert caught.value.param == param
+    assert shared.model(None).fabric.num_open == 0
 
-    on(name, body, is_fresh=False)
 
-
-@pytest.mark.parametrize("name", FEW, scope="module")
+@pytest.mark.parametrize("name", FEW)
 @pytest.mark.parametrize(
     ("speed", "rate_hz"),
     [
@@ -389,12 +324,12 @@ def test_wrong_requests_name_their_field(name: str, fields: dict[str, Any], para
         pytest.param(1.0, 44100, marks=pytest.mark.slow),
     ],
 )
-def test_speed_and_rate_change_the_length_as_told(name: str, speed: float, rate_hz: int) -> None:
-    async def body(speech: Speech) -> None:
+async def test_speed_and_rate_change_the_length_as_told(
+    name: str, speed: float, rate_hz: int
+) -> None:
+    async with speaking(name) as speech:
         plain = await say(speech)
         changed = await say(speech, speed=speed, sample_rate_hz=rate_hz)
         assert changed.sample_rate_hz == rate_hz
         assert changed.duration_s == pytest.approx(plain.duration_s / speed, rel=0.02, abs=0.05)
         assert changed.usage == plain.usage
-
-    on(name, body)
