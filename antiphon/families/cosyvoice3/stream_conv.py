@@ -52,40 +52,28 @@ class StreamConv:
     Attributes:
         name: key in a stream's state.
         weight: ``[num_outputs, num_inputs / groups, kernel]``.
-        padding: zeros before the first column.
         look_ahead: number of columns after an output's own that it depends on.
     """
 
     name: str
     weight: Tensor
     bias: Tensor | None
-    padding: int
     stride: int = 1
     dilation: int = 1
     groups: int = 1
     look_ahead: int = 0
 
     @classmethod
-    def of(
-        cls,
-        weights: Weights,
-        name: str,
-        *,
-        stride: int = 1,
-        dilation: int = 1,
-        groups: int = 1,
-        look_ahead: int = 0,
-    ) -> "StreamConv":
-        """Read ``name.weight`` and, if present, ``name.bias``.
+    def of(cls, weights: Weights, name: str, **sizes: int) -> "StreamConv":
+        """Read ``name.weight`` and, if present, ``name.bias``; ``sizes`` are fields by name."""
+        return cls(name, weights[f"{name}.weight"], weights.get(f"{name}.bias"), **sizes)
 
-        With a stride, output ``i`` reads up to input ``(i + 1) * stride``.
-        """
-        weight = weights[f"{name}.weight"]
-        padding = (weight.shape[2] - 1) * dilation - look_ahead
-        if stride > 1:
-            padding = stride - 1
-        bias = weights.get(f"{name}.bias")
-        return cls(name, weight, bias, padding, stride, dilation, groups, look_ahead)
+    @property
+    def padding(self) -> int:
+        """Zeros before the first column; a stride's output ``i`` reads to ``(i + 1) * stride``."""
+        if self.stride > 1:
+            return self.stride - 1
+        return (self.weight.shape[2] - 1) * self.dilation - self.look_ahead
 
     def __call__(self, columns: Tensor, state: StreamState, *, is_end: bool = False) -> Tensor:
         """Add columns, and return the outputs that are complete."""
@@ -113,13 +101,7 @@ class StreamConv:
 
 
 def grouped_conv1d(
-    columns: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    *,
-    stride: int,
-    dilation: int,
-    groups: int,
+    columns: Tensor, weight: Tensor, bias: Tensor | None, *, stride: int, dilation: int, groups: int
 ) -> Tensor:
     """Convolve as `torch.nn.functional.conv1d` does, by a matrix product per group.
 

@@ -30,8 +30,9 @@ class SplitStreamConv(StreamConv):
         if not is_splittable(conv.weight) or conv.stride > 1 or conv.groups > 1:
             return conv
         split = SplitWeight.of(conv.weight, conv.dilation)
-        sizes = (conv.padding, conv.stride, conv.dilation, conv.groups, conv.look_ahead)
-        return cls(conv.name, conv.weight, conv.bias, *sizes, split=split)
+        return cls(
+            conv.name, conv.weight, conv.bias, 1, conv.dilation, 1, conv.look_ahead, split=split
+        )
 
     def convolve(self, joined: Tensor, *, has_bias: bool = True) -> Tensor:
         made = split_conv(joined, self.split)

@@ -44,7 +44,7 @@ def test_blocks_compile_at_full_size(card: Card, monkeypatch: pytest.MonkeyPatch
         where = ChunkRows(meta(num_rows, 5, dtype=torch.int64), turns, turns, 50, 250)
         states = meta(num_rows * 2 * 50, WIDTH)
         assert blocks(0, states, context, where).shape == states.shape
-    conv = StreamConv("conv", meta(WIDTH, WIDTH // HEADS, 31), meta(WIDTH), 30, groups=HEADS)
+    conv = StreamConv("conv", meta(WIDTH, WIDTH // HEADS, 31), meta(WIDTH), groups=HEADS)
     position = FusedPosition.of([conv, conv])
     assert position is not None
     for num_rows in (1, 16):

@@ -27,7 +27,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 def conv(number: int, width: int) -> StreamConv:
     weight = random(GROUPS * width, width, TAPS, seed=2 * number) / (width * TAPS) ** 0.5
     bias = random(GROUPS * width, seed=2 * number + 1)
-    return StreamConv(f"{number}", weight, bias, TAPS - 1, groups=GROUPS)
+    return StreamConv(f"{number}", weight, bias, groups=GROUPS)
 
 
 @pytest.mark.parametrize("most_few", [0, 10**6])
