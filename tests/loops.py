@@ -1,4 +1,4 @@
-"""Coroutines in functions that are not."""
+"""Event loops of tests."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -7,6 +7,9 @@ from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+DEADLINE_S = 60.0
+"""For what must happen at all; how soon is nowhere asserted."""
 
 
 def on_a_loop(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
@@ -17,3 +20,10 @@ def on_a_loop(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
         return asyncio.run(work(*positional, **named))
 
     return run
+
+
+async def until(condition: Callable[..., object]) -> None:
+    """Return when a condition holds, before the deadline."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.001)

@@ -32,6 +32,7 @@ from antiphon.api.state import ServerState
 from antiphon.api.transport.protocols import uvicorn_options
 from antiphon.config import ModelSettings, Settings
 from antiphon.web.routes import page_routes
+from tests.loops import DEADLINE_S as DEADLINE_S
 
 T = TypeVar("T")
 
@@ -40,8 +41,6 @@ NUM_FRONT_ENDS = int(os.environ.get("ANTIPHON_TEST_FRONT_ENDS", "0"))
 TOY = Settings(model=ModelSettings(source="toy"))
 OPENAI_KEY = "sk-test"
 """Of the server that OpenAI's SDK is connected to."""
-DEADLINE_S = 60.0
-"""For what must happen at all; how soon is nowhere asserted."""
 TICK_S = 1.0
 """Between two looks of an idle server at the time of day."""
 

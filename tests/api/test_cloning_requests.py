@@ -10,6 +10,7 @@ import pytest
 from antiphon import Antiphon
 from antiphon.audio.wav import pcm16
 from tests.decoding import audio_of, error_of, events
+from tests.loops import until
 from tests.media.raw_server import RawServer, ok, serving, silent
 from tests.recordings import (
     RECORDING,
@@ -167,8 +168,7 @@ async def test_leaving_while_a_recording_is_fetched_ends_the_fetch(base: Running
         body = {**BODY, "ref_audio": web.url("/voice.wav"), "ref_text": WORDS}
         async with httpx.AsyncClient(base_url=base.base_url) as client:
             request = asyncio.create_task(client.post(URL, json=body))
-            while not web.requests:
-                await asyncio.sleep(0.005)
+            await until(lambda: web.requests)
             request.cancel()
             await asyncio.wait([request])
 

@@ -17,6 +17,7 @@ from antiphon.config import LimitSettings, Settings
 from antiphon.dynamo.flags import parsed_flags
 from antiphon.errors import SettingsError
 from tests.dynamo.stand_in import DynamoContext, Runtime
+from tests.loops import until
 from tests.servers import DEADLINE_S, TOY
 
 Event = dict[str, Any]
@@ -87,8 +88,7 @@ async def serving(settings: Settings = TOY) -> AsyncGenerator[Any, None]:
         await app.state.server.warm_up
         yield sys.modules["antiphon.dynamo.realtime"].RealtimeEngine(app)
         async with asyncio.timeout(DEADLINE_S):
-            while app.state.server.num_speaking:
-                await asyncio.sleep(0.005)
+            await until(lambda: not app.state.server.num_speaking)
 
 
 def run(talk: Callable[[Any], Awaitable[None]], settings: Settings = TOY) -> None:
@@ -195,11 +195,9 @@ async def test_the_worker_registers_the_model_and_stops_at_a_signal() -> None:
     settings, route, flags = parsed_flags(["toy", "--realtime", "--discovery-backend", "file"])
     serve = sys.modules["antiphon.dynamo.realtime"].serve
     serving = asyncio.create_task(serve(settings, route, flags))
-    while not (hasattr(Runtime, "last") and hasattr(Runtime.last, "served")):
-        await asyncio.sleep(0.01)
+    await until(lambda: hasattr(Runtime, "last") and hasattr(Runtime.last, "served"))
     endpoint = Runtime.last.served
-    while not endpoint.is_registered:
-        await asyncio.sleep(0.01)
+    await until(lambda: endpoint.is_registered)
     assert Runtime.last.planes == ("file", "tcp", "zmq", "tcp")
     assert endpoint.path == "dynamo.toy-realtime.generate"
     assert endpoint.model["type"] == "realtime"

@@ -20,6 +20,7 @@ from tests import faulty
 from tests.dynamo import stand_in as dynamo
 from tests.dynamo.engines import Engine, ask, audio_of, chunks_of, started
 from tests.dynamo.stand_in import DynamoContext
+from tests.loops import until
 from tests.servers import DEADLINE_S, TOY, RunningServer
 
 SENTENCE = "So much to tell, and so little time. "
@@ -39,12 +40,6 @@ def scripted() -> Generator[Settings, None, None]:
 def open_streams(engine: Engine) -> int:
     num_open: int = engine._app.state.server.num_speaking
     return num_open
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("format", ["pcm", "wav"])

@@ -1,6 +1,5 @@
 """A runner that counts, and streams of it that are read to their end."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -63,9 +62,3 @@ async def collect(engine: AsyncEngine, name: str, num_frames: int) -> list[Any]:
 async def collect_all(stream: AsyncGenerator[Any, None]) -> list[Any]:
     async with aclosing(stream):
         return [event async for event in stream]
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)

@@ -17,9 +17,10 @@ from antiphon.engine.runner import PendingStep
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import EngineFailedError, InvalidRequestError, OverloadedError
 from antiphon.telemetry.stage_status import StageStatus
-from tests.engine.counting_runner import CountingRunner, collect, collect_all, prompt, until
+from tests.engine.counting_runner import CountingRunner, collect, collect_all, prompt
 from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values
 from tests.engine.strict_device import prompt as strict_prompt
+from tests.loops import until
 
 
 class Loop(asyncio.SelectorEventLoop):

@@ -12,7 +12,8 @@ from antiphon.contracts.types import Ended
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.scheduler import Scheduler, SchedulerLimits
 from antiphon.errors import EngineError, EngineFailedError
-from tests.engine.counting_runner import CountingRunner, collect, collect_all, prompt, until
+from tests.engine.counting_runner import CountingRunner, collect, collect_all, prompt
+from tests.loops import until
 
 
 async def test_a_fault_reaches_every_open_and_every_later_request() -> None:
@@ -33,7 +34,7 @@ async def test_closing_the_engine_ends_open_streams() -> None:
     stream = engine.generate("endless", prompt(None))
     await anext(stream)
     await engine.close()
-    async with aclosing(stream), asyncio.timeout(10):
+    async with aclosing(stream):
         *_, last = [event async for event in stream]
     assert last == Ended("abort")
 

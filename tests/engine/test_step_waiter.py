@@ -15,7 +15,8 @@ from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.runner import PendingStep
 from antiphon.engine.thread import StepWaiter
 from antiphon.telemetry.stage_status import StageStatus
-from tests.engine.counting_runner import CountingRunner, prompt, until
+from tests.engine.counting_runner import CountingRunner, prompt
+from tests.loops import until
 
 _TIMEOUT_S = 30.0
 

@@ -19,6 +19,7 @@ from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.pool import ModelPool, PooledModel
 from antiphon.stages.base import Stage, StageRequest, StageStream
 from antiphon.telemetry.stage_status import Publish
+from tests.loops import until
 
 TEXT_TO_AUDIO = (ItemKind.TEXT, ItemKind.AUDIO)
 REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))
@@ -201,8 +202,7 @@ async def test_idle_models_leave_and_come_back() -> None:
     for num_builds in (1, 2):
         await speak(pool, model)
         assert ledger.num_builds == num_builds
-        while ledger.loaded:
-            await asyncio.sleep(0.005)
+        await until(lambda: not ledger.loaded)
     sweeping.cancel()
 
 

@@ -26,6 +26,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.families.registry import families
 from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats, collect_answer
 from tests.families.whole_checkpoints import maker_of
+from tests.loops import until
 
 T = TypeVar("T")
 CHATTING = {family.name: family for family in families() if CHAT in family.tasks}
@@ -136,8 +137,7 @@ async def test_leaving_early_frees_everything(served: Served) -> None:
     await asyncio.sleep(0.02)
     task.cancel()
     await asyncio.wait([task])
-    while served.model.fabric.num_open:
-        await asyncio.sleep(0.005)
+    await until(lambda: not served.model.fabric.num_open)
     assert (await served.answer(ask())).usage.output_tokens > 0
 
 

@@ -1,7 +1,7 @@
 """Late text, and stages on devices of their own: all ends once, and leaves nothing behind."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,8 +21,8 @@ from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.stages import build
 from antiphon.stages.base import StageItem, StageRequest, StageStream
 from antiphon.stages.build import engine_groups, shared_engines
+from tests.loops import until
 
-DEADLINE_S = 20.0
 """For what must happen at all; how soon is nowhere asserted."""
 
 
@@ -58,8 +58,7 @@ class Text:
 async def on_toy() -> AsyncGenerator[SpeechModel, None]:
     model = await SpeechModel.load(ModelSettings(source="toy", device="cpu", max_slots=2))
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            yield model
+        yield model
         assert model.fabric.num_open == 0
         assert model.status.failure is None
     finally:
@@ -213,8 +212,7 @@ async def apart() -> AsyncGenerator[SpeechModel, None]:
     settings = ModelSettings(source="toy", device="cpu", decoder_device="cpu", max_slots=2)
     model = await SpeechModel.load(settings)
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            yield model
+        yield model
         assert model.fabric.num_open == 0
     finally:
         await model.close()
@@ -226,11 +224,6 @@ def whole(
     request = SpeechRequest(text, sampling=model.task.sampling)
     prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
     return model.open(StageRequest(name, prompt))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 async def test_a_listener_who_does_not_read_holds_both_stages_back(

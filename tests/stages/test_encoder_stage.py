@@ -14,6 +14,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.stages.base import StageItem, StageRequest
 from antiphon.stages.build import EncoderStage, build_stage
 from antiphon.telemetry.stage_status import StageStatus
+from tests.loops import until
 
 DEADLINE_S = 30.0
 GATE = threading.Event()
@@ -61,11 +62,9 @@ async def test_a_request_is_encoded_refused_or_aborted() -> None:
     with pytest.raises(InvalidRequestError):
         await ask("")
     hanging = asyncio.create_task(ask("."))
-    while statuses[-1].step_began_s is None:
-        await asyncio.sleep(0.001)
+    await until(lambda: statuses[-1].step_began_s is not None)
     waiting = asyncio.create_task(ask("b"))
-    while statuses[-1].num_open < 2:
-        await asyncio.sleep(0.001)
+    await until(lambda: statuses[-1].num_open >= 2)
     for data in ("b", "."):
         stage.abort(f"of {data}")
     assert await hanging == await waiting == [Ended("abort")]

@@ -29,6 +29,7 @@ from antiphon.fabric.wire.stage_client import StageConnection, StageConnections
 from antiphon.families.registry import resolve
 from antiphon.stages.base import StageRequest
 from tests.fabric.cluster.refusing_stage import LOADED_FILE
+from tests.loops import until
 from tests.servers import is_running
 
 TOKEN = "token of the tests"
@@ -194,8 +195,7 @@ async def test_a_client_that_is_silent_is_named_and_one_that_leaves_is_not() -> 
         leaving = await connected_to_parent(address, TOKEN)
         await leaving.close()
         client = await connected_to_parent(address, TOKEN)  # its sign of life is due later
-        while not silent:
-            await asyncio.sleep(0.02)
+        await until(lambda: silent)
         assert silent == [os.getpid()]
         await client.close()
 

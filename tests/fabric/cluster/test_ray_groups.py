@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.loops import until
+
 pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings it")
 
 import ray
@@ -134,8 +136,7 @@ async def restart_controller(cluster: RayCluster) -> None:
 
 
 async def until_removed() -> None:
-    while groups():
-        await asyncio.sleep(0.1)
+    await until(lambda: not groups())
 
 
 @slow
@@ -159,8 +160,7 @@ async def test_each_host_has_a_replica_of_each_engine_of_a_strict_group(nodes: R
         while [len(each.replicas) for each in await cluster.controller.stages()] != [2, 2]:
             await asyncio.sleep(0.1)
         await cluster.controller.scale(stages[1], 3)
-        while len(groups()) < 2:
-            await asyncio.sleep(0.1)
+        await until(lambda: len(groups()) >= 2)
         added = nodes.add(part="added")
         for stage in stages:
             found = await replicas(cluster, stage, 3)
@@ -181,8 +181,7 @@ async def test_a_group_starts_as_a_whole_or_not_at_all(nodes: RayNodes) -> None:
     await until_removed()
     async with connected(nodes, "whole") as cluster:
         hosting = asyncio.create_task(host_all(cluster, placements))
-        while not group_demands():
-            await asyncio.sleep(0.1)
+        await until(lambda: group_demands())
         assert group_demands() == [[{"CPU": float(NUM_CPUS)}] * 3]
         assert not [each for each in await cluster.controller.stages() if each.replicas]
         added = nodes.add(part="added")  # as the autoscaler would

@@ -1,9 +1,10 @@
 """Replicas on a real Ray cluster: spread over nodes, packed with what feeds them, or demanded."""
 
-import asyncio
 from typing import Any
 
 import pytest
+
+from tests.loops import until
 
 pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings it")
 
@@ -54,8 +55,7 @@ async def test_replicas_without_room_are_demand_to_the_autoscaler(nodes: RayNode
         assert len(set(await nodes_of(before, "demand"))) == 2
         assert not demands()
         await cluster.controller.scale(stage_id, 3)
-        while not demands():
-            await asyncio.sleep(0.1)
+        await until(lambda: demands())
         assert demands() == [{"CPU": float(NUM_CPUS)}]
         added = nodes.add(part="added")  # as the autoscaler would
         after = await replicas(cluster, stage_id, 3)

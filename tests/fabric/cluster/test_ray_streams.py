@@ -13,6 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.loops import until
+
 pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings it")
 
 import ray
@@ -137,8 +139,7 @@ async def replicas(cluster: RayCluster, handle: StageHandle, number: int) -> tup
 
 async def connected_to(fabric: ReplicaFabric, handle: StageHandle, number: int) -> None:
     """Wait until a front end can open streams at so many replicas, between which it chooses."""
-    while fabric.status(handle).num_replicas < number:
-        await asyncio.sleep(0.05)
+    await until(lambda: fabric.status(handle).num_replicas >= number)
 
 
 async def ping(replica: Replica, namespace: str) -> tuple[str, int]:
@@ -256,7 +257,7 @@ async def test_two_front_ends_share_replicas_and_see_each_other_s_load(nodes: Ra
         await asyncio.gather(*(each.read(1) for each in both))
         for fabric, handle in zip((first, second), handles, strict=True):
             while fabric.status(handle).num_open < 2 * NUM_STREAMS:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.01)
         for doomed in before:  # one after the other, so that each stream loses its replica
             os.kill(await process_of(doomed, "two"), signal.SIGKILL)
             await asyncio.gather(*(each.read(2) for each in both))

@@ -22,6 +22,7 @@ from antiphon.fabric.wire.stage_client import StageConnections
 from antiphon.fabric.wire.stage_server import StageServer
 from antiphon.stages.base import StageHandle
 from antiphon.stages.build import build_stage
+from tests.loops import until
 
 TOKEN = "token of the tests"
 QUARANTINE = QuarantineLimits(first_s=0.01, longest_s=0.1)
@@ -154,8 +155,7 @@ async def replicated(
         stages = [p.stages for h in cluster.hosted.values() for p in h.processes.values()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(10.0):
-                while any(each.num_open for each in stages):
-                    await asyncio.sleep(0.01)
+                await until(lambda: not any(each.num_open for each in stages))
         assert not any(each.num_open for each in stages), "a replica still holds a request"
     finally:
         await fabric.close()

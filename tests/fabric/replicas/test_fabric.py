@@ -1,6 +1,5 @@
 """Requests and replicas: who gets one, who is refused, and what is not tried again elsewhere."""
 
-import asyncio
 from collections.abc import Collection
 from contextlib import aclosing
 from pathlib import Path
@@ -25,7 +24,7 @@ from tests.fabric.replicas.replica_streams import (
     toy,
     undisturbed,
 )
-from tests.servers import DEADLINE_S
+from tests.loops import until
 
 
 async def test_without_any_replica_a_request_is_told_when_to_come_again(tmp_path: Path) -> None:
@@ -59,9 +58,7 @@ async def test_statuses_are_summed_once_for_each_change(
         assert model.status.num_replicas == 2
         [stage_id] = cluster.hosted
         cluster.kill(stage_id, next(iter(cluster.hosted[stage_id].processes)), is_replaced=False)
-        async with asyncio.timeout(DEADLINE_S):
-            while model.status.num_replicas == 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: model.status.num_replicas != 2)
         assert len(sums) > num_sums
         await model.close()
 
@@ -127,8 +124,7 @@ async def test_a_draining_replica_ends_its_streams_and_gets_no_more(tmp_path: Pa
             assert stream._attempt is not None
             draining = stream._attempt.places[0].link.replica.id
             cluster.drain(stage_id, draining)
-            while draining in stream._groups[0].reachable:
-                await asyncio.sleep(0.01)
+            await until(lambda: draining not in stream._groups[0].reachable)
 
             for number in range(5):
                 name = f"b{number}"

@@ -12,6 +12,7 @@ import pytest
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, connect
+from tests.loops import until
 
 LOOPS = (
     "asyncio",
@@ -23,12 +24,6 @@ LOOPS = (
 )
 """Backends of a test, for its `anyio_backend`: asyncio's event loop, and uvloop's."""
 TOKEN = "a token"
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when a condition holds."""
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 async def turns(number: int = 20) -> None:

@@ -15,7 +15,8 @@ from antiphon.errors import EngineError, OverloadedError, ReplicaLostError, Unkn
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.safe_pickle import ForeignDataError
-from tests.fabric.wire.peers import LOOPS, calls, connected, streams, turns, until
+from tests.fabric.wire.peers import LOOPS, calls, connected, streams, turns
+from tests.loops import until
 
 CHUNK = AudioChunk(np.zeros(7680, np.float32), 24_000, 4)
 
@@ -212,7 +213,7 @@ async def test_items_of_many_streams_leave_in_one_write(tmp_path: Path) -> None:
         async with connected(tmp_path, streams(open=ticking)) as (client, there):
             reading = [asyncio.create_task(read(client.stream("open"))) for _ in range(num_streams)]
             for number in range(num_items):
-                await until(lambda number=number: num_waiting == (number + 1) * num_streams)  # type: ignore[misc]
+                await until(lambda number=number: num_waiting == (number + 1) * num_streams)
                 async with tick:
                     tick.notify_all()
             assert await asyncio.gather(*reading) == [num_items] * num_streams

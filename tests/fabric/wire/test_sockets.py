@@ -15,7 +15,8 @@ from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.handshake import greet
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, WireTls, connect
-from tests.fabric.wire.peers import TOKEN, calls, connected, until
+from tests.fabric.wire.peers import TOKEN, calls, connected
+from tests.loops import until
 
 LOOPBACK = "tcp:127.0.0.1:0"
 

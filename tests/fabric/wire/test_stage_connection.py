@@ -20,6 +20,7 @@ from antiphon.families.registry import resolve
 from antiphon.stages.base import StageItem, StageRequest
 from antiphon.stages.build import build_stage, engine_groups
 from tests.fabric.replicas.local_cluster import UNLIMITED
+from tests.loops import until
 
 CONTEXT = LoadContext(device="cpu", admission=UNLIMITED)
 TASK = resolve("toy")[0].tasks["speech"]
@@ -117,10 +118,8 @@ async def test_closing_frees_the_request_and_its_id_at_once(address: str) -> Non
             await anext(items)
             with pytest.raises(InvalidRequestError, match="open already"):
                 await anext(connection.open(stage, request))
-        while fabric.num_open:
-            await asyncio.sleep(0.01)
-        while connection.status(stage).num_open:
-            await asyncio.sleep(0.01)
+        await until(lambda: not fabric.num_open)
+        await until(lambda: not connection.status(stage).num_open)
 
 
 async def test_abort_ends_a_stream_in_order(tmp_path: Path) -> None:
@@ -150,8 +149,7 @@ async def test_a_lost_connection_ends_streams_and_aborts_requests(address: str) 
         assert connection.closed.is_set()
         with pytest.raises(ReplicaLostError):
             await anext(connection.open(stage, StageRequest("late", prompt_of(TEXT))))
-        while fabric.num_open or server._server.peers:
-            await asyncio.sleep(0.01)
+        await until(lambda: not (fabric.num_open or server._server.peers))
 
 
 async def test_a_stage_that_is_not_there_counts_as_lost(tmp_path: Path) -> None:

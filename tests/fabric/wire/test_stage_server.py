@@ -24,7 +24,8 @@ from antiphon.stages.base import Stage, StageItem, StageRequest
 from antiphon.stages.build import build_stage, engine_groups
 from antiphon.telemetry.stage_status import Publish, StageStatus
 from tests.fabric.cluster.refusing_stage import RefusingStage
-from tests.fabric.wire.peers import TOKEN, turns, until
+from tests.fabric.wire.peers import TOKEN, turns
+from tests.loops import until
 
 SPEC = StageSpec("stub", StageKind.GENERATOR, ItemKind.TEXT, ItemKind.AUDIO, Ref("none:none"))
 CONTEXT = LoadContext(device="cpu", dtype="float32", max_slots=4)

@@ -20,6 +20,7 @@ from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats
 from tests.families.causal_lm.answers import answers, ask, greedy, ids_of
 from tests.families.causal_lm.downloads import published_smollm2
+from tests.loops import until
 
 T = TypeVar("T")
 WILD = ChatSampling(temperature=1.5, top_k=0, top_p=1.0)
@@ -65,9 +66,7 @@ async def test_closing_a_stream_frees_what_it_held(checkpoint: Path) -> None:
         async with aclosing(chats.stream(ask("Hello", sampling=WILD, seed=1))) as events:
             await anext(events)
         (model,) = chats.models.values()
-        async with asyncio.timeout(30):
-            while model.fabric.num_open:
-                await asyncio.sleep(0.01)
+        await until(lambda: not model.fabric.num_open)
         assert text_of(await events_of(chats, ask("Hi", max_tokens=4, seed=1)))
 
 

@@ -19,6 +19,7 @@ from antiphon.pipeline.runtime import LoadedTask
 from antiphon.stages.base import StageItem, StageRequest
 from tests.families.wan_video.conftest import WanCheckpoint
 from tests.families.wan_video.official import SEED, official_video, small_request, some_image
+from tests.loops import until
 
 DEADLINE_S = 120
 
@@ -151,5 +152,4 @@ async def test_progress_grows_to_the_last_step_and_leaving_frees_all(wan: WanChe
             async for item in left:
                 if isinstance(item, Progress):
                     break
-        while loaded.status.num_open:
-            await asyncio.sleep(0.01)
+        await until(lambda: not loaded.status.num_open)

@@ -23,11 +23,11 @@ from antiphon.pipeline.chat.omni_talker import AnswerSynthesis, OmniTalkerChat
 from antiphon.pipeline.chat.service import CHAT, Chats, collect_answer
 from antiphon.pipeline.model_loading import ServedModels, load_all_tasks, served_tasks
 from antiphon.telemetry.metrics import Metrics
+from tests.loops import until
 from tests.own_voices import make_own_voice
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
-DEADLINE_S = 60.0
 SAMPLES_PER_CODE = 30
 
 
@@ -46,8 +46,7 @@ async def served(path: Path) -> AsyncGenerator[tuple[Chats, ServedModels], None]
     models = await load_all_tasks(settings_of(path))
     chats = Chats(models.chats, ChatSettings(), voices=models.chat_voices)
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            yield chats, models
+        yield chats, models
     finally:
         chats.close()
         await models.tasks[0].close()
@@ -118,8 +117,7 @@ async def test_closing_stops_both_models(path: Path) -> None:
             reading = asyncio.create_task(_drain(text))
             assert isinstance(await anext(audio), AudioChunk)
             reading.cancel()
-        while any(model.status.num_open for model in models.tasks):
-            await asyncio.sleep(0.01)
+        await until(lambda: not any(model.status.num_open for model in models.tasks))
 
 
 async def _drain(stream: Any) -> None:

@@ -1,6 +1,5 @@
 """Answers without a server: whole equals streamed, and a stop string frees what the model held."""
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
@@ -14,6 +13,7 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError, OverloadedError
 from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats, collect_answer
+from tests.loops import until
 
 TOY = ModelSettings(source="toy")
 GREEDY = ChatSampling(temperature=0.0)
@@ -54,8 +54,7 @@ async def test_a_stop_string_and_a_reader_that_leaves_free_the_model() -> None:
         left = chats.stream(request(sampling=endless))
         await anext(left)
         await left.aclose()
-        while model.status.num_open:
-            await asyncio.sleep(0.01)
+        await until(lambda: not model.status.num_open)
         value = chats.metrics.registry.get_sample_value
         assert value("antiphon_chat_ended_total", {"model": "toy", "reason": "stop"}) == 1
         assert value("antiphon_chat_ended_total", {"model": "toy", "reason": "abort"}) == 1
@@ -89,8 +88,7 @@ async def test_several_are_refused_before_the_first_has_begun(
             else:
                 with pytest.raises(OverloadedError):
                     await anext(events)
-        while model.status.num_open:
-            await asyncio.sleep(0.01)
+        await until(lambda: not model.status.num_open)
 
 
 async def test_each_of_several_is_what_it_is_alone() -> None:

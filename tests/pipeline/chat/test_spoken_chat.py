@@ -14,10 +14,10 @@ from antiphon.errors import EngineError, OverloadedError, UnknownVoiceError
 from antiphon.pipeline.chat.spoken_chat import SpokenChat, TextSpokenChat
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
+from tests.loops import until
 
 SENTENCE = "Here is the first sentence of the answer. And "
 REQUEST = SpeechRequest("", voice="sine", seed=3)
-DEADLINE_S = 60.0
 
 
 @asynccontextmanager
@@ -27,8 +27,7 @@ async def speaking(
     model = await SpeechModel.load(ModelSettings(source=source), SPEECH)
     speech = Speech({model.name: model}, settings or SpeechSettings())
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            yield speech, model
+        yield speech, model
     finally:
         speech.close()
         await model.close()
@@ -103,8 +102,7 @@ async def test_closing_both_streams_stops_both_models() -> None:
         await text.aclose()
         await audio.aclose()
         assert is_closed.is_set()
-        while model.status.num_open:
-            await asyncio.sleep(0.01)
+        await until(lambda: not model.status.num_open)
 
 
 async def test_faults_of_either_model_are_raised() -> None:

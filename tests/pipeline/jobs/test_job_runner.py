@@ -72,9 +72,8 @@ class Shop:
         return files
 
     async def until(self, job: Job, *states: JobState) -> Job:
-        async with asyncio.timeout(30):
-            while (job := self.ledger.get(job.id)).state not in states:
-                await asyncio.sleep(0.005)
+        while (job := self.ledger.get(job.id)).state not in states:
+            await asyncio.sleep(0.005)
         return job
 
     def plan(self, job: Job | None = None) -> JobPlan:
@@ -100,8 +99,7 @@ async def in_shop(folder: Path, *, is_split: bool = False) -> AsyncGenerator[Sho
     model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
     speech = Speech({model.name: model}, SpeechSettings(max_input_characters=10))
     try:
-        async with asyncio.timeout(30):
-            yield Shop(speech, folder, is_split=is_split)
+        yield Shop(speech, folder, is_split=is_split)
     finally:
         speech.close()
         await model.close()

@@ -24,6 +24,7 @@ from antiphon.pipeline.pictures.videos import Videos
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobKind, JobState
 from antiphon.storage.job_ledger import JobLedger
+from tests.loops import until
 
 REQUEST = VideoRequest("a cat", 3, width=32, height=24, num_frames=5, model="toy")
 
@@ -62,9 +63,8 @@ class Studio:
         )
 
     async def until(self, job: Job, *states: JobState) -> Job:
-        async with asyncio.timeout(30):
-            while (job := self.ledger.get(job.id)).state not in states:
-                await asyncio.sleep(0.005)
+        while (job := self.ledger.get(job.id)).state not in states:
+            await asyncio.sleep(0.005)
         return job
 
     async def expected(self) -> bytes:
@@ -78,8 +78,7 @@ async def in_studio(folder: Path) -> AsyncGenerator[Studio, None]:
     videos = Videos({model.name: model}, VideoSettings())
     studio = Studio(videos, folder)
     try:
-        async with asyncio.timeout(60):
-            yield studio
+        yield studio
         assert model.status.num_open == 0
     finally:
         studio.encoders.close()
@@ -105,9 +104,7 @@ async def test_what_is_given_back_is_begun_anew_and_is_the_same(
                 job = await runner.add("{}", studio.work())
                 assert job.num_bytes >= len(expected)
                 turns.release(3)
-                async with asyncio.timeout(30):
-                    while studio.ledger.get(job.id).progress.fraction < 0.3:
-                        await asyncio.sleep(0.005)
+                await until(lambda: studio.ledger.get(job.id).progress.fraction >= 0.3)
                 turns.release(100)
         given_back = studio.ledger.get(job.id)
         if given_back.state is not JobState.COMPLETED:
@@ -153,8 +150,6 @@ async def test_what_is_old_is_deleted(tmp_path: Path) -> None:
             job = await studio.until(await runner.add("{}", studio.work()), JobState.COMPLETED)
         assert list(tmp_path.glob("media/jobs/*/video.mp4"))
         async with studio.runner(retention_s=0.001):
-            async with asyncio.timeout(30):
-                while studio.ledger.page(5, None):
-                    await asyncio.sleep(0.01)
+            await until(lambda: not studio.ledger.page(5, None))
         assert job.result is not None
         assert not list(tmp_path.glob("media/jobs/*"))

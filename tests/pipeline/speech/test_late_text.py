@@ -25,6 +25,7 @@ from antiphon.families.registry import families
 from antiphon.pipeline.speech.model import SPEECH
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_stream import SpeechSession
+from tests.loops import until
 from tests.pipeline.speech.text_streams import (
     LONG_SEED,
     MAX_FRAMES,
@@ -33,7 +34,6 @@ from tests.pipeline.speech.text_streams import (
     ask,
     heard,
     said,
-    until,
 )
 from tests.speeches import loaded
 

@@ -29,7 +29,8 @@ from antiphon.pipeline.speech.synthesis import PAUSE_S
 from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
 from antiphon.pipeline.speech.text_stream import SpeechSession
 from antiphon.stages.base import StageRequest, StageStream
-from tests.pipeline.speech.text_streams import LONG_SEED, TEXT, ask, heard, said, until
+from tests.loops import until
+from tests.pipeline.speech.text_streams import LONG_SEED, TEXT, ask, heard, said
 from tests.speeches import MAX_CHARACTERS, loaded
 
 SEGMENTS = [

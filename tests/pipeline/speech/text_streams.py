@@ -1,7 +1,7 @@
 """Text for streams of speech, and how tests push it and hear what is made of it."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -55,9 +55,3 @@ async def said(speech: Speech, pieces: Iterable[str], **more: Any) -> tuple[Samp
     _, result = await asyncio.gather(push(), heard(utterance))
     await session.end(utterance)
     return result
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
