@@ -20,7 +20,7 @@ _STANDING_SHARE = 0.01  # of the longest wait, which a standing queue may cost a
 _STANDING_STEPS = 1.0  # steps that such a queue may last in addition
 _MIN_STANDING_QUEUE = 4
 _MAX_RETURNS = 2  # Retry-After backlog per slot, which clients that do not come back would fill
-
+_TOGETHER = 0.75  # most time that streams may take together, of that which they take in turn
 _STANDING_TURNOVERS = 0.25  # turnovers of all slots, after which a queue is a standing one
 _STANDING_UNTIL = 0.5  # share of the time with a queue
 _MIN_TURNOVER_S = 4.0  # in shorter ones arrivals vary too much
@@ -166,40 +166,35 @@ class AdmissionControl:
         num_open += self.reserved.count(is_live=is_live)
         num_ahead = num_open - forecast.num_streams
         if num_ahead < 0:
-            # Another stream fits in real time. Requests that wait for their first frame wait for
-            # streams that are made faster than they are played.
-            return
+            return  # it fits; who waits for a first frame waits for what is faster than it plays
         if is_live and self.queue.is_standing(now_s) and self._limits.max_wait_s < inf:
             num_too_many = self.queue.num_queued - self._max_standing_queue(forecast)
             if num_too_many >= 0:
-                retry_after_s = self._retry_after_s(num_too_many, now_s)
-                raise OverloadedError(STREAMS_ARE_MANY, retry_after_s=retry_after_s)
+                raise self._refusal(num_too_many, now_s)
         wait_s = max(forecast.end_s(num_ahead) - now_s, 0.0)
         num_streams = forecast.num_streams
         if not self._limits.is_met(num_ahead, wait_s, is_live=is_live, num_streams=num_streams):
-            retry_after_s = self._retry_after_s(num_ahead, now_s)
-            raise OverloadedError(STREAMS_ARE_MANY, retry_after_s=retry_after_s)
+            raise self._refusal(num_ahead, now_s)
 
     def _max_standing_queue(self, forecast: Forecast) -> float:
         """Return the longest standing queue: what begins in the wait that it may cost."""
         wait_s = self._limits.max_wait_s * _STANDING_SHARE + _STANDING_STEPS * forecast.step_s
         return max(self.queue.rate_hz * wait_s, _MIN_STANDING_QUEUE)
 
-    def _retry_after_s(self, num_before: float, now_s: float) -> float:
-        """Return when a refused request should come back.
+    def _refusal(self, num_before: float, now_s: float) -> OverloadedError:
+        """Return a refusal with the time to come back.
 
-        Args:
-            num_before: requests that must end before, besides those of clients that return earlier.
+        ``num_before`` requests must end before, besides those of clients that return earlier.
         """
         with self._lock:
             while self._returns_s and self._returns_s[0] <= now_s:
                 self._returns_s.popleft()
             end_s = self.forecast.end_s(int(num_before) + len(self._returns_s))
-            return_s = max(end_s, now_s + MIN_RETRY_AFTER_S)
-            if self._returns_s:
-                return_s = max(return_s, self._returns_s[-1])
+            last_s = self._returns_s[-1] if self._returns_s else -inf
+            return_s = max(end_s, last_s, now_s + MIN_RETRY_AFTER_S)
             self._returns_s.append(return_s)
-        return self._limits.retry_after_s(return_s - now_s)
+        retry_after_s = self._limits.retry_after_s(return_s - now_s)
+        return OverloadedError(STREAMS_ARE_MANY, retry_after_s=retry_after_s)
 
 
 class LengthEstimator:
@@ -224,7 +219,10 @@ class LengthEstimator:
 
 
 def live_capacity(costs: CostModel, codec: CodecShape, num_slots: int, max_load: float) -> int:
-    """Return how many streams get a frame in ``max_load`` of a frame's time."""
+    """Return how many streams get a frame in ``max_load`` of a frame's time.
+
+    Where even one is slower than it plays: the most that are worth computing together.
+    """
     if not costs.is_trusted:
         return num_slots
 
@@ -232,5 +230,7 @@ def live_capacity(costs: CostModel, codec: CodecShape, num_slots: int, max_load:
         step_s = costs.rows_s(num_streams) + costs.codec_s(num_streams)
         return (step_s + costs.mean_prefill_s) / codec.frame_s
 
-    fitting = bisect_right(range(1, num_slots + 1), max_load, key=load)
-    return max(1, fitting)
+    sizes = range(1, num_slots + 1)
+    if (alone := load(1)) > 1.0:
+        return max((1, *(size for size in sizes if load(size) <= _TOGETHER * size * alone)))
+    return max(1, bisect_right(sizes, max_load, key=load))

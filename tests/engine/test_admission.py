@@ -150,11 +150,25 @@ def test_capacity_is_what_fits_into_a_frame(row_s: float, num_slots: int) -> Non
             costs.observe(StepShape(rows), row_s * (1 + rows / 16))
     capacity = live_capacity(costs, CODEC, num_slots, 0.85)
     assert 1 <= capacity <= num_slots
+    if costs.rows_s(1) + costs.codec_s(1) > CODEC.frame_s:
+        return
     if capacity > 1:
         assert costs.rows_s(capacity) <= 0.85 * CODEC.frame_s
     if capacity < num_slots:
         more_s = costs.rows_s(capacity + 1) + costs.codec_s(capacity + 1)
         assert more_s > 0.85 * CODEC.frame_s or capacity == 1
+
+
+@pytest.mark.parametrize(("second_s", "capacity"), [(0.1, 1), (0.02, 8)])
+def test_streams_slower_than_real_time_are_computed_together_if_that_is_sooner(
+    second_s: float, capacity: int
+) -> None:
+    """A row of 0.1 s: the next one costs as much, or little."""
+    costs = CostModel()
+    for _ in range(60):
+        for rows in (1, 2, 4, 8):
+            costs.observe(StepShape(rows), 0.1 + second_s * (rows - 1))
+    assert live_capacity(costs, CODEC, 8, 0.85) == capacity
 
 
 def test_lengths_are_learned_and_never_beyond_the_limit() -> None:

@@ -351,8 +351,8 @@ def test_a_live_request_starts_beside_an_offline_one_even_where_a_step_takes_too
     now = [0.0]
     scheduler = Scheduler(8, codec=CODEC, clock=lambda: now[0])
     device = StrictDevice(8, codec=CODEC)
-    for _ in range(100):
-        scheduler.costs.observe(StepShape(1), 0.2)
+    for num_rows in 100 * (1, 2, 4, 8):
+        scheduler.costs.observe(StepShape(num_rows), 0.2 * num_rows)
     scheduler.add(EngineRequest("offline", strict_prompt(Words("offline", (), 100)), is_live=False))
 
     def step() -> tuple[str, ...]:
