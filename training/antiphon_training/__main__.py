@@ -180,6 +180,7 @@ COMMANDS = {
     "export": Command("join a language model and a codec", lm.declare_export, lm.run_export),
     "judge-voice": Command("measure a voice in the engine", lm.declare_judge, lm.run_judge),
     "card": Command("write a model card from figures", lm.declare_card, lm.run_card),
+    "package": Command("write a package that pip installs", lm.declare_package, lm.run_package),
     "babble": Command("write made-up speech as codes", lm.declare_babble, lm.run_babble),
 }
 

@@ -112,3 +112,21 @@ def run_card(args: Namespace) -> None:
     from antiphon_training.language_model.card import write_card
 
     write_card(args.out, args.name, args.judgement, args.log)
+
+
+def declare_package(parser: ArgumentParser) -> None:
+    """Declare the arguments of ``package``."""
+    parser.add_argument("checkpoint", type=Path, help="folder of a checkpoint")
+    parser.add_argument("--card", type=Path, required=True, help="model card")
+    parser.add_argument("--name", required=True, help="name to serve the voice by")
+    parser.add_argument("--version", default="0.1.0")
+    parser.add_argument("--license", required=True, help="SPDX expression, as Apache-2.0")
+    parser.add_argument("--out", type=Path, required=True, help="folder to be written")
+
+
+def run_package(args: Namespace) -> None:
+    """Write a distribution."""
+    from antiphon_training.language_model.package import write_package
+
+    named = {"name": args.name, "version": args.version, "license_name": args.license}
+    write_package(args.checkpoint, args.card, args.out, **named)
