@@ -1,0 +1,135 @@
+"""Qwen3-TTS on small GPU cards, which a large GPU stands for: what fits, how fast, in what memory.
+
+    python -m tests.bench.small_cards --random-dir /dev/shm/random --seconds 240
+
+This process takes memory of the GPU until as much is free as a card has; `antiphon bench engine`
+then runs in a process of its own, which sees a card of that size and no programs for Hopper. What
+does not fit fails there as on such a card. A line of JSON for each card.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from antiphon.nn.cuda import host_gpus
+from antiphon_bench import engine
+from antiphon_bench.machine import provenance, shown_command
+
+_PIECES_MIB = (4096, 512, 64, 16)
+_POLL_S = 0.003
+_MIB, _GIB = 2**20, 2**30
+_LEAST_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card, and what is served on it."""
+
+    gib: float
+    size: str
+    quantize: str = ""
+    concurrency: str = "1,2,4,8"
+
+
+CARDS = (
+    Card(3, "0.6b"),
+    Card(6, "1.7b"),
+    Card(4, "1.7b", "int8", "1,2,4"),
+    Card(2.5, "0.6b", "int8"),
+    Card(8, "1.7b", concurrency="1,8,16"),
+)
+
+
+def run_as_card(gib: float, arguments: Sequence[str]) -> None:
+    """Run a command of Antiphon as if the GPU had so much memory."""
+    from antiphon.cli.main import app
+
+    real, total = torch.cuda.mem_get_info, int(gib * _GIB)
+
+    def seen(device: Any = None) -> tuple[int, int]:
+        return min(real(device)[0], total), total
+
+    async def no_bound(*_: Any) -> None:
+        """Measure nothing: bounds take memory that such a card does not have."""
+
+    torch.cuda.mem_get_info = seen
+    engine.bound_of = no_bound  # type: ignore[assignment]
+    host_gpus.has_compiler = lambda: False  # type: ignore[assignment, attr-defined]
+    app(list(arguments))
+
+
+class Ballast:
+    """Memory of the GPU that another process shall not have."""
+
+    def __init__(self, gib: float) -> None:
+        """Leave so much free."""
+        self._held: list[torch.Tensor] = []
+        for mib in _PIECES_MIB:
+            while self.free - gib * _GIB >= mib * _MIB:
+                self._held.append(torch.empty(mib * _MIB, dtype=torch.uint8, device="cuda"))
+
+    @property
+    def free(self) -> int:
+        """Bytes that are free, as the driver counts."""
+        return torch.cuda.mem_get_info()[0]
+
+    def close(self) -> None:
+        self._held.clear()
+        torch.cuda.empty_cache()
+
+
+def measured(card: Card, folder: Path, seconds: float) -> dict[str, Any]:
+    """Return a card's figures; ``error`` if it did not end well."""
+    ballast = Ballast(card.gib)
+    start = least = ballast.free
+    with tempfile.TemporaryDirectory() as scratch:
+        report, log = Path(scratch) / "report.json", Path(scratch) / "log"
+        command = ["bench", "engine", "--device", "cuda", "--frames", "100", "--random", card.size]
+        command += ["--random-dir", str(folder), "--concurrency", card.concurrency]
+        command += ["--json", str(report)]
+        command += ["--quantize", card.quantize] if card.quantize else []
+        python = [sys.executable, "-m", "tests.bench.small_cards", "--as-card", str(card.gib)]
+        with log.open("wb") as output:
+            child = subprocess.Popen([*python, *command], stdout=output, stderr=output)
+            end_s = time.monotonic() + seconds
+            while child.poll() is None and time.monotonic() < end_s:
+                least = min(least, ballast.free)
+                time.sleep(_POLL_S)
+            child.kill()
+        found: dict[str, Any] = {"free_mib": start // _MIB, "peak_mib": (start - least) // _MIB}
+        if child.wait() or not report.exists():
+            found["error"] = log.read_text("utf-8", errors="replace")[-600:]
+        else:
+            found["report"] = json.loads(report.read_text("utf-8"))
+    ballast.close()
+    return {**asdict(card), **found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--random-dir", type=Path, default=Path("/dev/shm/random"))
+    parser.add_argument("--seconds", type=float, default=240.0, help="time for all cards")
+    args = parser.parse_args()
+    end_s = time.monotonic() + args.seconds
+    print(json.dumps({**provenance(), "command": shown_command(sys.argv[1:])}), flush=True)  # noqa: T201
+    for card in CARDS:
+        left_s = end_s - time.monotonic()
+        if left_s < _LEAST_S:
+            break
+        print(json.dumps(measured(card, args.random_dir, left_s)), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--as-card"]:
+        run_as_card(float(sys.argv[2]), sys.argv[3:])
+    else:
+        main()
