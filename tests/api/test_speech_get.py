@@ -13,7 +13,7 @@ import pytest
 from antiphon.api.encoding import FileEncoding
 from antiphon.api.middleware import memory_budget
 from antiphon.api.speech_get import FIELDS
-from antiphon.config import DataSettings, LimitSettings, ServerSettings
+from antiphon.config import LimitSettings, ServerSettings, Settings
 from antiphon.contracts.types import Ended
 from tests.decoding import error_of
 from tests.servers import TOY, RunningServer, start_server, wait_until
@@ -46,17 +46,13 @@ VALUES = {
 
 
 @pytest.fixture(scope="module")
-def keyed(tmp_path_factory: pytest.TempPathFactory) -> Generator[str, None, None]:
+def keyed() -> Generator[str, None, None]:
     """A server that requires keys and signs URLs."""
     server = ServerSettings(
         api_keys=(f"{KEY} owner=alice", OTHER), url_signing_key=SECRET, log_format="json"
     )
-    sections = {
-        "server": server,
-        "data": DataSettings(dir=tmp_path_factory.mktemp("data")),
-        "limits": LimitSettings(key_failures_per_minute=0),
-    }
-    with start_server(TOY.model_copy(update=sections)) as running:
+    limits = LimitSettings(key_failures_per_minute=0)
+    with start_server(Settings(model=TOY.model, server=server, limits=limits)) as running:
         yield running.base_url
 
 

@@ -1,7 +1,6 @@
 """The jobs routes: a long text from its order to its download."""
 
 import json
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import httpx
 import pytest
 
 from antiphon.config import DataSettings, JobSettings, ModelSettings, Settings
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import server_of, start_server, wait_until
 
 URL = "/v1/audio/speech/jobs"
 BOOK = {
@@ -19,15 +18,11 @@ BOOK = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer, None, None]:
-    settings = Settings(
-        model=ModelSettings(source="toy"),
-        data=DataSettings(dir=tmp_path_factory.mktemp("data")),
-        jobs=JobSettings(max_jobs=20, max_input_characters=200),
+server = server_of(
+    Settings(
+        model=ModelSettings(source="toy"), jobs=JobSettings(max_jobs=20, max_input_characters=200)
     )
-    with start_server(settings) as running:
-        yield running
+)
 
 
 def ordered(client: httpx.Client, **body: Any) -> dict[str, Any]:

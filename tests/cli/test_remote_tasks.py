@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from antiphon.config import DataSettings, ModelSettings, ServerSettings, Settings
+from antiphon.config import ModelSettings, ServerSettings, Settings
 from tests.cli.conftest import Run
 from tests.servers import start_server
 from tests.videos import png
@@ -17,12 +17,8 @@ HERE = ("--model", "toy")
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, ...], None, None]:
-    settings = Settings(
-        model=ModelSettings(source="toy"),
-        server=ServerSettings(api_keys=(KEY,)),
-        data=DataSettings(dir=tmp_path_factory.mktemp("data")),
-    )
+def there() -> Generator[tuple[str, ...], None, None]:
+    settings = Settings(model=ModelSettings(source="toy"), server=ServerSettings(api_keys=(KEY,)))
     with start_server(settings) as running:
         yield ("--url", f"{running.base_url.removeprefix('http://')}/v1", "--api-key", KEY)
 

@@ -1,38 +1,17 @@
 """OpenAI's own SDK makes videos: created, polled, downloaded, listed, deleted."""
 
 import warnings
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from antiphon.config import DataSettings, ModelSettings, ServerSettings, Settings
-from tests.servers import RunningServer, start_server
 from tests.videos import decoded_video, png
 
-KEY = "sk-test"
 SMALL: dict[str, Any] = {"size": "32x24", "extra_body": {"seed": 5, "fps": 8}}
 
 pytestmark = pytest.mark.filterwarnings("ignore:The Sora API:DeprecationWarning")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer, None, None]:
-    settings = Settings(
-        model=ModelSettings(source="toy", name="org/toy"),
-        server=ServerSettings(api_keys=(KEY,)),
-        data=DataSettings(dir=tmp_path_factory.mktemp("data")),
-    )
-    with start_server(settings) as running:
-        yield running
-
-
-@pytest.fixture
-def client(server: RunningServer) -> Generator[openai.OpenAI, None, None]:
-    with openai.OpenAI(base_url=f"{server.base_url}/v1", api_key=KEY) as client:
-        yield client
 
 
 def test_a_video_from_its_creation_to_its_end(client: openai.OpenAI, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai.types.audio import Voice, VoiceConsent
 
-from antiphon.config import DataSettings, ModelSettings, ServerSettings, Settings
+from antiphon.config import ModelSettings, ServerSettings, Settings
 from tests.recordings import RECORDING, wav
 from tests.servers import start_server
 
@@ -15,13 +15,10 @@ KEY = "sk-test"
 
 
 @pytest.fixture(scope="module")
-def base_url(
-    checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> Generator[str, None, None]:
+def base_url(checkpoint: Callable[..., Path]) -> Generator[str, None, None]:
     settings = Settings(
         model=ModelSettings(source=str(checkpoint("tiny", "base")), device="cpu"),
         server=ServerSettings(api_keys=(KEY,)),
-        data=DataSettings(dir=tmp_path_factory.mktemp("voices")),
     )
     with start_server(settings) as running:
         yield f"{running.base_url}/v1"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from antiphon.audio.encode import AudioFormat
-from antiphon.config import DataSettings, ModelSettings, Settings
+from antiphon.config import ModelSettings, Settings
 from tests.families.cosyvoice3.oracle.cases import recording
 from tests.servers import RunningServer, start_server, wait_until
 
@@ -42,14 +42,9 @@ SPEECH = {
 
 
 @pytest.fixture(scope="module")
-def server(
-    base: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[RunningServer, None, None]:
-    settings = Settings(
-        model=ModelSettings(source=str(base), name="cosy", device="cpu", max_slots=4),
-        data=DataSettings(dir=tmp_path_factory.mktemp("voices")),
-    )
-    with start_server(settings) as running:
+def server(base: Path) -> Generator[RunningServer, None, None]:
+    model = ModelSettings(source=str(base), name="cosy", device="cpu", max_slots=4)
+    with start_server(Settings(model=model)) as running:
         yield running
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from antiphon.audio.encode import AudioFormat
-from antiphon.config import DataSettings, ModelSettings, Settings
+from antiphon.config import ModelSettings, Settings
 from tests.decoding import error_of
 from tests.recordings import RECORDING, RECORDING_URI, data_uri, wav
 from tests.servers import RunningServer, start_server, wait_until
@@ -19,12 +19,9 @@ WORDS = "I said this."
 
 
 @pytest.fixture(scope="module")
-def server(
-    endless: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[RunningServer, None, None]:
+def server(endless: Path) -> Generator[RunningServer, None, None]:
     model = ModelSettings(source=str(endless), name="vox", device="cpu", max_slots=4)
-    data = DataSettings(dir=tmp_path_factory.mktemp("data"))
-    with start_server(Settings(model=model, data=data)) as running:
+    with start_server(Settings(model=model)) as running:
         yield running
 
 
