@@ -7,6 +7,21 @@ from tests.sockets import Client, messages
 PATH = "/v1/realtime?model=toy"
 GREEDY = {"temperature": 0}
 LONG = "This is a sentence of which there are many. " * 40
+SPOKEN = [
+    "response.created",
+    "response.output_item.added",
+    "conversation.item.added",
+    "response.content_part.added",
+    "response.output_audio_transcript.delta",
+    "response.output_audio.delta",
+    "response.output_audio.done",
+    "response.output_audio_transcript.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "conversation.item.done",
+    "response.done",
+]
+"""The events of an answer that is spoken."""
 
 
 def message(text: str, role: str = "user", **more: Any) -> dict[str, Any]:

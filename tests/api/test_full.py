@@ -1,7 +1,6 @@
 """A server without room for a listener refuses listeners, before a WebSocket opens, not files."""
 
-from collections.abc import Generator
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
@@ -10,8 +9,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from antiphon.config import ModelSettings, Settings
-from antiphon.contracts.types import SpeechRequest
-from antiphon.errors import OverloadedError
+from tests.api.crowds import filled
 from tests.servers import RunningServer, server_of, wait_until
 
 SPEECH = "/v1/audio/speech"
@@ -21,25 +19,9 @@ ELEVENLABS = "/v1/text-to-speech/sine"
 server = server_of(Settings(model=ModelSettings(source="toy", max_waiting=0)))
 
 
-@contextmanager
-def full(server: RunningServer) -> Generator[None, None, None]:
+def full(server: RunningServer) -> AbstractContextManager[None]:
     """Keep all the room that there is for listeners."""
-    model = server.state.speech.model(None)
-    stack = AsyncExitStack()
-
-    async def fill() -> None:
-        for _ in range(10_000):
-            place = await stack.enter_async_context(aclosing(model.reserve(SpeechRequest(""))))
-            try:
-                await anext(place)
-            except OverloadedError:
-                return
-
-    server.run(fill())
-    try:
-        yield
-    finally:
-        server.run(stack.aclose())
+    return filled(server, server.state.speech.model(None))
 
 
 def assert_refused(status: int, headers: Any) -> None:

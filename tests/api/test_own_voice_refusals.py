@@ -2,15 +2,14 @@
 
 import asyncio
 from collections.abc import Generator
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from antiphon.contracts.types import SpeechRequest
-from antiphon.errors import OverloadedError
+from tests.api.crowds import filled
 from tests.api.test_chat_own_voice import ASKED, URL
 from tests.decoding import error_of
 from tests.own_voices import start_own_voice
@@ -46,23 +45,9 @@ def wait_until_spoken(server: RunningServer) -> None:
 def full(server: RunningServer) -> Generator[None, None, None]:
     """Have others keep all the room that there is for speech."""
     wait_until_idle(server)
-    voice = server.state.models.chat_voices["omni"]
-    stack = AsyncExitStack()
-
-    async def fill() -> None:
-        for _ in range(99):
-            place = await stack.enter_async_context(aclosing(voice.reserve(SpeechRequest(""))))
-            try:
-                await anext(place)
-            except OverloadedError:
-                return
-
-    server.run(fill())
-    try:
+    with filled(server, server.state.models.chat_voices["omni"]):
         yield
-    finally:
-        server.run(stack.aclose())
-        wait_until_idle(server)
+    wait_until_idle(server)
 
 
 def num_written(server: RunningServer) -> int:

@@ -6,32 +6,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.api.agent_talks import SPOKEN, message
 from tests.servers import RunningServer, wait_until
 from tests.sockets import Received, connected, messages
 
 PATH = "/v1/realtime?model=tts-1"
-EVENTS = [
-    "response.created",
-    "response.output_item.added",
-    "conversation.item.added",
-    "response.content_part.added",
-    "response.output_audio_transcript.delta",
-    "response.output_audio.delta",
-    "response.output_audio.done",
-    "response.output_audio_transcript.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "conversation.item.done",
-    "response.done",
-]
-
-
-def message(text: str) -> dict[str, Any]:
-    return {
-        "type": "message",
-        "role": "user",
-        "content": [{"type": "input_text", "text": text}],
-    }
 
 
 def audio(received: list[Received]) -> bytes:
@@ -55,8 +34,8 @@ def test_a_response_is_told_from_its_beginning_to_its_end(server: RunningServer)
         talk.send("response.create", response={"conversation": "none", "input": [message(text)]})
         found = talk.until("response.done")
     names = [each["type"] for each in messages(found)]
-    assert list(dict.fromkeys(names)) == EVENTS
-    assert all(names.count(name) == 1 for name in EVENTS if name != "response.output_audio.delta")
+    assert list(dict.fromkeys(names)) == SPOKEN
+    assert all(names.count(name) == 1 for name in SPOKEN if name != "response.output_audio.delta")
     assert len({each["event_id"] for each in messages(found)}) == len(found)
     ids = {each["response_id"] for each in messages(found) if "response_id" in each}
     done = messages(found)[-1]["response"]
@@ -76,7 +55,7 @@ def test_items_are_said_once(server: RunningServer) -> None:
             talk.send("conversation.item.create", item=message(text))
             talk.until("conversation.item.done")
         talk.send("response.create")
-        transcripts = messages(talk.until("response.done"), EVENTS[7])
+        transcripts = messages(talk.until("response.done"), SPOKEN[7])
         assert transcripts[0]["transcript"] == "Hello.\n\nBye."
         talk.send("response.create", event_id="mine")
         (error,) = messages([talk.receive()], "error")
@@ -148,7 +127,7 @@ def test_open_text_that_no_response_follows_is_an_item_once_it_is_committed(
         assert done["item"]["content"] == [{"type": "input_text", "text": "Hello there."}]
         talk.send("response.create")
         found = talk.until("response.done")
-    assert messages(found, EVENTS[7])[0]["transcript"] == "Hello there."
+    assert messages(found, SPOKEN[7])[0]["transcript"] == "Hello there."
     assert len(audio(found)) == len("Hello there.") * 2 * 960 * 2
 
 

@@ -8,24 +8,10 @@ import pytest
 
 from antiphon.config import ModelSettings, Settings
 from antiphon.families.toy.vocabulary import tokens_of
-from tests.api.agent_talks import GREEDY, LONG, PATH, answer, message, refused, say, text_of
+from tests.api.agent_talks import GREEDY, LONG, PATH, SPOKEN, answer, message, refused, say, text_of
 from tests.servers import RunningServer, start_server, wait_until
 from tests.sockets import Received, connected, messages
 
-SPOKEN = [
-    "response.created",
-    "response.output_item.added",
-    "conversation.item.added",
-    "response.content_part.added",
-    "response.output_audio_transcript.delta",
-    "response.output_audio.delta",
-    "response.output_audio.done",
-    "response.output_audio_transcript.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "conversation.item.done",
-    "response.done",
-]
 WRITTEN = [
     *SPOKEN[:4],
     "response.output_text.delta",
