@@ -74,24 +74,15 @@ def test_every_field_of_a_speech_request_is_explained() -> None:
     assert told >= served(SpeechBody)
 
 
-def test_every_field_of_a_chat_is_explained() -> None:
-    section = page("docs/chat.md").split("\n## ")[1]
-    told = {
-        name
-        for row in re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
-        for name in codes_of(row)
-    }
-    assert served(ChatBody) <= told <= set(ChatBody.model_fields)
-
-
-def test_every_field_of_an_image_request_is_explained() -> None:
-    section = page("docs/images.md").split("\n## ")[2]
-    told = {
-        name
-        for row in re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
-        for name in codes_of(row)
-    }
-    assert served(ImageBody) <= told <= set(ImageBody.model_fields)
+@pytest.mark.parametrize(
+    ("file", "number", "body"), [("chat", 1, ChatBody), ("images", 2, ImageBody)]
+)
+def test_every_field_of_a_chat_or_image_is_explained(
+    file: str, number: int, body: type[BaseModel]
+) -> None:
+    section = page(f"docs/{file}.md").split("\n## ")[number]
+    rows = re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
+    assert served(body) <= {name for row in rows for name in codes_of(row)} <= {*body.model_fields}
 
 
 def test_every_error_of_a_request_is_in_the_table_of_codes() -> None:
