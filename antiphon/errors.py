@@ -78,6 +78,18 @@ class InvalidRequestError(AntiphonError):
     code = "invalid_value"
 
 
+def invalid(param: str, reason: str, code: str | None = None) -> InvalidRequestError:
+    """Return the error for a field whose value is not allowed; ``reason`` has no full stop."""
+    return InvalidRequestError(f"Invalid '{param}': {reason}.", param=param, code=code)
+
+
+def missing(param: str) -> InvalidRequestError:
+    """Return the error for a field that has to be there."""
+    return InvalidRequestError(
+        f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter"
+    )
+
+
 class UnknownModelError(InvalidRequestError):
     """No served model has this name."""
 
@@ -117,9 +129,9 @@ class InputTooLongError(InvalidRequestError):
 
     code = "string_above_max_length"
 
-    def __init__(self, num_characters: int, max_characters: int) -> None:
+    def __init__(self, num_characters: int, max_characters: int, param: str = "input") -> None:
         reason = f"{num_characters} characters; at most {max_characters} are allowed"
-        super().__init__(f"Invalid 'input': {reason}.", param="input")
+        super().__init__(f"Invalid '{param}': {reason}.", param=param)
 
 
 class UnspeakableTextError(InvalidRequestError):

@@ -25,7 +25,7 @@ from antiphon.api.middleware.body import FORMS
 from antiphon.api.middleware.json_limits import MAX_ESCAPES
 from antiphon.audio.media_type import media_type_of
 from antiphon.contracts.well_formed import check_members
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid, missing
 
 _MAX_BYTES_AT_ONCE = 1024 * 1024
 """A body of this size is decoded, parsed and validated within a few milliseconds."""
@@ -142,7 +142,7 @@ class Fields:
             except UnicodeDecodeError:
                 value = value.content
         if value is not None and not isinstance(value, str):
-            raise _wrong(name, "it must be a string")
+            raise invalid(name, "it must be a string")
         return value
 
     def required_text(self, name: str) -> str:
@@ -162,19 +162,12 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, Upload):
-            raise _wrong(name, "it must be a file of a form (multipart/form-data)")
+            raise invalid(name, "it must be a file of a form (multipart/form-data)")
         declared = value.declared_type.partition(";")[0].strip().lower()
         if declared and not declared.startswith("audio/") and declared not in _CONTAINERS:
             allowed = ", ".join(f"audio/{each}" for each in MEDIA_TYPES)
-            raise _wrong(name, f"its type is '{declared[:60]}'; it must be one of {allowed}")
+            raise invalid(name, f"its type is '{declared[:60]}'; it must be one of {allowed}")
         return value.content, media_type_of(value.content)
-
-
-def missing(name: str) -> InvalidRequestError:
-    """Return the error for a field that has to be there."""
-    return InvalidRequestError(
-        f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter"
-    )
 
 
 class FormRoute(JsonRoute):
@@ -287,7 +280,3 @@ async def _parsed(request: Request) -> FormData:
             return await _InMemoryParser(request.headers, stream, **limits).parse()
     except MultiPartException as error:
         raise HTTPException(400, error.message) from error
-
-
-def _wrong(name: str, reason: str) -> InvalidRequestError:
-    return InvalidRequestError(f"Invalid '{name}': {reason}.", param=name)

@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.api.bodies import Fields, JsonRoute, Upload, missing
+from antiphon.api.bodies import Fields, JsonRoute, Upload
 from antiphon.api.delivery import EVENT_STREAM
 from antiphon.api.errors import validated, wire_error
 from antiphon.api.image_answers import ImageDelivery, answered, event, image_events
@@ -24,7 +24,7 @@ from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.images import ImageBody, ImagesAnswer
 from antiphon.api.state import Asking, Server, ServerState, SpeechId
 from antiphon.contracts.picture_types import DiffusionParameters, ImageRequest
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid, missing
 from antiphon.media.image_codec import Pixels
 from antiphon.pipeline.pictures.service import ImageModel
 
@@ -90,7 +90,7 @@ async def edit_images(request: Request, server: Server, caller: Asking, id: Spee
     if not sources:
         raise missing("image")
     if len(masks) > 1:
-        raise InvalidRequestError("Invalid 'mask': there can be only one.", param="mask")
+        raise invalid("mask", "there can be only one")
     requests, ignored = image_requests(body, server, id, num_images=len(sources))
     edited = await with_images(requests, sources, masks, server)
     delivery = ImageDelivery(body, edited, server, caller, media_url(request))
@@ -147,9 +147,7 @@ def image_requests(
     model = server.images.model(body.model)
     options, ignored = family_options(body, model.task, read)
     if body.background == "transparent" and not model.capabilities.alpha:
-        raise InvalidRequestError(
-            f"Invalid 'background': the images of '{model.name}' are opaque.", param="background"
-        )
+        raise invalid("background", f"the images of '{model.name}' are opaque")
     requests = tuple(
         replace(each, options=options, parameters=_of_quality(body, model))
         for each in body.to_domain(id, server.settings.images.max_images)

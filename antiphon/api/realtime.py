@@ -48,6 +48,7 @@ from antiphon.errors import (
     InvalidRequestError,
     UnknownModelError,
     UnservedTaskError,
+    invalid,
 )
 from antiphon.pipeline.chat.service import ChatModel
 from antiphon.pipeline.speech.model import SpeechModel
@@ -290,10 +291,10 @@ class RealtimeConversation(SpokenConversation):
 
     async def _cancel(self, id: str | None) -> None:
         if id is not None and [each.id for each in self._responses if not each.is_over] != [id]:
-            raise InvalidRequestError(
-                "Invalid 'response_id': it must be the only response that is under way. Without it,"
-                " all responses are cancelled.",
-                param="response_id",
+            raise invalid(
+                "response_id",
+                "it must be the only response that is under way. Without it, all responses are"
+                " cancelled",
                 code="response_cancel_not_active",
             )
         await self._outbox.clear()

@@ -14,12 +14,7 @@ from antiphon.api.state import ServerState
 from antiphon.api.wire_format import WireFormat
 from antiphon.contracts.types import Ended, Usage, random_hex
 from antiphon.contracts.well_formed import is_encodable
-from antiphon.errors import (
-    InvalidRequestError,
-    UnknownModelError,
-    UnservedTaskError,
-    shortened,
-)
+from antiphon.errors import UnknownModelError, UnservedTaskError, invalid, shortened
 
 _OBJECTS_OF_JSON = 20
 """Memory of small objects, by the length of their JSON."""
@@ -51,10 +46,10 @@ def check_session_model(name: str, own: str, server: ServerState) -> None:
         with suppress(UnknownModelError, UnservedTaskError):
             if find(name).name == own:
                 return
-    raise InvalidRequestError(
-        f"Invalid 'session.model': '{shortened(name)}'. Must be '{own}', the model of this"
-        " connection; connect with '?model=' for another one.",
-        param="session.model",
+    raise invalid(
+        "session.model",
+        f"'{shortened(name)}'. Must be '{own}', the model of this connection; connect with"
+        " '?model=' for another one",
     )
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.api.bodies import JsonRoute, missing
+from antiphon.api.bodies import JsonRoute
 from antiphon.api.errors import validated
 from antiphon.api.http_ranges import requested_part
 from antiphon.api.middleware.connection_limits import SPEECH_PATH
@@ -34,7 +34,7 @@ from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.speech import RESPONSES, create_speech
 from antiphon.api.state import Server, ServerState, SpeechId
 from antiphon.api.streaming import WholeResponse
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid, missing
 
 router = APIRouter(tags=["speech"], route_class=JsonRoute)
 
@@ -137,10 +137,10 @@ async def create_speech_url(
     check_known(body, (*FIELDS, *_Lifetime.model_fields))
     for name, value in body.items():
         if isinstance(value, str) and len(value) > _MAX_CHARACTERS:
-            raise InvalidRequestError(
-                f"Invalid '{name}': {len(value)} characters, and a URL takes at most"
-                f" {_MAX_CHARACTERS}. Send a POST request for speech instead.",
-                param=name,
+            raise invalid(
+                name,
+                f"{len(value)} characters, and a URL takes at most {_MAX_CHARACTERS}. Send a POST"
+                " request for speech instead",
             )
     given = body.pop("expires_in_s", None)
     lifetime = validated(_Lifetime, {} if given is None else {"expires_in_s": given})
@@ -181,7 +181,7 @@ def _fields(request: Request) -> dict[str, str]:
     check_known(fields, FIELDS)
     for name in fields:
         if len(request.query_params.getlist(name)) > 1:
-            raise InvalidRequestError(f"Invalid '{name}': it is given twice.", param=name)
+            raise invalid(name, "it is given twice")
     if not fields.get("input"):
         raise missing("input")
     return {name: value for name, value in fields.items() if value}

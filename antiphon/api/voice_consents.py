@@ -5,12 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 
-from antiphon.api.bodies import Fields, JsonRoute, missing
+from antiphon.api.bodies import Fields, JsonRoute
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.voices import consent_body
 from antiphon.api.state import Server
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, missing
 
 router = APIRouter(prefix="/v1/audio/voice_consents", tags=["voices"], route_class=JsonRoute)
 

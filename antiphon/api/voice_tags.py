@@ -13,7 +13,7 @@ from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
 from antiphon.contracts.types import SpeechRequest, SpeechStream
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid
 from antiphon.pipeline.speech.dialogue import Dialogue
 from antiphon.pipeline.speech.pauses import PauseSplitter, split_pauses
 from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
@@ -115,7 +115,7 @@ class TagSplitter:
 
     def _read(self, tag: "re.Match[str]") -> None:
         if self._num_tags > MAX_TAGS:
-            raise _wrong(f"it has more than {MAX_TAGS} tags")
+            raise invalid("input", f"it has more than {MAX_TAGS} tags")
         self._follows_tag = True
         value = tag[2].strip()
         if tag[1].lower() == "rate":
@@ -123,7 +123,7 @@ class TagSplitter:
         elif value:
             self._speaker = Speaker(value)
         else:
-            raise _wrong(f"{tag[0]} names no voice")
+            raise invalid("input", f"{tag[0]} names no voice")
 
 
 def split_turns(text: str) -> tuple[list[tuple[Speaker, str]], OffsetMap]:
@@ -166,15 +166,12 @@ def _speaks(text: str) -> bool:
 
 def _rate(tag: str, value: str) -> float:
     if not _RATE.fullmatch(value) or not MIN_SPEED <= float(value) <= MAX_SPEED:
-        raise _wrong(
+        raise invalid(
+            "input",
             f"{tag[:40]!a} is no rate: write [rate:{MIN_SPEED}] to [rate:{MAX_SPEED:g}], or"
-            " \\[rate:...] for the text itself"
+            " \\[rate:...] for the text itself",
         )
     return float(value)
-
-
-def _wrong(reason: str) -> InvalidRequestError:
-    return InvalidRequestError(f"Invalid 'input': {reason}.", param="input")
 
 
 def open_tagged(body: SpeechBody, request: SpeechRequest, server: ServerState) -> SpeechStream:

@@ -13,7 +13,7 @@ from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.voices import new_voice, openai_voice, uploaded_voice
 from antiphon.api.state import Server, ServerState
 from antiphon.contracts.types import Voice
-from antiphon.errors import InvalidRequestError, listed
+from antiphon.errors import InvalidRequestError, invalid, listed
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.voices.names import MAX_NAME_CHARACTERS
 from antiphon.voices.store import NewVoice, StoredVoice
@@ -139,10 +139,9 @@ def _cloning_model(name: str | None, server: ServerState) -> SpeechModel:
         return model
     if name is None or not cloning:
         return cloning[0] if cloning else model
-    raise InvalidRequestError(
-        f"Invalid 'model': '{model.name}' clones no voices. Models that do:"
-        f" {listed(each.name for each in cloning)}.",
-        param="model",
+    raise invalid(
+        "model",
+        f"'{model.name}' clones no voices. Models that do: {listed(each.name for each in cloning)}",
         code="voice_not_supported",
     )
 

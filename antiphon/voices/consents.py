@@ -5,7 +5,7 @@ import sqlite3
 import time
 from dataclasses import asdict, dataclass, fields, replace
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import invalid
 from antiphon.storage.database import new_id
 from antiphon.storage.errors import UnknownConsentError
 from antiphon.voices.names import checked_text
@@ -140,15 +140,11 @@ def checked_label(name: str) -> str:
     """
     label = checked_text(name, "name", _MAX_LABEL_CHARACTERS)
     if not label or not label.isprintable():
-        raise InvalidRequestError(
-            "Invalid 'name': it must be one line of printable text.", param="name"
-        )
+        raise invalid("name", "it must be one line of printable text")
     return label
 
 
 def _checked_language(language: str) -> str:
     if not _LANGUAGE.fullmatch(language):
-        raise InvalidRequestError(
-            "Invalid 'language': it must be a tag such as 'en' or 'en-US'.", param="language"
-        )
+        raise invalid("language", "it must be a tag such as 'en' or 'en-US'")
     return language

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InputTooLongError, invalid
 
 MAX_NAME_CHARACTERS = 100
 
@@ -24,13 +24,9 @@ def checked_text(text: str, param: str, max_characters: int) -> str:
     if len(text) <= _MAX_GROWTH * max_characters:  # a longer one is not looked at at all
         text = unicodedata.normalize("NFC", text).strip(" \t\r\n")
     if len(text) > max_characters:
-        raise InvalidRequestError(
-            f"Invalid '{param}': {len(text)} characters; at most {max_characters} are allowed.",
-            param=param,
-            code="string_above_max_length",
-        )
+        raise InputTooLongError(len(text), max_characters, param)
     if any(unicodedata.category(each) == "Cs" or each == "\0" for each in text):
-        raise InvalidRequestError(f"Invalid '{param}': it is not valid text.", param=param)
+        raise invalid(param, "it is not valid text")
     return text
 
 
@@ -43,14 +39,14 @@ def checked_name(name: str) -> str:
     """
     name = checked_text(name, "name", MAX_NAME_CHARACTERS)
     if any(_is_hidden(each) for each in name):
-        raise _wrong("it has control characters, or others that do not show")
+        raise invalid("name", "it has control characters, or others that do not show")
     name = " ".join(name.split())
     if not name_key(name):
-        raise _wrong("it is empty")
+        raise invalid("name", "it is empty")
     if name in (".", "..") or "/" in name or "\\" in name:
-        raise _wrong("it may not contain '/' or '\\', nor be '.' or '..'")
+        raise invalid("name", "it may not contain '/' or '\\', nor be '.' or '..'")
     if _RESERVED_PATTERN.fullmatch(name_key(name)):
-        raise _wrong("it looks like an id")
+        raise invalid("name", "it looks like an id")
     return name
 
 
@@ -73,12 +69,10 @@ def check_not_reserved(name: str, reserved: Iterable[str]) -> None:
         InvalidRequestError: it is one of them.
     """
     if name_key(name) in {name_key(each) for each in reserved}:
-        raise _wrong(f"'{name}' is reserved: it is the name or alias of a voice of the model")
+        raise invalid(
+            "name", f"'{name}' is reserved: it is the name or alias of a voice of the model"
+        )
 
 
 def _is_hidden(character: str) -> bool:
     return unicodedata.category(character) in _HIDDEN and character not in _JOINERS
-
-
-def _wrong(reason: str) -> InvalidRequestError:
-    return InvalidRequestError(f"Invalid 'name': {reason}.", param="name")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
 from antiphon.contracts.types import Voice
-from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.errors import InvalidRequestError, UnknownVoiceError, invalid
 from antiphon.storage.database import new_id
 from antiphon.storage.errors import NotOwnerError
 from antiphon.voices.names import check_not_reserved, checked_name, name_key
@@ -249,9 +249,8 @@ def _same(stored: StoredVoice, voice: NewVoice) -> StoredVoice:
 
 
 def _taken(name: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"Invalid 'name': there is a voice '{name}' already. Delete it first, or choose another"
-        " name.",
-        param="name",
+    return invalid(
+        "name",
+        f"there is a voice '{name}' already. Delete it first, or choose another name",
         code="voice_exists",
     )

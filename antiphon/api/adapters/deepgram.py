@@ -27,7 +27,7 @@ from antiphon.audio.companding import Law, companded_wav_header
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.types import Ended, SpeechRequest
 from antiphon.contracts.well_formed import StrictModel
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid
 from antiphon.pipeline.speech.text_stream import Utterance
 
 router = APIRouter(tags=["deepgram"], route_class=JsonRoute)
@@ -58,9 +58,7 @@ class SpeakQuery(StrictModel):
     @classmethod
     def _no_callback(cls, callback: str | None) -> str | None:
         if callback:
-            raise InvalidRequestError(
-                "Invalid 'callback': answers are not sent elsewhere.", param="callback"
-            )
+            raise invalid("callback", "answers are not sent elsewhere")
         return callback
 
     def format(self) -> tuple[WireFormat, bytes]:
@@ -73,10 +71,8 @@ class SpeakQuery(StrictModel):
         containers = _CONTAINERS.get(encoding, ("none",))
         container = self.container or containers[0]
         if container not in containers:
-            raise InvalidRequestError(
-                f"Invalid 'container': '{container}'. For {encoding} it must be"
-                f" {' or '.join(containers)}.",
-                param="container",
+            raise invalid(
+                "container", f"'{container}'. For {encoding} it must be {' or '.join(containers)}"
             )
         if encoding == "linear16" and container == "wav":
             return WireFormat.of(AudioFormat.WAV, self.sample_rate or LINEAR16_HZ), b""

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from antiphon.api.adapters.elevenlabs import Call, ElevenLabsCall
 from antiphon.api.bodies import JsonRoute
 from antiphon.api.schemas.elevenlabs import DialogueBody, DialogueInput
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import invalid
 from antiphon.pipeline.speech.dialogue import Dialogue, TurnTime
 from antiphon.text.offset_map import OffsetMap
 
@@ -56,9 +56,7 @@ async def _dialogue(call: Call, body: DialogueBody) -> Dialogue:
     turns, offsets = [], OffsetMap()
     for index, spoken in enumerate(body.inputs):
         if not spoken.text.strip():
-            raise InvalidRequestError(
-                f"Invalid 'inputs.{index}.text': it is empty.", param=f"inputs.{index}.text"
-            )
+            raise invalid(f"inputs.{index}.text", "it is empty")
         request = await replace(call, id=f"{call.id}/{index}").request(spoken.voice_id)
         turns.append(replace(request, input=spoken.text, normalize=body.normalize))
         offsets.copy(len(spoken.text))

@@ -13,7 +13,7 @@ from antiphon.api.schemas.elevenlabs_voices import new_voice, voice_edit
 from antiphon.api.state import Server, ServerState
 from antiphon.contracts.types import Voice
 from antiphon.contracts.well_formed import StrictModel
-from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.errors import InvalidRequestError, UnknownVoiceError, invalid
 from antiphon.voices.store import StoredVoice
 
 router = APIRouter(tags=["elevenlabs"], route_class=JsonRoute)
@@ -178,10 +178,7 @@ def _start(voices: Sequence[dict[str, Any]], token: str | None) -> int:
     for index, voice in enumerate(voices):
         if voice["voice_id"] == token:
             return index + 1
-    raise InvalidRequestError(
-        "Invalid 'next_page_token': there is no such page any more. Begin again without it.",
-        param="next_page_token",
-    )
+    raise invalid("next_page_token", "there is no such page any more. Begin again without it")
 
 
 def _kept(voice: StoredVoice) -> dict[str, Any]:

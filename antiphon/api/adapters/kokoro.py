@@ -19,7 +19,7 @@ from antiphon.api.voice_tags import open_tagged
 from antiphon.api.wire_format import WireFormat
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid
 from antiphon.pipeline.speech.dialogue import Dialogue
 
 router = APIRouter(tags=["kokoro"], route_class=JsonRoute)
@@ -60,10 +60,7 @@ async def captioned_speech(body: CaptionedBody, server: Server, speech_id: Speec
     capabilities = model.capabilities
     headers = ignored_headers(FamilyOptions.of(body, model.task).ignored, server.settings.speech)
     if body.return_timestamps and not capabilities.word_times:
-        raise InvalidRequestError(
-            "Invalid 'return_timestamps': the model gives no word timestamps. Send false.",
-            param="return_timestamps",
-        )
+        raise invalid("return_timestamps", "the model gives no word timestamps. Send false")
     words = WordTimestampCollector()
     observers = (words.add,)
     events = open_tagged(body, request, server)

@@ -15,7 +15,7 @@ from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.chat_types import ChatRequest, ChatRole, ChatSampling, Message
 from antiphon.contracts.sampling import names_of
 from antiphon.contracts.types import new_seed
-from antiphon.errors import InvalidRequestError, shortened
+from antiphon.errors import InvalidRequestError, invalid, missing, shortened
 
 _ROLES: Mapping[str, ChatRole] = {
     "system": "system",
@@ -98,30 +98,22 @@ class ChatMessage(KnownMembers):
             InvalidRequestError: it has another role, or is more than text.
         """
         if self.role not in _ROLES:
-            raise InvalidRequestError(
-                f"Invalid '{place}.role': '{shortened(self.role)}'. It must be one of"
-                f" {', '.join(_ROLES)}.",
-                param=f"{place}.role",
+            raise invalid(
+                f"{place}.role", f"'{shortened(self.role)}'. It must be one of {', '.join(_ROLES)}"
             )
         for part in self.content if isinstance(self.content, list) else ():
             if part.type not in _TEXT_PARTS:
-                raise InvalidRequestError(
-                    f"Invalid '{place}.content': a part is '{shortened(part.type)}'. This model"
-                    " reads text alone: parts must be of the type 'text'.",
-                    param=f"{place}.content",
+                raise invalid(
+                    f"{place}.content",
+                    f"a part is '{shortened(part.type)}'. This model reads text alone: parts must"
+                    " be of the type 'text'",
                 )
         if self.content is None and self.audio:
-            raise InvalidRequestError(
-                f"Invalid '{place}.audio': no audio is kept here. Send its transcript as"
-                " 'content'.",
-                param=f"{place}.audio",
+            raise invalid(
+                f"{place}.audio", "no audio is kept here. Send its transcript as 'content'"
             )
         if self.content is None:
-            raise InvalidRequestError(
-                f"Missing required parameter: '{place}.content'.",
-                param=f"{place}.content",
-                code="missing_required_parameter",
-            )
+            raise missing(f"{place}.content")
         return Message(_ROLES[self.role], self.text)
 
 
@@ -161,11 +153,7 @@ class ChatAudio(KnownMembers):
         if not isinstance(self.voice, dict):
             return self.voice
         if not isinstance(id := self.voice.get("id"), str):
-            raise InvalidRequestError(
-                "Missing required parameter: 'audio.voice.id'.",
-                param="audio.voice.id",
-                code="missing_required_parameter",
-            )
+            raise missing("audio.voice.id")
         check_known(self.voice, ("id",), "audio.voice")
         return id
 
@@ -298,9 +286,7 @@ class ChatBody(ChatPeerFields):
         """
         self._refuse_not_served()
         if self.n > max_choices:
-            raise InvalidRequestError(
-                f"Invalid 'n': {self.n}. It must be at most {max_choices}.", param="n"
-            )
+            raise invalid("n", f"{self.n}. It must be at most {max_choices}")
         messages = tuple(
             message.to_domain(f"messages.{number}") for number, message in enumerate(self.messages)
         )
@@ -358,13 +344,9 @@ class ChatBody(ChatPeerFields):
     def _refuse_not_served(self) -> None:
         format = self.response_format
         if format not in (None, {"type": "text"}):
-            raise InvalidRequestError(
-                "Invalid 'response_format': answers follow no schema. It must be"
-                " {'type': 'text'}, or be left out.",
-                param="response_format",
+            raise invalid(
+                "response_format",
+                "answers follow no schema. It must be {'type': 'text'}, or be left out",
             )
         if wrong := [name for name in self.modalities or () if name not in ("text", "audio")]:
-            raise InvalidRequestError(
-                f"Invalid 'modalities': '{shortened(wrong[0])}'. This model answers with text.",
-                param="modalities",
-            )
+            raise invalid("modalities", f"'{shortened(wrong[0])}'. This model answers with text")

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from antiphon.api.errors import validated
 from antiphon.api.schemas.chat import ChatMessage, StreamOptions
 from antiphon.api.schemas.images import ImageBody
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid, missing
 
 
 class ImageChatBody(ImageBody):
@@ -29,15 +29,13 @@ class ImageChatBody(ImageBody):
     @model_validator(mode="after")
     def _checked_chat(self) -> Self:
         if self.modalities is not None and "image" not in self.modalities:
-            raise InvalidRequestError(
-                f"Invalid 'modalities': {', '.join(self.modalities)}. This model answers with"
-                " images: 'image' must be among them, or leave it out.",
-                param="modalities",
+            raise invalid(
+                "modalities",
+                f"{', '.join(self.modalities)}. This model answers with images: 'image' must be"
+                " among them, or leave it out",
             )
         if self.prompt:
-            raise InvalidRequestError(
-                "Invalid 'prompt': the last message of the user is the prompt.", param="prompt"
-            )
+            raise invalid("prompt", "the last message of the user is the prompt")
         if self.size is not None and (self.width, self.height) != (None, None):
             raise InvalidRequestError(
                 "'size' and 'width' or 'height' mean the same: leave one out.", param="size"
@@ -54,9 +52,7 @@ class ImageChatBody(ImageBody):
         for message in reversed(self.messages):
             if message.role == "user":
                 return message
-        raise InvalidRequestError(
-            "Invalid 'messages': there is none of the role 'user'.", param="messages"
-        )
+        raise invalid("messages", "there is none of the role 'user'")
 
     def as_images(self) -> ImageBody:
         """Return the same as a request for images.
@@ -74,12 +70,7 @@ class ImageChatBody(ImageBody):
         if self.num_outputs_per_prompt is not None:
             members["n"] = self.num_outputs_per_prompt
         if (self.width is None) != (self.height is None):
-            missing = "height" if self.height is None else "width"
-            raise InvalidRequestError(
-                f"Missing required parameter: '{missing}'.",
-                param=missing,
-                code="missing_required_parameter",
-            )
+            raise missing("height" if self.height is None else "width")
         if self.width is not None:
             members["size"] = f"{self.width}x{self.height}"
         return validated(ImageBody, members)

@@ -10,7 +10,7 @@ from antiphon.api.schemas.speech import Speed, Text
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.well_formed import StrictModel
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import invalid, missing
 from antiphon.pipeline.speech.service import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ
 
 _FORMAT = re.compile(r"(mp3|pcm|wav|opus|ulaw|alaw)_(\d{4,5})(_\d+)?")
@@ -61,10 +61,10 @@ class SpeechQuery(_Parameters):
         found = _FORMAT.fullmatch(self.output_format)
         rate_hz = int(found[2]) if found else 0
         if found is None or not MIN_SAMPLE_RATE_HZ <= rate_hz <= MAX_SAMPLE_RATE_HZ:
-            raise InvalidRequestError(
-                f"Invalid 'output_format': {ascii(self.output_format)[:60]}. It must be like"
-                " mp3_44100_128, pcm_24000, wav_24000, opus_48000_64, ulaw_8000 or alaw_8000.",
-                param="output_format",
+            raise invalid(
+                "output_format",
+                f"{ascii(self.output_format)[:60]}. It must be like mp3_44100_128, pcm_24000,"
+                " wav_24000, opus_48000_64, ulaw_8000 or alaw_8000",
             )
         if found[1] in ("ulaw", "alaw"):
             return (WireFormat.mulaw if found[1] == "ulaw" else WireFormat.alaw)(rate_hz)
@@ -163,9 +163,5 @@ class StreamMessage(KnownMembers):
             InvalidRequestError: it has none.
         """
         if self.text is None and not (self.flush or self.close_context or self.close_socket):
-            raise InvalidRequestError(
-                "Missing required parameter: 'text'.",
-                param="text",
-                code="missing_required_parameter",
-            )
+            raise missing("text")
         return self

@@ -2,8 +2,8 @@
 
 from starlette.requests import Request
 
-from antiphon.api.bodies import Fields, missing
-from antiphon.errors import InvalidRequestError
+from antiphon.api.bodies import Fields
+from antiphon.errors import invalid, missing
 from antiphon.voices.names import checked_text
 from antiphon.voices.store import NewVoice
 
@@ -23,10 +23,10 @@ async def new_voice(request: Request) -> NewVoice:
     fields, num_files = await _read(request)
     name = fields.required_text("name")
     if num_files > 1:
-        raise InvalidRequestError(
-            f"Invalid 'files': there are {num_files}. A voice is made of one recording of 1 to 30"
-            " seconds here: send the best one.",
-            param="files",
+        raise invalid(
+            "files",
+            f"there are {num_files}. A voice is made of one recording of 1 to 30 seconds here:"
+            " send the best one",
         )
     recording = fields.recording("files") or fields.recording("files[]")
     if recording is None:
@@ -45,9 +45,9 @@ async def voice_edit(request: Request) -> tuple[str | None, str | None]:
     """
     fields, num_files = await _read(request)
     if num_files:
-        raise InvalidRequestError(
-            "Invalid 'files': the recording of a voice cannot be changed. Add another voice.",
-            param="files",
+        raise invalid(
+            "files",
+            "the recording of a voice cannot be changed. Add another voice",
             code="not_supported",
         )
     return fields.text("name"), _description(fields)
@@ -61,9 +61,11 @@ async def _read(request: Request) -> tuple[Fields, int]:
     """
     fields = await Fields.of(request)
     if fields.text("labels") not in _NO_LABELS:
-        raise _not_supported("labels", "labels are not kept: use 'description'")
+        raise invalid("labels", "labels are not kept: use 'description'", "not_supported")
     if fields.text("remove_background_noise") not in _FALSE:
-        raise _not_supported("remove_background_noise", "recordings are taken as they are")
+        raise invalid(
+            "remove_background_noise", "recordings are taken as they are", "not_supported"
+        )
     return fields, sum(fields.num_given.get(name, 0) for name in _FILES)
 
 
@@ -72,7 +74,3 @@ def _description(fields: Fields) -> str | None:
     if text is None:
         return None
     return checked_text(text, "description", MAX_DESCRIPTION_CHARACTERS) or None
-
-
-def _not_supported(name: str, reason: str) -> InvalidRequestError:
-    return InvalidRequestError(f"Invalid '{name}': {reason}.", param=name, code="not_supported")

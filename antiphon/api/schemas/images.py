@@ -9,7 +9,7 @@ from antiphon.api.schemas.picture_fields import ImagePeerFields
 from antiphon.api.schemas.pictures import PictureBody
 from antiphon.contracts.picture_types import ImageRequest
 from antiphon.contracts.types import Usage, new_seed
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid
 from antiphon.media.image_codec import ImageFormat
 from antiphon.pipeline.pictures.images import MAX_PREVIEWS, MAX_SEED
 
@@ -48,16 +48,15 @@ class ImageBody(ImagePeerFields, PictureBody):
     def _checked(self) -> Self:
         compression = self.output_compression
         if not self.output_format.is_lossy and compression not in (None, 100):
-            raise InvalidRequestError(
-                f"Invalid 'output_compression': {compression}. PNG is lossless: leave it out, or"
-                " ask for 'output_format': 'jpeg' or 'webp'.",
-                param="output_compression",
+            raise invalid(
+                "output_compression",
+                f"{compression}. PNG is lossless: leave it out, or ask for 'output_format': 'jpeg'"
+                " or 'webp'",
             )
         if self.background == "transparent" and not self.output_format.has_alpha:
-            raise InvalidRequestError(
-                "Invalid 'background': a JPEG file cannot be transparent. Ask for 'output_format':"
-                " 'png' or 'webp'.",
-                param="background",
+            raise invalid(
+                "background",
+                "a JPEG file cannot be transparent. Ask for 'output_format': 'png' or 'webp'",
             )
         if self.partial_images and not self.stream:
             raise InvalidRequestError(
@@ -75,9 +74,7 @@ class ImageBody(ImagePeerFields, PictureBody):
             InvalidRequestError: it asks for more.
         """
         if self.n > max_images:
-            raise InvalidRequestError(
-                f"Invalid 'n': {self.n}. It must be at most {max_images}.", param="n"
-            )
+            raise invalid("n", f"{self.n}. It must be at most {max_images}")
         width, height = self.width_and_height
         seed = new_seed() if self.domain_seed is None else self.domain_seed
         request = ImageRequest(

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.contracts.picture_types import DiffusionParameters
 from antiphon.contracts.well_formed import StrictModel
-from antiphon.errors import InvalidRequestError, shortened
+from antiphon.errors import InvalidRequestError, invalid, shortened
 
 MAX_INT64 = 2**63 - 1
 _MAX_SIDE = 65_536
@@ -33,10 +33,8 @@ def checked_size(text: str) -> str:
         return text
     found = _SIZE.fullmatch(text.strip())
     if found is None or not all(0 < int(side) <= _MAX_SIDE for side in found.groups()):
-        raise InvalidRequestError(
-            f"Invalid 'size': '{shortened(text)}'. It must be 'auto' or WIDTHxHEIGHT, such as"
-            " '1024x1024'.",
-            param="size",
+        raise invalid(
+            "size", f"'{shortened(text)}'. It must be 'auto' or WIDTHxHEIGHT, such as '1024x1024'"
         )
     return f"{int(found[1])}x{int(found[2])}"
 

@@ -9,7 +9,7 @@ from antiphon.api.schemas.realtime import Output, SessionAudio, VoiceOptions
 from antiphon.api.schemas.realtime_fields import RealtimeItem, RealtimeMessage, SessionOptions
 from antiphon.api.schemas.speakable import Speakable
 from antiphon.api.schemas.speech import Text
-from antiphon.errors import InvalidRequestError, shortened
+from antiphon.errors import InvalidRequestError, invalid, shortened
 
 NO_LIMIT = 2**63 - 1
 
@@ -63,10 +63,7 @@ class AgentOptions(VoiceOptions):
         if wanted is None:
             return None
         if not wanted or not {*wanted} <= {"text", "audio"}:
-            raise InvalidRequestError(
-                "Invalid 'output_modalities': it must be ['audio'] or ['text'].",
-                param="output_modalities",
-            )
+            raise invalid("output_modalities", "it must be ['audio'] or ['text']")
         return "audio" in wanted
 
     @property
@@ -127,24 +124,21 @@ class AgentItem(RealtimeItem):
             InvalidRequestError: it is another kind of item, or has an unsupported member.
         """
         if self.type != "message":
-            raise InvalidRequestError(
-                f"Invalid 'item.type': '{shortened(self.type)}'. It must be 'message': no model"
-                " here calls tools.",
-                param="item.type",
+            raise invalid(
+                "item.type",
+                f"'{shortened(self.type)}'. It must be 'message': no model here calls tools",
             )
         if self.role not in _ROLES:
-            raise InvalidRequestError(
-                f"Invalid 'item.role': '{shortened(self.role)}'. It must be one of"
-                f" {', '.join(_ROLES)}.",
-                param="item.role",
+            raise invalid(
+                "item.role", f"'{shortened(self.role)}'. It must be one of {', '.join(_ROLES)}"
             )
         for part in self.content:
             if part.type in _TEXTS or (part.type in _AUDIO and part.transcript is not None):
                 continue
-            raise InvalidRequestError(
-                f"Invalid 'item.content': a part is '{shortened(part.type)}'. Models here read"
-                " text: parts must be 'input_text' or 'output_text', or have a 'transcript'.",
-                param="item.content",
+            raise invalid(
+                "item.content",
+                f"a part is '{shortened(part.type)}'. Models here read text: parts must be"
+                " 'input_text' or 'output_text', or have a 'transcript'",
             )
 
     @property

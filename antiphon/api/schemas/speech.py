@@ -39,7 +39,7 @@ from antiphon.contracts.sampling import (
 )
 from antiphon.contracts.types import SpeechRequest
 from antiphon.contracts.well_formed import is_encodable
-from antiphon.errors import InvalidRequestError, shortened
+from antiphon.errors import InvalidRequestError, invalid, shortened
 from antiphon.pipeline.speech.model import is_prefixed_voice
 from antiphon.pipeline.speech.service import (
     MAX_SAMPLE_RATE_HZ,
@@ -198,16 +198,14 @@ class SpeechBody(SpeechPeerFields):
         if not self.input.strip():
             raise InvalidRequestError("Input text cannot be empty.", param="input")
         if self.stream is False and self.stream_format == "sse":
-            raise InvalidRequestError(
-                "Invalid 'stream': false contradicts 'stream_format': 'sse'."
-                " Leave one of the two out.",
-                param="stream",
+            raise invalid(
+                "stream", "false contradicts 'stream_format': 'sse'. Leave one of the two out"
             )
         if self.word_timestamps and self.delivery() is Delivery.RAW:
-            raise InvalidRequestError(
-                "Invalid 'word_timestamps': bytes that are streamed have no room for them. Ask for"
-                " 'stream_format': 'sse', or for a whole file with 'stream': false.",
-                param="word_timestamps",
+            raise invalid(
+                "word_timestamps",
+                "bytes that are streamed have no room for them. Ask for 'stream_format': 'sse', or"
+                " for a whole file with 'stream': false",
             )
         return self
 

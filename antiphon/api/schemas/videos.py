@@ -16,7 +16,7 @@ from antiphon.api.schemas.picture_fields import VideoPeerFields
 from antiphon.api.schemas.pictures import PictureBody
 from antiphon.contracts.picture_types import DiffusionParameters, VideoRequest
 from antiphon.contracts.pictures import PictureCapabilities
-from antiphon.errors import InvalidRequestError, shortened
+from antiphon.errors import InvalidRequestError, invalid, shortened
 from antiphon.pipeline.pictures.videos import INPUT_REFERENCE
 from antiphon.storage.job import Job, JobState
 
@@ -350,10 +350,7 @@ def video_media(variant: str) -> int:
         InvalidRequestError: there is no such variant.
     """
     if variant not in VARIANTS:
-        raise InvalidRequestError(
-            f"Invalid 'variant': '{shortened(variant)}'. It must be one of {', '.join(VARIANTS)}.",
-            param="variant",
-        )
+        raise invalid("variant", f"'{shortened(variant)}'. It must be one of {', '.join(VARIANTS)}")
     return VARIANTS.index(variant)
 
 

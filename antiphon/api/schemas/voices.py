@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from antiphon.api.bodies import Fields, missing
+from antiphon.api.bodies import Fields
 from antiphon.api.schemas.field_rules import check_known
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid, missing
 from antiphon.voices.consents import StoredConsent
 from antiphon.voices.names import checked_text
 from antiphon.voices.store import NewVoice, StoredVoice
@@ -29,10 +29,8 @@ def new_voice(fields: Fields) -> NewVoice:
         InvalidRequestError: a field is missing or wrong.
     """
     if fields.text("type") not in (None, "audio_sample"):
-        raise InvalidRequestError(
-            "Invalid 'type': voices are made of recordings here, not of prompts. It must be"
-            " 'audio_sample'.",
-            param="type",
+        raise invalid(
+            "type", "voices are made of recordings here, not of prompts. It must be 'audio_sample'"
         )
     check_known(fields.values, _VOICE_FIELDS)
     recording = fields.recording("audio_sample")
@@ -117,10 +115,9 @@ def _embedding(fields: Fields) -> bytes:
             value = None
     is_list = isinstance(value, list) and 1 <= len(value) <= MAX_EMBEDDING_SIZE
     if not is_list or not all(type(each) in (int, float) and _fits(each) for each in value):
-        raise InvalidRequestError(
-            "Invalid 'speaker_embedding': it must be a non-empty list of at most"
-            f" {MAX_EMBEDDING_SIZE} finite numbers, as JSON.",
-            param="speaker_embedding",
+        raise invalid(
+            "speaker_embedding",
+            f"it must be a non-empty list of at most {MAX_EMBEDDING_SIZE} finite numbers, as JSON",
         )
     return np.array(value, "<f4").tobytes()
 

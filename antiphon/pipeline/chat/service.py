@@ -30,7 +30,7 @@ from antiphon.contracts.types import (
     new_seed,
 )
 from antiphon.contracts.well_formed import check_members
-from antiphon.errors import EngineError, InvalidRequestError, shortened
+from antiphon.errors import EngineError, InputTooLongError, InvalidRequestError, invalid, shortened
 from antiphon.pipeline.all_or_nothing import alone, together
 from antiphon.pipeline.chat.answer_text import AnswerText
 from antiphon.pipeline.chat.omni_talker import (
@@ -226,7 +226,7 @@ async def collect_answer(stream: ChatStream) -> ChatAnswer:
 
 def _check_messages(request: ChatRequest, max_characters: int) -> None:
     if not request.messages:
-        raise InvalidRequestError("Invalid 'messages': there are none.", param="messages")
+        raise invalid("messages", "there are none")
     check_members(
         {
             "messages": [message.content for message in request.messages],
@@ -235,47 +235,31 @@ def _check_messages(request: ChatRequest, max_characters: int) -> None:
     )
     num_characters = sum(len(message.content) for message in request.messages)
     if num_characters > max_characters:
-        raise InvalidRequestError(
-            f"Invalid 'messages': {num_characters} characters; at most {max_characters} are"
-            " allowed.",
-            param="messages",
-            code="string_above_max_length",
-        )
+        raise InputTooLongError(num_characters, max_characters, "messages")
 
 
 def _check_limits(request: ChatRequest) -> None:
     if request.max_tokens is not None and request.max_tokens < 1:
-        raise InvalidRequestError(
-            f"Invalid 'max_tokens': {request.max_tokens}. It must be at least 1.",
-            param="max_tokens",
-        )
+        raise invalid("max_tokens", f"{request.max_tokens}. It must be at least 1")
     most = NEVER if request.max_tokens is None else request.max_tokens
     Range(0, most).check("min_tokens", request.min_tokens)
     if len(request.stop) > MAX_STOPS:
-        raise InvalidRequestError(
-            f"Invalid 'stop': {len(request.stop)} strings; at most {MAX_STOPS} are allowed.",
-            param="stop",
-        )
+        raise invalid("stop", f"{len(request.stop)} strings; at most {MAX_STOPS} are allowed")
     if not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in request.stop):
-        raise InvalidRequestError(
-            f"Invalid 'stop': each must have 1 to {MAX_STOP_CHARACTERS} characters.", param="stop"
-        )
+        raise invalid("stop", f"each must have 1 to {MAX_STOP_CHARACTERS} characters")
 
 
 def _check_sampling(sampling: ChatSampling, capabilities: ChatCapabilities) -> None:
     check_ranges(sampling)
     for token, bias in (sampling.logit_bias or {}).items():
         if not 0 <= token < capabilities.vocab_size:
-            raise InvalidRequestError(
-                f"Invalid 'logit_bias': there is no token {token}. Allowed: 0 to"
-                f" {capabilities.vocab_size - 1}.",
-                param="logit_bias",
+            raise invalid(
+                "logit_bias",
+                f"there is no token {token}. Allowed: 0 to {capabilities.vocab_size - 1}",
             )
         if not abs(bias) <= MAX_LOGIT_BIAS:
-            raise InvalidRequestError(
-                f"Invalid 'logit_bias': {bias:g}. Allowed: -{MAX_LOGIT_BIAS:g} to"
-                f" {MAX_LOGIT_BIAS:g}.",
-                param="logit_bias",
+            raise invalid(
+                "logit_bias", f"{bias:g}. Allowed: -{MAX_LOGIT_BIAS:g} to {MAX_LOGIT_BIAS:g}"
             )
 
 
@@ -283,11 +267,10 @@ def _check_template_kwargs(request: ChatRequest) -> None:
     for name, value in request.template_kwargs.items():
         is_own = name in _OWN_VARIABLES or not name.isidentifier()
         if is_own or not isinstance(value, str | int | float | None):
-            raise InvalidRequestError(
-                f"Invalid 'chat_template_kwargs': '{shortened(name)}'. It must be a name"
-                f" other than {', '.join(_OWN_VARIABLES)}, of a text, a number, a truth value or"
-                " null.",
-                param="chat_template_kwargs",
+            raise invalid(
+                "chat_template_kwargs",
+                f"'{shortened(name)}'. It must be a name other than {', '.join(_OWN_VARIABLES)},"
+                " of a text, a number, a truth value or null",
             )
     check_members({"chat_template_kwargs": list(request.template_kwargs.values())})
 
@@ -300,7 +283,4 @@ def _check_logprobs(num_logprobs: int | None, model: ChatModel) -> None:
             f"The model '{model.name}' does not support 'logprobs'.", param="logprobs"
         )
     if not 0 <= num_logprobs <= MAX_LOGPROBS:
-        raise InvalidRequestError(
-            f"Invalid 'top_logprobs': {num_logprobs}. Allowed: 0 to {MAX_LOGPROBS}.",
-            param="top_logprobs",
-        )
+        raise invalid("top_logprobs", f"{num_logprobs}. Allowed: 0 to {MAX_LOGPROBS}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from antiphon.contracts.chat_types import ChatRole, Message
-from antiphon.errors import InvalidRequestError, shortened
+from antiphon.errors import InvalidRequestError, invalid, shortened
 from antiphon.pipeline.chat.playback_transcript import PlaybackTranscript
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
@@ -132,10 +132,7 @@ class TalkHistory:
             )
         duration_ms = 1000 * item.transcript.duration_s
         if played_ms > duration_ms + 1:  # what clients count is rounded
-            raise InvalidRequestError(
-                f"Invalid 'audio_end_ms': {played_ms}. The audio has {int(duration_ms)} ms.",
-                param="audio_end_ms",
-            )
+            raise invalid("audio_end_ms", f"{played_ms}. The audio has {int(duration_ms)} ms")
         item.text = min(item.text, item.transcript.until(played_ms / 1000), key=len)
         if item.text != item.transcript.text:
             item.status = "incomplete"

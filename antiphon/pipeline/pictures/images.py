@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from antiphon.config.media import ImageSettings
 from antiphon.contracts.picture_types import Image, ImageRequest, Progress
 from antiphon.contracts.types import Ended
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, invalid
 from antiphon.pipeline.pictures.service import IMAGE, ImageModel, PictureService
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ class Images(PictureService[ImageModel, ImageRequest, Image]):
     def _checked(self, request: ImageRequest, model: ImageModel) -> ImageRequest:
         self._check_images(request, model)
         if not 0 <= request.num_previews <= MAX_PREVIEWS:
-            raise InvalidRequestError(
-                f"Invalid 'partial_images': {request.num_previews}. Allowed: 0 to {MAX_PREVIEWS}.",
-                param="partial_images",
-            )
+            raise invalid("partial_images", f"{request.num_previews}. Allowed: 0 to {MAX_PREVIEWS}")
         return request
 
     def check_num_images(self, num_images: int, model: ImageModel) -> None:

@@ -23,7 +23,7 @@ from antiphon.contracts.pictures import ImageCapabilities, PictureCapabilities, 
 from antiphon.contracts.prompt import Admitted, Prompt, SupportsDefaultSizes
 from antiphon.contracts.types import Ended, Usage, new_seed
 from antiphon.contracts.well_formed import check_members, check_range, read_options
-from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.errors import EngineError, InputTooLongError, InvalidRequestError, invalid
 from antiphon.pipeline.all_or_nothing import alone, together
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.runtime import LoadedTask
@@ -140,7 +140,7 @@ class PictureService(ModelDirectory[ModelT], Generic[ModelT, PictureRequest, Pic
         texts = {"prompt": request.prompt, "negative_prompt": request.negative_prompt or ""}
         check_members({**texts, **request.options})
         if not request.prompt.strip():
-            raise InvalidRequestError("Invalid 'prompt': it is empty.", param="prompt")
+            raise invalid("prompt", "it is empty")
         for name, text in texts.items():
             check_length(text, settings.max_prompt_characters, name)
         if request.negative_prompt and not model.capabilities.negative_prompts:
@@ -247,11 +247,7 @@ def with_defaults(request: PictureRequest, prompter: PicturePrompter) -> Picture
 def check_length(text: str, max_characters: int, param: str) -> None:
     """Refuse a text that is too long."""
     if len(text) > max_characters:
-        raise InvalidRequestError(
-            f"Invalid '{param}': {len(text)} characters; at most {max_characters} are allowed.",
-            param=param,
-            code="string_above_max_length",
-        )
+        raise InputTooLongError(len(text), max_characters, param)
 
 
 def check_size(
@@ -267,16 +263,15 @@ def check_size(
     width, height = request.width, request.height
     if min(width, height) < multiple or width % multiple or height % multiple:
         default_width, default_height = capabilities.default_size
-        raise InvalidRequestError(
-            f"Invalid 'size': {width}x{height}. Width and height must be multiples of {multiple},"
-            f" such as {default_width}x{default_height}.",
-            param="size",
+        raise invalid(
+            "size",
+            f"{width}x{height}. Width and height must be multiples of {multiple}, such as"
+            f" {default_width}x{default_height}",
         )
     if width * height > max_pixels:
-        raise InvalidRequestError(
-            f"Invalid 'size': {width}x{height} has {width * height} pixels; at most {max_pixels}"
-            " are allowed.",
-            param="size",
+        raise invalid(
+            "size",
+            f"{width}x{height} has {width * height} pixels; at most {max_pixels} are allowed",
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from antiphon.errors import AntiphonError, InvalidRequestError, SettingsError
+from antiphon.errors import AntiphonError, SettingsError, invalid
 from antiphon.text.offset_map import OffsetMap
 
 MAX_ENTRIES = 1000
@@ -29,7 +29,9 @@ def check_pronunciations(entries: Mapping[str, str]) -> None:
         InvalidRequestError: it names the entry.
     """
     if len(entries) > MAX_ENTRIES:
-        raise _wrong(f"{len(entries)} entries; at most {MAX_ENTRIES} are allowed")
+        raise invalid(
+            "pronunciations", f"{len(entries)} entries; at most {MAX_ENTRIES} are allowed"
+        )
     for word, reading in entries.items():
         _check_length(ascii(word[:40]), word, MAX_WORD_CHARACTERS)
         _check_length(f"what is read for {word[:40]!a}", reading, MAX_READING_CHARACTERS)
@@ -37,11 +39,7 @@ def check_pronunciations(entries: Mapping[str, str]) -> None:
 
 def _check_length(shown: str, text: str, max_characters: int) -> None:
     if not text.strip() or len(text) > max_characters:
-        raise _wrong(f"{shown} must have 1 to {max_characters} characters")
-
-
-def _wrong(problem: str) -> InvalidRequestError:
-    return InvalidRequestError(f"Invalid 'pronunciations': {problem}.", param="pronunciations")
+        raise invalid("pronunciations", f"{shown} must have 1 to {max_characters} characters")
 
 
 class Pronunciations:
