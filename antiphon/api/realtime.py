@@ -39,7 +39,7 @@ from antiphon.api.schemas.realtime import (
     TextAppend,
 )
 from antiphon.api.schemas.realtime_fields import RealtimeMessage
-from antiphon.api.schemas.speech_ws import parsed
+from antiphon.api.schemas.speech_ws import parsed, unknown_message
 from antiphon.api.sockets import Socket, converse
 from antiphon.api.state import Server, ServerState, new_speech_id
 from antiphon.contracts.types import SpeechRequest
@@ -162,10 +162,7 @@ class RealtimeConversation(SpokenConversation):
             parsed(message, RealtimeMessage)
             self._clear()
         elif type not in IGNORED:
-            raise InvalidRequestError(
-                f"Unknown message type: {ascii(type)[:80]}. Allowed: {', '.join(_SERVED)}.",
-                param="type",
-            )
+            raise unknown_message(type, *_SERVED)
         self._event_id = None
         return False
 

@@ -162,7 +162,7 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
     return SpeechBatchResult(
         index=index,
         status="success",
-        audio_data=await server.encoders.run(_as_base64, pieces),
+        audio_data=await server.encoders.run(lambda: base64.b64encode(b"".join(pieces)).decode()),
         media_type=format.content_type(rate_hz, channels),
         sample_rate=rate_hz,
         finish_reason=ended.reason,
@@ -170,10 +170,6 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
         timestamps=None if words is None else words.take(),
         unspoken=list(ended.unspoken) or None,
     )
-
-
-def _as_base64(pieces: list[bytes]) -> str:
-    return base64.b64encode(b"".join(pieces)).decode()
 
 
 def _written(result: SpeechBatchResult) -> bytes:

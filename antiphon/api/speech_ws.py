@@ -25,6 +25,7 @@ from antiphon.api.schemas.speech_ws import (
     NoMembers,
     SessionConfig,
     parsed,
+    unknown_message,
     unknown_option,
 )
 from antiphon.api.sockets import Socket, converse
@@ -41,7 +42,7 @@ MAX_FRAME_BYTES = 512 * 1024
 
 router = APIRouter()
 CONFIG_WITHIN_S = 10.0
-_SIGNALS = ("session.close", "input.done", "input.clear")
+_MESSAGES = ("session.config", "input.text", "input.done", "input.clear", "session.close")
 
 
 class SpeechFileOutput:
@@ -216,7 +217,7 @@ class SpeechConversation(SpokenConversation):
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
         type = message.get("type")
-        if type in _SIGNALS:
+        if type in _MESSAGES[2:]:
             parsed(message, NoMembers)
         if type == "session.close":
             self._complete()
@@ -237,11 +238,7 @@ class SpeechConversation(SpokenConversation):
         elif type == "input.clear":
             await self._clear()
         else:
-            raise InvalidRequestError(
-                f"Unknown message type: {ascii(type)[:80]}. Allowed: session.config, input.text,"
-                " input.done, input.clear, session.close.",
-                param="type",
-            )
+            raise unknown_message(type, *_MESSAGES)
         return False
 
     async def refuse(self, error: WireError) -> None:

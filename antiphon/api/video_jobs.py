@@ -52,7 +52,7 @@ async def start_video_jobs(server: ServerState, stack: AsyncExitStack) -> JobRun
         ledger,
         job_media(settings),
         folder / "video_jobs",
-        lambda job: _work_of(server, runner, job),
+        lambda job: _work(server, kept_body(VideoJobBody, job), job.id, ledger.input(job.id)),
         server.guards.metrics,
         retention_s=settings.media.retention_s,
     )
@@ -168,11 +168,6 @@ async def download_video(
 def _view(job: Job, connection: Request) -> VideoView:
     server: ServerState = connection.app.state.server
     return VideoView.of(job, server.settings.media.retention_s)
-
-
-def _work_of(server: ServerState, jobs: JobRunner, job: Job) -> VideoJobWork:
-    """Read a job's body and its image; blocks."""
-    return _work(server, kept_body(VideoJobBody, job), job.id, jobs.ledger.input(job.id))
 
 
 def _work(server: ServerState, body: VideoJobBody, id: str, image: bytes | None) -> VideoJobWork:

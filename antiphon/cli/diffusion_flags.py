@@ -13,35 +13,25 @@ class DiffusionFlags:
     """Settings of image and video generation; see docs/acceleration.md for support by family."""
 
     panel: ClassVar[str] = "Images and videos"
+    section: ClassVar[str] = "diffusion"
     cache_backend: Annotated[
-        str | None,
-        flag("Skip work of steps that change little: cache_dit or tea_cache.", "none"),
-        "diffusion.cache_backend",
+        str | None, flag("Skip work of steps that change little: cache_dit or tea_cache.", "none")
     ] = None
     cache_config: Annotated[
-        str | None,
-        flag("Parameters of the cache, a JSON object.", "the backend's"),
-        "diffusion.cache_config",
+        str | None, flag("Parameters of the cache, a JSON object.", "the backend's")
     ] = None
     enable_cache_dit_summary: Annotated[
-        bool | None,
-        flag("Log what cache_dit has skipped.", False, "--enable-cache-dit-summary"),
-        "diffusion.enable_cache_dit_summary",
+        bool | None, flag("Log what cache_dit has skipped.", False, "--enable-cache-dit-summary")
     ] = None
     vae_use_slicing: Annotated[
-        bool | None,
-        flag("Decode the pictures of a batch one by one.", False, "--vae-use-slicing"),
-        "diffusion.vae_use_slicing",
+        bool | None, flag("Decode the pictures of a batch one by one.", False, "--vae-use-slicing")
     ] = None
     vae_use_tiling: Annotated[
-        bool | None,
-        flag("Decode in tiles, in less memory.", False, "--vae-use-tiling"),
-        "diffusion.vae_use_tiling",
+        bool | None, flag("Decode in tiles, in less memory.", False, "--vae-use-tiling")
     ] = None
     enable_cpu_offload: Annotated[
         bool | None,
         flag("Keep components in main memory until they run.", False, "--enable-cpu-offload"),
-        "diffusion.enable_cpu_offload",
     ] = None
     enable_layerwise_offload: Annotated[
         bool | None,
@@ -50,25 +40,16 @@ class DiffusionFlags:
             False,
             "--enable-layerwise-offload",
         ),
-        "diffusion.enable_layerwise_offload",
     ] = None
     layerwise_num_gpu_layers: Annotated[
-        int | None,
-        flag("Layers that are on the GPU at once then.", SETTING),
-        "diffusion.layerwise_num_gpu_layers",
+        int | None, flag("Layers that are on the GPU at once then.", SETTING)
     ] = None
     enforce_eager: Annotated[
-        bool | None,
-        flag("Do not compile the denoiser.", False, "--enforce-eager"),
-        "diffusion.enforce_eager",
+        bool | None, flag("Do not compile the denoiser.", False, "--enforce-eager")
     ] = None
-    flow_shift: Annotated[
-        float | None, flag("Of the schedule of noise.", _CHECKPOINT), "diffusion.flow_shift"
-    ] = None
+    flow_shift: Annotated[float | None, flag("Of the schedule of noise.", _CHECKPOINT)] = None
     boundary_ratio: Annotated[
-        float | None,
-        flag("Where a second expert takes over, 0 to 1.", _CHECKPOINT),
-        "diffusion.boundary_ratio",
+        float | None, flag("Where a second expert takes over, 0 to 1.", _CHECKPOINT)
     ] = None
     default_video_fps: Annotated[
         int | None,
@@ -76,17 +57,11 @@ class DiffusionFlags:
         "videos.default_fps",
     ] = None
     ulysses_degree: Annotated[
-        int | None,
-        flag("GPUs that share the heads of attention.", SETTING),
-        "diffusion.ulysses_degree",
+        int | None, flag("GPUs that share the heads of attention.", SETTING)
     ] = None
-    ring_degree: Annotated[
-        int | None,
-        flag("GPUs that share the sequence in a ring.", SETTING),
-        "diffusion.ring_degree",
-    ] = None
+    ring_degree: Annotated[int | None, flag("GPUs that share the sequence in a ring.", SETTING)] = (
+        None
+    )
     cfg_parallel_size: Annotated[
-        int | None,
-        flag("2: a GPU each for the prompt and the negative prompt.", SETTING),
-        "diffusion.cfg_parallel_size",
+        int | None, flag("2: a GPU each for the prompt and the negative prompt.", SETTING)
     ] = None

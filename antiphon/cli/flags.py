@@ -35,7 +35,7 @@ ApiKey: TypeAlias = Annotated[
 ]
 
 SETTING = "<setting>"
-"""As a flag's default: that of the setting that the flag's annotation names."""
+"""As a flag's default: that of the setting that the flag stands for."""
 
 
 def flag(help: str, default: str | bool = False, *names: str, **more: Any) -> Any:
@@ -51,22 +51,24 @@ def flag(help: str, default: str | bool = False, *names: str, **more: Any) -> An
 
 
 def settings_of(flags: Any) -> dict[str, Any]:
-    """Return the flags whose annotation names a setting, as ``"server.port"``, by that name."""
+    """Return the flags that stand for settings, by names as ``"server.port"``."""
     given = {setting: getattr(flags, name) for name, setting in _settings(type(flags)).items()}
     return {setting: None if value == [] else value for setting, value in given.items()}
 
 
 def _settings(flags: type[Any]) -> dict[str, str]:
-    """Return the names of settings by the fields whose annotations name them."""
+    """Return the settings of fields: named by the annotation, or else of the class's section."""
     hints = get_type_hints(flags, include_extras=True)
     named = {field.name: hints[field.name].__metadata__[-1] for field in fields(flags)}
-    return {name: setting for name, setting in named.items() if isinstance(setting, str)}
+    sections = _declared(flags, "section")
+    given = {name: f"{section}.{name}" for name, section in sections.items() if name in named}
+    return given | {name: setting for name, setting in named.items() if isinstance(setting, str)}
 
 
-def _panels(flags: type[Any]) -> dict[str, str]:
-    """Return the titles of help panels by field; a base class declares that of its fields."""
-    parts: list[Any] = [part for part in flags.__mro__ if "panel" in vars(part)]
-    return {name: part.panel for part in parts for name in vars(part)["__annotations__"]}
+def _declared(flags: type[Any], name: str) -> dict[str, str]:
+    """Return what base classes declare under a name, by their fields: of help panels, a title."""
+    parts = [vars(part) for part in flags.__mro__ if name in vars(part)]
+    return {field: part[name] for part in parts for field in part["__annotations__"]}
 
 
 def without_switch_types(command: Any, context: Any) -> None:
@@ -97,7 +99,7 @@ def add_command(
             from antiphon.config import Settings
 
             defaults, settings = Settings().model_dump(), _settings(flags)
-            panels = _panels(flags)
+            panels = _declared(flags, "panel")
             for each in self.params:
                 if not isinstance(each, TyperOption):
                     continue

@@ -23,6 +23,7 @@ class ModelFlags:
     """Models, and how they are loaded."""
 
     panel: ClassVar[str] = "Model"
+    section: ClassVar[str] = "model"
     model: Annotated[
         str | None,
         typer.Argument(help=_MODEL, show_default=False, autocompletion=completion.models),
@@ -35,13 +36,10 @@ class ModelFlags:
         ),
         "models.more",
     ] = None
-    name: Annotated[
-        str | None, flag("Served name of the model.", "last part of the model"), "model.name"
-    ] = None
+    name: Annotated[str | None, flag("Served name of the model.", "last part of the model")] = None
     device: Annotated[
         str | None,
         flag("cpu, cuda, cuda:N or auto.", SETTING, autocompletion=among("cpu", "cuda", "auto")),
-        "model.device",
     ] = None
     dtype: Annotated[
         str | None,
@@ -50,36 +48,26 @@ class ModelFlags:
             SETTING,
             autocompletion=among("auto", "bfloat16", "float32"),
         ),
-        "model.dtype",
     ] = None
     load_format: Annotated[
         str | None,
         flag("auto, or dummy: random weights.", SETTING, autocompletion=among("auto", "dummy")),
-        "model.load_format",
     ] = None
     quantize: Annotated[
         str | None,
         flag("Weights: int8, or fp16 on a CPU.", "dtype", autocompletion=among("int8", "fp16")),
-        "model.quantize",
     ] = None
     cpu_threads: Annotated[
-        int | None,
-        flag("Threads on a CPU, the codec's beside them.", "all cores but one"),
-        "model.cpu_threads",
+        int | None, flag("Threads on a CPU, the codec's beside them.", "all cores but one")
     ] = None
-    max_slots: Annotated[
-        int | None, flag("Requests that are worked on at once.", SETTING), "model.max_slots"
-    ] = None
+    max_slots: Annotated[int | None, flag("Requests that are worked on at once.", SETTING)] = None
     cache_gib: Annotated[
-        float | None, flag("Memory for keys and values, GiB.", "what slots need"), "model.cache_gib"
+        float | None, flag("Memory for keys and values, GiB.", "what slots need")
     ] = None
-    deterministic: Annotated[
-        bool | None, flag(_DETERMINISTIC, False, "--deterministic"), "model.deterministic"
-    ] = None
+    deterministic: Annotated[bool | None, flag(_DETERMINISTIC, False, "--deterministic")] = None
     trust_remote_code: Annotated[
         bool | None,
         flag("Run Python code that the checkpoint brings.", False, "--trust-remote-code"),
-        "model.trust_remote_code",
     ] = None
 
 
@@ -88,18 +76,17 @@ class AccessFlags:
     """Address, keys, and which clients may call."""
 
     panel: ClassVar[str] = "Address and access"
-    host: Annotated[str | None, flag("Address to listen on.", SETTING), "server.host"] = None
-    port: Annotated[int | None, flag("Port; 0 picks a free one.", SETTING), "server.port"] = None
+    section: ClassVar[str] = "server"
+    host: Annotated[str | None, flag("Address to listen on.", SETTING)] = None
+    port: Annotated[int | None, flag("Port; 0 picks a free one.", SETTING)] = None
     api_key: Annotated[
         list[str] | None, flag("Accept this key; repeatable.", "no key is asked"), "server.api_keys"
     ] = None
-    api_keys_file: Annotated[
-        Path | None, flag("File of keys or hashes, one a line.", "none"), "server.api_keys_file"
-    ] = None
+    api_keys_file: Annotated[Path | None, flag("File of keys or hashes, one a line.", "none")] = (
+        None
+    )
     allow_no_key: Annotated[
-        bool | None,
-        flag("Serve other machines without asking for a key.", False, "--allow-no-key"),
-        "server.allow_no_key",
+        bool | None, flag("Serve other machines without asking for a key.", False, "--allow-no-key")
     ] = None
     allowed_host: Annotated[
         list[str] | None,
@@ -164,10 +151,10 @@ class PlacementFlags:
     """Processes, devices and hosts."""
 
     panel: ClassVar[str] = "Placement"
+    section: ClassVar[str] = "server"
     front_ends: Annotated[
         int | None,
         flag("HTTP processes that share the port; 0: one process is the server.", SETTING),
-        "server.front_ends",
     ] = None
     fabric: Annotated[
         str | None,
@@ -176,7 +163,6 @@ class PlacementFlags:
             SETTING,
             autocompletion=among("local", "process", "ray"),
         ),
-        "server.fabric",
     ] = None
     address: Annotated[
         str | None,
@@ -186,12 +172,10 @@ class PlacementFlags:
     placement: Annotated[
         list[str] | None,
         flag("Profile or YAML file with the placement of stages; repeatable.", "none"),
-        "server.placement",
     ] = None
     placement_set: Annotated[
         list[str] | None,
         flag("Entry of the placement, as stage.talker.replicas=2; repeatable.", "none", "--set"),
-        "server.placement_set",
     ] = None
     stage_configs: Annotated[
         Path | None,
@@ -200,7 +184,6 @@ class PlacementFlags:
             "none",
             *("--stage-configs-path", "--deploy-config"),
         ),
-        "server.stage_configs",
     ] = None
 
 

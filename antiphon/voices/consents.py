@@ -84,10 +84,13 @@ class ConsentStore(OwnedRows):
             InvalidRequestError: a field will not do, or there are too many consents.
             StorageError: it could not be written, and is not there.
         """
+        label = checked_label(name)
+        if not _LANGUAGE.fullmatch(language):
+            raise invalid("language", "it must be a tag such as 'en' or 'en-US'")
         consent = StoredConsent(
             id=new_id("cons"),
-            name=checked_label(name),
-            language=_checked_language(language),
+            name=label,
+            language=language,
             created_s=int(time.time()),
             media_type=media_type,
             num_bytes=len(recording),
@@ -142,9 +145,3 @@ def checked_label(name: str) -> str:
     if not label or not label.isprintable():
         raise invalid("name", "it must be one line of printable text")
     return label
-
-
-def _checked_language(language: str) -> str:
-    if not _LANGUAGE.fullmatch(language):
-        raise invalid("language", "it must be a tag such as 'en' or 'en-US'")
-    return language

@@ -38,7 +38,7 @@ def checked_name(name: str) -> str:
             characters that do not show.
     """
     name = checked_text(name, "name", MAX_NAME_CHARACTERS)
-    if any(_is_hidden(each) for each in name):
+    if any(unicodedata.category(each) in _HIDDEN and each not in _JOINERS for each in name):
         raise invalid("name", "it has control characters, or others that do not show")
     name = " ".join(name.split())
     if not name_key(name):
@@ -72,7 +72,3 @@ def check_not_reserved(name: str, reserved: Iterable[str]) -> None:
         raise invalid(
             "name", f"'{name}' is reserved: it is the name or alias of a voice of the model"
         )
-
-
-def _is_hidden(character: str) -> bool:
-    return unicodedata.category(character) in _HIDDEN and character not in _JOINERS

@@ -19,7 +19,7 @@ from antiphon.api.bodies import JsonRoute
 from antiphon.api.errors import WireError
 from antiphon.api.schemas.field_rules import KnownMembers
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
-from antiphon.api.schemas.speech_ws import InputText, NoMembers, parsed
+from antiphon.api.schemas.speech_ws import InputText, NoMembers, parsed, unknown_message
 from antiphon.api.sockets import Socket, converse
 from antiphon.api.state import Server, ServerState, SpeechId, new_speech_id
 from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
@@ -216,10 +216,7 @@ class SpeakConversation(SpokenConversation):
             self._complete()
             return True
         else:
-            raise InvalidRequestError(
-                f"Unknown message type: {ascii(type)[:80]}. Allowed: Speak, Flush, Clear, Close.",
-                param="type",
-            )
+            raise unknown_message(type, "Speak", "Flush", "Clear", "Close")
         return False
 
     async def refuse(self, error: WireError) -> None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from antiphon.api.adapters.files import file_response
 from antiphon.api.adapters.names import known_language, known_model, known_voice
-from antiphon.api.adapters.timed_audio import More, nothing_more, timed_lines, timed_whole
+from antiphon.api.adapters.timed_audio import More, timed_lines, timed_whole
 from antiphon.api.bodies import JsonRoute
 from antiphon.api.options import ignored_headers
 from antiphon.api.schemas.elevenlabs import DialogueBody, ElevenlabsSpeechBody, SpeechQuery
@@ -85,12 +85,12 @@ class Call:
         """Stream a file."""
         return file_response(events, self.format, self.server, self.headers)
 
-    def json(self, events: SpeechStream, text: str, more: More = nothing_more) -> Response:
+    def json(self, events: SpeechStream, text: str, more: More = dict) -> Response:
         """Answer with one JSON object: a file, and the time of each character."""
         collect = partial(timed_whole, events, text, self.format, self.server, more)
         return WholeResponse(collect, self.headers, "application/json")
 
-    def json_lines(self, events: SpeechStream, text: str, more: More = nothing_more) -> Response:
+    def json_lines(self, events: SpeechStream, text: str, more: More = dict) -> Response:
         """Stream a JSON object a line: a piece of a file, and the times of its characters."""
         return timed_lines(events, text, self.format, self.server, more, self.headers)
 

@@ -55,10 +55,6 @@ class Service:
         return re.sub(rf"(?<!: )'{re.escape(param)}'", lambda _: f"'{named}'", message), named
 
 
-def _as_elevenlabs(status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"detail": {"status": error["code"], "message": error["message"]}}
-
-
 def _as_deepgram(status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
     described = {
         "err_code": responses.get(status, "Client Closed Request"),
@@ -80,7 +76,7 @@ ELEVENLABS = Service(
         "audio_sample": "files",
         "speaker_description": "description",
     },
-    shape=_as_elevenlabs,
+    shape=lambda _, error: {"detail": {"status": error["code"], "message": error["message"]}},
 )
 DEEPGRAM = Service(
     paths=("/v1/speak",), fields={"input": "text", "voice": "model"}, shape=_as_deepgram

@@ -15,11 +15,6 @@ More: TypeAlias = Callable[[], Mapping[str, Any]]
 """Returns further members of a piece's JSON."""
 
 
-def nothing_more() -> Mapping[str, Any]:
-    """Add no members."""
-    return {}
-
-
 def timed_lines(
     events: SpeechStream,
     text: str,

@@ -8,6 +8,7 @@ from antiphon.contracts.well_formed import StrictModel
 _ONE_IMAGE = Unserved("Send one image, in 'input_reference'.")
 _NO_SOUND = "Videos have no sound."
 _NO_FRAMES_BETWEEN = Meaningless("No frames are interpolated.")
+_DECODED_BY_SERVER = Meaningless("The server decides how images are decoded.")
 _NOT_ANIMATED = Unserved("Images are not animated.")
 _IN_PROMPT = Unserved("Put everything into 'prompt'.")
 
@@ -24,12 +25,8 @@ class PicturePeerFields(StrictModel):
     generator_device: Annotated[
         str | None, Meaningless("A seed draws the same on every device.")
     ] = None
-    vae_use_slicing: Annotated[
-        bool | None, Meaningless("The server decides how images are decoded.")
-    ] = None
-    vae_use_tiling: Annotated[
-        bool | None, Meaningless("The server decides how images are decoded.")
-    ] = None
+    vae_use_slicing: Annotated[bool | None, _DECODED_BY_SERVER] = None
+    vae_use_tiling: Annotated[bool | None, _DECODED_BY_SERVER] = None
     return_stage_metrics: Annotated[
         bool | None, Meaningless("Figures of stages are at /metrics.")
     ] = None

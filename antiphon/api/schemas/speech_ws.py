@@ -54,6 +54,13 @@ def unknown_option(name: str, task: Task) -> InvalidRequestError:
     return unknown_field(name, {**field_classes(SessionConfig), **as_served(further)})
 
 
+def unknown_message(type: Any, *allowed: str) -> InvalidRequestError:
+    """Return the error for a message of a type that its conversation does not have."""
+    return InvalidRequestError(
+        f"Unknown message type: {ascii(type)[:80]}. Allowed: {', '.join(allowed)}.", param="type"
+    )
+
+
 def parsed(message: Mapping[str, Any], model: type[M]) -> M:
     """Read a message; raises InvalidRequestError naming the field and what is allowed."""
     members = {name: value for name, value in message.items() if name != "type"}

@@ -227,13 +227,9 @@ async def collect_answer(stream: ChatStream) -> ChatAnswer:
 def _check_messages(request: ChatRequest, max_characters: int) -> None:
     if not request.messages:
         raise invalid("messages", "there are none")
-    check_members(
-        {
-            "messages": [message.content for message in request.messages],
-            "stop": request.stop,
-        }
-    )
-    num_characters = sum(len(message.content) for message in request.messages)
+    texts = [message.content for message in request.messages]
+    check_members({"messages": texts, "stop": request.stop})
+    num_characters = sum(map(len, texts))
     if num_characters > max_characters:
         raise InputTooLongError(num_characters, max_characters, "messages")
 

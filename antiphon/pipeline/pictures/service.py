@@ -142,7 +142,8 @@ class PictureService(ModelDirectory[ModelT], Generic[ModelT, PictureRequest, Pic
         if not request.prompt.strip():
             raise invalid("prompt", "it is empty")
         for name, text in texts.items():
-            check_length(text, settings.max_prompt_characters, name)
+            if len(text) > (limit := settings.max_prompt_characters):
+                raise InputTooLongError(len(text), limit, name)
         if request.negative_prompt and not model.capabilities.negative_prompts:
             raise InvalidRequestError(
                 f"The model '{model.name}' has no 'negative_prompt': leave it out.",
@@ -242,12 +243,6 @@ def with_defaults(request: PictureRequest, prompter: PicturePrompter) -> Picture
         seed=new_seed() if request.seed is None else request.seed,
         parameters=request.parameters.with_defaults(capabilities.parameters),
     )
-
-
-def check_length(text: str, max_characters: int, param: str) -> None:
-    """Refuse a text that is too long."""
-    if len(text) > max_characters:
-        raise InputTooLongError(len(text), max_characters, param)
 
 
 def check_size(

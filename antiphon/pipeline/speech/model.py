@@ -109,18 +109,6 @@ class SpeechModel(VoiceModel):
         yield name
         yield from other_spellings(name, of_mixes=not isinstance(self.prompter, SupportsVoiceNames))
 
-    def nameless_voice(
-        self, request: SpeechRequest, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
-    ) -> Voice:
-        """Return the voice of a request that names no known one, and may bring its own.
-
-        Raises:
-            UnknownVoiceError: the name is all that there is.
-        """
-        if self.capabilities.brings_voice(request):
-            return self.capabilities.voices[0]
-        raise self.unknown_voice(request.voice, aliases, uploaded)
-
     def sample_prompt(self) -> Prompt:
         sampling = replace(self.task.sampling, max_frames=_WARM_UP_FRAMES)
         request = replace(self.capabilities.sample_request, sampling=sampling)

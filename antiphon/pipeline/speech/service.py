@@ -210,7 +210,9 @@ class Speech(ModelDirectory[SpeechModel]):
             return request, found
         if self.uploaded is None or found is None:
             names = await self.uploaded.names(model) if self.uploaded else []
-            return request, model.nameless_voice(request, aliases, names)
+            if model.capabilities.brings_voice(request):
+                return request, model.capabilities.voices[0]
+            raise model.unknown_voice(request.voice, aliases, names)
         cloning = [each.name for each in self.cloning_models]
         return await self.uploaded.prepared(request, found, model, cloning), found.as_voice()
 

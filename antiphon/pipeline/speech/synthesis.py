@@ -57,7 +57,9 @@ class SegmentMixer:
         self.sample_rate_hz = request.sample_rate_hz or native_hz
         self.num_samples = 0
         self._joiner = Joiner(native_hz, channels)
-        gain_db = _gain_db(request, voice)
+        gain_db = None
+        if voice.loudness_lufs is not None and isinstance(request.loudness_lufs, float | int):
+            gain_db = request.loudness_lufs - voice.loudness_lufs
         self._chain = Chain(native_hz, self.sample_rate_hz, request.speed, channels, gain_db)
         self._sentence_pause_ms = request.sentence_pause_ms
         self._workers = workers
@@ -218,13 +220,6 @@ class Synthesis(ABC):
             self._start_s += mixer.num_samples / mixer.sample_rate_hz
             self._mixer = None
         return chunks
-
-
-def _gain_db(request: SpeechRequest, voice: Voice) -> float | None:
-    """Return the change of loudness that a request wants of a voice, or ``None``."""
-    if voice.loudness_lufs is None or not isinstance(request.loudness_lufs, float | int):
-        return None
-    return request.loudness_lufs - voice.loudness_lufs
 
 
 def unspoken_words(

@@ -61,7 +61,8 @@ def bench_quality(flags: QualityFlags) -> None:
             raise SettingsError(f"--metrics: '{each}' is unknown; there are {', '.join(METRICS)}.")
     refuse_unwritable(flags.json_file, flags.markdown)
     reference = None if flags.reference is None else read_recording(flags.reference)
-    _refuse_other_sources(flags)
+    if sum((bool(flags.files), flags.url is not None, flags.model is not None)) != 1:
+        raise SettingsError("Give either files, or --url, or --model.")
     language = None if flags.files else flags.language
     refuse_unready(metrics, whisper=flags.whisper, language=language)
     recordings = _recordings(flags)
@@ -73,12 +74,6 @@ def bench_quality(flags: QualityFlags) -> None:
     typer.echo(card)
     write(flags.json_file, json.dumps(report, indent=1) + "\n")
     write(flags.markdown, card)
-
-
-def _refuse_other_sources(flags: QualityFlags) -> None:
-    sources = (bool(flags.files), flags.url is not None, flags.model is not None)
-    if sum(sources) != 1:
-        raise SettingsError("Give either files, or --url, or --model.")
 
 
 def _recordings(flags: QualityFlags) -> "list[SpeechRecording]":

@@ -83,8 +83,9 @@ def bench_suite(flags: SuiteFlags) -> None:
     from antiphon.cli.progress import shown_progress
     from antiphon_bench.report import suite_html, suite_markdown
     from antiphon_bench.suite import run_suite, target_for
+    from antiphon_bench.trace import read_trace
 
-    trace = _trace(flags)
+    trace = None if flags.trace is None else read_trace(flags.trace)
     cells = cells_of(flags, trace)
     tasks = {cell.task for cell in cells}
     if len({cell.name for cell in cells}) < len(cells):
@@ -183,12 +184,6 @@ def _named(given: str, known: Sequence[Any], name: str) -> list[Any]:
         if each not in known:
             raise SettingsError(f"--{name}: '{each}' is unknown; there are {', '.join(known)}.")
     return names
-
-
-def _trace(flags: SuiteFlags) -> "Trace | None":
-    from antiphon_bench.trace import read_trace
-
-    return None if flags.trace is None else read_trace(flags.trace)
 
 
 def _plan(
