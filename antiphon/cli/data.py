@@ -8,17 +8,12 @@ import typer
 if TYPE_CHECKING:
     from antiphon.storage.checksums import DataPlaces
 
-data = typer.Typer(no_args_is_help=True)
+data = typer.Typer(no_args_is_help=True, help="Back up voices, consents and jobs, or restore them.")
 
 _DataDir = Annotated[
     Path | None,
     typer.Option(help="The data folder.", show_default="the setting"),
 ]
-
-
-@data.callback()
-def _group() -> None:
-    """Back up voices, consents and jobs, or restore them."""
 
 
 @data.command()

@@ -15,14 +15,7 @@ from antiphon.errors import ModelLoadError
 if TYPE_CHECKING:
     from antiphon.contracts.family import Family
 
-dev = typer.Typer(no_args_is_help=True)
-
-
-@dev.callback()
-def _dev() -> None:
-    """Tools for development."""
-
-
+dev = typer.Typer(no_args_is_help=True, help="Tools for development.")
 dev.command("new-family")(new_family)
 add_command(dev, "check-family", CheckFamilyFlags, check_family)
 dev.command("families")(family_lines)

@@ -4,12 +4,7 @@ from typing import Annotated
 
 import typer
 
-keys = typer.Typer(no_args_is_help=True)
-
-
-@keys.callback()
-def _group() -> None:
-    """Make API keys."""
+keys = typer.Typer(no_args_is_help=True, help="Make API keys.")
 
 
 @keys.command()

@@ -48,11 +48,6 @@ _COLUMNS: Sequence[Column] = (
 app = typer.Typer(help="Measure speed, and how speech sounds.", no_args_is_help=True)
 
 
-@app.callback()
-def _bench() -> None:
-    """Measure speed, and how speech sounds."""
-
-
 @dataclass(frozen=True, slots=True)
 class EngineBenchFlags:
     """The flags of ``antiphon bench engine``."""
