@@ -9,6 +9,7 @@ import soundfile
 
 from antiphon import Antiphon, ChatRequest, ChatSampling, Message, SpeechRequest
 from antiphon.contracts.chat_types import TextDelta
+from antiphon.contracts.sampling import Sampling
 from antiphon.contracts.types import Ended
 from antiphon.errors import InvalidRequestError, ModelLoadError, SettingsError
 from tests.decoding import told_length
@@ -59,6 +60,17 @@ def test_wrong_names_explain_themselves() -> None:
         Antiphon.load("toyy")
     with pytest.raises(SettingsError, match=r"Did you mean 'model\.device'"):
         Antiphon.load("toy", devise="cpu")
+
+
+def test_fields_of_requests_are_checked_as_those_of_a_server() -> None:
+    refused = {
+        "volume": SpeechRequest("Hello.", volume=-1.0),
+        "max_new_tokens": SpeechRequest("Hello.", sampling=Sampling(max_frames=0)),
+    }
+    with Antiphon.load("toy") as antiphon:
+        for field, request in refused.items():
+            with pytest.raises(InvalidRequestError, match=f"Invalid '{field}'"):
+                antiphon.speech(request)
 
 
 def test_voices_are_listed() -> None:

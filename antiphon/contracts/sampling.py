@@ -229,9 +229,10 @@ def drawn_temperature(temperature: float) -> float:
     return temperature if temperature >= MIN_FACTOR else 0.0
 
 
-def check_minimum(sampling: Sampling, *, is_drawn: bool) -> None:
-    """Refuse an impossible minimum, or any if no end ``is_drawn``; raises InvalidRequestError."""
+def check_lengths(sampling: Sampling, *, is_drawn: bool) -> None:
+    """Refuse impossible limits, or a minimum if no end ``is_drawn``; raises InvalidRequestError."""
     least, most = sampling.min_frames or 0, sampling.max_frames
+    NEW_TOKENS.check("max_new_tokens", 1 if most is None else most)
     Range(0, NEVER if most is None else most + 1).check("min_tokens", least)
     if not is_drawn and (least or sampling.ignore_eos):
         param, value = ("min_tokens", least) if least else ("ignore_eos", "true")

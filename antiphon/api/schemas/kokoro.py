@@ -13,8 +13,7 @@ from antiphon.contracts.languages import resolve_language
 from antiphon.contracts.types import SpeechRequest
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError
-
-MAX_VOLUME = 10.0
+from antiphon.pipeline.speech.service import MAX_VOLUME
 
 _LETTERS: Mapping[str, str] = {
     "a": "en-us",

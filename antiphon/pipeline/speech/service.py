@@ -12,7 +12,7 @@ from antiphon.concurrency import Workers
 from antiphon.config import MAX_LUFS, MIN_LUFS, SpeechSettings
 from antiphon.contracts.languages import resolve_language
 from antiphon.contracts.prompt import SupportsRequestChecks
-from antiphon.contracts.sampling import check_minimum
+from antiphon.contracts.sampling import check_lengths
 from antiphon.contracts.types import SpeechRequest, SpeechStream, Voice, new_request_id, new_seed
 from antiphon.contracts.well_formed import check_members, check_range, read_options
 from antiphon.errors import InputTooLongError, InvalidRequestError
@@ -36,7 +36,7 @@ from antiphon.voices.store import StoredVoice
 
 logger = logging.getLogger(__name__)
 
-MIN_SPEED, MAX_SPEED = 0.25, 4.0
+MIN_SPEED, MAX_SPEED, MAX_VOLUME = 0.25, 4.0, 10.0
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8000, 48000
 
 FIRST_CLAUSE_CHARACTERS = 40
@@ -303,8 +303,8 @@ class Speech(ModelDirectory[SpeechModel]):
         texts |= {"language": request.language, "instructions": request.instructions}
         check_members({**texts, **request.options, "pronunciations": request.pronunciations})
         check_range("speed", request.speed, MIN_SPEED, MAX_SPEED)
-        if request.sample_rate_hz is not None:
-            rate_hz = request.sample_rate_hz
+        check_range("volume", request.volume, 0, MAX_VOLUME)
+        if (rate_hz := request.sample_rate_hz) is not None:
             check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
         if isinstance(request.loudness_lufs, float | int):
             check_range("loudness_lufs", request.loudness_lufs, MIN_LUFS, MAX_LUFS)
@@ -315,7 +315,7 @@ class Speech(ModelDirectory[SpeechModel]):
                 f"The model '{model.name}' gives no word timestamps: leave 'word_timestamps' out.",
                 param="word_timestamps",
             )
-        check_minimum(request.sampling, is_drawn=model.capabilities.draws_end)
+        check_lengths(request.sampling, is_drawn=model.capabilities.draws_end)
         resolve_language(request.language, model.capabilities.languages)
         if model.capabilities.sampling is not None:
             model.capabilities.sampling.check(request.sampling)
