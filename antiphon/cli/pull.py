@@ -1,6 +1,5 @@
 """``antiphon models pull``: downloads a checkpoint of the hub, after its size and licence."""
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +32,7 @@ def pull(
     """
     from antiphon.families.kit.hub import ask_hub, is_hub_id
     from antiphon.families.registry import hub_patterns, resolve
+    from antiphon.storage.disk_reserve import free_bytes
 
     if not is_hub_id(model) or Path(model).is_dir():
         what = "a directory here" if Path(model).is_dir() else "no ORG/NAME of the hub"
@@ -50,17 +50,17 @@ def pull(
     missing = [each for each in files if each.will_download]
     missing_bytes = sum(each.file_size or 0 for each in missing)
     folder = _cache_folder()
-    free_bytes = shutil.disk_usage(_existing(folder)).free
+    num_free = free_bytes(folder)
     _print(
         {
             "Model": f"{model}, commit {files[0].commit_hash[:12]}",
             "Licence": licence,
             "Size": _gigabytes(sum(each.file_size or 0 for each in files)),
             "Download": f"{len(missing)} of {len(files)} files, {_gigabytes(missing_bytes)}",
-            "Folder": f"{folder}, {_gigabytes(free_bytes)} free",
+            "Folder": f"{folder}, {_gigabytes(num_free)} free",
         }
     )
-    if missing_bytes > free_bytes:
+    if missing_bytes > num_free:
         raise ModelLoadError(
             f"'{model}' does not fit: free {_gigabytes(missing_bytes)} of {folder}."
         )
@@ -88,10 +88,6 @@ def _cache_folder() -> Path:
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
-
-
-def _existing(folder: Path) -> Path:
-    return next(each for each in (folder, *folder.parents) if each.exists())
 
 
 def _quiet_bar() -> Any:

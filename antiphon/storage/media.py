@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from antiphon.contracts.types import Caller
 from antiphon.errors import SettingsError
@@ -116,14 +115,6 @@ class MediaStore:
         self._count(len(content))
         return key
 
-    def move_in(self, path: Path, suffix: str, owner: str | None) -> str:
-        """Keep a local file, which is moved, and return its key; otherwise as `put`."""
-        key = self._new_key(suffix, owner)
-        with storage_faults():
-            self._check_room(path.stat().st_size)
-            self._count(self._blobs.move_in(path, key))
-        return key
-
     def url(self, key: str, server_url: str) -> str:
         """Return an address of a file for clients.
 
@@ -160,12 +151,6 @@ class MediaStore:
     def read(self, key: str, start: int, stop: int) -> Iterator[bytes]:
         """Yield a file's bytes from ``start`` to before ``stop``; raises OSError."""
         return self._blobs.read(key, start, stop)
-
-    def delete(self, key: str) -> None:
-        """Forget a file, if there is one; raises StorageError if it could not be removed."""
-        with storage_faults():
-            self._blobs.delete(key)
-        self._counted_s = -_COUNTED_S
 
     def sweep(self) -> int:
         """Delete what is too old, and what was begun and never finished; return how many files.

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from antiphon.errors import SettingsError
+from antiphon_bench.texts import read_text
 
 TaskName: TypeAlias = Literal["custom_voice", "voice_design", "base"]
 Mode: TypeAlias = Literal["stream", "whole", "text_stream"]
@@ -97,7 +98,7 @@ def adapter(name: str, file: Path | None = None) -> ServerAdapter:
     Raises:
         SettingsError: there is no such adapter, or the file has none.
     """
-    known = shipped_adapters() if file is None else _read(_text(file), str(file))
+    known = shipped_adapters() if file is None else _read(read_text(file), str(file))
     if name not in known:
         raise SettingsError(f"'{name}' is no adapter; there are {', '.join(known)}.")
     return known[name]
@@ -108,13 +109,6 @@ def shipped_adapters() -> dict[str, ServerAdapter]:
     """Return the adapters that the package carries, by name."""
     file = resources.files("antiphon_bench") / "data" / "servers.yaml"
     return _read(file.read_text(encoding="utf-8"), "servers.yaml")
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: cannot be read: {error}") from error
 
 
 def _read(text: str, name: str) -> dict[str, ServerAdapter]:

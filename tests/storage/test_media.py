@@ -50,8 +50,8 @@ def test_what_is_kept_is_found_by_its_owner_alone(place: str, clock: Clock) -> N
     of_nobody = store.put(b"", "mp4", None)
     assert store.find(of_nobody, NOBODY).media_type == "video/mp4"
     assert of_nobody.rpartition("-")[2] != store.put(b"", "mp4", None).rpartition("-")[2]
-    store.delete(key)
-    store.delete(key)
+    for _ in range(2):
+        BlobStore(place).delete(key)
     with pytest.raises(UnknownMediaError):
         store.find(key, ALICE)
 
@@ -62,14 +62,6 @@ def test_what_is_kept_is_found_by_its_owner_alone(place: str, clock: Clock) -> N
 def test_other_names_name_nothing(place: str, key: str, clock: Clock) -> None:
     with pytest.raises(UnknownMediaError):
         MediaStore(BlobStore(place), MediaLimits(), clock).find(key, OPERATOR)
-
-
-def test_a_local_file_is_moved_in(place: str, clock: Clock, tmp_path: Path) -> None:
-    store = MediaStore(BlobStore(place), MediaLimits(), clock)
-    (made := tmp_path / "made.mp4").write_bytes(b"video")
-    key = store.move_in(made, "mp4", None)
-    assert not made.exists()
-    assert b"".join(store.read(key, 0, 5)) == b"video"
 
 
 def test_what_is_too_old_goes(place: str, clock: Clock) -> None:
@@ -111,7 +103,8 @@ def test_no_more_is_kept_than_is_allowed(place: str, clock: Clock) -> None:
     other = MediaStore(BlobStore(place), MediaLimits(max_bytes=100), clock)
     with pytest.raises(StorageFullError):
         other.put(bytes(1), "png", None)  # what other servers keep counts
-    store.delete(first)
+    BlobStore(place).delete(first)
+    clock.now_s += 10  # what is kept is counted again
     store.put(bytes(60), "png", None)
     assert len(files_in(place)) == 2
 
