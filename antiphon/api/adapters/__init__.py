@@ -12,13 +12,7 @@ from antiphon.api.adapters import (
 )
 
 ADAPTERS = (
-    deepgram,
-    elevenlabs,
-    elevenlabs_account,
-    elevenlabs_dialogue,
-    elevenlabs_voices,
-    elevenlabs_ws,
-    kokoro,
-    vapi,
+    *(deepgram, elevenlabs, elevenlabs_account, elevenlabs_dialogue, elevenlabs_voices),
+    *(elevenlabs_ws, kokoro, vapi),
 )
 """Each has a ``router``."""

@@ -43,7 +43,8 @@ class Images(PictureService[ImageModel, ImageRequest, Image]):
             if most:
                 message = f"Invalid 'image': {num_images} images; '{model.name}' takes {most}."
             else:
-                message = f"The model '{model.name}' edits no images. {self._editors()}"
+                editors = self._those_that(lambda each: each.capabilities.max_images)
+                message = f"The model '{model.name}' edits no images. {editors}"
             raise InvalidRequestError(message, param="image")
 
     def _check_images(self, request: ImageRequest, model: ImageModel) -> None:
@@ -72,8 +73,3 @@ class Images(PictureService[ImageModel, ImageRequest, Image]):
         else:
             return
         raise InvalidRequestError(reason, param="mask")
-
-    def _editors(self) -> str:
-        """Return the names of the models that edit."""
-        names = [name for name, each in self.models.items() if each.capabilities.max_images]
-        return f"These do: {', '.join(names)}." if names else "No served model does."

@@ -225,6 +225,11 @@ class PictureService(ModelDirectory[ModelT], Generic[ModelT, PictureRequest, Pic
                     elif isinstance(item, Admitted):
                         yield item
 
+    def _those_that(self, can: Callable[[ModelT], object]) -> str:
+        """Return a sentence with the names of the models that can do something."""
+        names = [name for name, each in self.models.items() if can(each)]
+        return f"These do: {', '.join(names)}." if names else "No served model does."
+
     def close(self) -> None:
         """Stop the worker threads."""
         self._workers.close()

@@ -68,8 +68,7 @@ class Videos(PictureService[VideoModel, VideoRequest, Video]):
                 param=INPUT_REFERENCE,
             )
         if has_image and not capabilities.takes_image:
-            names = [name for name, each in self.models.items() if each.capabilities.takes_image]
-            others = f"These do: {', '.join(names)}." if names else "No served model does."
+            others = self._those_that(lambda each: each.capabilities.takes_image)
             raise InvalidRequestError(
                 f"The model '{model.name}' takes no image. {others}", param=INPUT_REFERENCE
             )
