@@ -80,14 +80,14 @@ def fit(
     Of a CPU, all types of weights are estimated, and one is recommended; of a GPU, int8 weights if
     others do not fit. The exit status is 1 if not one stream fits.
     """
-    path = directory_of(path)
+    family = family_of(directory_of(path))
     figures = device_memory_gib, bandwidth_gbs, tflops, gpu_memory_utilization
     if card is not None and card.lower() == "cpu":
         _check_alone(*figures)
-        _fit_cpu(family_of(path), path, seconds, as_json=as_json)
+        _fit_cpu(family, path, seconds, as_json=as_json)
     else:
         chosen = _card(card, device_memory_gib, bandwidth_gbs, tflops)
-        _fit_gpu(family_of(path), path, chosen, seconds, gpu_memory_utilization, as_json=as_json)
+        _fit_gpu(family, path, chosen, seconds, gpu_memory_utilization, as_json=as_json)
 
 
 def directory_of(path: Path) -> Path:
@@ -143,12 +143,13 @@ def _fit_gpu(
 
     if family.footprint is None:
         raise ModelLoadError(f"{path}: what '{family.name}' takes of a GPU is not known.")
-    footprint, quantize = family.footprint.resolve()(path), ""
+    directory, quantize = directory_of(path), ""
+    footprint = family.footprint.resolve()(directory)
     found = estimate(footprint, card, seconds, _STREAMS, utilization)
     dtype = "bfloat16" if card.has_bfloat16 else "float32"
     of_frame = family.measuring and family.measuring.frame_products
     if not found.num_streams and family.quantizes and of_frame:
-        products = of_frame.resolve()(path)
+        products = of_frame.resolve()(directory)
         found = estimate(footprint, card, seconds, _STREAMS, utilization, products)
         dtype, quantize = f"int8 and {dtype}", " --quantize int8"
     facts = {
@@ -165,7 +166,9 @@ def _fit_gpu(
         measured = "-" if speed.measured_ms is None else f"{speed.measured_ms:.2f}"
         times = f"{speed.frame_ms:.2f}", f"{speed.load:.0%}", measured
         table.add_row(str(speed.num_streams), *times)
-    command = f"antiphon serve {shlex.quote(str(path))}{quantize}" if found.num_streams else None
+    share = "" if utilization is None else f"ANTIPHON_MODEL_GPU_MEMORY_UTILIZATION={utilization:g} "
+    serve = f"{share}antiphon serve {shlex.quote(str(path))}{quantize}"
+    command = serve if found.num_streams else None
     advice = _FULL if command is None else f"Recommended: {escape(command)}"
     record = {"card": card, "seconds": seconds, **dataclasses.asdict(found)}
     parts = facts_grid(facts), "", table, "", advice, "", _NOTE
@@ -182,7 +185,7 @@ def _fit_cpu(family: "Family", path: Path, seconds: float, *, as_json: bool) -> 
     from antiphon.placement.host_cpu import HostCpu
 
     cpu = HostCpu.of_host()
-    fits = cpu_fits(family, path, cpu, seconds)
+    fits = cpu_fits(family, directory_of(path), cpu, seconds)
     best = recommended(fits, cpu.memory_gib)
     command = None
     advice = ["None fits into the main memory, of which a fifth is left to others."]

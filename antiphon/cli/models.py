@@ -60,11 +60,11 @@ def inspect(
     """
     from antiphon.contracts.inspection import Inspection
 
-    path = directory_of(path)
-    family = family_of(path)
+    directory = directory_of(path)
+    family = family_of(directory)
     if family.inspector is None:
         raise ModelLoadError(f"{path}: checkpoints of '{family.name}' cannot be inspected.")
-    found: Inspection = family.inspector.resolve()(path)
+    found: Inspection = family.inspector.resolve()(directory)
     problems = [*found.problems]
     if family.extra is not None and family.extra.missing:
         problems.append(family.extra.missing)
@@ -99,7 +99,8 @@ def _print(path: Path, family: "Family", found: "Inspection", problems: list[str
     from rich.markup import escape
     from rich.table import Table as RichTable
 
-    facts = {"Directory": str(path.resolve()), "Family": f"{family.name}: {family.title}"}
+    kind = "File" if path.is_file() else "Directory"
+    facts = {kind: str(path.resolve()), "Family": f"{family.name}: {family.title}"}
     shown = facts | {name: _shown(value) for name, value in found.facts.items()}
     shown["Can be served"] = "no" if problems else "yes"
     console = Console(highlight=False)

@@ -69,6 +69,15 @@ def test_int8_weights_are_recommended_where_others_do_not_fit(run: Run, checkpoi
     assert told["recommended"] == f"antiphon serve {checkpoint} --quantize int8"
 
 
+def test_a_share_of_the_memory_is_part_of_the_recommended_command(
+    run: Run, checkpoint: Path
+) -> None:
+    flags = ("--card", "4090", "--gpu-memory-utilization", "0.5", "--json")
+    told = json.loads(run("models", "fit", str(checkpoint), *flags).stdout)
+    command = f"ANTIPHON_MODEL_GPU_MEMORY_UTILIZATION=0.5 antiphon serve {checkpoint}"
+    assert told["recommended"] == command
+
+
 def test_a_card_without_bfloat16_holds_float32(run: Run, checkpoint: Path) -> None:
     t4, a2 = (
         json.loads(run("models", "fit", str(checkpoint), "--card", card, "--json").stdout)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
+from antiphon.cli.main import app
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.causal_lm.checkpoint import inspect, model_part
@@ -103,6 +105,14 @@ def test_quantized_values_are_within_a_step(
         assert (each - wanted[name]).abs().max() <= wanted[name].abs().max() / 254 * 1.2
     assert "Q8_0 (GGUF)" in str(inspect(path).tables[0].rows)
     assert answer_of(path, "int8")
+
+
+def test_commands_name_the_file_that_they_were_given(file_of: Callable[..., Path]) -> None:
+    file = str(file_of())
+    done = CliRunner().invoke(app, ("models", "fit", file, "--card", "T4"))
+    assert done.output.startswith(f"antiphon: {file}: ")
+    shown = CliRunner().invoke(app, ("models", "inspect", file), env={"COLUMNS": "500"})
+    assert f"{file} " in shown.stdout
 
 
 def test_a_folder_with_one_file_is_that_file(file_of: Callable[..., Path]) -> None:
