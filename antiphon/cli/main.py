@@ -94,8 +94,22 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except AntiphonError as error:
-            typer.echo(f"antiphon: {error.message}", err=True)
-            raise typer.Exit(1) from error
+            message = error.message
+        except ModuleNotFoundError as error:
+            message = _missing_package(error)
+        typer.echo(f"antiphon: {message}", err=True)
+        raise typer.Exit(1)
+
+
+def _missing_package(error: ModuleNotFoundError) -> str:
+    """Return how to install the packages of a family whose module is missing; others are bugs."""
+    from antiphon.families.registry import families
+
+    package = (error.name or "").partition(".")[0]
+    for extra in (each.extra for each in families()):
+        if extra is not None and package in extra.packages and extra.missing:
+            return extra.missing
+    raise error
 
 
 app = typer.Typer(

@@ -19,6 +19,7 @@ OPENAI_VOICES = (
 )
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 PEER_MODELS = ("kokoro",)
+_DEVICES = r"^(auto|cpu|cuda(:\d+)?)$"
 MIN_LUFS, MAX_LUFS = -40.0, -9.0
 """Bounds of the target loudness."""
 
@@ -34,7 +35,7 @@ class ModelSettings(SettingsSection):
         " default: the small voice.",
     )
     name: str | None = Field(None, description="Served name; default: last part of the source.")
-    device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")
+    device: str = Field("auto", pattern=_DEVICES, description="cpu, cuda, cuda:N or auto.")
     decoder_device: str | None = Field(
         None, description="Of the codec, apart from the model; default: they share device and step."
     )

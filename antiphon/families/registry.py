@@ -104,11 +104,12 @@ def checkpoint_directory(path: Path) -> Path:
     if len(files) != 1 or files[0].suffix != ".gguf":
         return path
     content = read_gguf(files[0])
-    readers = (each.gguf.resolve() for each in families() if each.gguf)
-    found: Path | None = next(filter(None, (read(content) for read in readers)), None)
-    if found is None:
-        raise quantized_error(files[0], f"GGUF ('{content.architecture}')")
-    return found
+    for each in families():
+        if each.gguf and each.extra and each.extra.missing:
+            raise ModelLoadError(each.extra.missing)
+        if each.gguf and (found := each.gguf.resolve()(content)):
+            return Path(found)
+    raise quantized_error(files[0], f"GGUF ('{content.architecture}')")
 
 
 def hub_patterns() -> list[str]:

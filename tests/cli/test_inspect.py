@@ -1,6 +1,7 @@
 """`antiphon models inspect` tells what a checkpoint is; its status tells whether it can serve."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from antiphon.errors import how_to_install
 from antiphon.families.registry import FAMILIES
 from tests.cli.conftest import Run
+from tests.families.causal_lm.gguf_files import packed
 from tests.families.qwen3_tts.random_checkpoint import make_full_checkpoint
+from tests.families.whole_checkpoints import maker_of
 
 NEEDS_TORCH = f"this model needs PyTorch: {how_to_install('torch')}"
 
@@ -55,6 +58,27 @@ def test_without_torch_a_checkpoint_is_told_but_not_served(
     for command in (("serve", str(checkpoint)), ("say", "Hello.", "--model", str(checkpoint))):
         done = run(*command)
         assert (done.exit_code, done.stderr) == (1, f"antiphon: {NEEDS_TORCH}\n")
+
+
+_WITHOUT_TORCH = """
+import sys
+sys.modules |= dict.fromkeys(("torch", "tokenizers", "safetensors"))
+from antiphon.cli.main import app
+app(["models", "inspect", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("kind", ["gguf", "cosyvoice3"])
+def test_what_cannot_even_be_told_without_torch_is_one_line(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    if kind == "gguf":
+        path.write_bytes(packed({"general.architecture": "llama"}, []))
+    else:
+        maker_of(kind)(path, size="tiny", task="base")
+    command = [sys.executable, "-c", _WITHOUT_TORCH, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"antiphon: {NEEDS_TORCH}\n"
 
 
 @pytest.mark.parametrize(

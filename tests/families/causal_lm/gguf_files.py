@@ -136,8 +136,8 @@ def _stored(name: str, values: NDArray[Any], *, q8: bool) -> tuple[tuple[int, ..
     if q8 and values.ndim > 1 and values.shape[1] % 32 == 0:
         import gguf
 
-        kind = gguf.GGMLQuantizationType.Q8_0
-        return values.shape, int(kind), gguf.quantize(values.astype(np.float32), kind).tobytes()
+        q8_0 = gguf.GGMLQuantizationType.Q8_0
+        return values.shape, int(q8_0), gguf.quantize(values.astype(np.float32), q8_0).tobytes()
     kind, dtype = (_F16, np.float16) if name == "output_norm.weight" else (_F32, np.float32)
     return values.shape, kind, values.astype(dtype).tobytes()
 
