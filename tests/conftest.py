@@ -26,7 +26,14 @@ from tests.forks import pytest_addoption as pytest_addoption
 from tests.forks import pytest_configure as pytest_configure
 from tests.forks import pytest_runtestloop as pytest_runtestloop
 from tests.kernels import hold_products_to_their_rows
-from tests.servers import DEADLINE_S, NUM_FRONT_ENDS, TOY, RunningServer, start_server
+from tests.servers import (
+    DEADLINE_S,
+    NUM_FRONT_ENDS,
+    TOY,
+    RunningServer,
+    start_server,
+    with_own_data,
+)
 
 if os.environ.get("TRITON_INTERPRET") == "1":
     hold_products_to_their_rows()
@@ -221,9 +228,9 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Generator[None, None, None]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Generator[RunningServer, None, None]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer, None, None]:
     """A server of the toy model, shared by all tests."""
-    with start_server(TOY) as running:
+    with start_server(with_own_data(TOY, tmp_path_factory)) as running:
         yield running
 
 
@@ -234,9 +241,10 @@ def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
 
 
 @pytest.fixture(scope="session")
-def hibari() -> Generator[RunningServer, None, None]:
+def hibari(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer, None, None]:
     """A server of a voice that times its words, shared by all tests."""
-    with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
+    settings = Settings(model=ModelSettings(source="hibari"))
+    with start_server(with_own_data(settings, tmp_path_factory)) as running:
         yield running
 
 

@@ -183,6 +183,12 @@ def start_server(
     assert not thread.is_alive(), f"the server did not stop\n{_what_runs(app, loops[0])}"
 
 
+def with_own_data(settings: Settings, factory: pytest.TempPathFactory) -> Settings:
+    """Return settings of a server that outlives a file: who shares its data would run its jobs."""
+    data = settings.data.model_copy(update={"dir": factory.mktemp("data")})
+    return settings.model_copy(update={"data": data})
+
+
 def server_of(settings: Settings = TOY, **options: Any) -> Any:
     """Return a fixture: a server that the tests of a file share.
 

@@ -40,9 +40,12 @@ def own_voice_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def omni_server(own_voice_checkpoint: Path) -> Generator[RunningServer, None, None]:
+def omni_server(
+    own_voice_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[RunningServer, None, None]:
     """A server of nothing but a chat model with a voice of its own."""
-    with start_own_voice(own_voice_checkpoint) as running:
+    data = {"dir": tmp_path_factory.mktemp("data")}
+    with start_own_voice(own_voice_checkpoint, data=data) as running:
         yield running
 
 

@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
-from tests.servers import OPENAI_KEY, RunningServer, start_server
+from tests.servers import OPENAI_KEY, RunningServer, start_server, with_own_data
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +22,11 @@ def sweep_up(request: pytest.FixtureRequest) -> Generator[None, None, None]:
 
 
 @pytest.fixture(scope="session")
-def guarded() -> Generator[RunningServer, None, None]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer, None, None]:
     """A server whose model has a slash in its name, with a key."""
     server = ServerSettings(api_keys=(OPENAI_KEY,))
-    with start_server(
-        Settings(model=ModelSettings(source="toy", name="org/toy"), server=server)
-    ) as running:
+    settings = Settings(model=ModelSettings(source="toy", name="org/toy"), server=server)
+    with start_server(with_own_data(settings, tmp_path_factory)) as running:
         yield running
 
 

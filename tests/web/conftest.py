@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
-from tests.servers import RunningServer, start_server
+from tests.servers import RunningServer, start_server, with_own_data
 
 if TYPE_CHECKING:
     from tests.web.page import Page
@@ -35,10 +35,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Generator["Page", None, No
 
 
 @pytest.fixture(scope="session")
-def locked_server() -> Generator[RunningServer, None, None]:
+def locked_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer, None, None]:
     """A server that asks for `API_KEY`."""
     settings = Settings(
         model=ModelSettings(source="toy"), server=ServerSettings(api_keys=(API_KEY,))
     )
-    with start_server(settings) as running:
+    with start_server(with_own_data(settings, tmp_path_factory)) as running:
         yield running
