@@ -27,6 +27,17 @@ _KEYS: Final = ("quantization_config", "compression_config", "quantization")
 _MLX_KEYS: Final = ("bits", "group_size")
 
 
+def read_json_object(file: Path) -> dict[str, Any]:
+    """Return the contents of a file; raises ModelLoadError."""
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelLoadError(f"{file}: must hold a JSON object")
+    return values
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigSection:
     """One JSON object of a file.
@@ -48,12 +59,7 @@ class ConfigSection:
         Args:
             unpacks: whether the family loads weights of `UNPACKED_METHODS`.
         """
-        try:
-            values = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ModelLoadError(f"{file}: cannot be read: {error}") from error
-        if not isinstance(values, dict):
-            raise ModelLoadError(f"{file}: must hold a JSON object")
+        values = read_json_object(file)
         method = quantization_of(file, values)
         if method and not (unpacks and method in UNPACKED_METHODS):
             raise quantized_error(file, method)

@@ -1,6 +1,5 @@
 """Registry of families, imported on demand."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -8,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from antiphon.contracts.config_file import quantized_error
+from antiphon.contracts.config_file import quantized_error, read_json_object
 from antiphon.contracts.family import Family, Ref
 from antiphon.errors import ModelLoadError
 from antiphon.families.installed import installed_checkpoint, installed_models
@@ -228,10 +227,4 @@ def _configuration(path: Path) -> tuple[Path, Mapping[str, Any]]:
         config = path / _PIPELINE
     if not config.exists():
         raise ModelLoadError(_no_checkpoint(path))
-    try:
-        fields = json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelLoadError(f"{config}: cannot be read: {error}") from error
-    if not isinstance(fields, dict):
-        raise ModelLoadError(f"{config}: must hold a JSON object.")
-    return config, fields
+    return config, read_json_object(config)

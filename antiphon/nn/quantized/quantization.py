@@ -1,9 +1,8 @@
 """The quantisation of a checkpoint by its configuration; unsupported layouts are refused."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from antiphon.contracts.config_file import (
     UNPACKED_METHODS,
@@ -11,6 +10,7 @@ from antiphon.contracts.config_file import (
     quantization_marks,
     quantization_of,
     quantized_error,
+    read_json_object,
 )
 from antiphon.errors import ModelLoadError
 
@@ -50,7 +50,7 @@ def read_quantization(directory: Path) -> Quantization | None:
     file = directory / _CONFIG
     if not file.is_file():
         return None
-    values = _json(file)
+    values = read_json_object(file)
     method = quantization_of(file, values)
     if method is None:
         return None
@@ -58,7 +58,9 @@ def read_quantization(directory: Path) -> Quantization | None:
         raise quantized_error(file, method)
     found = [*quantization_marks(values)]
     if not found:  # only old GPTQ has a file of its own
-        return _gptq(ConfigSection(directory / _OLD_GPTQ, "", _json(directory / _OLD_GPTQ)))
+        return _gptq(
+            ConfigSection(directory / _OLD_GPTQ, "", read_json_object(directory / _OLD_GPTQ))
+        )
     key, described = found[0]
     if other := next((name for name, each in found if each != described), None):
         raise ModelLoadError(f"{file}: '{other}' differs from '{key}'; only one is supported")
@@ -68,16 +70,6 @@ def read_quantization(directory: Path) -> Quantization | None:
     if method == "GPTQ":
         return _gptq(section)
     return _fp8(section) if method == "FP8" else _compressed(section)
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise ModelLoadError(f"{file}: must hold a JSON object")
-    return values
 
 
 def _awq(section: ConfigSection) -> Quantization:
