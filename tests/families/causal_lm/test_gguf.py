@@ -98,7 +98,7 @@ def test_weights_tokens_and_answers_are_those_of_the_checkpoint(
 def test_quantized_values_are_within_a_step(
     file_of: Callable[..., Path], checkpoint_of: Callable[[str], Path]
 ) -> None:
-    pytest.importorskip("gguf")
+    pytest.importorskip("gguf", reason="needs the extra 'gguf'")
     path = checkpoint_directory(file_of("qwen2", q8=True))
     wanted = weights_of(checkpoint_of("qwen2"))
     for name, each in weights_of(path).items():
