@@ -39,7 +39,7 @@ USED_BY_PROTOCOLS = re.compile(
     r"|[\"'](say|tell|heard)[\"']|`tell`|; say: by|\btell\(|\bYou said\b|b\"said\""
     r"|Say hello|Tell me about"
 )
-SPOKEN = {"family_check/texts.py", "text/word_table.py", "antiphon_bench/reference.py"}
+SPOKEN = {"antiphon_bench/reference.py"}
 """Files of sentences that models speak, and of words that the text front end reads."""
 
 

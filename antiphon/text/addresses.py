@@ -1,6 +1,6 @@
 """Web and mail addresses, file names and paths, read character by character."""
 
-from antiphon.text.code_table import (
+from antiphon.text.english_tables import (
     CODE_SIGNS,
     DOMAIN_ENDINGS,
     FILE_ENDINGS,

@@ -1,23 +1,25 @@
 """Roman numerals, letters by their names, states, and words in capitals."""
 
-from antiphon.text.context_table import SHORT_FORMS
 from antiphon.text.contexts import reading_in, words
-from antiphon.text.name_table import (
+from antiphon.text.english_tables import (
     CARDINAL_NAMES,
     CENTURY_WORDS,
     COMPASS,
+    LETTER_WORDS,
     PRESS_STATES,
     REGNAL_NAMES,
+    SHORT_FORMS,
+    SHORT_WORDS,
+    SHOUTED,
     STARTERS,
     STATES,
+    UNITS,
 )
 from antiphon.text.number_words import cardinal, ordinal, roman
 from antiphon.text.numerals import say_integer, say_year
 from antiphon.text.quantities import DASHES
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import UNITS
-from antiphon.text.word_table import LETTER_WORDS, SHORT_WORDS, SHOUTED
 from antiphon.text.words import follows_name
 
 _OPERATORS = frozenset("=+\u2212\u00d7\u00f7<>\u2264\u2265\u2248\u2229\u222a\u2192\u2208^*")

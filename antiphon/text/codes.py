@@ -1,10 +1,19 @@
 """Telephone numbers, versions, IP addresses, keys, formulas and other codes."""
 
 from antiphon.text.addresses import MAX_CODE_TOKENS, VOWELS, camel_parts, say_code_digits
-from antiphon.text.code_table import CODE_SIGNS, ELEMENTS, NAMED_SIGNS
-from antiphon.text.context_table import NUMBER_STYLES
 from antiphon.text.contexts import reading_in, words
-from antiphon.text.name_table import KEY_NAMES, KEYS, PHONE_WORDS
+from antiphon.text.english_tables import (
+    CODE_SIGNS,
+    ELEMENTS,
+    KEY_NAMES,
+    KEYS,
+    NAMED_SIGNS,
+    NUMBER_STYLES,
+    PHONE_WORDS,
+    SHORT_WORDS,
+    SLANG,
+    TO_BETWEEN,
+)
 from antiphon.text.number_words import cardinal, in_pairs, plural, spelled
 from antiphon.text.numerals import (
     PASSED_OVER,
@@ -16,7 +25,6 @@ from antiphon.text.numerals import (
 )
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.word_table import SHORT_WORDS, SLANG, TO_BETWEEN
 
 _WORDS_TOO = words("AGE AIR BIG BOX CAR DAY GEN ICE MAX PRO RED TOP")
 _BEFORE_CODES = words(": # . is")

@@ -2,8 +2,21 @@
 
 from math import gcd
 
-from antiphon.text.context_table import DAYS, NOT_COUNTED, PAIR_STYLES, SECONDS
 from antiphon.text.contexts import reading_in, words
+from antiphon.text.english_tables import (
+    BOOK_NAMES,
+    BOOKS,
+    DAY_NAMES,
+    DAY_READINGS,
+    MONTH_NAMES,
+    MONTHS,
+    NOT_COUNTED,
+    ORDINAL_ENDINGS,
+    PAIR_STYLES,
+    SECONDS,
+    SHORT_DAYS,
+    WORDS_TOO,
+)
 from antiphon.text.number_words import cardinal, ordinal
 from antiphon.text.numerals import (
     is_fraction,
@@ -18,16 +31,6 @@ from antiphon.text.readings import Reading
 from antiphon.text.times import read_clock
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
 from antiphon.text.units import ends_here, parse_unit
-from antiphon.text.word_table import (
-    BOOK_NAMES,
-    BOOKS,
-    DAY_NAMES,
-    MONTH_NAMES,
-    MONTHS,
-    ORDINAL_ENDINGS,
-    SHORT_DAYS,
-    WORDS_TOO,
-)
 
 _DASHES = ("-", "\u2013")
 _PASSED_OVER = words("( : , . is was of a the")
@@ -210,7 +213,7 @@ def read_weekday(tokens: TokenizedText, place: int) -> Reading | None:
     is_certain = (
         text not in WORDS_TOO or has_dot or (text in ("Mon", "Wed") and not tokens.has(stop, " "))
     )
-    is_day = is_certain or reading_in(DAYS[text], *tokens.around(place, stop, ",/-\u2013"))
+    is_day = is_certain or reading_in(DAY_READINGS[text], *tokens.around(place, stop, ",/-\u2013"))
     return ((stop, name),) if is_day else None
 
 

@@ -1,13 +1,17 @@
 """Chemical formulas, powers, subscripts and variables."""
 
-from antiphon.text.code_table import ELEMENTS
+from antiphon.text.english_tables import (
+    ELEMENTS,
+    NOT_AFTER_SPACE,
+    SHORT_WORDS,
+    SUBSCRIPTS,
+    SUPERSCRIPTS,
+)
 from antiphon.text.number_words import cardinal
 from antiphon.text.numerals import say_integer
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import NOT_AFTER_SPACE, SUBSCRIPTS, SUPERSCRIPTS
 from antiphon.text.units import parse_unit
-from antiphon.text.word_table import SHORT_WORDS
 
 _IONS = ("ion", "ions", "channel", "channels", "level", "levels")
 _FORMULA_KINDS = (WORD, DIGITS, *SUBSCRIPTS, "(", ")")

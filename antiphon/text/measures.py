@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-from antiphon.text.context_table import AMOUNTS, SECONDS
 from antiphon.text.contexts import reading_in, words
+from antiphon.text.english_tables import AMOUNTS, PER_SHORT, PER_WORDS, SECONDS, SUPERSCRIPTS, UNITS
 from antiphon.text.number_words import cardinal, in_pairs, plural
 from antiphon.text.numerals import parse_numeral, say_integer, say_numeral, say_pairs
 from antiphon.text.quantities import Quantity, describes, parse_quantity
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import PER_SHORT, PER_WORDS, SUPERSCRIPTS, UNITS
 from antiphon.text.units import ends_here, parse_unit
 
 _LOADS = ("pound", "kilogram", "repetition")

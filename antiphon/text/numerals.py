@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from antiphon.text.context_table import NUMBER_STYLES
 from antiphon.text.contexts import reading_in, words
+from antiphon.text.english_tables import FRACTION_SIGNS, NUMBER_STYLES, ORDINAL_ENDINGS, STREETS
 from antiphon.text.number_words import (
     MAX_NUMBER,
     cardinal,
@@ -14,8 +14,6 @@ from antiphon.text.number_words import (
     year,
 )
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import FRACTION_SIGNS
-from antiphon.text.word_table import ORDINAL_ENDINGS, STREETS
 
 _MAX_CARDINAL_DIGITS = 15
 _MAX_FRACTION_PARTS = (*range(2, 13), 15, 16, 20, 24, 25, 32, 50, 60, 64, 100, 128, 1000)

@@ -2,8 +2,22 @@
 
 from dataclasses import dataclass, replace
 
-from antiphon.text.context_table import AMOUNTS, LETTERS, NOT_COUNTED
 from antiphon.text.contexts import reading_in, words
+from antiphon.text.english_tables import (
+    AMOUNTS,
+    CURRENCIES,
+    CURRENCY_CODES,
+    DOLLARS,
+    FRACTION_SIGNS,
+    LETTERS,
+    NOT_AFTER_SPACE,
+    NOT_COUNTED,
+    ORDINAL_ENDINGS,
+    REAL,
+    SCALE_WORDS,
+    SCALES,
+    SIGN_WORDS,
+)
 from antiphon.text.number_words import cardinal, ordinal_of
 from antiphon.text.numerals import (
     Numeral,
@@ -16,19 +30,7 @@ from antiphon.text.numerals import (
 )
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import (
-    CURRENCIES,
-    CURRENCY_CODES,
-    DOLLARS,
-    FRACTION_SIGNS,
-    NOT_AFTER_SPACE,
-    REAL,
-    SCALE_WORDS,
-    SCALES,
-    SIGN_WORDS,
-)
 from antiphon.text.units import Unit, parse_per, parse_unit
-from antiphon.text.word_table import ORDINAL_ENDINGS
 
 _SIGNS = dict.fromkeys("-\u2013", "minus") | {
     sign: SIGN_WORDS[sign] for sign in "\u2212+\u00b1~\u2248<>\u2264\u2265"

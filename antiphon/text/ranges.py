@@ -1,14 +1,19 @@
 """Amounts and measures, and ranges of them."""
 
-from antiphon.text.context_table import NUMBER_STYLES
 from antiphon.text.contexts import reading_in, words
+from antiphon.text.english_tables import (
+    CURRENCIES,
+    CURRENCY_CODES,
+    DOLLARS,
+    FRACTION_SIGNS,
+    NUMBER_STYLES,
+)
 from antiphon.text.measures import is_quote
 from antiphon.text.number_words import in_pairs, plural
 from antiphon.text.numerals import parse_numeral, say_integer, say_numeral, say_pairs, say_year
 from antiphon.text.quantities import DASHES, Quantity, parse_quantity, say_quantity, with_per
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
-from antiphon.text.unit_table import CURRENCIES, CURRENCY_CODES, DOLLARS, FRACTION_SIGNS
 
 _MAX_CHAIN_TOKENS = 32
 _BEFORE_HOURS = words(

@@ -1,11 +1,16 @@
 """Signs on their own, and remains of HTML and Markdown."""
 
-from antiphon.text.code_table import HTML_TAGS
+from antiphon.text.english_tables import (
+    HTML_TAGS,
+    MONTH_NAMES,
+    SIGN_PAIRS,
+    SIGN_WORDS,
+    SUBSCRIPTS,
+    SUPERSCRIPTS,
+)
 from antiphon.text.number_words import cardinal, roman
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import SIGN_PAIRS, SIGN_WORDS, SUBSCRIPTS, SUPERSCRIPTS
-from antiphon.text.word_table import MONTH_NAMES
 
 _MAX_LINK_TOKENS = 200
 _MAX_TAG_TOKENS = 40

@@ -1,12 +1,11 @@
 """Times of day: "9:05", "9am", "9:30-11 a.m.", "0600 hours"."""
 
-from antiphon.text.context_table import MILITARY
 from antiphon.text.contexts import reading_in, words
+from antiphon.text.english_tables import DAY_NAMES, DAYS, MILITARY
 from antiphon.text.number_words import cardinal, spelled
 from antiphon.text.readings import Reading
 from antiphon.text.tokens import DIGITS, SPACE, TokenizedText
 from antiphon.text.units import ends_here
-from antiphon.text.word_table import DAY_NAMES, DAYS
 
 _DASHES = ("-", "\u2013")
 _HALVES = words("a p A P")

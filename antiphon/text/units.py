@@ -2,8 +2,8 @@
 
 from typing import TypeAlias
 
+from antiphon.text.english_tables import PER_SHORT, PER_WORDS, UNITS, WITH_DOT
 from antiphon.text.tokens import DIGITS, SPACE, WORD, TokenizedText
-from antiphon.text.unit_table import PER_SHORT, PER_WORDS, UNITS, WITH_DOT
 
 Unit: TypeAlias = tuple[str, ...]
 """Singular and plural."""

@@ -1,17 +1,7 @@
 """Abbreviations, titles, initials, Roman numerals and words in capitals."""
 
 from antiphon.text.contexts import words
-from antiphon.text.name_table import (
-    COMPASS,
-    STARTERS,
-    STATES,
-)
-from antiphon.text.number_words import roman
-from antiphon.text.numerals import is_year, say_integer
-from antiphon.text.readings import Reading
-from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
-from antiphon.text.units import ends_here
-from antiphon.text.word_table import (
+from antiphon.text.english_tables import (
     ABBREVIATIONS,
     BARE_ABBREVIATIONS,
     BARE_BEFORE_NUMBERS,
@@ -19,6 +9,7 @@ from antiphon.text.word_table import (
     BEFORE_NAMES,
     BEFORE_NUMBERS,
     CERTAIN_PLACES,
+    COMPASS,
     DOTTED,
     LETTER_WORDS,
     NUMBERED_WITH_LETTERS,
@@ -27,8 +18,15 @@ from antiphon.text.word_table import (
     PLACES,
     SAINTS,
     SLASHED,
+    STARTERS,
+    STATES,
     TITLES,
 )
+from antiphon.text.number_words import roman
+from antiphon.text.numerals import is_year, say_integer
+from antiphon.text.readings import Reading
+from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, TokenizedText
+from antiphon.text.units import ends_here
 
 _PHRASES: dict[str, list[tuple[str, int]]] = {}
 for _phrase in PHRASES:

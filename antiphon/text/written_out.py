@@ -19,15 +19,15 @@ from antiphon.text import (
     times,
     words,
 )
-from antiphon.text.readings import Reading, Rule
-from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, SpokenPiece, TokenizedText
-from antiphon.text.unit_table import (
+from antiphon.text.english_tables import (
     CURRENCIES,
     FRACTION_SIGNS,
     SIGN_WORDS,
     SUBSCRIPTS,
     SUPERSCRIPTS,
 )
+from antiphon.text.readings import Reading, Rule
+from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, SpokenPiece, TokenizedText
 
 _END_MARKS = frozenset(".!?\u2026")
 _CLOSERS = frozenset("\"'\u201d)]*_")
