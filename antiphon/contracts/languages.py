@@ -1,8 +1,10 @@
 """Language names and BCP 47 tags, resolved to the values that a model accepts."""
 
 import re
+import tomllib
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from pathlib import Path
 
 from antiphon.errors import InvalidRequestError
 
@@ -11,61 +13,9 @@ AUTO = "auto"
 
 _MAX_CHARACTERS = 80
 
-# ISO 639-1 codes with the other codes, the English and the native names of the same language.
-_NAMES: Mapping[str, str] = {
-    "ar": "ara arb arabic العربية",
-    "bg": "bul bulgarian български",
-    "ca": "cat catalan català",
-    "cs": "ces cze czech čeština",
-    "cy": "cym wel welsh cymraeg",
-    "da": "dan danish dansk",
-    "de": "deu ger german deutsch",
-    "el": "ell gre greek ελληνικά",
-    "en": "eng english",
-    "es": "spa spanish castilian español castellano",
-    "et": "est estonian eesti",
-    "eu": "eus baq basque euskara",
-    "fa": "fas per pes persian farsi فارسی",
-    "fi": "fin finnish suomi",
-    "fr": "fra fre french français",
-    "he": "heb iw hebrew עברית",
-    "hi": "hin hindi हिन्दी हिंदी",
-    "hr": "hrv croatian hrvatski",
-    "hu": "hun hungarian magyar",
-    "id": "ind in indonesian indonesia",
-    "is": "isl ice icelandic íslenska",
-    "it": "ita italian italiano",
-    "ja": "jpn japanese 日本語",
-    "ka": "kat geo georgian ქართული",
-    "kk": "kaz kazakh қазақ",
-    "ko": "kor korean 한국어",
-    "lb": "ltz luxembourgish lëtzebuergesch",
-    "lt": "lit lithuanian lietuvių",
-    "lv": "lav latvian latviešu",
-    "ml": "mal malayalam മലയാളം",
-    "ms": "msa may zsm malay melayu",
-    "ne": "nep nepali नेपाली",
-    "nl": "nld dut dutch nederlands",
-    "no": "nor nob nb norwegian norsk bokmål",
-    "pl": "pol polish polski",
-    "pt": "por portuguese português",
-    "ro": "ron rum romanian română",
-    "ru": "rus russian русский",
-    "sk": "slk slo slovak slovenčina",
-    "sl": "slv slovenian slovenščina",
-    "sr": "srp serbian српски srpski",
-    "sv": "swe swedish svenska",
-    "sw": "swa swh swahili kiswahili",
-    "ta": "tam tamil தமிழ்",
-    "te": "tel telugu తెలుగు",
-    "th": "tha thai ไทย",
-    "tr": "tur turkish türkçe",
-    "uk": "ukr ukrainian українська",
-    "ur": "urd urdu اردو",
-    "vi": "vie vietnamese việt",
-    "yue": "cantonese 粤语 粵語 广东话 廣東話",
-    "zh": "zho chi cmn chinese mandarin putonghua 中文 汉语 漢語 普通话 普通話 国语 國語 华语 華語",
-}
+_NAMES: dict[str, str] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 
 _TAG = re.compile(
     r"(?P<language>[a-z]{2,3})(?:-[a-z]{3}){0,2}?(?:-(?P<extended>[a-z]{3}))?"

@@ -6,6 +6,8 @@ all with ``connectors`` and ``edges``). Stages have numbers there, which are tho
 here, in order.
 """
 
+import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,11 +18,17 @@ from typing import Any
 from antiphon.contracts.family import StageKind, StageSpec
 from antiphon.errors import SettingsError
 from antiphon.placement.documents import merged, parse
-from antiphon.placement.untranslated import why_not
 
 _DTYPES = {"auto": "auto", "bfloat16": "bfloat16", "float32": "float32", "float": "float32"}
 _JOINED = ("devices", "replicas", "environment")
 _MAX_BASES = 8
+_UNTRANSLATED = tomllib.loads(
+    Path(__file__).with_name("untranslated.toml").read_text(encoding="utf-8")
+)
+_WHY_NOT = defaultdict(
+    lambda: "unknown here",
+    {key: reason for reason, keys in _UNTRANSLATED.items() for key in keys},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,7 @@ def _section(
                 translation.take(entry, value, f"dtype: {_DTYPES[value]}")
                 yield "dtype", _DTYPES[value]
             case _:
-                translation.drop(entry, value, why_not(key))
+                translation.drop(entry, value, _WHY_NOT[key])
 
 
 def _devices(value: Any, parallel: int, entry: str) -> list[str]:
@@ -203,7 +211,7 @@ def _chunks(
             yield "initial_codec_chunk_frames", ramp[0]
             yield "codec_chunk_frames", max(ramp)
         else:
-            translation.drop(entry, value, why_not(key))
+            translation.drop(entry, value, _WHY_NOT[key])
 
 
 def _whole_file(values: Mapping[str, Any], translation: Translation) -> None:
@@ -214,9 +222,9 @@ def _whole_file(values: Mapping[str, Any], translation: Translation) -> None:
         if key == "runtime" and isinstance(value, Mapping):
             for inner, inner_value in value.items():
                 if inner != "connectors":
-                    translation.drop(f"runtime: {inner}", inner_value, why_not(inner))
+                    translation.drop(f"runtime: {inner}", inner_value, _WHY_NOT[inner])
         else:
-            translation.drop(key, value, why_not(key))
+            translation.drop(key, value, _WHY_NOT[key])
 
 
 def _join(

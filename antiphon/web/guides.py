@@ -16,28 +16,7 @@ START = "README.md"
 _ROOT = (START, "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 _OF_THE_SITE = ("index.md", "listening.md")
 """Pages of ``docs/`` that scripts complete when they build the site."""
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-  <meta charset="utf-8">
-  <meta name="viewport" content="width=device-width, initial-scale=1">
-  <meta name="color-scheme" content="light dark">
-  <title>{title}</title>
-  <link rel="icon" href="{top}static/icon.svg" type="image/svg+xml">
-  <link rel="stylesheet" href="{top}static/style.css">
-  <link rel="stylesheet" href="{top}static/guides.css">
-</head>
-<body>
-  <header>
-    <div class="brand"><img src="{top}static/icon.svg" alt="" width="32" height="32">
-      <a href="{top}">Antiphon</a></div>
-    <nav aria-label="Documentation"><a href="{top}guides/#documentation">All guides</a>
-      <a href="{top}docs">API reference</a></nav>
-  </header>
-  <main><article class="card">{content}</article></main>
-</body>
-</html>
-"""
+_PAGE = files("antiphon.web").joinpath("guide.html").read_text(encoding="utf-8")
 # What may be wider than the screen is scrolled by keys, too.
 _TABLE, _CODE = '<div class="wide" tabindex="0"><table>', '<pre tabindex="0">'
 
