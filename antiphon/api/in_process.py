@@ -59,8 +59,6 @@ class InProcessCall(_Connection):
 
         Args:
             app: the API, whose lifespan has been entered.
-            path: Path of the route.
-            body: JSON body.
             headers: besides those that every call has.
         """
         self._unread = [{"type": "http.request", "body": json.dumps(body).encode()}]
@@ -114,7 +112,6 @@ class InProcessSocket(_Connection):
 
         Args:
             app: the API, whose lifespan has been entered.
-            path: path of the route.
             headers: headers beside those of every connection.
             sent: messages of the client. The connection outlasts their end.
         """

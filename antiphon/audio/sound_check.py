@@ -29,7 +29,6 @@ def check_sound(samples: Samples, sample_rate_hz: int, min_duration_s: float) ->
 
     Args:
         samples: mono, ``[num_samples]``.
-        sample_rate_hz: rate of the samples.
         min_duration_s: shortest sound that is accepted, short pauses included, in a recording of
             more than twice that length; a shorter one needs sound in half of it.
 

@@ -14,7 +14,6 @@ class FamilySize:
     """Size of a family's folder.
 
     Attributes:
-        title: one-line title for people.
         lines: lines of all modules, with comments and docstrings, without blank ones.
     """
 

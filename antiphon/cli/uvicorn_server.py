@@ -57,7 +57,6 @@ class ApiServer(uvicorn.Server):
         """Load nothing yet.
 
         Args:
-            settings: all settings.
             front_end: this front end, if there are several; ``None``: the only one.
             on_started: callback once the server listens.
         """

@@ -45,7 +45,6 @@ class AdmissionLimits:
 
         Args:
             num_ahead: requests of its priority that wait already.
-            wait_s: Predicted wait in seconds.
             num_streams: capacity in live streams, see `is_met`.
 
         Raises:

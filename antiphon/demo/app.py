@@ -57,13 +57,7 @@ _COLOURS = {
 def make_app(
     upstream: DemoUpstream, models: Sequence[ServedVoice], chats: Sequence[str] = ()
 ) -> FastAPI:
-    """Return the application.
-
-    Args:
-        upstream: the server that speaks.
-        models: its speech models.
-        chats: ids of its models that chat.
-    """
+    """Return the application."""
     client = new_client()
 
     @asynccontextmanager

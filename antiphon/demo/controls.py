@@ -31,7 +31,6 @@ def build(models: Sequence[ServedVoice], chats: Sequence[str] = ()) -> Any:
     """Return the page, `gradio.Blocks` whose buttons call ``static/demo.js``.
 
     Args:
-        models: Models that speak.
         chats: Ids of models that answer messages.
     """
     with gr.Blocks(title="Antiphon", analytics_enabled=False) as blocks:

@@ -26,7 +26,6 @@ class DemoUpstream:
 
     Attributes:
         url: Address without ``/v1``.
-        api_key: Key of the server, if any.
     """
 
     url: str

@@ -19,11 +19,7 @@ class ServedVoice:
     """A speech model of a server.
 
     Attributes:
-        id: Id in requests.
-        sample_rate_hz: Sample rate of its audio.
         voices: ``(what people read, id)``, the default first.
-        languages: Languages that can be requested.
-        instructions: whether it follows instructions.
         cloning: whether it speaks as a recording does.
         voice_design: whether instructions describe the voice itself.
     """

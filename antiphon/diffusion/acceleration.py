@@ -32,12 +32,7 @@ class NetworkAccelerator:
     """
 
     def __init__(self, settings: DiffusionSettings, device: torch.device) -> None:
-        """Begin without networks.
-
-        Args:
-            settings: settings of the denoising models.
-            device: device on which the networks run.
-        """
+        """Begin without networks."""
         self._settings = settings
         self._device = device
         self._networks: dict[str, Any] = {}
@@ -48,7 +43,6 @@ class NetworkAccelerator:
         """Place a network that lies in main memory, and prepare it.
 
         Args:
-            name: name of the component.
             network: network of diffusers or transformers.
 
         Raises:
@@ -272,7 +266,6 @@ def register_block(kind: type[nn.Module], *, is_text_first: bool) -> None:
     """Register a kind of block with diffusers' caches, which need the order of its outputs.
 
     Args:
-        kind: class of the blocks.
         is_text_first: whether it returns the text's hidden states before those of the image.
     """
     from diffusers.hooks._helpers import TransformerBlockMetadata, TransformerBlockRegistry

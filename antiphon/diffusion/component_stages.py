@@ -66,7 +66,6 @@ class VaeDecoder(ComponentStage):
 
         Args:
             latents: latents from the denoiser, on the stage's device and of its element type.
-            prompt: prompt of the request.
 
         Returns:
             Values in about [-1, 1], shape ``[1, channels, height, width]``, of a video
@@ -90,7 +89,6 @@ def channel_statistics(config: Any, num_axes: int, like: Tensor) -> tuple[Tensor
     """Return mean and standard deviation of a VAE's latents by channel, ``[1, channels, 1, ...]``.
 
     Args:
-        config: configuration of the VAE.
         num_axes: axes of the latents after the channels.
         like: tensor of the wanted type, on the wanted device.
     """

@@ -38,8 +38,6 @@ class ComponentLoader:
 
     Attributes:
         context: folder, device and settings of the stage.
-        index: components of the checkpoint.
-        device: device of the modules.
         dtype: element type of their weights.
         accelerator: accelerator that places and prepares the modules.
     """
@@ -62,8 +60,6 @@ class ComponentLoader:
         """Load a network of diffusers or transformers; it is frozen, on the device.
 
         Args:
-            name: name of the component and of its folder.
-            kind: class of the component.
             dtype: element type of its weights; ``None``: that of the loader.
 
         Raises:

@@ -96,12 +96,10 @@ class DiffusionEngine(ThreadedEngine):
 
         Args:
             denoiser: closed with the engine.
-            name: name of the thread.
             max_batch: most requests stepped together; at most, and by default, the denoiser's own
                 limit.
             max_requests: most requests that hold a state at the same time.
             max_bytes: memory limit of all states together; ``None``: no limit.
-            limits: admission limits.
             publish: callback for each change of the engine's status.
         """
         super().__init__(name=name, publish=publish)
@@ -130,8 +128,6 @@ class DiffusionEngine(ThreadedEngine):
         `DenoisingJob.called`.
 
         Args:
-            request_id: id of the request.
-            prompt: prompt of the model.
             work: the denoiser's estimate for the prompt; ``None``: it is computed now.
             is_live: whether a client waits for it; otherwise it is behind all live requests.
             is_later: whether it was admitted elsewhere, and is not refused.

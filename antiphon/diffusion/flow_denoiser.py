@@ -26,7 +26,6 @@ class FlowState:
     """A request on its way from noise to a picture.
 
     Attributes:
-        prompt: prompt of the request.
         latents: current latents, shape ``[1, ...]``.
         scheduler: the request's own scheduler of diffusers, with its timesteps set.
         inputs: further inputs of the network, by name; shapes ``[1, ...]``.
@@ -121,7 +120,6 @@ class FlowDenoiser(ComponentUser):
         """Whether a network runs twice in each step of a request, without its text last.
 
         Args:
-            prompt: prompt of the request.
             network: name of the network's component.
         """
         return False
@@ -195,7 +193,6 @@ class FlowDenoiser(ComponentUser):
         """Return CPU generator noise for a seed, the same on any device.
 
         Args:
-            shape: shape of the result.
             seed: seed for ``torch.Generator().manual_seed``.
         """
         generator = torch.Generator().manual_seed(seed)

@@ -18,10 +18,7 @@ class ImagePrompt:
     """A completed request for an image: `Prompt.data` in all stages.
 
     Attributes:
-        prompt: description of the image.
         negative_prompt: description of what the image must not show.
-        width: width in pixels.
-        height: height in pixels.
         parameters: denoising parameters, all of them set.
         num_previews: images to be shown while it forms.
         images: images to be edited, each ``[height, width, 3 or 4]`` of uint8.

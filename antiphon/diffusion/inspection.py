@@ -21,7 +21,6 @@ def inspect_pipeline(
     """Return the contents of a checkpoint's directory, complete or not.
 
     Args:
-        path: the directory.
         facts: function from the directory to the family's facts; raises ModelLoadError if the
             checkpoint cannot be served.
         is_drawn: whether the checkpoint was made without weights.

@@ -52,7 +52,6 @@ class ModelIndex:
         """Return the class of a component.
 
         Args:
-            name: name of the component.
             classes: supported classes; none: any.
 
         Raises:

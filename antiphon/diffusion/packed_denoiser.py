@@ -51,7 +51,6 @@ class PackedDenoiser(FlowDenoiser):
         """Return the transformer's prediction with one of the texts.
 
         Args:
-            states: states of requests.
             text: name of the text's embeddings among the inputs.
             context: name of the transformer's cache context.
         """

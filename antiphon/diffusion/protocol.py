@@ -58,7 +58,6 @@ class Denoiser(Protocol):
         """Return the state of a request before its first step: noise by its seed, a schedule.
 
         Args:
-            prompt: prompt of the request.
             conditioning: output of the stage before; ``None``: there is none.
         """
 

@@ -32,11 +32,7 @@ class RankPlan:
     """Start parameters of a rank; data.
 
     Attributes:
-        rank: number of the rank.
-        num_ranks: number of ranks.
         meeting: a file by which they find one another.
-        factory: factory of the denoiser.
-        context: load context of the first rank.
     """
 
     rank: int
@@ -78,7 +74,6 @@ def run_rank(plan: RankPlan, pipe: Connection, works: Connection | None) -> None
     """Load, report readiness, and carry out calls until a close call or the end of the parent.
 
     Args:
-        plan: plan of the rank.
         pipe: connection that carries calls and their results.
         works: connection for prompts whose work is to be estimated; ``None``: another rank answers.
     """

@@ -22,10 +22,7 @@ class DenoisingRequest:
     """A request that is to be denoised.
 
     Attributes:
-        work: estimated work of the request.
         is_live: whether a client waits for it; otherwise it is offline.
-        order: number in order of arrival.
-        arrived_s: arrival time.
         is_called: whether what it is conditioned on has been asked for.
         is_ready: whether that is there.
         is_begun: whether it holds a state.
@@ -89,8 +86,6 @@ class DiffusionScheduler:
             max_batch: requests that are stepped together.
             max_requests: most requests that hold a state at the same time.
             max_bytes: memory limit of all states together; ``None``: no limit.
-            limits: admission limits.
-            clock: gives seconds.
         """
         self.costs = StepCostModel()
         self._max_batch = min(max_batch, max_requests)
@@ -119,7 +114,6 @@ class DiffusionScheduler:
         """Admit a request.
 
         Args:
-            work: estimated work of the request.
             is_live: whether a client waits for it.
             is_later: whether it was admitted elsewhere, and is never refused.
 

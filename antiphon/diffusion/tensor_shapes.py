@@ -19,9 +19,7 @@ def shape_problems(folder: Path, kind: str, headers: Iterable[TensorHeader]) -> 
     Names are not compared: the libraries load files of older versions of theirs under new names.
 
     Args:
-        folder: folder of the component, which is a network.
         kind: class of the component in diffusers or transformers.
-        headers: tensor headers of its files.
     """
 
     def build() -> dict[str, torch.Size]:

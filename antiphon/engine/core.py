@@ -157,12 +157,7 @@ class EngineCore:
     def _adapt_reserve(
         self, before: _LaunchedStep, has_prompts: bool, begun_s: float, now_s: float
     ) -> None:
-        """Launch earlier if the device idled after ``before``, a little later if it did not.
-
-        Args:
-            begun_s: start of its planning.
-            now_s: time of its launch.
-        """
+        """Launch earlier if the device idled after ``before``, a little later if it did not."""
         was_too_long = self._due_s(before, has_prompts) - begun_s > _MAX_RESERVE_S
         excess_s = now_s - begun_s - self._launch_s[has_prompts]
         self._launch_s[has_prompts] += excess_s * _LAUNCH_WEIGHT

@@ -58,10 +58,7 @@ async def check_over_http(
     """Send speech requests to a server that has the model, first alone, then many at once.
 
     Args:
-        plan: plan of the check.
-        url: URL of the server.
         capabilities: capabilities of the model; its sample request holds what each request needs.
-        on_finding: callback for each finding.
     """
     fields = {"response_format": "pcm", "seed": 1, **fields_of(capabilities)}
     if plan.max_frames is not None:

@@ -53,8 +53,6 @@ class Finding:
     """The outcome of one check.
 
     Attributes:
-        check: name of the check.
-        is_met: whether it holds.
         detail: measured values, for people.
         is_speed: whether it depends on the machine and its other load.
     """

@@ -142,7 +142,6 @@ class RowWrite:
     Attributes:
         target: ``[all rows, ...]``, contiguous within a row.
         rows: distinct rows, int64 ``[num_rows]``.
-        num_values: numbers per row.
         source: one row of host numbers per row of ``rows``; or one row for all of them on the
             device, of one number if all are the same.
     """

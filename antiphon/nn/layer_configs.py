@@ -56,7 +56,6 @@ class LongRopeScaling:
 
     Attributes:
         factors: stretch of each wavelength, the shortest first.
-        amplitude: amplitude of cosines and sines.
     """
 
     factors: tuple[float, ...]

@@ -104,7 +104,6 @@ async def load_models(
 
     Args:
         progress: called, in other threads, with the progress of loading.
-        stack: Exit stack of the server.
         cluster: Cluster of the stages, shared with other front ends; ``None``: see `open_fabric`.
 
     Raises:

@@ -71,7 +71,6 @@ class Sandbox:
         """Return what ``answer(data, **limits)`` does; blocks, so it belongs in a worker thread.
 
         Args:
-            data: the file.
             limits: further arguments, which JSON can hold.
 
         Raises:

@@ -22,7 +22,6 @@ class DataPlaces:
     """Where a server keeps what it keeps.
 
     Attributes:
-        blobs: store of recordings.
         media: Store of the results of jobs.
     """
 

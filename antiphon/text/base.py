@@ -33,7 +33,6 @@ class ReadWord:
     """Word and the range of its phonemes in the sentence.
 
     Attributes:
-        word: word as written in the text.
         offset: offset of its first character in the text.
         start: index of its first phoneme.
         stop: index after its last phoneme.
@@ -82,7 +81,6 @@ def place_words(
     """Return words with the places of their phonemes among the ids of `ids_of`.
 
     Args:
-        text: text of the words.
         readings: words spoken for each word of the text.
         phonemes: phonemes of a sentence, or of its next part.
         owners: word of each phoneme, without spaces; those of this part are consumed.
@@ -110,7 +108,6 @@ class ReadSentence:
     """Sentence as read.
 
     Attributes:
-        phonemes: phonemes of the sentence.
         owners: word of each phoneme, without spaces.
         readings: words spoken for each word of the text.
     """

@@ -86,8 +86,6 @@ def _is_called(tokens: TokenizedText, place: int, stop: int) -> bool:
     """Whether two groups of digits are a line by themselves, or stand behind "call" and the like.
 
     Args:
-        tokens: Tokens of the text.
-        place: the first of them.
         stop: token behind the last one.
     """
     start = place - 1

@@ -64,7 +64,6 @@ def contexts(text: str, **groups: frozenset[str]) -> Contexts:
     A word may have a reading of its own: "tabs=tablets".
 
     Args:
-        text: rows of the table.
         groups: lists of words that a row names in braces.
     """
     table: dict[str, tuple[Context, ...]] = {}

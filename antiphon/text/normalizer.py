@@ -35,7 +35,6 @@ class Normalizer:
 
         Args:
             offsets: map that gets the origins of what is written.
-            british: British usage.
             is_english: whether all of the text is known to be English.
         """
         self._offsets = offsets or OffsetMap()

@@ -26,7 +26,6 @@ def cardinal(number: int, *, british: bool = False) -> str:
 
     Args:
         number: 0 to `MAX_NUMBER`.
-        british: British usage.
     """
     assert 0 <= number <= MAX_NUMBER, number
     groups = []

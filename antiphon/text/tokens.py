@@ -49,7 +49,6 @@ class SpokenPiece:
         stop: offset after its last character.
         words: spoken words; the text itself if nothing is written out.
         is_changed: whether a rule has written it out.
-        ends_sentence: whether a sentence ends after it.
     """
 
     start: int

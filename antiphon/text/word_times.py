@@ -19,11 +19,9 @@ def word_times(
     """Yield the times of a sentence's words, from the start of its audio.
 
     Args:
-        words: words of the sentence.
         durations: durations of its phonemes, with the padding at both ends, in any unit.
         span: frames of the audio, first and one past the last.
         num_frames: number of all frames made by the network.
-        frame_s: duration of a frame.
     """
     ends = np.concatenate([[0.0], np.cumsum(durations)]) * (num_frames / max(1.0, durations.sum()))
     start, stop = span

@@ -199,7 +199,6 @@ def _ends_behind(tokens: TokenizedText, stop: int, *, is_name: bool) -> bool:
     """Return whether a sentence ends with an abbreviation.
 
     Args:
-        tokens: tokens of the text.
         stop: index of the token after its dot.
         is_name: whether names often follow it, so that a capital alone is weak evidence.
     """

@@ -99,7 +99,6 @@ def pieces_of(tokens: TokenizedText, start: int = 0) -> Iterator[SpokenPiece]:
     """Yield the pieces of a text, in order; together they cover it.
 
     Args:
-        tokens: tokens of the text.
         start: index of the first piece's token; earlier tokens are context.
     """
     place = start

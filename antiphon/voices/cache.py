@@ -33,11 +33,7 @@ class PreparedCache:
         self._recent: OrderedDict[str, PreparedVoice] = OrderedDict()
 
     def find(self, content_hash: str, model: str, name: str) -> PreparedVoice | None:
-        """Return a voice as it was kept, under the name that it has now.
-
-        Args:
-            content_hash: Hash of the recording and its text.
-        """
+        """Return a voice as it was kept, under the name that it has now."""
         key = _key(content_hash, model)
         with self._lock:
             found = self._recent.get(key)

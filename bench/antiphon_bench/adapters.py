@@ -25,7 +25,6 @@ class TextStream(BaseModel):
     """A WebSocket that takes text in pieces: its messages, in which ``{text}`` stands for a piece.
 
     Attributes:
-        path: path of the endpoint.
         config: the first message, beside the members of a request.
         text: the message that carries a piece.
         done: the message that ends the text.
@@ -45,8 +44,6 @@ class ServerAdapter(BaseModel):
     """Speech requests of one kind of server.
 
     Attributes:
-        title: display name.
-        path: path of the speech endpoint.
         stream: members of a request whose audio is to be sent as it is made.
         whole: members of one whose audio is to be sent when it is complete.
         tasks: members by task; ``{instructions}``, ``{ref_audio}``, ``{ref_text}`` are filled in.

@@ -23,7 +23,6 @@ def open_body(response_format: str, content_type: str, channels: int = 1) -> Bod
     """Return the reader of a response in ``"pcm"`` or ``"wav"``.
 
     Args:
-        response_format: requested audio format.
         content_type: ``Content-Type`` of the answer; "" if it has none.
         channels: channels of raw samples.
 

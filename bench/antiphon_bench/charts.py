@@ -18,7 +18,6 @@ class Diagram:
 
     Attributes:
         height: height in pixels; all diagrams have the same width.
-        parts: SVG elements.
     """
 
     height: float
@@ -50,8 +49,6 @@ class Bar:
     """One value.
 
     Attributes:
-        label: label of the value.
-        value: length of the bar.
         between: confidence interval of the value, if it has one.
     """
 

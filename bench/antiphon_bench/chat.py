@@ -31,7 +31,6 @@ class ChatLoad:
 
     Attributes:
         concurrency: conversations at the same time.
-        num_tokens: tokens of each answer.
         question: first message of each conversation, after a number of its own, which prevents hits
             in the prefix cache.
     """
@@ -86,7 +85,6 @@ async def measure_chat(model: ChatModel, load: ChatLoad, first_number: int = 0) 
     """Run one load and return its result.
 
     Args:
-        model: chat model to measure.
         load: number of conversations and their lengths.
         first_number: number of the first conversation; other loads must use other numbers.
     """
@@ -144,8 +142,6 @@ async def run_chat(
     """Load a model, warm it with each load once, and measure.
 
     Args:
-        settings: model and its settings.
-        loads: loads, run in this order.
         on_result: callback with each load's figures as soon as they are known.
 
     Returns:

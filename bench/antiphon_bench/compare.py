@@ -34,7 +34,6 @@ class Change:
     """One figure of a cell, in two reports.
 
     Attributes:
-        cell: name of the cell.
         figure: name of the metric and its statistic, as ``"first_audio_ms p50"``.
         before: value in the first report.
         after: value in the second report.
@@ -65,7 +64,6 @@ def compare(
     Args:
         before: report of the first run.
         after: report of the second run.
-        confidence: confidence level of the intervals.
         threshold: share of a figure by which it may change unnoticed.
 
     Raises:

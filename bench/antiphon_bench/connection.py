@@ -194,9 +194,7 @@ def record_of(
 
     Args:
         index: number of the request.
-        text: text of the request.
         times_s: due time and send time.
-        exchange: exchange with the response.
         target: server of the request; its keys are hidden in messages.
     """
     due_s, sent_s = times_s

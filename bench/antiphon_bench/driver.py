@@ -36,9 +36,6 @@ class LoadShare:
     """Work of one client process.
 
     Attributes:
-        load: its share of the load.
-        target: the server.
-        texts: texts from which requests choose.
         starts_s: common start time, on the clock that all processes share.
     """
 
@@ -53,7 +50,6 @@ class PartResult:
     """Result of one client process.
 
     Attributes:
-        records: one record for each request.
         cpu_share: share of one core that this process used; near 1 the client was the bottleneck.
     """
 
@@ -89,7 +85,6 @@ class _Shared:
     """State that client processes share with their parent.
 
     Attributes:
-        stop: event that stops the clients.
         num_done: requests that have ended.
     """
 
@@ -102,11 +97,7 @@ _SHARED: list[_Shared] = []
 
 
 class LoadInterrupted(KeyboardInterrupt):
-    """Ctrl-C was pressed during a load.
-
-    Attributes:
-        parts: results so far.
-    """
+    """Ctrl-C was pressed during a load."""
 
     def __init__(self, parts: list[PartResult]) -> None:
         super().__init__()
@@ -202,7 +193,6 @@ async def drive(part: LoadShare, shared: _Shared | None = None) -> list[Record]:
     """Send all requests of a part and wait until each has been answered or has failed.
 
     Args:
-        part: share of a load.
         shared: state that stops the load, leaving out requests in flight, and counts finished
             requests.
     """

@@ -42,7 +42,6 @@ class Load:
     Attributes:
         concurrency: streams that run at the same time.
         num_frames: frames of each stream; a text that ends earlier is restarted.
-        text: text of each stream.
     """
 
     concurrency: int
@@ -170,10 +169,6 @@ def summarize(times: Sequence[StreamTimes]) -> Result:
 async def bound_of(settings: ModelSettings, batches: Collection[int]) -> dict[str, Any] | None:
     """Return the hardware bounds of a model that is not loaded yet: its memory is then free.
 
-    Args:
-        settings: model and its settings.
-        batches: numbers of rows.
-
     Returns:
         ``None`` without a GPU, or if the family does not define its matrix products.
     """
@@ -191,8 +186,6 @@ async def run(
     """Load a model, warm it with each load once, and measure.
 
     Args:
-        settings: model and its settings.
-        loads: loads, run in this order.
         on_result: callback with each load's figures as soon as they are known.
 
     Returns:

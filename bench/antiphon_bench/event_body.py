@@ -15,7 +15,6 @@ class EventBody:
     """Audio in events, and the usage at their end.
 
     Attributes:
-        audio: audio of the events.
         num_tokens: number of generated frames, once the server has reported it.
         is_done: whether an event marked itself as the last with audio.
     """

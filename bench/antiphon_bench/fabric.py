@@ -32,7 +32,6 @@ class FabricLoad:
     """One measurement to be made.
 
     Attributes:
-        num_streams: number of concurrent streams.
         num_chunks: chunks of each stream, for the cost of a chunk.
         num_rounds: rounds in which all streams are opened for their first chunk and closed again.
         interval_s: time between two chunks of a stream.
@@ -49,8 +48,6 @@ class FabricResult:
     """Result of a measurement.
 
     Attributes:
-        fabric: name of the fabric.
-        num_streams: number of concurrent streams.
         first_ms: time from a request to its first chunk; all streams begin at once.
         chunk_ms: time from the creation of a chunk to its reader; all streams create one at once.
         reader_cpu_us: CPU time of this process per chunk; on the local fabric, with its creation.
@@ -69,7 +66,6 @@ async def run(loads: Sequence[FabricLoad], fabrics: Sequence[str]) -> dict[str, 
     """Measure each load on each fabric.
 
     Args:
-        loads: loads, run in this order.
         fabrics: values of the setting ``server.fabric``.
 
     Returns:

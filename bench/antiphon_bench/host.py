@@ -15,7 +15,6 @@ class HostTime:
     """Distribution of a host time over steps, with the resolution of the statistics' buckets.
 
     Attributes:
-        num_steps: number of steps.
         mean_ms: mean over the steps.
         p50_ms: median over the steps.
         p99_ms: 99th percentile over the steps.

@@ -20,9 +20,7 @@ class Target:
 
     Attributes:
         host: name or address of the server.
-        port: port of the server.
         is_tls: whether it is asked over TLS; its certificate must be one that the system trusts.
-        path: path of the endpoint.
         query: query of the URL, with its question mark; "": none.
         api_key: key sent as a bearer token; ``None``: no key.
         fields: members of each request's body beside its text.

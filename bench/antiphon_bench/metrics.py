@@ -17,7 +17,6 @@ class Metric:
     """A figure.
 
     Attributes:
-        title: display title, with its unit.
         better: direction of an improvement.
         statistics: reported statistics; charts show the first one.
         compared: statistics that comparisons use.

@@ -17,18 +17,14 @@ class Record:
     Attributes:
         index: number of the request within the load.
         due_s: due time; the delay of a late client is part of the latency.
-        sent_s: send time.
         ended_s: time at which the response was complete, or broke.
-        outcome: outcome of the request.
         status: HTTP status; 0 if there was no response.
-        num_characters: length of its text.
         first_byte_s: arrival of the first byte of the response's body, audio or not.
         arrivals_s: arrival time of each piece of audio.
         durations_s: playing time of each piece.
         first_sound_s: time at which playback reaches the first non-silent sample, if there is one.
         num_tokens: number of generated frames that the server reports; ``None``: not reported.
         retry_after_s: wait that the server asks a refused client for.
-        message: error message.
     """
 
     index: int

@@ -22,11 +22,7 @@ _LONG = 6
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Secrets that must not appear in output.
-
-    Attributes:
-        secrets: secrets as they were given.
-    """
+    """Secrets that must not appear in output."""
 
     secrets: tuple[str, ...] = ()
 

@@ -51,9 +51,7 @@ class SeamFault:
     """One fault.
 
     Attributes:
-        kind: kind of the fault.
         at_s: position in the stream.
-        description: description for people.
         duration_s: duration of the surplus or missing audio; 0 for an edge.
     """
 
@@ -73,7 +71,6 @@ def seam_faults(
 
     Args:
         pieces: samples in [-1, 1] as they came, each of shape ``[num_samples]``.
-        sample_rate_hz: sample rate of the stream.
         edges: positions to check for clicks; default: the borders of the pieces. For a file whose
             borders are unknown, use `click_candidates`.
     """
@@ -145,10 +142,8 @@ def _repetition(
     """Return the fault if the piece at ``border`` begins with earlier audio of the stream.
 
     Args:
-        signal: the whole stream.
         border: index of the piece's first sample.
         lengths: lengths of the piece before it, and of the piece.
-        rate_hz: sample rate of the signal.
     """
     length = round(MATCH_S * rate_hz)
     block = max(1, length // 10)

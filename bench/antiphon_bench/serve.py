@@ -27,9 +27,6 @@ class HttpPlan:
     """All measurements of a run.
 
     Attributes:
-        target: the server.
-        loads: loads, run in this order.
-        texts: texts from which requests choose.
         warm_up_requests: requests sent before each load and not counted; ``None``: one per stream.
         prebuffer_s: audio that is buffered before playback begins.
         num_processes: number of client processes; ``None``: by the machine's cores.

@@ -80,7 +80,6 @@ def spoken_target(
     """Return a server's endpoint of chats, of its address with or without ``/v1`` at its end.
 
     Args:
-        url: URL of the server.
         fields: members of each request, of which those that ask for a stream of speech are added.
         api_key: API key of the server; ``None``: no key.
         timeout_s: within which an answer must be complete.
@@ -116,7 +115,6 @@ def measure_spoken(
 
     Args:
         target: server; see `spoken_target`.
-        loads: loads, run in this order.
         on_result: callback with each load's figures as soon as they are known.
     """
     asyncio.run(converse(target, SpokenLoad(1, 1)))

@@ -17,11 +17,7 @@ Messages = Sequence[Mapping[str, str]]
 
 @dataclass(slots=True)
 class SpokenBody(EventBody):
-    """Chunks of a chat: text and 16-bit samples in base64.
-
-    Attributes:
-        text: text of the answer so far.
-    """
+    """Chunks of a chat: text and 16-bit samples in base64."""
 
     text: str = ""
 
@@ -48,7 +44,6 @@ class SpokenExchange(Exchange):
     """A chat's answer under way.
 
     Attributes:
-        answer: messages of the answer so far.
         first_text_s: arrival of the first text.
     """
 
@@ -74,8 +69,6 @@ class SpokenAnswer:
     """Outcome of one request.
 
     Attributes:
-        record: record of its audio.
-        text: text of the answer.
         first_text_s: arrival of the first text, on the record's clock; ``None``: no text came.
     """
 

@@ -33,11 +33,8 @@ class Cell:
     """One combination.
 
     Attributes:
-        task: requested task.
         language: language of the texts; ``"trace"`` if a trace brings them.
-        length: length of the texts.
         mode: transport of audio and text.
-        load: load of the cell.
     """
 
     task: TaskName
@@ -56,9 +53,7 @@ class SuitePlan:
     """All measurements of a suite.
 
     Attributes:
-        url: URL of the server.
         adapter: requests of this kind of server.
-        cells: cells, measured in this order.
         rounds: number of measurements of each cell.
         voice: name of the voice; ``None``: the adapter's default.
         values: values that tasks need: ``instructions``, ``ref_audio``, ``ref_text``.

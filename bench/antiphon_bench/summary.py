@@ -76,7 +76,6 @@ class HttpResult:
         concurrency: streams of a closed load, 0 of an open one.
         rate_hz: requests a second of an open load, 0 of a closed one.
         outcomes: requests by what became of them, see `antiphon_bench.record.Outcome`.
-        statuses: responses by HTTP status.
         wall_s: time from the first request to the last response.
         window_s: length of the window in which throughput is measured: all streams are busy.
         audio_s: audio of all streams.

@@ -52,7 +52,6 @@ class SharedLimitTable:
 
         Args:
             descriptor: File descriptor of its memory; it has to stay open.
-            column: Column of this process.
             num_columns: processes that share it.
         """
         self._descriptor = descriptor

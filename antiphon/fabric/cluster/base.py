@@ -69,7 +69,6 @@ class Replica:
         id: id that is unique in the cluster and not reused: a restarted replica has a new one.
         address: listening address of its process: ``unix:PATH`` or ``tcp:HOST:PORT``.
         stage: id of the stages within its process.
-        host: host of its process, for display.
         device: device that it was given, for display; ``None``: chosen by the process.
         is_draining: whether it takes no new requests.
     """

@@ -19,7 +19,6 @@ class RayPlan:
     """Start data of a cluster's controller.
 
     Attributes:
-        namespace: Ray namespace of the controller and the replicas.
         build: `StageBuilder` of the replicas.
         tls: TLS of the connections; every host has the files at the same path.
     """
@@ -51,7 +50,6 @@ class RayDriverPlan:
 
     Attributes:
         cluster: start data of the cluster, if this driver begins it.
-        folder: private folder of its socket.
         address: address of the Ray cluster; ``None``: see `connect_ray`.
         is_restart: whether an earlier driver was connected: an unreachable cluster is awaited.
         number: number of the driver, from 0.

@@ -36,7 +36,6 @@ class _Member:
     """State of a replica.
 
     Attributes:
-        status: last status that was pushed.
         num_open: open requests of this balancer's owner.
         num_open_then: value of ``num_open`` when ``status`` arrived.
         free_at_s: end of its quarantine.

@@ -37,7 +37,6 @@ class WireConnection(asyncio.BufferedProtocol):
         """Prepare one side.
 
         Args:
-            handshake: its part of it.
             proved: called when the other side has proved itself, before anything is received.
             received: called with each message; must not raise.
             lost: called once when the connection has ended.

@@ -26,7 +26,6 @@ class HandshakeStep:
     """Next step of one side.
 
     Attributes:
-        send: bytes to send to the peer.
         num_bytes: number of bytes to wait for; 0: the handshake is complete.
     """
 

@@ -49,7 +49,6 @@ class ChatMarkup:
         """Compile the template and render a test conversation.
 
         Args:
-            source: source of the template.
             specials: special tokens that the template may name, such as ``bos_token``.
             file: file of the template, for error messages.
 
@@ -77,7 +76,6 @@ class ChatMarkup:
         """Return the conversation as text, up to where the answer begins.
 
         Args:
-            messages: messages of the conversation.
             variables: further variables of the template, such as ``enable_thinking``; they do not
                 override the standard ones.
 

@@ -32,7 +32,6 @@ class CausalLMPrompt:
 
     Attributes:
         ids: ids of the conversation; the answer begins after the last one.
-        sampling: complete sampling parameters.
         num_logprobs: number of logprobs, see `antiphon.contracts.chat_types.ChatRequest`.
         is_spoken: whether the answer is spoken; hidden states are then exported.
         in_thought: state from `antiphon.contracts.chat.ChatPrompter.in_thought`.

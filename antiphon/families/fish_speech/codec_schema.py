@@ -21,7 +21,6 @@ class CodecSizes:
         encoder_width: channels after the first convolution; each block doubles them.
         strides: strides of the encoder's blocks.
         encoder_layers: transformer layers in each of the encoder's blocks.
-        latent_width: width of frames.
         frame_layers: transformer layers over frames, before and after the quantizer.
         feed_forward_width: width of these layers' feed-forward; the encoder uses three times its
             own width.

@@ -32,7 +32,6 @@ class SpecialTokens:
     Attributes:
         ids: id of every special token by name.
         first_semantic: id of the first semantic code; the others follow.
-        num_semantic: number of semantic codes.
     """
 
     ids: Mapping[str, int]

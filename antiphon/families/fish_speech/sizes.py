@@ -47,9 +47,7 @@ def write_files(path: Path, config: Json, min_vocabulary: int = 0) -> None:
     """Write the tokenizer of a configuration's format, and the configuration.
 
     Args:
-        path: directory of the checkpoint.
         config: contents of config.json without the size of the vocabulary.
-        min_vocabulary: least size of the vocabulary.
     """
     if config["model_type"] == Layout.S2:
         num_semantic = config["audio_decoder_config"]["vocab_size"]

@@ -18,7 +18,6 @@ class InstalledVoice:
     """A voice whose network is on this machine.
 
     Attributes:
-        voice: description of the voice for users.
         network: path of the ONNX file.
         british: whether text is read with British pronunciation.
     """

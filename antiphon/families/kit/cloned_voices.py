@@ -71,7 +71,6 @@ class RecordingLimits:
     """Durations of reference audio that a voice encoder accepts.
 
     Attributes:
-        rate_hz: sample rate of recordings.
         min_s: shortest duration; a recording without samples is never accepted.
     """
 

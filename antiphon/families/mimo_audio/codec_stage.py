@@ -74,7 +74,6 @@ class GroupPass:
     """One pass over a row.
 
     Attributes:
-        places: indices of the groups in the launch.
         num_late: number of groups past the end, which follow these.
     """
 

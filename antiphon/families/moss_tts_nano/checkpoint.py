@@ -33,11 +33,7 @@ class MossCheckpoint:
     """A checkpoint in the official layout, and its codec.
 
     Attributes:
-        path: directory of the model.
         codec_path: directory of the audio tokenizer, which is published separately.
-        sample_rate_hz: sample rate of the audio.
-        channels: channels of the audio.
-        samples_per_frame: samples per frame and channel.
         voices: voices by name; the first is the default.
     """
 

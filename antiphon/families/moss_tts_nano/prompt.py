@@ -15,12 +15,7 @@ _MAX_SEGMENT_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class MossPrompt:
-    """Input of the generator.
-
-    Attributes:
-        text: text of one segment.
-        voice: voice to imitate.
-    """
+    """Input of the generator."""
 
     text: str
     voice: MossVoice

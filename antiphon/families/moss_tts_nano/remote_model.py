@@ -39,8 +39,6 @@ def load_remote(
     Args:
         path: directory whose code is run.
         kind: key of the class in ``auto_map``.
-        device: device of the model.
-        dtype: type of the weights.
 
     Raises:
         ModelLoadError: the code fails, or weights are missing, unknown or of a wrong shape.

@@ -53,7 +53,6 @@ class SpokenSentence:
 
     Attributes:
         values: inputs of the decoder; the first one has one column per frame.
-        num_frames: number of frames of the sentence.
         durations: frames of each symbol, shape ``[num_symbols]``.
     """
 

@@ -22,10 +22,8 @@ class PiperPrompt:
     """Input of the generator.
 
     Attributes:
-        model: name of a network.
         speaker: number of the speaker, if the network has several.
         sentences: none if the text has nothing to pronounce.
-        scales: inference scales of this request.
         tells_times: whether the times of words are wanted.
         pause_ms: least silence between sentences; ``None`` for what the network makes.
     """

@@ -20,7 +20,6 @@ class DecoderReach:
 
     Attributes:
         num_frames: frames on each side of the sample's own frame.
-        samples_per_frame: samples that a frame becomes.
     """
 
     num_frames: int

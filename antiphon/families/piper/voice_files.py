@@ -31,14 +31,11 @@ class PiperModel:
 
     Attributes:
         name: stem of the files' names, such as ``"en_US-joe-medium"``.
-        network: path of the network.
-        sample_rate_hz: sample rate of the audio.
         phoneme_type: ``"espeak"`` or ``"text"``: what its symbols stand for.
         espeak_voice: language and accent of its phonemes, as espeak-ng names them.
         language_code: code such as ``"en_US"``; ``""`` if the file has none.
         language_names: accepted names of its language, in lower case.
         ids: ids of each symbol.
-        scales: default inference scales.
         speakers: numbers of its speakers by their names; empty if it has one.
     """
 

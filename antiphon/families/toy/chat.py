@@ -23,7 +23,6 @@ class ToyDialogue:
     """Input of the toy's chat.
 
     Attributes:
-        read: tokens of the conversation.
         likely: tokens of the answer that it is inclined to, without its end.
         sampling: sampling parameters, all of them set.
     """

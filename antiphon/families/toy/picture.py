@@ -26,16 +26,13 @@ class ToyPicture:
     """A completed request.
 
     Attributes:
-        prompt: description of the picture.
         negative_prompt: description of what the picture must not show.
         width: width in pixels; a multiple of `PATCH`.
         height: height in pixels; a multiple of `PATCH`.
         num_frames: 1 of an image.
         fps: frames per second of a video; ``None``: an image.
         parameters: denoising parameters; all fields that the toy uses are set.
-        num_previews: number of previews that are streamed.
         images: input images; the first one is edited, or is a video's first frame.
-        mask: mask of the first image.
     """
 
     prompt: str

@@ -150,7 +150,6 @@ class FusedVAEDecoder:
                 `antiphon.families.voxcpm2.request`.
             table: slots and positions of the frames, see `antiphon.nn.codec_layers.frame_table`.
             state: state of the slots; updated in place.
-            max_row_frames: maximum number of frames per row.
 
         Returns:
             float32 ``[num_frames, samples_per_frame]`` in [-1, 1].

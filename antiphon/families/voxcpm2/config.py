@@ -61,7 +61,6 @@ class VoxCPM2Config:
     Attributes:
         base: language model over text and patches.
         residual: language model over outputs of ``base``, without a rotary embedding.
-        encoder: transformer that encodes a patch.
         flow: transformer that estimates velocities of a patch.
         branch_scales: factor of the residual branches in each network, in the order above.
         patch_size: latents per patch.

@@ -74,7 +74,6 @@ def check_options(
     """Refuse incompatible fields.
 
     Args:
-        options: options of the request.
         instructions: instructions of the request, ``""`` for none.
         recordings: names of options that are still to be loaded.
 
@@ -111,7 +110,6 @@ def choose_imitation(
     Args:
         options: options of the request, accepted by `check_options`.
         features: `CloningPrompter.features`.
-        frame_size: frame size of the checkpoint.
         is_instructed: whether the request has instructions; then no speech is continued.
 
     Raises:

@@ -32,7 +32,6 @@ class VoxCPM2Prompt(MixedPrompt):
 
     Attributes:
         bounds: start and end of the reference's patches, and start of the continued ones.
-        flow: flow parameters of all frames.
     """
 
     bounds: tuple[int, int, int]

@@ -89,10 +89,8 @@ class WanStates:
         """Take what they have in common.
 
         Args:
-            config: configuration of the checkpoint.
             scheduler: scheduler of diffusers, as the checkpoint configures it.
             shift: key of the schedule's shift in the scheduler's configuration.
-            device: device of the tensors.
             dtype: element type in which the transformer computes.
         """
         self._config = config

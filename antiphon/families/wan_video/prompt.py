@@ -33,14 +33,10 @@ class WanPrompt:
     """A complete request.
 
     Attributes:
-        prompt_ids: tokens of the prompt.
         negative_ids: tokens of what the video shall not show; empty without guidance.
-        fps: frames a second.
         guidance_scale: above 1: classifier-free guidance.
-        guidance_scale_2: guidance scale of the second expert.
         boundary_ratio: share of the schedule at which the second expert takes over; ``None``: there
             is one expert.
-        flow_shift: shift of the noise schedule.
         image: the first frame, ``[height, width, 3]`` of uint8, of any size.
     """
 

@@ -96,9 +96,6 @@ class WanImageCondition:
 
         Args:
             image: ``[height, width, 3]``, of any size; stretched to that of the video.
-            width: width of the video in pixels.
-            height: height of the video in pixels.
-            num_frames: frames of the video.
 
         Returns:
             ``condition``: latents ``[1, channels, frames, height, width]`` of a video that is grey

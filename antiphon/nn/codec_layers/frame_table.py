@@ -42,7 +42,6 @@ def fill(
         table: ``[at least 4, more than size]``.
         rows: slot and number of frames of each row.
         size: frames of the pass; padding rows are added up to it.
-        padding_slot: slot of padding rows.
         max_row_frames: most frames of a padding row.
     """
     slots, lengths = (list(each) for each in zip(*rows, strict=True)) if rows else ([], [])

@@ -35,7 +35,6 @@ class FusedDecoder:
         entry: layers before the transformer, in order.
         output: layer after the transformer, with its final norm folded in; ``None``: the norm is
             part of the first doubling.
-        norm_epsilon: epsilon of that norm.
         num_exact: number of blocks that compute in the type of ``tables``; the others use float16.
         bound: method that bounds samples.
         row_size: numbers that the state of one stream takes.

@@ -142,7 +142,6 @@ class EmptyHistory:
     """History of a pass over whole streams.
 
     Args:
-        num_frames: frames of the pass.
         window: keys that a frame attends to, itself included; ``None``: all keys before it.
     """
 

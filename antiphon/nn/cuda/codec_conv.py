@@ -74,7 +74,6 @@ class UnitProgram:
             residual: addend of the same shape and type.
             memory: states of streams, float16 ``[num_slots, row_size]``, laid out by `StateLayout`:
                 columns are read 16 bytes at a time.
-            table: frame table of the pass.
 
         Returns:
             The sum and the activated sum; the latter twice if the sum is not wanted.
@@ -104,7 +103,6 @@ def with_programs(
     """Replace the units of blocks by programs where they are served.
 
     Args:
-        blocks: blocks in order.
         columns: columns per frame before the first one.
     """
     found = []

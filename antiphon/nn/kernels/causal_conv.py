@@ -98,7 +98,6 @@ def causal_conv(
 
     Args:
         x: ``[num_frames * rate, num_in]``.
-        conv: weights of the convolution.
         rows: rows of ``x``.
         config: tiling.
         activation: activation of the result: "", "gelu", or "gate": ``silu(first) * second`` of

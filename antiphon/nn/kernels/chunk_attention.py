@@ -33,7 +33,6 @@ class ChunkRows:
         cos: cosines, f32 ``[num_streams, num_frames, head_dim / 2]``, for the first head, whose
             neighbours are rotated in pairs. Other heads are not rotated.
         sin: sines, shaped like ``cos``.
-        chunk_frames: frames per chunk.
         ring_frames: frames of the ring, which follows a slot's recording.
     """
 

@@ -48,7 +48,6 @@ def begin_frames(
         table: frame table, see `antiphon.nn.codec_layers.frame_table`; completed in place.
         streams: memory ``[num_slots, row_size]``, turns int32 ``[num_slots]`` and positions int64
             ``[num_slots]``; the last two are updated.
-        max_row_frames: most frames of a row.
         is_rotation_rounded: whether the rotation is rounded to bfloat16.
 
     Returns:
@@ -80,7 +79,6 @@ def depthwise_norm(
         conv: undilated weight ``[num_taps, channels]`` (so ``num_out`` is the channels).
         rows: rows of ``x``.
         norm: weight and bias of a LayerNorm, float32.
-        epsilon: epsilon of the norm.
 
     Returns:
         Shape of ``x``.

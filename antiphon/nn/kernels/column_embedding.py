@@ -35,7 +35,6 @@ def embed_columns(columns: Tensor, tables: ColumnTables) -> Tensor:
 
     Args:
         columns: int64 ``[REST + words of a frame, num_positions]``; see `antiphon.nn.id_columns`.
-        tables: embedding tables.
 
     Returns:
         ``[num_positions, width]``; rounded after adding a code, a frame or a vector.

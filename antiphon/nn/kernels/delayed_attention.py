@@ -30,7 +30,6 @@ class DelayedRows:
             int64 ``[num_rows, 3]``. Positions may be before 0 or after the end.
         rotation: rotation of all positions, float32 ``[num_rows * num_positions, head_dim]``:
             cosines of half a head, then sines.
-        num_positions: positions of each row.
         left: number of visible positions before a query's own.
         right: number of visible positions after a query's own.
     """

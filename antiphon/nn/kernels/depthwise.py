@@ -44,7 +44,6 @@ def begin_latents(
         table: frame table, see `antiphon.nn.codec_layers.frame_table`; completed in place.
         streams: memory ``[num_slots, row_size]``, turns int32 ``[num_slots]`` and positions int64
             ``[num_slots]``; the last two are updated.
-        max_row_frames: most frames of a row.
 
     Returns:
         Columns in the memory's type, ``[num_frames * n, latent_dim]``, and the rows with the

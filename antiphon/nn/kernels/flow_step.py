@@ -42,7 +42,6 @@ class FlowRows:
     Attributes:
         states: ``[2 * num_rows, num_positions, width]``: conditional rows, then unconditional ones.
             The current patch is embedded at the last positions.
-        time_position: position of the time embedding.
         schedules: schedule of each row, int64 ``[num_rows]``.
         guidance: guidance scale, f32 ``[num_rows]``.
     """
@@ -58,8 +57,6 @@ def embed_patch(patch: Tensor, rows: FlowRows, tables: FlowTables) -> None:
 
     Args:
         patch: f32 ``[num_rows, patch_size, num_features]``.
-        rows: rows of the flow.
-        tables: tables of the flow.
     """
     _run(patch, None, patch, rows, tables, 0)
 
@@ -75,9 +72,6 @@ def take_step(
         patch: f32 ``[num_rows, patch_size, num_features]``.
         velocities: conditional, then unconditional velocities, ``[2 * num_rows, patch_size,
             num_features]``.
-        rows: rows of the flow.
-        tables: tables of the flow.
-        number: index of the pass.
     """
     result = torch.empty_like(patch)
     _run(patch, velocities.contiguous(), result, rows, tables, number)

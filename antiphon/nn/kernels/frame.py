@@ -27,7 +27,6 @@ class SamplingRules:
         is_forbidden: codes that are never drawn, bool ``[vocab_size]``.
         frames: number of frames so far, int64 ``[num_slots]``.
         min_frames: number of leading frames in which the end is forbidden, int64 ``[num_slots]``.
-        end: the code that ends a request.
     """
 
     parameters: Tensor

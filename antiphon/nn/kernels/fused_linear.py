@@ -118,7 +118,6 @@ class FusedLinear:
         Args:
             inputs: pre-normed rows.
             linear: weight, ``[num_outputs, width]``, or a product with it.
-            epsilon: epsilon of the norm.
             bias: ``[num_outputs]``, not with gates.
             is_gated: whether the weight's first half makes gates: return ``silu(gate) * up``.
         """

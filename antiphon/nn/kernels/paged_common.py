@@ -27,7 +27,6 @@ class Projected:
 
     Attributes:
         joined: ``[num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]``, contiguous.
-        shape: shape of the heads.
         norms: weights of the query and key norms, ``None`` without, and their epsilon.
         rotation: cosines and sines, ``[num_rotations, head_dim]``; token ``t`` takes row
             ``t % num_rotations``.

@@ -92,7 +92,6 @@ class ProductShape:
 
     Attributes:
         num_outputs: number of outputs, of one half if the product is gated.
-        num_inputs: number of inputs.
         num_halves: 2 if the product is gated, otherwise 1.
         itemsize: bytes per number of the weight.
     """

@@ -74,7 +74,6 @@ def residual_unit(
         active: input of the unit's first convolution, ``[num_frames * rate, channels]``.
         residual: input of the snake that made ``active``, of the same shape, in its type or
             ``sum_dtype``.
-        unit: weights of the unit.
         rows: rows of ``active``.
         config: tiling; its ``outputs`` are ignored.
         snake: activation of the sum.

@@ -28,7 +28,6 @@ def write_counted_rows(words: Tensor, first: int, max_rows: int) -> None:
     Args:
         words: words as for `write_rows`.
         first: index of the word that holds the number of rows; their table follows.
-        max_rows: most rows.
     """
     _write_counted_rows[(max_rows,)](words, first, NUM_FIELDS=FIELDS, BLOCK=_BLOCK, num_warps=4)
 

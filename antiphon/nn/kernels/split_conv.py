@@ -49,7 +49,6 @@ def split_conv(joined: Tensor, weight: SplitWeight) -> Tensor:
 
     Args:
         joined: f32 ``[num_rows, num_inputs, length]``, including preceding columns.
-        weight: factors of the convolution.
 
     Returns:
         f32 ``[num_rows, num_outputs, length - (num_taps - 1) * dilation]``.

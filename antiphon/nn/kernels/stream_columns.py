@@ -29,7 +29,6 @@ class Rows:
         table: frame table, see `antiphon.nn.codec_layers.frame_table`.
         rotation: rotation of the frames, float32 ``[num_frames, head_dim]``: cosines of half a
             head, then sines.
-        max_row_frames: most frames of a row.
     """
 
     memory: Tensor

@@ -55,7 +55,6 @@ def draw_tokens(
     Args:
         logits: ``[num_rows, vocab_size]``, of any type.
         slots: slot of each row, int64 ``[num_rows]``.
-        rules: rules of the slots.
         draws: seeds and numbers of the tokens, see `antiphon.nn.sampler.gumbel_noise`.
         is_adjusted: whether any row has penalties or biases; otherwise no history is kept.
 

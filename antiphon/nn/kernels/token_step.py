@@ -44,7 +44,6 @@ def end_step(
         made: codes, int64 ``[num_rows, frame_size + 1]``, the token first, and scores, f32
             ``[num_rows, frame_size]``, whose first column is NaN if the row's logits had NaN.
         is_end: mask of tokens that end the answer, bool ``[vocab_size]``.
-        state: state of all slots.
         outcomes: values of the last column of the codes: for a token, for the last one, and for
             NaN.
         is_replay: whether the frames are already stored.

@@ -46,7 +46,6 @@ def attend_window(joined: Tensor, ring: KVRing, rows: Rows) -> Tensor:
     Args:
         joined: ``[num_frames, (num_heads + 2 * num_kv_heads) * head_dim]``: queries, keys, values,
             not rotated yet.
-        ring: ring of the layer.
         rows: rows of ``joined``.
 
     Returns:

@@ -37,7 +37,6 @@ class PackedHeader(TensorHeader):
     Attributes:
         parts: stored tensors, each with its file, by the last parts of their names.
         anchor: the part by which the others are found.
-        bits: bits of a value.
         step: outputs and inputs that share a scale, unless a part assigns inputs to groups.
         zero_shift: number added to stored zero points.
         is_awq: whether words hold AWQ's order of outputs, or GPTQ's of inputs.

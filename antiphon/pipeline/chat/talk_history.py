@@ -69,7 +69,6 @@ class TalkHistory:
         """Add an item; return the id of the one before it, ``None`` if it is the first.
 
         Args:
-            item: new.
             after: id of the item before it; `ROOT`: none is; ``None``: the last one is.
 
         Raises:

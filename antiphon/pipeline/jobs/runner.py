@@ -58,7 +58,6 @@ class JobRunner:
         ledger: the jobs; blocks, see `workers`.
         workers: threads for whatever blocks here.
         changed: set, and replaced, when a job of this server has changed.
-        is_stopping: whether no job is taken any more.
     """
 
     def __init__(

@@ -18,10 +18,7 @@ def model_to_measure(
 
     Args:
         model: a built-in model, a directory or a hub id; ``None`` if ``random`` is given.
-        random: size of a random checkpoint.
-        task: task of the random checkpoint.
         family: family of the random checkpoint; ``None``: the default one.
-        of_task: task of that family to be measured.
         random_dir: folder in which random checkpoints are kept; ``None``: they are not kept.
 
     Raises:

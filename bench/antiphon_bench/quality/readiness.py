@@ -12,7 +12,6 @@ def refuse_unready(
     """Load the networks that metrics need; they are kept.
 
     Args:
-        metrics: metrics to be computed.
         whisper: directory of a recogniser; ``None``: the default one, for English.
         language: language of the texts to be recognised; ``None``: not known yet.
 

@@ -20,9 +20,7 @@ class SpeechRecording:
     """One piece of speech.
 
     Attributes:
-        name: name in reports.
         pieces: mono samples in [-1, 1] as they came, each of shape ``[num_samples]``.
-        sample_rate_hz: sample rate of the pieces.
         text: text of the speech; ``None``: unknown.
         language: language of the text, as ``"en"``.
     """

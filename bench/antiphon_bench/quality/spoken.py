@@ -32,9 +32,7 @@ def spoken_by(
 
     Args:
         url: URL of the server, with or without ``/v1``.
-        texts: texts by name.
         fields: further members of each request.
-        language: language of the texts.
         api_key: API key of the server; ``None``: no key.
         progress: callback with the current step, the number of finished texts, and their total.
 

@@ -26,7 +26,6 @@ class Transcript:
     """Recognised text and its errors.
 
     Attributes:
-        words: recognised words.
         num_errors: words (characters of Chinese) that are wrong, missing or too many.
         num_expected: words (characters of Chinese) of the text.
     """

@@ -22,7 +22,6 @@ class TalkerTokens:
         text_end: thinker id after the last token of an answer.
         text_pad: thinker id of the padding after ``text_end``.
         codec_start: codec id before the first code; never generated.
-        codec_end: codec id that ends speech.
         codec_pad: codec id of padding, which also ends speech.
         codec_mask: codec id that replaces the prompt in the repetition penalty.
     """
@@ -117,7 +116,6 @@ class OmniConfig:
 
     Attributes:
         thinker: prefix of the thinker's tensors.
-        thinker_vocab: vocabulary size of the thinker.
     """
 
     thinker: str

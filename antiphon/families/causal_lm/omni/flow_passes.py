@@ -18,17 +18,12 @@ class FlowPasses:
 
     A pass launches tens of thousands of small kernels, always in the same order. It is captured
     once for each number of rows. Padding rows belong to no stream and have no valid frames.
-
-    Attributes:
-        max_rows: maximum rows of a pass.
     """
 
     def __init__(self, flow: FlowModel, num_streams: int, progress: Progress | None = None) -> None:
         """Allocate inputs and outputs of the passes, and capture them.
 
         Args:
-            flow: flow model of the checkpoint.
-            num_streams: number of concurrent streams.
             progress: callback run for every captured graph.
         """
         self._flow = flow

@@ -32,7 +32,6 @@ class TalkerPrompt:
 
     Attributes:
         states: hidden states of the thinker's prompt, f32 ``[num_positions, embedding_size]``.
-        voice: name of the voice.
     """
 
     states: NDArray[np.float32]

@@ -41,9 +41,6 @@ class OmniStream:
     """State of a stream.
 
     Attributes:
-        voice: name of the voice.
-        seed: seed of the noise.
-        block: number of the next block.
         past: latest mel frames, as many as the vocoder's receptive field covers,
             ``[num_frames, mel_dim]``.
         before: keys and values of the previous block.

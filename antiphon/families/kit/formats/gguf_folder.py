@@ -39,7 +39,6 @@ def made_folder(
     It is in the cache of ``huggingface_hub``, by the path, size and time of the file.
 
     Args:
-        gguf: contents of the file.
         write: writes all but the index of tensors into a directory.
         rename: names of tensors in the directory.
         beside: further files that the directory depends on, there or not.

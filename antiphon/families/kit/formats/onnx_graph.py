@@ -44,7 +44,6 @@ class OnnxNode:
     Attributes:
         op_type: type such as ``"Conv"``.
         inputs: names of its inputs; ``""`` for an omitted one.
-        outputs: names of its outputs.
         attributes: attributes that are numbers, strings or lists of integers.
         has_subgraph: whether it contains graphs, which may read any value.
         encoded: node as encoded in its file; empty for a new one.
@@ -76,7 +75,6 @@ class OnnxGraph:
         nodes: nodes, each after those whose outputs it reads.
         tensors: encoded constants, by name.
         inputs: encoded descriptions, by name.
-        outputs: output names.
         opsets: encoded versions of the operator sets.
     """
 
@@ -153,10 +151,8 @@ class OnnxGraph:
         """Return a network of some of the nodes.
 
         Args:
-            nodes: nodes in order.
             inputs: types of additional inputs, which the whole network computes itself; its own
                 inputs need not be listed.
-            outputs: names of the outputs.
         """
         nodes = tuple(nodes)
         read = {name for node in nodes for name in node.inputs} | set(outputs)

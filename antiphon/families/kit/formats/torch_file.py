@@ -152,7 +152,6 @@ def open_tensors(
     Args:
         file: file of the tensors, for messages.
         source: the tensors; ``None``: they are drawn at random.
-        layout: names and shapes of all tensors.
         how: further arguments, as of `antiphon.nn.weights.open_weights`.
 
     Raises:
