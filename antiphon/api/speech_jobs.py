@@ -66,6 +66,7 @@ async def start_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
         folder / "jobs",
         partial(_plan_of, server),
         server.guards.metrics,
+        models=server.speech.models,
     )
     stack.push_async_callback(runner.close)
     server.storage.add("jobs", partial(runner.workers.run, ledger.check))
@@ -116,7 +117,7 @@ async def create_job(
     response.headers.update(ignored_headers(options.ignored, server.settings.speech))
     for turn in {each.voice: each for each in turns}.values():
         await own.speech.resolve_voice(replace(turn, options=options.named), model)
-    kept = body.kept(new_seed(), options.ignored, request.model)
+    kept = body.kept(new_seed(), options.ignored, model.name)
     text, plan = await jobs.workers.run(_complete, kept, own)
     job = await jobs.add(text, plan, caller.owner)
     return SpeechJobView.of(job, PATH)
@@ -261,6 +262,7 @@ def _plan(body: SpeechJobBody, id: str, server: ServerState) -> JobPlan:
         ]
         chapters.append(Chapter(part.title, tuple(parts)))
     return JobPlan(
+        model_name=model.name,
         chapters=tuple(chapters),
         format=speech.response_format,
         sample_rate_hz=request.sample_rate_hz or model.capabilities.sample_rate_hz,

@@ -54,6 +54,7 @@ async def start_video_jobs(server: ServerState, stack: AsyncExitStack) -> JobRun
         folder / "video_jobs",
         lambda job: _work(server, kept_body(VideoJobBody, job), job.id, ledger.input(job.id)),
         server.guards.metrics,
+        models=server.videos.models,
         retention_s=settings.media.retention_s,
     )
     stack.push_async_callback(runner.close)

@@ -32,9 +32,10 @@ _WITH_KINDS = (
     "ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'speech'",
     "ALTER TABLE jobs ADD COLUMN input BLOB",
 )
+_WITH_MODEL = "ALTER TABLE jobs ADD COLUMN model TEXT NOT NULL DEFAULT ''"
 SCHEMA = Schema(
     file_name="jobs.sqlite3",
-    version=3,
+    version=4,
     unversioned_table="jobs",
     decode_text=_decoded,
     migrations={
@@ -45,7 +46,7 @@ SCHEMA = Schema(
                 result TEXT, fault TEXT, runner TEXT, owner TEXT NOT NULL DEFAULT '',
                 num_attempts INTEGER NOT NULL DEFAULT 0, num_beats INTEGER NOT NULL DEFAULT 0,
                 num_bytes INTEGER NOT NULL DEFAULT 0, kind TEXT NOT NULL DEFAULT 'speech',
-                input BLOB)""",
+                input BLOB, model TEXT NOT NULL DEFAULT '')""",
         ),
         # The first layout called its runner an owner, and leased by the wall clock. A server that
         # still uses it finds none of its columns here, and fails instead of writing into others.
@@ -57,9 +58,12 @@ SCHEMA = Schema(
             "ALTER TABLE jobs ADD COLUMN num_beats INTEGER NOT NULL DEFAULT 0",
             "ALTER TABLE jobs ADD COLUMN num_bytes INTEGER NOT NULL DEFAULT 0",
             *_WITH_KINDS,
+            _WITH_MODEL,
         ),
         # A server that knows one kind of jobs would fail all others: it finds a later version.
-        2: _WITH_KINDS,
+        2: (*_WITH_KINDS, _WITH_MODEL),
+        # A server that knows no models would run all jobs with its own.
+        3: (_WITH_MODEL,),
     },
 )
 

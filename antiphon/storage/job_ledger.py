@@ -8,7 +8,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _FIND = f"SELECT {COLUMNS} FROM jobs WHERE id = ? AND kind = ?"
-_OPEN = """SELECT id, state, runner, num_beats, num_attempts FROM jobs
+_OPEN = """SELECT id, state, runner, num_beats, num_attempts, model FROM jobs
     WHERE kind = ? AND state IN ('queued', 'running') AND typeof(id) = 'text' ORDER BY id"""
 _TAKE = """UPDATE jobs SET state = 'running', runner = ?, num_beats = num_beats + 1,
     num_attempts = num_attempts + 1
@@ -88,6 +88,7 @@ class JobLedger:
         owner: str | None = None,
         num_bytes: int = 0,
         input: bytes | None = None,
+        model: str = "",
     ) -> Job:
         """Put a job at the end of the queue.
 
@@ -95,6 +96,7 @@ class JobLedger:
             body: the request, as JSON.
             num_bytes: Disk space in bytes to reserve.
             input: a file that it needs, kept until it ends.
+            model: Served name of its model; ``""``: that of any server.
 
         Raises:
             TooManyJobsError: there are as many as may be.
@@ -106,10 +108,10 @@ class JobLedger:
             self._check_limits(db, owner, num_bytes)
             progress = json.dumps(asdict(JobProgress()))
             row = (id, JobState.QUEUED, body, int(time.time()), progress, owner or "", num_bytes)
-            names = "id, state, body, created_s, progress, owner, num_bytes, kind, input"
+            names = "id, state, body, created_s, progress, owner, num_bytes, kind, input, model"
             db.execute(
-                f"INSERT INTO jobs ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*row, self.kind, input),
+                f"INSERT INTO jobs ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*row, self.kind, input, model),
             )
             return self._found(db, id)
 
@@ -192,12 +194,18 @@ class JobLedger:
         return self._even_if_full(deleted)
 
     def acquire(
-        self, runner: LeaseHolder, on_given_up: Callable[[Job], None] = lambda job: None
+        self,
+        runner: LeaseHolder,
+        on_given_up: Callable[[Job], None] = lambda job: None,
+        models: Container[str] | None = None,
     ) -> Job | None:
         """Take the oldest job that waits, or whose server has died; ``None`` if there is none.
 
         What is found to be damaged, or has brought down too many servers, is failed, and
         ``on_given_up`` is called.
+
+        Args:
+            models: Models whose jobs are taken, beside those of no model; ``None``: all.
         """
         rows = [row for row in self._database.query(_OPEN, self.kind) if row["id"].isascii()]
         self._leases.forget({row["id"] for row in rows})
@@ -206,6 +214,8 @@ class JobLedger:
             is_free = row["state"] == JobState.QUEUED or is_mine
             lease = (row["id"], row["runner"], row["num_beats"])
             if not is_free and not self._leases.is_expired(*lease):
+                continue
+            if models is not None and row["model"] and row["model"] not in models:
                 continue
             runner.live()
             job = self._even_if_full(partial(self._claim, row, runner.name))

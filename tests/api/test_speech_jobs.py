@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from antiphon.config import DataSettings, JobSettings, ModelSettings, Settings
-from tests.servers import server_of, start_server, wait_until
+from antiphon.pipeline.jobs.runner import JobRunner
+from tests.servers import RunningServer, server_of, start_server, wait_until
 
 URL = "/v1/audio/speech/jobs"
 BOOK = {
@@ -172,6 +173,19 @@ def test_a_job_that_is_not_there(client: httpx.Client) -> None:
         assert response.json()["error"]["code"] == "job_not_found"
     assert client.post(f"{URL}/job_none/pause").status_code == 404
     assert client.delete(f"{URL}/job_none").status_code == 404
+
+
+@pytest.mark.parametrize("model", [None, "tts-1"])
+def test_a_job_keeps_the_model_that_was_the_default_one(
+    client: httpx.Client, server: RunningServer, model: str | None
+) -> None:
+    id = done(client, input="Words.", **({} if model is None else {"model": model}))["id"]
+    runner: JobRunner = server.app.state.jobs
+    assert json.loads(runner.ledger.get(id).body)["model"] == "toy"
+    other = runner.ledger.add('{"input": "Words."}', model="another")
+    done(client, input="Later words.")
+    assert client.get(f"{URL}/{other.id}").json()["status"] == "queued"
+    client.delete(f"{URL}/{other.id}")
 
 
 def test_a_restarted_server_knows_its_jobs(tmp_path: Path) -> None:

@@ -237,6 +237,22 @@ def test_jobs_of_the_second_layout_are_of_speech(tmp_path: Path) -> None:
         each.close()
 
 
+def test_jobs_of_the_third_layout_are_of_any_model(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / SCHEMA.file_name)
+    with db:
+        without, _, _ = SCHEMA.migrations[0][0].partition(", model TEXT")
+        db.execute(f"{without})")
+        db.execute("PRAGMA user_version = 3")
+        names = "id, state, body, created_s, progress"
+        row = ("job_1", "queued", "{}", 5, "{}")
+        db.execute(f"INSERT INTO jobs ({names}) VALUES (?, ?, ?, ?, ?)", row)
+    db.close()
+    ledger = JobLedger(tmp_path)
+    job = ledger.acquire(ledger.runner(), models=("toy",))
+    assert job is not None
+    ledger.close()
+
+
 def test_a_result_and_a_fault_are_kept(ledger: JobLedger) -> None:
     done, failed = ledger.add("1"), ledger.add("2")
     runner, other = ledger.runner(), ledger.runner()

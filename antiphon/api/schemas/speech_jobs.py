@@ -68,12 +68,8 @@ class SpeechJobBody(StrictModel):
         }
         return validated(SpeechBody, {**shared, "input": part.input})
 
-    def kept(self, seed: int, ignored: Collection[str], model: str | None) -> "SpeechJobBody":
-        """Return what is worth keeping: the same with a seed and a model, without unknown members.
-
-        Args:
-            model: Model that speaks; ``None``: the default one.
-        """
+    def kept(self, seed: int, ignored: Collection[str], model: str) -> "SpeechJobBody":
+        """Return the members that are known, with a seed and a model."""
         members = self.model_dump(exclude_none=True, exclude=set(ignored))
         return SpeechJobBody.model_validate({"seed": seed, **members, "model": model})
 

@@ -9,9 +9,10 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from antiphon.concurrency import Workers, cancel_and_wait
@@ -68,12 +69,14 @@ class JobRunner:
         plan: Callable[[Job], JobWork],
         metrics: Metrics | None = None,
         *,
+        models: Container[str] | None = None,
         retention_s: float = 0.0,
     ) -> None:
         """Work in a folder of this machine.
 
         Args:
             plan: reads a job's body; called in worker threads.
+            models: Models whose jobs it works on, by served name; ``None``: all.
             retention_s: jobs are deleted so long after their end; 0: never.
         """
         self.ledger = ledger
@@ -83,6 +86,7 @@ class JobRunner:
         self.is_stopping = False
         self._folder = folder
         self._plan = plan
+        self._models = models
         self._retention_s = retention_s
         self._next_expiry_s = 0.0
         self.metrics = metrics or Metrics()
@@ -162,7 +166,8 @@ class JobRunner:
         num_bytes = await self.workers.run(work.predicted_bytes)
         budget = DiskBudget(self._folder, self.ledger.limits.min_free_bytes)
         await self.workers.run(budget.check, num_bytes)
-        job = await self.workers.run(self.ledger.add, job_body, owner, num_bytes, input)
+        row = (job_body, owner, num_bytes, input, work.model_name)
+        job = await self.workers.run(self.ledger.add, *row)
         self._tell()
         return job
 
@@ -220,7 +225,8 @@ class JobRunner:
 
     async def _acquired(self) -> Job | None:
         try:
-            return await self.workers.run(self.ledger.acquire, self._runner, self._given_up)
+            acquired = partial(self.ledger.acquire, self._runner, self._given_up, self._models)
+            return await self.workers.run(acquired)
         except StorageError as error:
             logger.warning("jobs: %s", error.message)
             return None

@@ -40,11 +40,13 @@ class JobPlan:
     """A job's body, read; a `JobWork`.
 
     Attributes:
+        model_name: Served name.
         is_split: whether each chapter is a file.
         speed: Slowest speaking rate.
         model_rate_hz: Sample rate of stored segments.
     """
 
+    model_name: str
     chapters: tuple[Chapter, ...]
     format: AudioFormat
     sample_rate_hz: int

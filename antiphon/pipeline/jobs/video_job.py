@@ -44,6 +44,11 @@ class VideoJobWork:
     input_bytes: int
     encoders: Workers
 
+    @property
+    def model_name(self) -> str:
+        """The served name of the model."""
+        return self.videos.model(self.request.model).name
+
     def predicted_bytes(self) -> int:
         """Return how much of the disk its files and its image may take."""
         request = self.request

@@ -81,6 +81,10 @@ class JobPlace:
 class JobWork(Protocol):
     """A job's body, read: what there is to do."""
 
+    @property
+    def model_name(self) -> str:
+        """The served name of the model that does it."""
+
     def predicted_bytes(self) -> int:
         """Return how much of the disk it may take at most; blocks."""
 

@@ -51,9 +51,9 @@ class Shop:
         self.model.open = self._noted  # type: ignore[method-assign, assignment]
 
     @asynccontextmanager
-    async def runner(self) -> AsyncGenerator[JobRunner, None]:
-        media = BlobStore(self.folder / "media")
-        runner = JobRunner(self.ledger, media, self.folder / "jobs", self.plan)
+    async def runner(self, *models: str) -> AsyncGenerator[JobRunner, None]:
+        media, folder = BlobStore(self.folder / "media"), self.folder / "jobs"
+        runner = JobRunner(self.ledger, media, folder, self.plan, models=models or None)
         runner.start()
         try:
             yield runner
@@ -82,6 +82,7 @@ class Shop:
             for request in REQUESTS
         ]
         return JobPlan(
+            model_name=self.model.name,
             chapters=tuple(chapters),
             format=AudioFormat.WAV,
             sample_rate_hz=24_000,
@@ -166,6 +167,19 @@ async def test_a_restart_goes_on_at_the_segment_where_it_was(
             (file,) = await shop.result(job)
         assert file[44:] == expected
         assert len(shop.opened) == NUM_SEGMENTS - num_kept
+
+
+async def test_a_server_without_its_model_leaves_a_job_to_others(tmp_path: Path) -> None:
+    async with in_shop(tmp_path) as shop:
+        theirs = shop.ledger.add("{}", model="another")
+        earlier = shop.ledger.add("{}")  # of a version that kept no models
+        async with shop.runner(shop.model.name) as runner:
+            ours = await runner.add("{}", shop.plan())
+            await shop.until(earlier, JobState.COMPLETED)
+            await shop.until(ours, JobState.COMPLETED)
+            assert shop.ledger.get(theirs.id).state is JobState.QUEUED
+        async with shop.runner("another"):
+            await shop.until(theirs, JobState.COMPLETED)
 
 
 async def test_a_paused_job_waits_and_is_the_same_afterwards(tmp_path: Path) -> None:
