@@ -76,6 +76,7 @@ def _declare_codec(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--min-hours", type=float, default=0.0, help="audio to wait for")
     parser.add_argument("--most-hours", type=float, default=1e9, help="audio to read, at most")
+    parser.add_argument("--predicted", type=Path, help="folder of `predict`, to learn from as well")
     parser.add_argument("--device", default=None)
     parser.add_argument("--seed", type=int, default=0)
 
@@ -96,7 +97,14 @@ def _codec(args: Arguments) -> None:
     recipe = replace(recipe, **{name: value for name, value in given.items() if value is not None})
     device = device_of(args.device)
     replicas = Replicas.joined(device)
-    trainer = CodecTrainer(recipe, args.data, device, replicas, most_hours=args.most_hours)
+    trainer = CodecTrainer(
+        recipe,
+        args.data,
+        device,
+        replicas,
+        most_hours=args.most_hours,
+        predicted=args.predicted,
+    )
     limits = Limits(
         args.seconds, recipe.steps, min_hours=args.min_hours, decodes_alone=args.decode_alone
     )
@@ -177,6 +185,7 @@ COMMANDS = {
     "export-codec": Command("write speech_tokenizer/", _declare_export, _export),
     "judge": Command("measure a codec", _declare_judge, _judge),
     "lm": Command("train a language model", lm.declare_training, lm.run_training),
+    "predict": Command("draw codes for recordings", lm.declare_prediction, lm.run_prediction),
     "export": Command("join a language model and a codec", lm.declare_export, lm.run_export),
     "judge-voice": Command("measure a voice in the engine", lm.declare_judge, lm.run_judge),
     "card": Command("write a model card from figures", lm.declare_card, lm.run_card),

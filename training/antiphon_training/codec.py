@@ -198,12 +198,12 @@ class Codec(nn.Module):
     @torch.no_grad()
     def decode(self, codes: Tensor) -> Tensor:
         """Return the samples of codes ``[B, n, num_codebooks]``, float32 ``[B, 1920 n]``."""
-        vectors = torch.zeros(())
-        for quantizer, some in ((self.first, codes[:, :, :1]), (self.rest, codes[:, :, 1:])):
-            chosen = [quantizer.table(index)[some[:, :, index]] for index in range(some.shape[2])]
-            total = torch.stack(chosen).sum(0).transpose(1, 2)
-            vectors = vectors.to(total.device) + quantizer.output_proj(total)
-        return self.decoder(vectors)[:, 0].float().clamp(-1.0, 1.0)  # type: ignore[no-any-return]
+        return self.decoded(codes)[:, 0].clamp(-1.0, 1.0)
+
+    def decoded(self, codes: Tensor) -> Tensor:
+        """Return the samples of codes, not clamped, ``[B, 1, 1920 n]``; only the decoder learns."""
+        vectors = self.first.vectors(codes[:, :, :1]) + self.rest.vectors(codes[:, :, 1:])
+        return self.decoder(vectors).float()  # type: ignore[no-any-return]
 
     def _quantized(self, encoded: Tensor, num_used: Tensor | None) -> tuple[Quantized, Quantized]:
         others = None if num_used is None else num_used - 1

@@ -56,7 +56,7 @@ def train(trainer: CodecTrainer, folder: Path, limits: Limits, resume: Path | No
     with shown_bar("codec", trainer.replicas.rank == 0) as show:
         while trainer.step < last:
             if (trainer.step - first) % limits.refresh_every_steps == 0:
-                trainer.crops.refresh()
+                trainer.refresh()
             losses = trainer.train_step()
             show(max(trainer.step / last, run.elapsed_s / limits.seconds))
             if trainer.step == trainer.recipe.settled_step:

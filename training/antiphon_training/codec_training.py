@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from antiphon_training.codec import CODE_PARAMETERS, Codec
-from antiphon_training.crops import Crops, Drawn
+from antiphon_training.coded_crops import CodedCrops
+from antiphon_training.crops import Crops
 from antiphon_training.discriminators import Discriminators
 from antiphon_training.initial import initialize
 from antiphon_training.losses import (
@@ -64,7 +65,7 @@ class CodecRecipe:
     judged_frames: int = 12
     rate: float = 5e-4
     last_rate: float = 1e-5
-    partial_share: float = 0.05
+    partial_share: float = 0.15
     mel_weight: float = 15.0
     linear_weight: float = 1.0
     adversarial_weight: float = 1.5
@@ -103,6 +104,7 @@ _SPECTRAL = Phase("spectral", has_judges=False, learns_codes=True, moves_codeboo
 _ADVERSARIAL = Phase("adversarial", learns_codes=True, moves_codebooks=True)
 _SETTLING = Phase("settling", moves_codebooks=True)
 _DECODING = Phase("decoding")
+_PREDICTED = Phase("predicted")
 
 
 class CodecTrainer:
@@ -116,7 +118,19 @@ class CodecTrainer:
         replicas: Replicas | None = None,
         *,
         most_hours: float = math.inf,
+        predicted: Path | None = None,
     ) -> None:
+        """Prepare a training.
+
+        Args:
+            recipe: what decides about the codec.
+            data: folder of recordings.
+            device: device of the training.
+            replicas: place among the processes that train together.
+            most_hours: audio to read.
+            predicted: folder that `predict` writes: once codes are fixed and there is something in
+                it, every other step decodes such codes.
+        """
         torch.manual_seed(recipe.seed)
         torch.backends.cudnn.benchmark = True  # crops have two lengths
         torch.backends.cudnn.benchmark_limit = 3  # trying ten algorithms takes minutes in all
@@ -138,6 +152,9 @@ class CodecTrainer:
         self.learners = (self.coder, self.decoder, self.judge)
         self.average = WeightAverage(self.codec)
         self.crops = Crops(data, device, recipe.seed, self.replicas, most_hours=most_hours)
+        self.predicted = (
+            None if predicted is None else CodedCrops(predicted, device, self.crops.random)
+        )
         self.graphs = StepGraphs(device)
         self.step = 0
 
@@ -181,7 +198,21 @@ class CodecTrainer:
             return _PLAIN if self.step < recipe.plain_steps else _SPECTRAL
         if self.step < recipe.coding_steps:
             return _ADVERSARIAL
-        return _SETTLING if self.step < recipe.settled_step else _DECODING
+        if self.step < recipe.settled_step:
+            return _SETTLING
+        # Short crops and long ones alike.
+        is_turn = self.step // recipe.long_every % 2 == 1
+        return _PREDICTED if is_turn and self._has_predicted else _DECODING
+
+    @property
+    def _has_predicted(self) -> bool:
+        return self.predicted is not None and len(self.predicted) >= self.recipe.long_frames
+
+    def refresh(self) -> None:
+        """Take in what other processes wrote since the last call."""
+        self.crops.refresh()
+        if self.predicted is not None:
+            self.predicted.refresh()
 
     def train_step(self) -> dict[str, Tensor]:
         """Take a step; the losses stay on the device."""
@@ -193,15 +224,9 @@ class CodecTrainer:
         for quantizer in self.codec.quantizers:
             quantizer.train(phase.moves_codebooks)
         self._set_rates()
-        drawn = self._draw()
-        target = drawn.samples
-        inputs = {
-            "target": target,
-            "phonemes": drawn.phonemes,
-            "num_used": self._num_used(len(target)),
-        }
+        inputs = self._draw(phase)
         if phase.has_judges:
-            inputs["judged"] = self._judged_places(target.shape[2])
+            inputs["judged"] = self._judged_places(inputs["target"].shape[2])
         losses = self.graphs.run(phase.name, partial(self._derive, phase), inputs)
         # The next graph shares its memory.
         losses = {name: each.detach().clone() for name, each in losses.items()}
@@ -219,10 +244,16 @@ class CodecTrainer:
 
     def _derive(self, phase: Phase, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Set the gradients of all learners, and count codes; return the losses."""
-        samples, losses = self._spectral_losses(phase, inputs)
+        decode = self._decode_given if "codes" in inputs else self._decode_own
+        samples, losses = decode(phase, inputs)
+        target = inputs["target"][:, 0]
+        losses |= {
+            "mel": mel_distance(samples, target),
+            "linear": linear_distance(samples, target),
+        }
         if phase.has_judges:
-            target = inputs["target"][:, 0].index_select(1, inputs["judged"])
-            losses |= self._judge(target, samples.index_select(1, inputs["judged"]))
+            judged = (each.index_select(1, inputs["judged"]) for each in (target, samples))
+            losses |= self._judge(*judged)
         recipe = self.recipe
         weights = {
             "mel": recipe.mel_weight,
@@ -239,23 +270,27 @@ class CodecTrainer:
                 quantizer.clear_spares()
         return losses
 
-    def _spectral_losses(
+    def _decode_given(
         self, phase: Phase, inputs: dict[str, Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the codec's samples ``[B, t]``, and how far they are from the target."""
-        target = inputs["target"]
+        """Return the samples ``[B, t]`` of given codes."""
+        del phase
+        with self._autocast():
+            return self.codec.decoded(inputs["codes"])[:, 0], {}
+
+    def _decode_own(
+        self, phase: Phase, inputs: dict[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the samples ``[B, t]`` of the codec's own codes, and losses of these codes."""
         with self._autocast():
             decoded = self.codec(
-                target,
+                inputs["target"],
                 inputs["num_used"],
                 quantizes=phase.quantizes,
                 learns_codes=phase.learns_codes,
             )
             logits = self.reader(decoded.first.transpose(1, 2))
-        samples = decoded.samples[:, 0]
-        return samples, {
-            "mel": mel_distance(samples, target[:, 0]),
-            "linear": linear_distance(samples, target[:, 0]),
+        return decoded.samples[:, 0], {
             "commitment": decoded.commitment,
             "phonemes": phoneme_loss(
                 torch.unflatten(logits, 2, (LABELS_PER_FRAME, UNKNOWN)), inputs["phonemes"]
@@ -287,12 +322,18 @@ class CodecTrainer:
                 quantizer.move()
         return {"gradient": torch.stack(norms[:-1] if phase.has_judges else norms).norm()}
 
-    def _draw(self) -> Drawn:
+    def _draw(self, phase: Phase) -> dict[str, Tensor]:
         recipe = self.recipe
         is_long = self.step % recipe.long_every == recipe.long_every - 1
         frames = recipe.long_frames if is_long else recipe.crop_frames
         num_rows = max(1, recipe.batch_crops * recipe.crop_frames // frames)
-        return self.crops.draw(num_rows, frames * FRAME_SAMPLES, from_start=is_long)
+        if phase is _PREDICTED:
+            assert self.predicted is not None
+            coded = self.predicted.draw(num_rows, frames, from_start=is_long)
+            return {"target": coded.samples, "codes": coded.codes}
+        drawn = self.crops.draw(num_rows, frames * FRAME_SAMPLES, from_start=is_long)
+        num_used = self._num_used(num_rows)
+        return {"target": drawn.samples, "phonemes": drawn.phonemes, "num_used": num_used}
 
     def _judged_places(self, num_samples: int) -> Tensor:
         """Draw which samples of the crops discriminators see, ``[length]``."""
@@ -313,7 +354,8 @@ class CodecTrainer:
         num_frames = self.recipe.batch_crops * self.recipe.crop_frames
         num_batches = max(1, 8 * self.recipe.sizes.codebook_size // num_frames)
         with self._autocast():
-            self.codec.fit_codebooks(self._draw().samples for _ in range(num_batches))
+            batches = (self._draw(_PLAIN)["target"] for _ in range(num_batches))
+            self.codec.fit_codebooks(batches)
         for each in self.codec.quantizers:
             self.replicas.copy_first(each.usage, each.sums)
 

@@ -81,6 +81,13 @@ class ResidualQuantizer(nn.Module):
             vectors = self.output_proj(exact.transpose(1, 2))
         return Quantized(vectors, torch.stack(codes, 1), torch.stack(distances).mean())
 
+    def vectors(self, codes: Tensor) -> Tensor:
+        """Return the vectors of codes ``[B, n, num_codebooks]``, ``[B, num_out, n]``."""
+        with torch.autocast(codes.device.type, enabled=False):
+            tables = (self.table(index) for index in range(codes.shape[2]))
+            chosen = [table[codes[:, :, index]] for index, table in enumerate(tables)]
+            return self.output_proj(torch.stack(chosen).sum(0).transpose(1, 2))  # type: ignore[no-any-return]
+
     def unquantized(self, x: Tensor) -> Tensor:
         """Map ``[B, num_in, n]`` to ``[B, num_out, n]`` without rounding."""
         return self.output_proj(self.input_proj(x))  # type: ignore[no-any-return]

@@ -45,6 +45,35 @@ def run_training(args: Namespace) -> None:
     Training(Options(**given), Replicas.joined(device)).run()
 
 
+def declare_prediction(parser: ArgumentParser) -> None:
+    """Declare the arguments of ``predict``."""
+    parser.add_argument("--lm", type=Path, required=True, help="folder that lm writes")
+    parser.add_argument("--size", default="small", help="small, medium or tiny")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the recordings")
+    parser.add_argument("--codes", type=Path, required=True, help="folder of their codes")
+    parser.add_argument("--out", type=Path, required=True, help="folder to be written")
+    parser.add_argument("--hours", type=float, default=20.0, help="enough audio")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--device")
+
+
+def run_prediction(args: Namespace) -> None:
+    """Draw codes for recordings, from which the decoder learns to bear wrong ones."""
+    from antiphon_training.language_model.predict import predict_folder
+    from antiphon_training.replicas import device_of
+
+    predict_folder(
+        args.lm,
+        args.size,
+        args.data,
+        args.codes,
+        args.out,
+        device=device_of(args.device),
+        hours=args.hours,
+        seconds=args.seconds,
+    )
+
+
 def declare_export(parser: ArgumentParser) -> None:
     """Declare the arguments of ``export``."""
     parser.add_argument("--lm", type=Path, required=True, help="folder that lm wrote")

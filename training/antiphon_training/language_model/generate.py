@@ -55,15 +55,22 @@ def generate(
         ends = torch.where((drawn == ids.codec_eos) & (ends > number), number, ends)
         if number % 8 == 0 and bool((ends <= number).all()):
             break
-        frames = torch.cat((frames, _frame(model, states, drawn, drawing)[:, None]), 1)
+        frames = torch.cat((frames, draw_frames(model, states, drawn, drawing)[:, None]), 1)
     return [
         frames[row, :end].cpu() if end < max_frames else None
         for row, end in enumerate(ends.tolist())
     ]
 
 
-def _frame(model: LanguageModel, states: Tensor, first: Tensor, drawing: Drawing) -> Tensor:
-    """Return whole frames, ``[rows, groups]``, after their first codes."""
+def draw_frames(model: LanguageModel, states: Tensor, first: Tensor, drawing: Drawing) -> Tensor:
+    """Return whole frames, ``[rows, groups]``, after their first codes.
+
+    Args:
+        model: model of the states.
+        states: talker states that group 0 was drawn from, ``[rows, hidden_size]``.
+        first: codes of group 0, int64 ``[rows]``.
+        drawing: sampling of the other groups.
+    """
     codes = first.clamp(max=model.sizes.codebook_size - 1)[:, None]
     for group in range(1, NUM_GROUPS):
         final = model.later_states(states, codes)[:, -1]

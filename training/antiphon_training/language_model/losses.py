@@ -12,6 +12,8 @@ from antiphon_training.losses import phoneme_loss
 from antiphon_training.shards import LABELS_PER_FRAME, UNKNOWN
 
 _IGNORED = -100
+_LATER_WEIGHT = 3.0
+"""Weight of all groups after the first, in relation to the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,10 @@ class Losses:
 
     Attributes:
         first: cross entropy of group 0, the end of speech included.
-        later: mean cross entropy of the other groups.
+        later: cross entropy of each other group, ``[groups - 1]``.
         phonemes: cross entropy of phonemes; 0 without a reader.
         first_accuracy: share of codes of group 0 that are the likeliest.
-        later_accuracy: the same of each other group, ``[groups - 1]``.
+        later_accuracy: the same of each other group.
         end_accuracy: share of utterances whose end is the likeliest where it is due.
     """
 
@@ -83,7 +85,14 @@ class Losses:
 
     @property
     def total(self) -> Tensor:
-        return self.first + self.later + self.phonemes
+        """Sum of all, in which the other groups count the less the later they are.
+
+        Measured on a trained voice, 80 texts: 7.6 % of the words are wrong with true codes of all
+        groups, 7.5, 9.8 and 13.5 % with those after the first four, two and one drawn.
+        """
+        numbers = torch.arange(1, len(self.later) + 1, device=self.later.device)
+        weights = _LATER_WEIGHT / (numbers * (1 / numbers).sum())
+        return self.first + (weights * self.later).sum() + self.phonemes
 
 
 def losses_of(
@@ -139,7 +148,9 @@ def losses_of(
     num_ends = len(ends)
     return Losses(
         first=F.cross_entropy(first_logits.float(), first_targets, ignore_index=_IGNORED),
-        later=F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()),
+        later=F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none")
+        .view_as(targets)
+        .mean(1),
         phonemes=phonemes,
         first_accuracy=is_first[:-num_ends].sum() / num_frames,
         later_accuracy=is_right.float().mean(1),

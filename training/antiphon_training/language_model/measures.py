@@ -62,7 +62,7 @@ def _losses(
         later += found.later_accuracy.cpu()
         values = {
             "first": found.first,
-            "later": found.later,
+            "later": found.later.mean(),
             "first_accuracy": found.first_accuracy,
             "end_accuracy": found.end_accuracy,
         }

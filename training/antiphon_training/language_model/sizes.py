@@ -65,20 +65,20 @@ SIZES: Mapping[str, ModelSizes] = {
         text_hidden_size=64,
         codebook_size=64,
     ),
-    "small": ModelSizes(  # 14 million parameters
+    "small": ModelSizes(  # 15 million parameters
         talker=LayerSizes(
             hidden_size=160,
-            intermediate_size=768,
-            num_layers=10,
+            intermediate_size=560,
+            num_layers=9,
             num_heads=4,
             num_kv_heads=2,
         ),
         predictor=LayerSizes(
-            hidden_size=96,
+            hidden_size=128,
             intermediate_size=384,
-            num_layers=3,
-            num_heads=2,
-            num_kv_heads=1,
+            num_layers=4,
+            num_heads=4,
+            num_kv_heads=2,
         ),
         text_hidden_size=128,
     ),

@@ -42,7 +42,7 @@ from antiphon_training.optimizing import derive
 from antiphon_training.replicas import Replicas
 from antiphon_training.step_graphs import StepGraphs
 
-_STATE = "state.pt"
+STATE = "state.pt"
 _NUM_TEXTS_OF_VOCABULARY = 50_000
 _PASSAGES_FROM = 0.4
 """Share of the whole time after which passages are taught: reading is learned sooner without."""
@@ -178,7 +178,7 @@ class Training:
 
     def _resume(self) -> None:
         """Read the last state, or else the weights alone."""
-        file = self.options.out / _STATE
+        file = self.options.out / STATE
         if file.is_file():
             state = torch.load(file, map_location=self.device, weights_only=True)
             self.model.load_state_dict(state["model"])
@@ -206,8 +206,8 @@ class Training:
             "num_steps": self.num_steps,
             "num_frames": self.num_frames,
         }
-        torch.save(state, out / f"{_STATE}.new")
-        (out / f"{_STATE}.new").replace(out / _STATE)
+        torch.save(state, out / f"{STATE}.new")
+        (out / f"{STATE}.new").replace(out / STATE)
         max_bytes = int(self.options.max_file_mib * 2**20)
         tensors = self.averaged.state_dict()
         write_weights(out, tensors, dtype=torch.float16, max_bytes=max_bytes)
