@@ -17,7 +17,6 @@ def random_checkpoint(
     size: str,
     task: str,
     *,
-    parent: Path | None = None,
     of_family: str | None = None,
 ) -> Iterator[Path]:
     """Write a checkpoint; remove it when the block ends.
@@ -25,8 +24,6 @@ def random_checkpoint(
     Args:
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
         task: task of the checkpoint, as in its configuration.
-        parent: directory to make it in; ``None`` is the system's for temporary files. A full-size
-            one takes some gigabytes.
         of_family: name of the family; ``None``: the default family of speech benchmarks.
 
     Raises:
@@ -38,7 +35,7 @@ def random_checkpoint(
         raise ModelLoadError(found.extra.missing)
     assert found.checkpoint_maker is not None, "what is measured makes checkpoints"
     make: Callable[..., None] = found.checkpoint_maker.resolve()
-    with tempfile.TemporaryDirectory(prefix="antiphon-", dir=parent) as directory:
+    with tempfile.TemporaryDirectory(prefix="antiphon-") as directory:
         path = Path(directory) / f"random-{size}-{task}"
         make(
             path,

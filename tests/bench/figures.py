@@ -1,8 +1,8 @@
 """Makes the figures of docs/performance.md on a machine with one GPU, in limited time.
 
-    scripts/measure-gpu --out figures --random-dir /dev/shm/random --budget-s 540
-    scripts/measure-gpu --out figures --random-dir /dev/shm/random --only engine,http
-    scripts/measure-gpu --out figures --random-dir /dev/shm/random --only two-gpus
+    scripts/measure-gpu --out figures --budget-s 540
+    scripts/measure-gpu --out figures --only engine,http
+    scripts/measure-gpu --out figures --only two-gpus
     scripts/measure-gpu --list
     scripts/measure-gpu --out figures --tiny --device cpu --only engine,peers --rate-s 5
 
@@ -19,7 +19,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from math import inf
@@ -74,13 +74,15 @@ class Budget:
 def measure(parts: Sequence[Part], options: Options, budget: Budget) -> list[Result]:
     """Run the parts that there is time for, one after the other; return what became of each."""
     results: list[Result] = []
+    seen = set[str]()
     for number, part in enumerate(parts):
         # What comes after it needs its time, too, but for loads that take what they get.
-        later = [each.beginning(options.random_dir, 0.0) for each in parts[number + 1 :]]
+        later = [*_expected(parts[number + 1 :], {*seen, part.model})]
         left_s = budget.left_s
         given_s = left_s - sum(each.expected_s for each in later if not _missing(each, options))
-        part = part.beginning(options.random_dir, given_s)
+        part = part.beginning(seen, given_s)
         result = _result(part, options, left_s)
+        seen |= {part.model} if result.exit_status is not None else set()
         results.append(result)
         _write(options.out / "figures.json", results)
         _tell(result, options.out, budget.left_s)
@@ -160,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except ValueError as error:
             sys.exit(str(error))
         if given.list:
-            _list(parts, options)
+            _list(parts)
             return
         options.out.mkdir(parents=True, exist_ok=True)
         # Whoever ends this ends the part that runs: an exception passes through run_commands.
@@ -173,9 +175,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
 
 
-def _list(parts: Sequence[Part], options: Options) -> None:
+def _expected(parts: Iterable[Part], seen: Iterable[str] = ()) -> Iterator[Part]:
+    """Yield parts with the time that each takes after those before it."""
+    models = {*seen}
     for each in parts:
-        part = each.beginning(options.random_dir, 0.0)
+        yield each.beginning(models, 0.0)
+        models.add(each.model)
+
+
+def _list(parts: Sequence[Part]) -> None:
+    for part in _expected(parts):
         _print(f"{part.name} ({part.group}), {part.expected_s:.0f} s")
         for command in part.commands:
             _print(f"  {' '.join(command)}")
@@ -187,7 +196,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
         "--out", type=Path, default=Path("figures"), help="folder of what is written"
     )
     parser.add_argument(
-        "--random-dir", type=Path, help="keep random weights here for the next call"
+        "--random-dir", type=Path, help="keep weights of other programs here for the next call"
     )
     parser.add_argument("--budget-s", type=float, default=inf, help="seconds that there are")
     parser.add_argument("--only", help="parts or groups, comma-separated, in this order")

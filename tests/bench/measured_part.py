@@ -1,7 +1,7 @@
 """What a part of a measurement is, and what holds for all of them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -24,9 +24,9 @@ class Part:
         group: of parts that are asked for together.
         commands: run one after the other.
         expected_s: that it takes.
-        first_s: that it takes in addition where the weights of ``model`` are not there yet: they
-            are made, and the kernels of the model most likely compiled.
-        model: the folder of its random weights; ``""``: it has none that are kept.
+        first_s: that it takes in addition if it is the first with its ``model``, whose kernels are
+            most likely compiled then.
+        model: its random weights; ``""``: it has none.
         needs: packages without which it is left out.
         num_gpus: GPUs without which it is left out; tiny weights need none.
         is_elastic: whether its load goes on as long as there is time. ``expected_s`` is then with
@@ -43,14 +43,14 @@ class Part:
     num_gpus: int = 0
     is_elastic: bool = False
 
-    def beginning(self, random_dir: Path, left_s: float) -> "Part":
+    def beginning(self, seen: Collection[str], left_s: float) -> "Part":
         """Return it as it is if it begins now, with all that it takes in ``expected_s``.
 
         Args:
-            random_dir: where random weights are kept.
+            seen: models of earlier parts.
             left_s: the time that there is for it.
         """
-        is_first = bool(self.model) and not (random_dir / self.model).is_dir()
+        is_first = bool(self.model) and self.model not in seen
         expected_s = self.expected_s + (self.first_s if is_first else 0.0)
         if not self.is_elastic:
             return replace(self, expected_s=expected_s, first_s=0.0)
@@ -66,7 +66,7 @@ class Options:
 
     Attributes:
         out: folder of what they write.
-        random_dir: folder of random weights.
+        random_dir: folder of random weights that other programs load.
         device: as of ``antiphon bench``.
         is_tiny: tiny weights and few of everything, to try all this on a CPU.
         rate_s: how long the open load goes on; ``None``: as long as there is time.
@@ -100,7 +100,7 @@ class Options:
 
     def bench(self, kind: str, size: str, *more: str) -> Command:
         """Return a command of ``antiphon bench`` on random weights."""
-        return bench(kind, "--random", self.size(size), *self.kept(), *more)
+        return bench(kind, "--random", self.size(size), "--device", self.device, *more)
 
 
 def antiphon(*arguments: str) -> Command:

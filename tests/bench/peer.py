@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from antiphon_bench.kept_model import kept_checkpoint
+from antiphon.families.measured import measured_family
 from antiphon_bench.machine import provenance, shown_command
 from tests.families.whole_checkpoints import maker_of
 
@@ -33,9 +33,13 @@ def device_of(wanted: str) -> str:
 
 
 def weights_of(given: argparse.Namespace, family: str, task: str) -> Path:
-    """Return the checkpoint; it is made if it is not there."""
-
-    return kept_checkpoint(given.random_dir, given.size, task, of_family=family)
+    """Write a checkpoint, whose weights are drawn when it is loaded, and return its directory."""
+    path: Path = given.random_dir / f"{family}-{given.size}-{task}"
+    found, measuring = measured_family(family, None)
+    assert found.checkpoint_maker is not None
+    dtype = "float32" if given.size.startswith("tiny") else measuring.dtype
+    found.checkpoint_maker.resolve()(path, size=given.size, task=task, dtype=dtype)
+    return path
 
 
 def files_of(given: argparse.Namespace, family: str, task: str) -> Path:

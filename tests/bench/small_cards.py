@@ -1,6 +1,6 @@
 """Qwen3-TTS on small GPU cards, which a large GPU stands for: what fits, how fast, in what memory.
 
-    python -m tests.bench.small_cards --random-dir /dev/shm/random --seconds 240
+    python -m tests.bench.small_cards --seconds 240
 
 This process takes memory of the GPU until as much is free as a card has; `antiphon bench engine`
 then runs in a process of its own, which sees a card of that size and no programs for Hopper. What
@@ -87,15 +87,14 @@ class Ballast:
         torch.cuda.empty_cache()
 
 
-def measured(card: Card, folder: Path, seconds: float) -> dict[str, Any]:
+def measured(card: Card, seconds: float) -> dict[str, Any]:
     """Return a card's figures; ``error`` if it did not end well."""
     ballast = Ballast(card.gib)
     start = least = ballast.free
     with tempfile.TemporaryDirectory() as scratch:
         report, log = Path(scratch) / "report.json", Path(scratch) / "log"
         command = ["bench", "engine", "--device", "cuda", "--frames", "100", "--random", card.size]
-        command += ["--random-dir", str(folder), "--concurrency", card.concurrency]
-        command += ["--json", str(report)]
+        command += ["--concurrency", card.concurrency, "--json", str(report)]
         command += ["--quantize", card.quantize] if card.quantize else []
         python = [sys.executable, "-m", "tests.bench.small_cards", "--as-card", str(card.gib)]
         with log.open("wb") as output:
@@ -116,7 +115,6 @@ def measured(card: Card, folder: Path, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--random-dir", type=Path, default=Path("/dev/shm/random"))
     parser.add_argument("--seconds", type=float, default=240.0, help="time for all cards")
     args = parser.parse_args()
     end_s = time.monotonic() + args.seconds
@@ -125,7 +123,7 @@ def main() -> None:
         left_s = end_s - time.monotonic()
         if left_s < _LEAST_S:
             break
-        print(json.dumps(measured(card, args.random_dir, left_s)), flush=True)  # noqa: T201
+        print(json.dumps(measured(card, left_s)), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """How fast models write: known times give known figures, and every answer has its tokens."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -52,9 +51,9 @@ def test_answers_that_end_too_early_are_begun_again_and_counted(
 
 @pytest.mark.slow  # checkpoints are made and measured
 @pytest.mark.parametrize("task", ["thinker", "qwen3"])
-def test_random_weights_never_end_an_answer(task: str, tmp_path: Path) -> None:
+def test_random_weights_never_end_an_answer(task: str) -> None:
     usual, _ = measured_family(None, "chat")
-    made = random_checkpoint("tiny", task, parent=tmp_path, of_family=usual.name)
+    made = random_checkpoint("tiny", task, of_family=usual.name)
     with made as path:
         settings = ModelSettings(source=str(path), device="cpu", max_slots=4)
         report = asyncio.run(run_chat(settings, [ChatLoad(4, 200)]))

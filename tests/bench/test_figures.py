@@ -180,11 +180,11 @@ def test_the_summary_keeps_what_earlier_calls_have_measured(tmp_path: Path) -> N
     }
 
 
-def test_a_model_that_is_there_takes_less_time(tmp_path: Path) -> None:
-    measuring = part("a", "true", 10.0, first_s=90.0, model="made")
-    assert measuring.beginning(tmp_path, inf).expected_s == 100
-    (tmp_path / "made").mkdir()
-    assert measuring.beginning(tmp_path, inf).expected_s == 10
+def test_the_first_part_of_a_model_takes_longer(tmp_path: Path) -> None:
+    parts = [part(name, "true", 10.0, first_s=90.0, model="one") for name in ("a", "b", "c")]
+    assert measured(parts, tmp_path, LONG_S) == {"a": "ok", "b": "ok", "c": "ok"}
+    results = summary(tmp_path)
+    assert [results[name]["expected_s"] for name in ("a", "b", "c")] == [100, 10, 10]
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,9 @@ def test_a_model_that_is_there_takes_less_time(tmp_path: Path) -> None:
     [(50, 60, 110), (110, 60, 110), (400, 350, 400), (inf, 600, 650)],
 )
 def test_an_open_load_goes_on_as_long_as_there_is_time(
-    left_s: float, load_s: int, expected_s: float, tmp_path: Path
+    left_s: float, load_s: int, expected_s: float
 ) -> None:
-    load = part("rate", f"echo {LOAD_S}", 110.0, is_elastic=True).beginning(tmp_path, left_s)
+    load = part("rate", f"echo {LOAD_S}", 110.0, is_elastic=True).beginning((), left_s)
     assert load.commands == (("sh", "-c", f"echo {load_s}"),)
     assert load.expected_s == expected_s
 
@@ -229,14 +229,16 @@ def test_a_model_is_measured_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    tiny = ["--tiny", "--device", "cpu", "--out", str(out), "--random-dir", str(tmp_path / "kept")]
+    tiny = ["--tiny", "--device", "cpu", "--out", str(out)]
     figures.main([*tiny, "--only", "chat"])
-    assert [each["concurrency"] for each in json.loads((out / "chat.json").read_text())["results"]]
+    report = json.loads((out / "chat.json").read_text())
+    assert report["model"]["source"] == "random tiny thinker"
+    assert [each["concurrency"] for each in report["results"]]
     assert summary(tmp_path)["chat"]["status"] == "ok"
     told = capsys.readouterr().out
     assert "tokens / s" in told
     assert re.search(r"^chat: ok, [\d.]+ s of 160$", told, re.MULTILINE)
     figures.main([*tiny, "--list", "--only", "chat"])
-    assert "chat (peers), 60 s" in capsys.readouterr().out, "its weights are there"
+    assert "chat (peers), 160 s" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no part 'nothing'"):
         figures.main([*tiny, "--only", "nothing"])

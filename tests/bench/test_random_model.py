@@ -1,7 +1,6 @@
 """Random weights of every family that is measured speak until their limit of frames."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +21,8 @@ FRAMES = 12
 MANY_FRAMES = 60
 
 
-def measured(family: str, load: Load, parent: Path) -> dict[str, Any]:
-    made = random_checkpoint("tiny", "custom_voice", parent=parent, of_family=family)
+def measured(family: str, load: Load) -> dict[str, Any]:
+    made = random_checkpoint("tiny", "custom_voice", of_family=family)
     with made as path:
         settings = ModelSettings(source=str(path), device="cpu", max_slots=load.concurrency)
         _, measuring = measured_family(family)
@@ -39,18 +38,18 @@ def measured(family: str, load: Load, parent: Path) -> dict[str, Any]:
     # Slow: more of the same, and all of them are in the next test.
     [MEASURED[0], *(pytest.param(each, marks=pytest.mark.slow) for each in MEASURED[1:])],
 )
-def test_a_family_is_measured_on_random_weights(family: str, tmp_path: Path) -> None:
+def test_a_family_is_measured_on_random_weights(family: str) -> None:
     text = text_for(FRAMES, has_real_tokens=False)
-    assert measured(family, Load(2, FRAMES, text), tmp_path)["num_restarts"] == 0
+    assert measured(family, Load(2, FRAMES, text))["num_restarts"] == 0
 
 
 @pytest.mark.slow  # many frames of each family
 @pytest.mark.parametrize("family", MEASURED)
-def test_no_stream_ends_before_its_frames(family: str, tmp_path: Path) -> None:
+def test_no_stream_ends_before_its_frames(family: str) -> None:
     _, measuring = measured_family(family)
     frames_per_token = measuring.frames_per_token
     text = text_for(MANY_FRAMES, has_real_tokens=False, frames_per_token=frames_per_token)
-    assert measured(family, Load(1, MANY_FRAMES, text), tmp_path)["num_restarts"] == 0
+    assert measured(family, Load(1, MANY_FRAMES, text))["num_restarts"] == 0
 
 
 def test_one_family_is_measured_where_none_is_named() -> None:

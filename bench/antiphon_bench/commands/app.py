@@ -17,7 +17,6 @@ from antiphon_bench.commands.flags import (
     Dtype,
     JsonFile,
     Quantize,
-    RandomDir,
     RandomFamily,
 )
 from antiphon_bench.commands.model import model_to_measure, random_source
@@ -61,7 +60,6 @@ class EngineBenchFlags:
         flag("Size of a checkpoint of random weights, made for this: 1.7b, 0.6b or tiny."),
     ] = None
     family: RandomFamily = None
-    random_dir: RandomDir = None
     task: Annotated[
         str, flag("Of the random checkpoint: custom_voice, base or voice_design.", True)
     ] = "custom_voice"
@@ -88,9 +86,7 @@ def bench_engine(flags: EngineBenchFlags) -> None:
     text = _text(flags)
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [Load(each, flags.frames, text) for each in counts]
-    made = model_to_measure(
-        flags.model, flags.random, flags.task, flags.family, random_dir=flags.random_dir
-    )
+    made = model_to_measure(flags.model, flags.random, flags.task, flags.family)
     with made as source:
         given = {
             "model.source": source,

@@ -10,7 +10,7 @@ import typer
 
 from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError
-from antiphon_bench.commands.flags import ApiKey, Device, Dtype, JsonFile, RandomDir, RandomFamily
+from antiphon_bench.commands.flags import ApiKey, Device, Dtype, JsonFile, RandomFamily
 from antiphon_bench.commands.model import model_to_measure, random_source
 from antiphon_bench.commands.outputs import refuse_unwritable, write
 from antiphon_bench.commands.serve import tell_errors
@@ -60,7 +60,6 @@ class ChatBenchFlags:
         flag("Size of a checkpoint of random weights, made for this: 7b, 1b, 0.6b, 135m or tiny."),
     ] = None
     family: RandomFamily = None
-    random_dir: RandomDir = None
     task: Annotated[
         str, flag("Layout of the random checkpoint: qwen3, qwen2, llama or thinker.", True)
     ] = "qwen3"
@@ -122,7 +121,7 @@ def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
     """Measure answers that are spoken."""
     from antiphon_bench.spoken_chat import SpokenLoad, measure_spoken, spoken_target
 
-    of_models = ("random", "family", "random_dir", "task", "max_slots", "device", "dtype")
+    of_models = ("random", "family", "task", "max_slots", "device", "dtype")
     given = [
         "--" + each.name.replace("_", "-")
         for each in dataclass_fields(flags)
@@ -154,9 +153,7 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
     question = QUESTION if flags.random is None else shortened(QUESTION)
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [ChatLoad(each, flags.tokens, question) for each in counts]
-    made = model_to_measure(
-        flags.model, flags.random, flags.task, flags.family, "chat", flags.random_dir
-    )
+    made = model_to_measure(flags.model, flags.random, flags.task, flags.family, "chat")
     with made as source:
         values = {
             "model.source": source,

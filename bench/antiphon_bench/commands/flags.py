@@ -10,10 +10,6 @@ RandomFamily: TypeAlias = Annotated[
     str | None,
     flag("The family of the random weights, with sizes of its own.", "the one of the sizes above"),
 ]
-RandomDir: TypeAlias = Annotated[
-    Path | None,
-    flag("Keep the random weights in this folder, and use those that are there.", "made anew"),
-]
 Device: TypeAlias = Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)]
 Dtype: TypeAlias = Annotated[str, flag("auto, bfloat16 or float32.", True)]
 Quantize: TypeAlias = Annotated[str | None, flag("Weights: int8, or fp16 on a CPU.", "dtype")]
@@ -49,7 +45,6 @@ class LoadFlags(MeasuredServerFlags):
         str | None, flag("Start one for random weights of this size: 1.7b, 0.6b or tiny.")
     ] = None
     family: RandomFamily = None
-    random_dir: RandomDir = None
     rate: Annotated[str | None, flag("Requests a second at random times, comma-separated.")] = None
     duration_s: Annotated[
         float | None, flag("No request of a load begins later than this.", min=0.001)

@@ -201,12 +201,10 @@ def served_load(
     if (flags.url is None) == (flags.model is None and flags.random is None):
         raise SettingsError("Give either --url, or --model, or --random.")
     if flags.url is not None:
-        refuse_without_random(flags.random, flags.family, flags.random_dir)
+        refuse_without_random(flags.random, flags.family)
         yield flags.url
         return
-    made = model_to_measure(
-        flags.model, flags.random, task, flags.family, random_dir=flags.random_dir
-    )
+    made = model_to_measure(flags.model, flags.random, task, flags.family)
     slots = ["--max-slots", str(max_slots)] if max_slots else []
     with made as source, served(flags, source, [*slots, *arguments]) as url:
         yield url

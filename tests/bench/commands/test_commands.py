@@ -35,19 +35,6 @@ def test_a_model_that_writes_is_measured_and_written(run: Run, tmp_path: Path) -
         assert column in result.output
 
 
-def test_random_weights_are_kept_where_that_is_asked_for(run: Run, tmp_path: Path) -> None:
-    kept, file = tmp_path / "kept", tmp_path / "chat.json"
-    few = ["--concurrency", "1", "--tokens", "3", "--device", "cpu", "--json", str(file)]
-    made = set[int]()
-    for _ in range(2):
-        result = run("chat", "--random", "tiny", "--random-dir", str(kept), *few)
-        assert result.exit_code == 0, result.output
-        made.add((kept / "causal_lm-tiny-qwen3" / "config.json").stat().st_ino)
-    report = json.loads(file.read_text(encoding="utf-8"))
-    assert report["model"]["source"] == "random tiny qwen3"
-    assert len(made) == 1, "it was made once"
-
-
 def test_answers_that_a_server_speaks_are_measured_and_written(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "chat.json"
     few = ["--tokens", "30", "--concurrency", "1,2", "--ramp-s", "0.01", "--json", str(file)]
@@ -127,9 +114,7 @@ def test_a_server_of_our_own_is_started_and_stopped(run: Run, tmp_path: Path) ->
         ["engine", "--random", "no such size"],
         ["engine", "--random", "tiny", "--family", "kokoro"],
         ["engine", "toy", "--family", "voxcpm2"],
-        ["engine", "toy", "--random-dir", "kept"],
         ["serve", "--url", "http://127.0.0.1:1", "--family", "voxcpm2"],
-        ["serve", "--url", "http://127.0.0.1:1", "--random-dir", "kept"],
         ["chat", "--url", "http://127.0.0.1:1", "--device", "cuda"],
         ["chat"],
         ["chat", "--model", "toy", "--random", "tiny"],
@@ -138,7 +123,6 @@ def test_a_server_of_our_own_is_started_and_stopped(run: Run, tmp_path: Path) ->
         ["chat", "--model", "toy", "--tokens", "100000"],
         ["chat", "--random", "tiny", "--family", "voxcpm2"],
         ["chat", "--url", "http://127.0.0.1:1", "--random", "tiny"],
-        ["chat", "--url", "http://127.0.0.1:1", "--random-dir", "kept"],
         ["chat", "--url", "ftp://127.0.0.1:1"],
         ["engine", "--random", "tiny", "--family", "causal_lm"],
     ],

@@ -24,8 +24,8 @@ from antiphon.contracts.types import Samples
 from antiphon.engine.plan import CodecChunk
 from antiphon.families.qwen3_tts.codec import load_codec
 from antiphon.families.qwen3_tts.config_reader import load_config
-from antiphon_bench.kept_model import kept_checkpoint
 from antiphon_bench.machine import provenance, shown_command
+from tests.bench.peer import weights_of
 from tests.families.whole_checkpoints import context_of
 
 _LARGEST_CHUNKS = (1, 2, 4, 8, 16)
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    path = kept_checkpoint(given.random_dir, given.size, "custom_voice")
+    path = weights_of(given, "qwen3_tts", "custom_voice")
     found = compare(path, given.seconds)
     report = {
         **provenance(),

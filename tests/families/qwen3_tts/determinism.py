@@ -43,8 +43,8 @@ from antiphon.families.qwen3_tts.language_model import (
     Reaches,
     load_runner,
 )
-from antiphon_bench.kept_model import kept_checkpoint
 from antiphon_bench.machine import provenance, shown_command
+from tests.bench.peer import weights_of
 from tests.engine.turns import has_work, read_frames
 from tests.families.qwen3_tts.lm import DRAWN, made_prompt
 from tests.families.whole_checkpoints import context_of
@@ -279,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--default-mode", action="store_true", help="without --deterministic")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    path = kept_checkpoint(given.random_dir, given.size, "custom_voice")
+    path = weights_of(given, "qwen3_tts", "custom_voice")
     context = context_of(
         path,
         given.device,
