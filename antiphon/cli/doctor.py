@@ -71,5 +71,5 @@ def _print(found: "Report") -> None:
 def _on_cpu(found: "Report") -> str:
     if not found.cpu.threads:
         return "those without PyTorch"
-    packed = f"fp16 and int8 by {found.cpu.int8}" if found.cpu.int8 else "not quantised"
-    return f"float32, {packed}, --cpu-threads {found.cpu.threads} beside the codec's by default"
+    packed = "".join(f", {weights} by {name}" for weights, name in found.cpu.engines.items())
+    return f"float32{packed}, --cpu-threads {found.cpu.threads} beside the codec's by default"

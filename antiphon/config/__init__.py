@@ -19,7 +19,6 @@ OPENAI_VOICES = (
 )
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 PEER_MODELS = ("kokoro",)
-_DEVICES = r"^(auto|cpu|cuda(:\d+)?)$"
 MIN_LUFS, MAX_LUFS = -40.0, -9.0
 """Bounds of the target loudness."""
 
@@ -35,7 +34,7 @@ class ModelSettings(SettingsSection):
         " default: the small voice.",
     )
     name: str | None = Field(None, description="Served name; default: last part of the source.")
-    device: str = Field("auto", pattern=_DEVICES, description="cpu, cuda, cuda:N or auto.")
+    device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")
     decoder_device: str | None = Field(
         None, description="Of the codec, apart from the model; default: they share device and step."
     )
@@ -45,8 +44,8 @@ class ModelSettings(SettingsSection):
     load_format: LoadFormat = Field(
         "auto", description="auto reads the checkpoint's weights, dummy draws random ones."
     )
-    quantize: Literal["int8", "fp16", "int4"] | None = Field(
-        None, description="Type of the weights of products; default: dtype."
+    quantize: str | None = Field(
+        None, description="Type of the weights of products, int8 or fp16; default: dtype."
     )
     cpu_threads: int | None = Field(
         None, ge=1, description="Threads of PyTorch on a CPU; default: all cores but one."

@@ -135,9 +135,10 @@ def checkpoint_family(path: Path) -> Family:
     if not names:
         raise ModelLoadError(f"{config}: cannot read '{keys[0]}': it is missing.")
     known = sorted(name for each in families() for name in each.architectures)
-    raise ModelLoadError(
-        f"{path}: no family serves {names}. Known architectures: {known or 'none'}."
-    )
+    whole = path.resolve().parent
+    is_part = any((whole / name).exists() for name in ("config.json", _PIPELINE))
+    hint = f" Did you mean '{whole}'?" if is_part else ""
+    raise ModelLoadError(f"{path}: no family serves {names}.{hint} Known architectures: {known}.")
 
 
 def served_name(model: str | None) -> str:

@@ -1,5 +1,6 @@
 """Checks of settings against what the served families support."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 
@@ -9,6 +10,8 @@ from antiphon.contracts.family import Family, LoadContext, StageKind, Task
 from antiphon.errors import SettingsError, how_to_install
 from antiphon.families.registry import families
 from antiphon.placement.gpus import gpus_of_host
+
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
 def denoises(task: Task) -> bool:
@@ -125,18 +128,27 @@ def _check_together(settings: DiffusionSettings) -> None:
         )
 
 
-def check_weights(family: Family, settings: ModelSettings) -> None:
-    """Refuse random or quantised weights for a family that reads weights in ways of its own.
+def check_settings(family: Family, settings: ModelSettings) -> None:
+    """Refuse devices and weights that no family has, or that this family has not.
 
     Raises:
-        SettingsError: the family does not draw weights, or does not quantise them; or nothing
-            should, to four bits.
+        SettingsError: a device or a type of weights is unknown; or the family does not draw
+            weights, or does not quantise them.
     """
-    if settings.quantize == "int4":
+    devices = {"device": settings.device, "decoder_device": settings.decoder_device}
+    for name, device in devices.items():
+        if device is not None and not _DEVICE.fullmatch(device):
+            raise SettingsError(
+                f"Invalid 'model.{name}': '{device}'. Must be auto, cpu, cuda or cuda:N."
+            )
+    if settings.quantize not in (None, "int8", "fp16"):
+        four_bits = (
+            ": with weights of four bits, hidden states have a signal-to-noise ratio of 11 dB"
+            " against float32, with int8 21 dB; see docs/without-a-gpu.md"
+        )
+        reason = four_bits if settings.quantize == "int4" else ""
         raise SettingsError(
-            "Invalid 'model.quantize': 'int4'. Must be 'int8' or 'fp16': with weights of four bits,"
-            " hidden states have a signal-to-noise ratio of 11 dB against float32, with int8 21 dB;"
-            " see docs/without-a-gpu.md."
+            f"Invalid 'model.quantize': '{settings.quantize}'. Must be 'int8' or 'fp16'{reason}."
         )
     if settings.quantize and not family.quantizes:
         raise SettingsError(

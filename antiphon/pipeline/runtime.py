@@ -25,7 +25,7 @@ from antiphon.families.registry import further_names, plain_name, resolve, serve
 from antiphon.pipeline.acceleration_check import (
     check_accelerations,
     check_gpus,
-    check_weights,
+    check_settings,
     denoises,
 )
 from antiphon.placement.model_placement import ModelPlacement, playback_policy
@@ -225,7 +225,7 @@ async def load_tasks(
         SettingsError: placement, ``diffusion`` or load format do not fit the stages.
     """
     family, path = await asyncio.to_thread(resolve, settings.source)
-    check_weights(family, settings)
+    check_settings(family, settings)
     classes = await asyncio.to_thread(_offered, family, path, classes)
     model = settings.name or served_name(settings.source)
     diffusion = diffusion or DiffusionSettings()

@@ -69,7 +69,7 @@ def cpu_fits(family: Family, path: Path, cpu: HostCpu, seconds: float) -> list[C
     num_positions = footprint.prompt_positions + round(seconds * footprint.frames_per_s)
     decoder_ms = footprint.decoder_flop / (cpu.gflops * REACHED_DECODER * 1e6)
     fits = []
-    for weights in _NUM_BYTES if cpu.int8 and family.quantizes else ("float32",):
+    for weights in ("float32", *(cpu.engines if family.quantizes else ())):
         kept_bytes, read_bytes = _bytes(weights, footprint, products)
         kept_bytes += IN_FLOATS * footprint.position_bytes * num_positions
         model_ms = read_bytes / (cpu.bandwidth_gbs * REACHED[weights] * 1e6)

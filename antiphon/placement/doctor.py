@@ -111,8 +111,8 @@ def _missing(cpu: HostCpu, gpus: "Sequence[HostGpu]", others: Sequence[str]) -> 
             wanting.setdefault(problem.removeprefix("this model needs "), []).append(family.name)
     for problem, names in wanting.items():
         yield f"{', '.join(names)}: {problem}."
-    if cpu.threads and cpu.int8 is None:
-        yield "This PyTorch has no FBGEMM: --quantize is refused."
+    if cpu.threads and "fp16" not in cpu.engines:
+        yield "PyTorch has no FBGEMM on this CPU: --quantize fp16 is refused."
     for gpu in gpus:
         if gpu.problem is not None:
             yield gpu.problem

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,7 @@ class HostCpu:
         cores: cores that this process may run on.
         threads: threads of a model's products by default; 0 without PyTorch.
         vectors: widest instructions that PyTorch uses, such as ``"AVX512"``; ``None`` without it.
-        int8: engine of products with packed weights; ``None``: there is none.
+        engines: Engines of products with packed weights, by the value of ``--quantize``.
         memory_gib: main memory; ``None``: unknown.
         bandwidth_gbs: speed of reading memory by all threads, 10^9 bytes a second.
         gflops: float32 products of one thread, 10^9 operations a second.
@@ -29,7 +30,7 @@ class HostCpu:
     cores: int
     threads: int
     vectors: str | None
-    int8: str | None
+    engines: Mapping[str, str]
     memory_gib: float | None
     bandwidth_gbs: float | None
     gflops: float | None
@@ -39,7 +40,7 @@ class HostCpu:
         """Return this machine's; measures memory and arithmetic in about a second."""
         name, cores, memory_gib = _name(), num_usable_cores(), _memory_gib()
         if find_spec("torch") is None:
-            return cls(name, cores, 0, None, None, memory_gib, None, None)
+            return cls(name, cores, 0, None, {}, memory_gib, None, None)
         from antiphon.nn.cpu.speed import measured_speed
 
         return cls(name, cores, memory_gib=memory_gib, **asdict(measured_speed()))

@@ -14,7 +14,7 @@ from antiphon.nn.cuda.host_gpus import HostGpu
 from antiphon.placement.host_cpu import HostCpu
 from tests.cli.conftest import Run
 
-CPU = HostCpu("A CPU", 8, 7, "AVX2", "fbgemm", 64.0, 50.0, 50.0)
+CPU = HostCpu("A CPU", 8, 7, "AVX2", {"fp16": "fbgemm", "int8": "fbgemm"}, 64.0, 50.0, 50.0)
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,8 @@ def test_what_is_missing_is_reported_with_what_to_do(
 ) -> None:
     too_old = gpu("NVIDIA T4", problem="'cuda:0' is too old.")
     use_gpus(monkeypatch, too_old, gpu("NVIDIA L4", 1, has_kernels=False), others=("mps",))
-    use_cpu(HostCpu("ARM", 8, 7, "DEFAULT", None, 16.0, 50.0, 50.0), monkeypatch)
+    arm = HostCpu("ARM", 8, 7, "DEFAULT", {"int8": "int8pack_mm"}, 16.0, 50.0, 50.0)
+    use_cpu(arm, monkeypatch)
     monkeypatch.setattr(family_module, "find_spec", lambda _: None)
     found = reported(run)
     text = "\n".join(found["missing"])
@@ -79,12 +80,13 @@ def test_what_is_missing_is_reported_with_what_to_do(
     ):
         assert part in text
     assert "cuda:0" not in {each["device"] for each in found["models"]}
-    assert {each["weights"] for each in found["models"]} == {"float32", "bfloat16"}
+    assert {each["weights"] for each in found["models"]} == {"float32", "int8", "bfloat16"}
+    assert "float32, int8 by int8pack_mm, --cpu-threads 7" in run("doctor").stdout
 
 
 def test_without_pytorch_there_are_no_estimates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     use_gpus(monkeypatch)
-    use_cpu(HostCpu("A CPU", 2, 0, None, None, 4.0, None, None), monkeypatch)
+    use_cpu(HostCpu("A CPU", 2, 0, None, {}, 4.0, None, None), monkeypatch)
     assert reported(run)["models"] == []
     assert "none that PyTorch sees" in run("doctor").stdout
 

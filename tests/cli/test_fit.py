@@ -120,7 +120,8 @@ def test_weights_are_recommended_for_a_cpu(
     checkpoint: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cpu = HostCpu("A CPU", 8, 7, "AVX2", "fbgemm", memory_gib, 50.0, 50.0)
+    engines = {"fp16": "fbgemm", "int8": "fbgemm"}
+    cpu = HostCpu("A CPU", 8, 7, "AVX2", engines, memory_gib, 50.0, 50.0)
     monkeypatch.setattr(HostCpu, "of_host", classmethod(lambda _: cpu))
     done = run("models", "fit", str(checkpoint), "--card", "CPU")
     found = json.loads(run("models", "fit", str(checkpoint), "--card", "cpu", "--json").stdout)

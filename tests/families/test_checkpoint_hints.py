@@ -27,3 +27,17 @@ def test_a_clone_without_its_large_files_is_named(tmp_path: Path, name: str) -> 
     with pytest.raises(ModelLoadError, match=r"Git LFS pointer.*git lfs pull") as caught:
         resolve(str(tmp_path))
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("index", ["config.json", "model_index.json"])
+def test_a_part_of_a_checkpoint_names_the_whole(tmp_path: Path, index: str) -> None:
+    part = tmp_path / "speech_tokenizer"
+    part.mkdir()
+    (part / "config.json").write_text('{"architectures": ["Qwen3TTSTokenizerV2Model"]}')
+    with pytest.raises(ModelLoadError, match="no family serves") as alone:
+        resolve(str(part))
+    assert "Did you mean" not in str(alone.value)
+    (tmp_path / index).write_text("{}")
+    with pytest.raises(ModelLoadError) as caught:
+        resolve(str(part))
+    assert f"Did you mean '{tmp_path}'?" in str(caught.value)

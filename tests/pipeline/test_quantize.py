@@ -1,5 +1,6 @@
 """Quantised weights of whole models: `quantize` is "int8"."""
 
+import platform
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,10 +10,13 @@ import pytest
 
 from antiphon.contracts.chat_types import ChatRequest, Message
 from antiphon.contracts.types import Sampling, SpeechRequest
-from antiphon.errors import SettingsError
+from antiphon.errors import ModelLoadError, SettingsError
 from antiphon.families.registry import families
+from antiphon.nn.cpu import packed_layers
+from antiphon.nn.cpu.fbgemm import has_engine
 from antiphon.nn.cpu.fp16_linear import Fp16Linear
 from antiphon.nn.cpu.int8_linear import Int8Linear
+from antiphon.nn.cpu.int8_weight_linear import Int8WeightLinear
 from antiphon.nn.layers import Linear
 from antiphon.offline import Antiphon
 from tests.pipeline.test_load_format import without_weights
@@ -29,7 +33,7 @@ def packed(monkeypatch: pytest.MonkeyPatch) -> list[Linear]:
         layers.append(linear)
         return pack(linear)
 
-    for kind in (Int8Linear, Fp16Linear):
+    for kind in (Int8Linear, Int8WeightLinear, Fp16Linear):
         monkeypatch.setattr(kind, "pack", partial(noted, kind.pack))
     return layers
 
@@ -41,11 +45,25 @@ def loaded(path: Path, quantize: str = "int8") -> Antiphon:
 
 
 @pytest.mark.parametrize(
-    ("name", "quantize"), [*((name, "int8") for name in SPOKEN), ("qwen3_tts", "fp16")]
+    ("name", "quantize", "has_fbgemm"),
+    [
+        *((name, "int8", True) for name in SPOKEN),
+        ("qwen3_tts", "fp16", True),
+        ("qwen3_tts", "int8", False),
+    ],
 )
 def test_streamed_speech_is_that_of_a_whole_file_alone_or_beside_others(
-    name: str, quantize: str, packed: list[Linear], tmp_path: Path
+    name: str,
+    quantize: str,
+    has_fbgemm: bool,
+    packed: list[Linear],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if not has_fbgemm:
+        monkeypatch.setattr(packed_layers, "has_engine", lambda: False)
+    elif not has_engine():
+        pytest.skip("needs FBGEMM")
     path = without_weights(tmp_path, name, SPOKEN[name])
     requests = [
         SpeechRequest(f"Number {seed}.", seed=seed, sampling=Sampling(max_frames=12))
@@ -58,6 +76,15 @@ def test_streamed_speech_is_that_of_a_whole_file_alone_or_beside_others(
         chunks = [chunk.samples for chunk in model.stream(requests[0])]
         np.testing.assert_array_equal(np.concatenate(chunks), together[0])
     assert packed
+
+
+def test_a_cpu_of_another_kind_has_int8_weights_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    path = without_weights(tmp_path, "qwen3_tts", "custom_voice")
+    with pytest.raises(ModelLoadError, match=r"'fp16'\. On this CPU it must be unset, or int8"):
+        loaded(path, "fp16")
 
 
 def test_a_language_model_answers_quantised(packed: list[Linear], tmp_path: Path) -> None:
@@ -74,5 +101,14 @@ def test_other_families_refuse_it() -> None:
         Antiphon.load("toy", quantize="int8")
     with pytest.raises(SettingsError, match=r"'int4'\. Must be 'int8' or 'fp16'.*11 dB.*21 dB"):
         Antiphon.load("toy", quantize="int4")
-    with pytest.raises(SettingsError, match=r"quantize.*'int8'"):
+    with pytest.raises(SettingsError, match=r"quantize': 'int3'\. Must be 'int8' or 'fp16'\.$"):
         Antiphon.load("toy", quantize="int3")
+
+
+@pytest.mark.parametrize("device", ["mps", "gpu", "cuda:x", "cpu:1"])
+def test_unknown_devices_are_refused_in_words(device: str) -> None:
+    allowed = rf"'{device}'\. Must be auto, cpu, cuda or cuda:N\.$"
+    with pytest.raises(SettingsError, match=rf"^Invalid 'model\.device': {allowed}"):
+        Antiphon.load("toy", device=device)
+    with pytest.raises(SettingsError, match=rf"^Invalid 'model\.decoder_device': {allowed}"):
+        Antiphon.load("toy", decoder_device=device)

@@ -11,7 +11,8 @@ from antiphon.placement.cpu_fit import CpuFit, cpu_fits, recommended
 from antiphon.placement.host_cpu import HostCpu
 from tests.families.qwen3_tts.random_checkpoint import write_all_but_weights
 
-CPU = HostCpu("A CPU", 4, 3, "AVX2", "fbgemm", 16.0, 16.0, 60.0)
+ENGINES = {"fp16": "fbgemm", "int8": "fbgemm"}
+CPU = HostCpu("A CPU", 4, 3, "AVX2", ENGINES, 16.0, 16.0, 60.0)
 FAMILY = family("qwen3_tts")
 
 
@@ -44,8 +45,8 @@ def test_more_of_anything_helps(path: Path) -> None:
 
 
 def test_only_what_is_supported_and_fits_is_recommended(path: Path) -> None:
-    fits = cpu_fits(FAMILY, path, replace(CPU, int8=None), 30.0)
-    assert [each.weights for each in fits] == ["float32"]
+    fits = cpu_fits(FAMILY, path, replace(CPU, engines={"int8": "int8pack_mm"}), 30.0)
+    assert [each.weights for each in fits] == ["float32", "int8"]
     both = cpu_fits(FAMILY, path, CPU, 30.0)[::2]
     assert recommended(both, 1.0) is None
     assert recommended(both, None) == both[1]

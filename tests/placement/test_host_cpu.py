@@ -25,6 +25,6 @@ def test_a_cpu_is_measured_and_threads_stay_as_they_were(monkeypatch: pytest.Mon
 def test_without_pytorch_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_cpu, "find_spec", lambda _: None)
     found = HostCpu.of_host()
-    assert (found.threads, found.vectors, found.int8) == (0, None, None)
+    assert (found.threads, found.vectors, found.engines) == (0, None, {})
     assert (found.bandwidth_gbs, found.gflops) == (None, None)
     assert found.cores > 0

@@ -22,6 +22,17 @@ _PACKED_ROWS = 256  # at a time, within a core's cache
 _TINY = 1e-30  # scale of a row of zeros
 
 
+def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return int8 numbers and the scale of each output, of weights of any type."""
+    numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
+    parts = (torch.split(each, _PACKED_ROWS) for each in (weight, numbers, scales))
+    for stored, some, scale in zip(*parts, strict=True):
+        exact = stored.float()
+        scale.copy_(exact.abs().amax(1)).div_(_MAX_WEIGHT).clamp_min_(_TINY)
+        some.copy_((exact / scale[:, None]).round_())
+    return numbers, scales
+
+
 @dataclass(frozen=True, slots=True)
 class Int8Linear(Linear):
     """A `Linear` of int8 weights; ``weight`` has their shape and no memory.
@@ -35,14 +46,8 @@ class Int8Linear(Linear):
     @classmethod
     def pack(cls, linear: Linear) -> "Int8Linear":
         """Quantise a layer of weights of any type by the largest weight of each output."""
-        weight = linear.weight
-        numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
-        parts = (torch.split(each, _PACKED_ROWS) for each in (weight, numbers, scales))
-        for stored, some, scale in zip(*parts, strict=True):
-            exact = stored.float()
-            scale.copy_(exact.abs().amax(1)).div_(_MAX_WEIGHT).clamp_min_(_TINY)
-            some.copy_((exact / scale[:, None]).round_())
-        zeros = torch.zeros(len(weight), dtype=torch.int64)
+        numbers, scales = quantized_weight(linear.weight)
+        zeros = torch.zeros(len(scales), dtype=torch.int64)
         with warnings.catch_warnings(), engine_for_packing():
             # PyTorch announces the end of its quantised tensors, of which only packing needs one.
             warnings.filterwarnings("ignore", message=".*quantize_per_channel")
@@ -51,7 +56,7 @@ class Int8Linear(Linear):
             packed = torch.ops.quantized.linear_prepack(whole, None)
         # Copied, so that nothing refers to the file.
         bias = None if linear.bias is None else linear.bias.to(torch.float32, copy=True)
-        return cls(torch.empty(weight.shape, device="meta"), bias, packed=packed)
+        return cls(torch.empty(numbers.shape, device="meta"), bias, packed=packed)
 
     def __call__(self, states: Tensor) -> Tensor:
         scales = states.abs().amax(-1, keepdim=True).clamp_min_(_TINY)

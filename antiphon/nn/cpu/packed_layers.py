@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Final
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,19 +11,18 @@ from torch import Tensor
 from antiphon.errors import ModelLoadError
 from antiphon.nn import kernels
 from antiphon.nn.cpu.exact_rows import MAX_EXACT_ROWS
-from antiphon.nn.cpu.fbgemm import has_engine
+from antiphon.nn.cpu.fbgemm import ENGINE, has_engine
 from antiphon.nn.cpu.fp16_linear import Fp16Linear
 from antiphon.nn.cpu.int8_linear import Int8Linear
+from antiphon.nn.cpu.int8_weight_linear import Int8WeightLinear
 from antiphon.nn.cuda.int8_linear import ScaledLinear
 from antiphon.nn.layers import Linear, SwiGLU, Weights
 from antiphon.nn.weights import LazyWeights
 
 _log = logging.getLogger(__name__)
 
-_KINDS: Final[Mapping[str, type[Int8Linear] | type[Fp16Linear]]] = {
-    "int8": Int8Linear,
-    "fp16": Fp16Linear,
-}
+Packed: TypeAlias = type[Int8Linear] | type[Int8WeightLinear] | type[Fp16Linear]
+
 _ALIGNED = 16  # numbers of 64 bytes: products in float32 round by where a row begins
 
 
@@ -48,6 +47,13 @@ class _Stored(Mapping[str, Tensor]):
         return len(self._weights)
 
 
+def kinds() -> Mapping[str, tuple[str, Packed]]:
+    """Return the engines and layers of this CPU's packed weights, by 'model.quantize'."""
+    if has_engine():
+        return {"fp16": (ENGINE, Fp16Linear), "int8": (ENGINE, Int8Linear)}
+    return {"int8": ("int8pack_mm", Int8WeightLinear)}
+
+
 def to_pack(weights: Weights) -> Weights:
     """Return the tensors of layers that `packed` is given, of ``weights``."""
     if isinstance(weights, LazyWeights) and weights.quantize is not None:
@@ -61,7 +67,8 @@ def packed(linear: Linear, weights: Weights) -> Linear:
         return linear
     if not weights.like.is_cpu:
         return ScaledLinear.pack(linear, weights.like)
-    return _KINDS[weights.quantize].pack(linear)
+    _, kind = kinds()[weights.quantize]
+    return kind.pack(linear)
 
 
 def packed_gate(inner: SwiGLU, weights: Weights) -> SwiGLU:
@@ -72,7 +79,8 @@ def packed_gate(inner: SwiGLU, weights: Weights) -> SwiGLU:
 def rows_together(layers: Iterable[SwiGLU]) -> int:
     """Return how many rows layers compute together on a CPU, each as if it were alone."""
     is_exact = all(
-        isinstance(each.down, Int8Linear) and len(each.down.weight) % _ALIGNED == 0
+        isinstance(each.down, Int8Linear | Int8WeightLinear)
+        and len(each.down.weight) % _ALIGNED == 0
         for each in layers
     )
     return MAX_EXACT_ROWS if is_exact else 1
@@ -101,8 +109,8 @@ def check_quantize(quantize: str | None, like: Tensor) -> None:
         return
     if like.dtype is not torch.float32:
         raise ModelLoadError(f"{invalid} It needs 'model.dtype' = 'auto' or 'float32'.")
-    if not has_engine():
-        raise ModelLoadError(f"{invalid} This PyTorch has no FBGEMM: it must be unset.")
+    if quantize not in kinds():
+        raise ModelLoadError(f"{invalid} On this CPU it must be unset, or int8.")
 
 
 @cache

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from antiphon.nn.cpu.fbgemm import ENGINE, has_engine
+from antiphon.nn.cpu.packed_layers import kinds
 from antiphon.nn.cpu.threads import model_threads
 
 _NUM_FLOATS = 2**25  # 128 MiB, which no usual cache holds
@@ -20,7 +20,7 @@ class CpuSpeed:
 
     threads: int
     vectors: str
-    int8: str | None
+    engines: dict[str, str]
     bandwidth_gbs: float
     gflops: float
 
@@ -37,7 +37,8 @@ def measured_speed() -> CpuSpeed:
     finally:
         torch.set_num_threads(before)
     vectors = torch.backends.cpu.get_cpu_capability()
-    return CpuSpeed(threads, vectors, ENGINE if has_engine() else None, bandwidth_gbs, gflops)
+    engines = {weights: engine for weights, (engine, _) in kinds().items()}
+    return CpuSpeed(threads, vectors, engines, bandwidth_gbs, gflops)
 
 
 def _shortest_s(work: Callable[[], object]) -> float:

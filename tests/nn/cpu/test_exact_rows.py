@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from antiphon.nn.cpu.exact_rows import MAX_EXACT_ROWS
-from antiphon.nn.cpu.int8_linear import Int8Linear
+from antiphon.nn.cpu.packed_layers import kinds
 from antiphon.nn.layers import Linear, SwiGLU
 from tests.engine.noted_rows import torch_threads
 
@@ -40,7 +40,8 @@ def test_few_rows_of_an_invariant_product(num_outputs: int) -> None:
 @pytest.mark.parametrize("inner_width", [1000, 9001])
 def test_few_rows_of_packed_layers(inner_width: int) -> None:
     gate_up, down = made(2 * inner_width, 64), made(64, inner_width)
-    layer = SwiGLU(*(Int8Linear.pack(Linear(each)) for each in (gate_up, down)))
+    _, kind = kinds()["int8"]
+    layer = SwiGLU(*(kind.pack(Linear(each)) for each in (gate_up, down)))
     rows = made(MAX_EXACT_ROWS, 1, 64) * 40
     alone = torch.cat([layer(row) for row in torch.split(rows, 1)])
     for num_rows in range(1, MAX_EXACT_ROWS + 1):

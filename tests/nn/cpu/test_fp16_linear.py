@@ -2,13 +2,17 @@
 
 import math
 
+import pytest
 import torch
 from torch import Tensor
 
+from antiphon.nn.cpu.fbgemm import has_engine
 from antiphon.nn.cpu.fp16_linear import Fp16Linear
 from antiphon.nn.layers import Linear
 
 OUTPUTS, INPUTS = 96, 64
+
+pytestmark = pytest.mark.skipif(not has_engine(), reason="needs FBGEMM")
 
 
 def made(*shape: int, seed: int = 0) -> Tensor:

@@ -6,10 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from antiphon.nn.cpu.fbgemm import has_engine
 from antiphon.nn.cpu.int8_linear import Int8Linear
+from antiphon.nn.cpu.int8_weight_linear import Int8WeightLinear
+from antiphon.nn.cpu.packed_layers import Packed
 from antiphon.nn.layers import Linear
 
 OUTPUTS, INPUTS = 96, 64
+KINDS = [*((Int8Linear,) if has_engine() else ()), Int8WeightLinear]
+of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def made(*shape: int, seed: int = 0) -> Tensor:
@@ -21,8 +26,9 @@ def linear() -> Linear:
     return Linear(made(OUTPUTS, INPUTS) / math.sqrt(INPUTS), made(OUTPUTS, seed=1))
 
 
-def test_products_are_close_and_take_a_quarter_of_the_memory(linear: Linear) -> None:
-    quantized, states = Int8Linear.pack(linear), made(5, 7, INPUTS, seed=2)
+@of_each_kind
+def test_products_are_close_and_take_a_quarter_of_the_memory(kind: Packed, linear: Linear) -> None:
+    quantized, states = kind.pack(linear), made(5, 7, INPUTS, seed=2)
     exact, ours = linear(states), quantized(states)
     assert linear.bias is not None
     assert ours.shape == exact.shape
@@ -32,8 +38,9 @@ def test_products_are_close_and_take_a_quarter_of_the_memory(linear: Linear) -> 
     assert quantized.weight.is_meta
 
 
-def test_a_row_does_not_depend_on_the_rows_beside_it(linear: Linear) -> None:
-    quantized = Int8Linear.pack(linear)
+@of_each_kind
+def test_a_row_does_not_depend_on_the_rows_beside_it(kind: Packed, linear: Linear) -> None:
+    quantized = kind.pack(linear)
     rows = made(40, INPUTS, seed=3) * torch.logspace(-3, 3, 40)[:, None]
     together = quantized(rows)
     for size in (1, 3, 16):
@@ -43,10 +50,19 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(linear: Linear) -> None:
     assert torch.equal(quantized(wide[:, ::2]), quantized(wide[:, ::2].contiguous()))
 
 
-def test_zeros_give_the_bias_and_what_is_not_a_number_stays_so(linear: Linear) -> None:
+def test_rows_that_the_kernel_would_read_beyond_stay_float32() -> None:
+    odd = Linear(made(OUTPUTS, INPUTS + 4).bfloat16())
+    kept = Int8WeightLinear.pack(odd)
+    assert torch.equal(kept.weight, odd.weight.float())
+
+
+@of_each_kind
+def test_zeros_give_the_bias_and_what_is_not_a_number_stays_so(
+    kind: Packed, linear: Linear
+) -> None:
     rows = torch.zeros(3, INPUTS)
     rows[1, 5] = math.nan
-    results = Int8Linear.pack(linear)(rows)
+    results = kind.pack(linear)(rows)
     assert linear.bias is not None
     assert torch.equal(results[0], linear.bias)
     assert torch.equal(results[2], linear.bias)

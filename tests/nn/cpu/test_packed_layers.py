@@ -1,6 +1,7 @@
 """Layers are packed from what is stored, in the type that is asked for; or that is refused."""
 
 import logging
+import platform
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,8 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.kit.loading import weights_for
 from antiphon.nn import kernels
 from antiphon.nn.cpu import packed_layers
-from antiphon.nn.cpu.fp16_linear import Fp16Linear
-from antiphon.nn.cpu.int8_linear import Int8Linear
-from antiphon.nn.cpu.packed_layers import check_quantize, packed, to_pack
+from antiphon.nn.cpu.int8_weight_linear import Int8WeightLinear
+from antiphon.nn.cpu.packed_layers import check_quantize, kinds, packed, to_pack
 from antiphon.nn.layers import Linear
 from antiphon.nn.safetensors_index import WeightsPart
 from antiphon.nn.weights import open_weights
@@ -27,7 +27,7 @@ def made(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("quantize", [None, "int8", "fp16"])
+@pytest.mark.parametrize("quantize", [None, *kinds()])
 def test_layers_are_packed_from_what_is_stored_without_a_float32_copy(
     quantize: str | None, tmp_path: Path
 ) -> None:
@@ -42,8 +42,7 @@ def test_layers_are_packed_from_what_is_stored_without_a_float32_copy(
         assert read.weight.dtype == (torch.bfloat16 if quantize else torch.float32)
         layer = packed(read, layers)
     exact = Linear(stored["a.weight"].float(), stored["a.bias"].float())
-    kinds = {"int8": Int8Linear.pack, "fp16": Fp16Linear.pack}
-    expected = kinds[quantize](exact) if quantize else exact
+    expected = kinds()[quantize][1].pack(exact) if quantize else exact
     states = made(3, INPUTS, seed=2)
     assert torch.equal(layer(states), expected(states))
 
@@ -64,6 +63,14 @@ def test_a_gpu_has_int8_weights_with_their_scales(monkeypatch: pytest.MonkeyPatc
     assert (layer.weight.dtype, layer.scales.dtype) == (torch.int8, torch.float32)
     assert layer.weight.device == layer.scales.device == like.device
     assert layer(torch.empty(3, INPUTS, dtype=like.dtype, device="meta")).dtype == like.dtype
+
+
+@pytest.mark.parametrize("machine", ["arm64", "aarch64"])  # of macOS, Linux
+def test_fbgemm_is_not_used_on_arm_although_pytorch_lists_it(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert kinds() == {"int8": ("int8pack_mm", Int8WeightLinear)}
 
 
 def test_what_to_expect_is_logged_once_and_only_on_a_cpu(caplog: pytest.LogCaptureFixture) -> None:
