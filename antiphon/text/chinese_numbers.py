@@ -4,8 +4,10 @@ Each rule reads a bounded number of tokens from its own on, as those of English 
 sentences and addresses within the text are written out by the rules of English.
 """
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from antiphon.text.readings import Reading, Rule
 from antiphon.text.tokens import DIGITS, LINE, SPACE, WORD, SpokenPiece, TokenizedText
@@ -15,28 +17,11 @@ DIGIT_WORDS = "零一二三四五六七八九"
 _PHONE_DIGITS = "零幺二三四五六七八九"
 _MAX_DIGITS = 16
 _MAX_YEAR = 2999
-_CURRENCIES = {
-    "$": "美元",
-    "€": "欧元",
-    "£": "英镑",
-    "¥": "元",
-    "￥": "元",
-    "₩": "韩元",
-    "₹": "卢比",
-}
-_CODES = {
-    **{"USD": "美元", "EUR": "欧元", "GBP": "英镑", "CNY": "元", "RMB": "元", "JPY": "日元"},
-    **{"HKD": "港元", "US$": "美元", "HK$": "港元", "NT$": "新台币", "A$": "澳元"},
-}
-_UNITS = {
-    **{"km": "公里", "m": "米", "cm": "厘米", "mm": "毫米", "nm": "纳米", "km/h": "公里每小时"},
-    **{"m/s": "米每秒", "kg": "公斤", "g": "克", "mg": "毫克", "t": "吨", "L": "升", "l": "升"},
-    **{"mL": "毫升", "ml": "毫升", "h": "小时", "min": "分钟", "s": "秒", "ms": "毫秒"},
-    **{"m²": "平方米", "km²": "平方公里", "cm²": "平方厘米", "m³": "立方米", "cm³": "立方厘米"},
-    **{"Hz": "赫兹", "kHz": "千赫", "MHz": "兆赫", "GHz": "吉赫", "W": "瓦", "kW": "千瓦"},
-    **{"kWh": "千瓦时", "V": "伏", "mA": "毫安", "mAh": "毫安时", "Pa": "帕", "kPa": "千帕"},
-    **{"°C": "摄氏度", "°F": "华氏度", "°": "度", "dB": "分贝", "cal": "卡", "kcal": "千卡"},
-}
+_NAMES: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("chinese_names.toml").read_text(encoding="utf-8")
+)
+_CURRENCIES, _CODES = _NAMES["currencies"], _NAMES["codes"]
+_UNITS, _SIGNS = _NAMES["units"], _NAMES["signs"]
 _MAX_UNIT_TOKENS = 3
 _SHARES = {"%": "百分之", "‰": "千分之"}
 _MAGNITUDES = "十百千万亿"
@@ -47,11 +32,6 @@ _COUNTED = frozenset(
 _NOT_COUNTED = frozenset("第初周期拜十百千万亿点零")
 _AFTER_RANGES = frozenset("日号月年点分时天元个岁度米楼章节页周%")
 _DASHES = "-–—~"
-_SIGNS = {
-    **{"+": "加", "=": "等于", "×": "乘", "÷": "除以", "<": "小于", ">": "大于", "≤": "小于等于"},
-    **{"≥": "大于等于", "≠": "不等于", "≈": "约等于", "±": "正负", "\u2212": "减"},
-    **{"%": "百分号", "‰": "千分号", "°": "度"},
-}
 _MIN_ENGLISH_WORDS = 3
 _END_MARKS = "。！？!?…"
 

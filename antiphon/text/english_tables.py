@@ -58,6 +58,8 @@ BOOKS = pairs(_TEXTS["books"])
 BOOK_NAMES = frozenset(name.lower() for pair in BOOKS.items() for name in pair) | words(
     _TEXTS["whole_book_names"]
 )
+ENGLISH_FUNCTION_WORDS = words(_TEXTS["english_function_words"])
+FOREIGN_FUNCTION_WORDS = words(_TEXTS["foreign_function_words"])
 
 STARTERS = words(_TEXTS["starters"])
 STATES = pairs(_TEXTS["states"])

@@ -1,30 +1,9 @@
 """Detection of sentences in Latin letters that are not English, by their function words."""
 
-from antiphon.text.contexts import words
+from antiphon.text.english_tables import ENGLISH_FUNCTION_WORDS, FOREIGN_FUNCTION_WORDS
 
 _MAX_WORDS, _MAX_CHARACTERS = 8, 160  # without evidence, a sentence is of the language before it
 _MIN_FOREIGN = 2
-_ENGLISH = words(
-    """
-    about and are because been but could don't from have how i'll i'm if it it's its just my not our
-    she should than that that's the their them then there these they this those were what when where
-    which who why with would you your
-    """
-)
-# None of them is an English word; those in English names (de, la, van) need another beside them.
-_OTHERS = words(
-    """
-    aan aber alla alle als ao att auch auf aus av aux avec az bei bij bir c'est cette che com como
-    cu czy dans das dass datum de dei del della dem den der des deux di dla doch du e een egy ein
-    eine einen einer el ela ele elle em en er est et ett euch für ganz gli haben hat het hogy ich ik
-    ikke il ils im inte ist j'ai jag je jest jetzt kein keine kostet la las le les lo los luego már
-    mehr mein mais mas med mi mich mil mit moi muy más na nach não ne nel nem nicht nie niet noch
-    nos nous når och oder og op os para pas pero più por pour présent prix på quando quanto que
-    questo qui qué se sein si sich sie się sind são só sont su sul sur také také tak të tengo ter ti
-    til toda todo tot trop tu uhr um uma un una und une uno unter uns van ve vom von voor vous wie
-    wir wird yang y à és è é ça één är że été ó où über
-    """
-)
 _LETTERS = frozenset("àãåæèìòöøœúüāćčęěğışłńňőřśšşťůűźżžâîôûäëïßçóíáúýñõ")
 _CLOSING = "\"')]\u201d*_"
 _MARKS = f"{_CLOSING}([.,;:!?\u201c\u00bf\u00a1"
@@ -63,10 +42,10 @@ class SentenceLanguage:
         is_name = word[0].isupper() and self._num_words > 0
         self._num_words += 1
         self._num_characters += len(word)
-        if low in _ENGLISH:
+        if low in ENGLISH_FUNCTION_WORDS:
             self.is_foreign, self.is_known = False, True
             self._others.clear()
-        elif not is_name and low in _OTHERS:
+        elif not is_name and low in FOREIGN_FUNCTION_WORDS:
             self._others.add(low)
         elif not is_name and not _LETTERS.isdisjoint(low):
             self._others.add(_MARKS)
