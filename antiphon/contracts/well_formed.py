@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationErro
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core.core_schema import no_info_wrap_validator_function
 
-from antiphon.errors import InvalidRequestError, shortened
+from antiphon.errors import InvalidRequestError, invalid, shortened
 
 MAX_DEPTH = 32
 _MAX_INT64 = 2**63 - 1
@@ -104,9 +104,9 @@ def check_members(members: Mapping[str, Any]) -> None:
             than 64 bits anywhere, or is nested too deeply.
     """
     for name, value in members.items():
-        param = shortened(str(name))
-        wrong = "a string of valid Unicode" if not is_encodable(name) else _fault(value, param)
+        wrong = "a string of valid Unicode" if not is_encodable(name) else _fault(value, name)
         if wrong:
+            param = shortened(str(name))
             raise InvalidRequestError(f"Invalid '{param}'. It must be {wrong}.", param=param)
 
 
@@ -132,7 +132,7 @@ def is_encodable(text: str) -> bool:
     return True
 
 
-def _fault(value: Any, param: str) -> str | None:
+def _fault(value: Any, name: str) -> str | None:
     """Return what some value inside must be and is not, level by level."""
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -149,9 +149,8 @@ def _fault(value: Any, param: str) -> str | None:
         if not inner:
             return None
         level = inner
-    raise InvalidRequestError(
-        f"Invalid '{param}': it is nested too deeply; at most {MAX_DEPTH} levels are allowed.",
-        param=param,
+    raise invalid(
+        shortened(str(name)), f"it is nested too deeply; at most {MAX_DEPTH} levels are allowed"
     )
 
 
