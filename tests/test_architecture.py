@@ -21,7 +21,7 @@ FILES = [*sorted(ROOT.rglob("*.py")), *sorted(BENCH.rglob("*.py"))]
 
 # From the bottom up: a part may import those before it, in no place one that comes after it.
 ORDER = (
-    *("errors", "concurrency", "sandbox", "config", "contracts", "telemetry"),
+    *("errors", "formats", "concurrency", "sandbox", "config", "contracts", "telemetry"),
     *("audio", "media", "storage", "voices", "text", "nn"),
     *("engine", "codec", "diffusion", "stages", "fabric", "families"),
     *("placement", "pipeline", "offline", "__init__"),
@@ -46,7 +46,14 @@ NEVER_IMPORTS = {
 PACKAGES_OF_AUDIO = {"numpy", "av", "soxr"}
 # What a newcomer reads to follow a speech request from the socket to the samples.
 CORE_PATH = (
-    *("errors.py", "concurrency.py", "config/*.py", "telemetry/*.py", "contracts/*.py"),
+    *(
+        "errors.py",
+        "formats.py",
+        "concurrency.py",
+        "config/*.py",
+        "telemetry/*.py",
+        "contracts/*.py",
+    ),
     *("engine/**/*.py", "nn/*.py"),
     *("nn/codec_layers/*.py", "codec/*.py", "stages/*.py"),
     *("fabric/base.py", "fabric/local.py", "fabric/pool.py"),
@@ -59,7 +66,7 @@ CORE_PATH = (
     *("api/schemas/field_rules.py", "api/schemas/speech.py", "api/schemas/speech_ws.py"),
     *("families/registry.py", "families/kit/*.py", "families/qwen3_tts/*.py"),
 )
-MAX_CORE_LINES = 29_243  # it may only fall
+MAX_CORE_LINES = 29_240  # it may only fall
 MAX_FILE_LINES = 400
 MAX_ROOT_MODULES = 8
 MAX_FUNCTION_LINES = 60

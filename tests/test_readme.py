@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.audio.encode import AudioFormat
 from antiphon.config import Settings
+from antiphon.formats import AudioFormat
 from tests.clients.wyoming import WyomingClient, free_port, proxy_python
 from tests.decoding import decoded
 from tests.servers import RunningServer, server_of

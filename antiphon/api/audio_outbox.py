@@ -14,9 +14,10 @@ from antiphon.api.errors import WireError, failures_to
 from antiphon.api.middleware import memory_budget
 from antiphon.api.sockets import Socket
 from antiphon.api.state import ServerState
-from antiphon.audio.encode import AudioFormat, with_header
+from antiphon.audio.encode import with_header
 from antiphon.contracts.types import Ended, SpeechRequest
 from antiphon.errors import InputTooLongError, RateLimitError
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
 
 MAX_WAITING = 1024

@@ -13,10 +13,11 @@ from urllib.parse import quote
 import numpy as np
 
 from antiphon.api.middleware import memory_budget
-from antiphon.audio.encode import AudioFormat, Encoder, open_encoder, with_header
+from antiphon.audio.encode import Encoder, open_encoder, with_header
 from antiphon.concurrency import Workers, cancel_and_wait
 from antiphon.contracts.types import AudioChunk, Ended, Samples, SpeechEvent, SpeechStream
 from antiphon.errors import UnavailableError
+from antiphon.formats import AudioFormat
 from antiphon.telemetry.logs import audio_format
 
 EncodedStream: TypeAlias = AsyncGenerator[bytes | Ended, None]

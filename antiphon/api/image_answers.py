@@ -1,13 +1,13 @@
 """Images as clients get them: files in JSON, or addresses of files; whole, or as events."""
 
 import base64
-import json
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from antiphon.api.json_or_events import event
 from antiphon.api.middleware import memory_budget
 from antiphon.api.schemas.images import (
     DrawnImage,
@@ -170,9 +170,3 @@ def ended_well(ended: Ended) -> Ended:
 def comment(text: str) -> bytes:
     """Return a comment of an event stream, which clients skip."""
     return f": {text}\n\n".encode()
-
-
-def event(name: str, data: Mapping[str, Any]) -> bytes:
-    """Return a server-sent event; ``event:`` and ``type`` both carry its name."""
-    line = json.dumps({"type": name, **data}, separators=(",", ":"))
-    return f"event: {name}\ndata: {line}\n\n".encode()

@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from antiphon.api.bodies import Fields, JsonRoute, Upload
 from antiphon.api.delivery import EVENT_STREAM
-from antiphon.api.errors import validated, wire_error
-from antiphon.api.image_answers import ImageDelivery, answered, event, image_events
-from antiphon.api.json_or_events import events_or_json
+from antiphon.api.errors import validated
+from antiphon.api.image_answers import ImageDelivery, answered, image_events
+from antiphon.api.json_or_events import error_event, events_or_json
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.options import ignored_headers
 from antiphon.api.picture_options import family_options
@@ -120,11 +120,7 @@ def _response(
     drawing = server.images.several(delivery.requests)
     events = image_events(delivery, drawing, kind) if is_stream else None
     whole = partial(answered, delivery, drawing)
-    return events_or_json(events, whole, headers, first="first image", on_close=_error_event)
-
-
-def _error_event(error: Exception) -> bytes:
-    return event("error", wire_error(error).body())
+    return events_or_json(events, whole, headers, first="first image", on_close=error_event)
 
 
 def image_requests(

@@ -1,10 +1,13 @@
 """Answers that clients get as server-sent events or as JSON, as they ask."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from starlette.responses import Response
 
 from antiphon.api.delivery import EVENT_STREAM
+from antiphon.api.errors import wire_error
 from antiphon.api.streaming import OnClose, Pieces, StreamedResponse, WholeResponse
 from antiphon.telemetry.tracing import until_first
 
@@ -34,3 +37,14 @@ def events_or_json(
         return await whole(), {}
 
     return WholeResponse(collect, headers, "application/json")
+
+
+def event(name: str, data: Mapping[str, Any]) -> bytes:
+    """Return a server-sent event; ``event:`` and ``type`` both carry its name."""
+    line = json.dumps({"type": name, **data}, ensure_ascii=False, separators=(",", ":"))
+    return f"event: {name}\ndata: {line}\n\n".encode()
+
+
+def error_event(error: Exception) -> bytes:
+    """Return the event of a failure, as the last one of a stream."""
+    return event("error", wire_error(error).body())

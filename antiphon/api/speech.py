@@ -1,7 +1,6 @@
 """POST /v1/audio/speech: text in, audio out, as it is made or as a whole file."""
 
 import base64
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +18,7 @@ from antiphon.api.encoding import (
     unspoken_headers,
     unspoken_member,
 )
-from antiphon.api.errors import wire_error
+from antiphon.api.json_or_events import error_event, event
 from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from antiphon.api.options import FamilyOptions, ignored_headers
 from antiphon.api.schemas.error import ErrorBody
@@ -28,8 +27,8 @@ from antiphon.api.state import Server, SpeechId
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.voice_tags import open_tagged
 from antiphon.api.word_timestamps import WordTimestampCollector
-from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.types import Ended
+from antiphon.formats import AudioFormat
 from antiphon.telemetry.tracing import until_first
 
 router = APIRouter(tags=["speech"], route_class=FormRoute)
@@ -87,7 +86,7 @@ async def create_speech(
     trailers.
     """
     settings = server.settings.speech
-    body = body.in_format(AudioFormat(settings.default_response_format))
+    body = body.in_format(settings.default_response_format)
     request = await server.speech.routed(body.to_domain(speech_id))
     model = server.speech.model(request.model)
     capabilities, channels = model.capabilities, model.capabilities.channels
@@ -125,7 +124,7 @@ async def create_speech(
         return _raw_response(pieces, headers, media_type, late)
     write = partial(_written_event, format=format, words=words)
     return StreamedResponse(
-        pieces, headers, EVENT_STREAM, _error_event, late_headers=late, write=write
+        pieces, headers, EVENT_STREAM, error_event, late_headers=late, write=write
     )
 
 
@@ -155,17 +154,7 @@ def _written_event(
     if isinstance(item, Ended):
         usage = {**asdict(item.usage), "total_tokens": item.usage.total_tokens}
         done = {"finish_reason": item.reason, "usage": usage, **unspoken_member(item.unspoken)}
-        return _event("speech.audio.done", done)
+        return event("speech.audio.done", done)
     audio = base64.b64encode(item).decode()
     timed = {} if words is None else {"timestamps": words.take()}
-    return _event("speech.audio.delta", {"audio": audio, "response_format": format, **timed})
-
-
-def _error_event(error: Exception) -> bytes:
-    return _event("error", wire_error(error).body())
-
-
-def _event(name: str, data: Mapping[str, Any]) -> bytes:
-    """Return a server-sent event; ``event:`` and ``type`` both carry its name."""
-    line = json.dumps({"type": name, **data}, ensure_ascii=False, separators=(",", ":"))
-    return f"event: {name}\ndata: {line}\n\n".encode()
+    return event("speech.audio.delta", {"audio": audio, "response_format": format, **timed})

@@ -28,7 +28,6 @@ from antiphon.api.state import Server, ServerState, SpeechId
 from antiphon.api.streaming import WholeResponse
 from antiphon.api.voice_tags import open_tagged
 from antiphon.api.word_timestamps import WordTimestampCollector
-from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.model import SpeechModel
 
@@ -147,7 +146,7 @@ async def _result(
 
 
 async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) -> SpeechBatchResult:
-    body = body.in_format(AudioFormat(server.settings.speech.default_response_format))
+    body = body.in_format(server.settings.speech.default_response_format)
     request = await server.speech.routed(replace(body.to_domain(id), is_live=False))
     capabilities = server.speech.model(request.model).capabilities
     rate_hz = request.sample_rate_hz or capabilities.sample_rate_hz

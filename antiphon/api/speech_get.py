@@ -34,15 +34,16 @@ from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.speech import RESPONSES, create_speech
 from antiphon.api.state import Server, ServerState, SpeechId
 from antiphon.api.streaming import WholeResponse
+from antiphon.contracts.sampling import PARAMETERS
 from antiphon.errors import InvalidRequestError, invalid, missing
 
 router = APIRouter(tags=["speech"], route_class=JsonRoute)
 
 FIELDS = (
     *("input", "model", "voice", "response_format", "speed", "sample_rate", "language"),
-    *("instructions", "stream", "seed", "do_sample", "temperature", "top_k", "top_p"),
-    *("repetition_penalty", "max_new_tokens", "min_tokens", "ignore_eos", "normalize"),
-    "loudness_lufs",
+    *("instructions", "stream", "seed", "do_sample"),
+    *(each.name for each in PARAMETERS if each.name in SpeechBody.model_fields),
+    *("max_new_tokens", "min_tokens", "ignore_eos", "normalize", "loudness_lufs"),
 )
 """Fields of a speech request that a URL may have: those of any model that are no objects."""
 MAX_AGE_S = 3600

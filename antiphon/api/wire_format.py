@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from antiphon.audio.companding import alaw, mulaw
-from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.family import SpeechCapabilities
+from antiphon.formats import AudioFormat
 
 TELEPHONE_HZ = 8000
 

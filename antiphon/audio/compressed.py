@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from antiphon.audio.resample import Resampler
 from antiphon.audio.wav import clipped, int16, silence
 from antiphon.contracts.types import Samples
+from antiphon.formats import AudioFormat
 
 
 def _no_options() -> Mapping[str, str]:
@@ -72,41 +73,43 @@ class Recipe:
         return {**self.codec_options, "frame_size": str(frame_samples)}
 
 
-MP3 = Recipe(
-    codec="libmp3lame",
-    container="mp3",
-    sample_format="fltp",
-    bit_rates=((12_000, 64_000), (24_000, 96_000), (48_000, 128_000)),
-    # Without the reservoir a frame never waits for its successors.
-    codec_options=MappingProxyType({"reservoir": "0"}),
-    container_options=MappingProxyType({"id3v2_version": "0"}),
-    # The Info frame counts the frames, and the samples that were added before and after: a stream
-    # has none, since it would stand first.
-    stream_options=MappingProxyType({"write_xing": "0"}),
-)
-OPUS = Recipe(
-    codec="libopus",
-    container="ogg",
-    sample_format="flt",
-    bit_rates=((48_000, 64_000),),
-    container_options=MappingProxyType({"page_duration": "20000"}),  # or a page is a second
-)
-AAC = Recipe(
-    codec="aac",
-    container="adts",
-    sample_format="fltp",
-    bit_rates=((48_000, 96_000),),
-    # A frame is 1024 samples, and up to two of them are padding: short at 48 kHz, 85 ms at 24.
-    min_hz=48_000,
-)
-FLAC = Recipe(
-    codec="flac",
-    container="flac",
-    sample_format="s16",
-    frame_ms=40,
-    # The default padding, for tags to be written later, is 8 KiB before the first sound.
-    container_options=MappingProxyType({"metadata_header_padding": "0"}),
-)
+RECIPES = {
+    AudioFormat.MP3: Recipe(
+        codec="libmp3lame",
+        container="mp3",
+        sample_format="fltp",
+        bit_rates=((12_000, 64_000), (24_000, 96_000), (48_000, 128_000)),
+        # Without the reservoir a frame never waits for its successors.
+        codec_options=MappingProxyType({"reservoir": "0"}),
+        container_options=MappingProxyType({"id3v2_version": "0"}),
+        # The Info frame counts the frames, and the samples that were added before and after: a
+        # stream has none, since it would stand first.
+        stream_options=MappingProxyType({"write_xing": "0"}),
+    ),
+    AudioFormat.OPUS: Recipe(
+        codec="libopus",
+        container="ogg",
+        sample_format="flt",
+        bit_rates=((48_000, 64_000),),
+        container_options=MappingProxyType({"page_duration": "20000"}),  # or a page is a second
+    ),
+    AudioFormat.AAC: Recipe(
+        codec="aac",
+        container="adts",
+        sample_format="fltp",
+        bit_rates=((48_000, 96_000),),
+        # A frame is 1024 samples, and up to two of them are padding: short at 48 kHz, 85 ms at 24.
+        min_hz=48_000,
+    ),
+    AudioFormat.FLAC: Recipe(
+        codec="flac",
+        container="flac",
+        sample_format="s16",
+        frame_ms=40,
+        # The default padding, for tags to be written later, is 8 KiB before the first sound.
+        container_options=MappingProxyType({"metadata_header_padding": "0"}),
+    ),
+}
 
 
 class CompressedEncoder:

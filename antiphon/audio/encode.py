@@ -1,49 +1,13 @@
 """Turns a stream of samples into the bytes of a file, while it grows."""
 
-from enum import StrEnum
 from typing import Protocol
 
-from antiphon.audio.compressed import AAC, FLAC, MP3, OPUS, CompressedEncoder
+from antiphon.audio.compressed import RECIPES, CompressedEncoder
 from antiphon.audio.wav import BYTES_PER_SAMPLE, num_channels, pcm16, wav_header
 from antiphon.contracts.types import Samples
-
-
-class AudioFormat(StrEnum):
-    """The formats that speech can be asked for in."""
-
-    MP3 = "mp3"
-    OPUS = "opus"
-    AAC = "aac"
-    FLAC = "flac"
-    WAV = "wav"
-    PCM = "pcm"
-
-    @property
-    def media_type(self) -> str:
-        """Value of ``Content-Type``."""
-        return f"audio/{_SUBTYPES.get(self, self.value)}"
-
-    @property
-    def is_compressed(self) -> bool:
-        """Whether making it takes a codec, and so milliseconds rather than microseconds."""
-        return self in _RECIPES
-
-    def content_type(self, sample_rate_hz: int, channels: int) -> str:
-        """Return `media_type`; of bare samples of several channels with what cannot be guessed."""
-        if self is not AudioFormat.PCM or channels == 1:
-            return self.media_type
-        return f"{self.media_type};rate={sample_rate_hz};channels={channels}"
-
-    def max_bytes_per_s(self, sample_rate_hz: int, channels: int = 1) -> int:
-        """Return how many bytes of a file a second of audio takes at most."""
-        recipe = _RECIPES.get(self)
-        bit_rate = recipe.bit_rate(_MAX_RATE_HZ, channels) if recipe else 0
-        return bit_rate // 8 or sample_rate_hz * channels * BYTES_PER_SAMPLE
-
+from antiphon.formats import AudioFormat
 
 _MAX_RATE_HZ = 48_000
-_SUBTYPES = {"mp3": "mpeg", "opus": "ogg"}  # of others, their own names
-_RECIPES = {"mp3": MP3, "opus": OPUS, "aac": AAC, "flac": FLAC}
 
 
 class Encoder(Protocol):
@@ -93,7 +57,13 @@ def open_encoder(
         return PcmEncoder()
     if format is AudioFormat.WAV:
         return WavEncoder(sample_rate_hz, channels, is_whole=is_whole)
-    return CompressedEncoder(_RECIPES[format], sample_rate_hz, channels, is_whole=is_whole)
+    return CompressedEncoder(RECIPES[format], sample_rate_hz, channels, is_whole=is_whole)
+
+
+def max_bytes_per_s(format: AudioFormat, sample_rate_hz: int, channels: int = 1) -> int:
+    """Return how many bytes of a file a second of audio takes at most."""
+    bit_rate = RECIPES[format].bit_rate(_MAX_RATE_HZ, channels) if format in RECIPES else 0
+    return bit_rate // 8 or sample_rate_hz * channels * BYTES_PER_SAMPLE
 
 
 def whole_file(format: AudioFormat, sample_rate_hz: int, samples: Samples) -> bytes:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from antiphon.audio.encode import AudioFormat, whole_file
+from antiphon.audio.encode import whole_file
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason, Samples, SpeechStream, Usage
 from antiphon.errors import InvalidRequestError
+from antiphon.formats import AudioFormat
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import typer
 
 from antiphon.errors import AntiphonError
+from antiphon.formats import AudioFormat
 
 _PATIENCE_S = 1.0
 _CONFIGURATIONS = ("config.json", "model_index.json")
@@ -31,7 +32,7 @@ def among(*values: str) -> Complete:
     return complete
 
 
-formats = among("mp3", "opus", "aac", "flac", "wav", "pcm")
+formats = among(*AudioFormat)
 
 
 def models(context: typer.Context, incomplete: str) -> list[str]:

@@ -12,9 +12,10 @@ from typing import IO, TypeAlias
 
 import numpy as np
 
-from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.encode import open_encoder
 from antiphon.contracts.types import Samples
 from antiphon.errors import AntiphonError
+from antiphon.formats import AudioFormat
 
 Write: TypeAlias = Callable[[Samples], object]
 Player: TypeAlias = Callable[[int, int], AbstractContextManager[Write]]

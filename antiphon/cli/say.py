@@ -8,6 +8,7 @@ import typer
 
 from antiphon.cli import completion
 from antiphon.cli.flags import ApiKey, Url, flag
+from antiphon.formats import FORMAT_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class SayFlags:
     format: Annotated[
         str | None,
         flag(
-            "mp3, opus, aac, flac, wav or pcm; default: the file's suffix.",
+            f"{FORMAT_NAMES}; default: the file's suffix.",
             autocompletion=completion.formats,
         ),
     ] = None

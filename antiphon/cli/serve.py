@@ -12,6 +12,7 @@ from antiphon.cli.completion import among
 from antiphon.cli.diffusion_flags import DiffusionFlags
 from antiphon.cli.flags import SETTING, flag, settings_of
 from antiphon.errors import SettingsError
+from antiphon.formats import FORMAT_NAMES
 
 _MODEL = "A built-in model, a checkpoint's directory, or its ORG/NAME on the hub; NAME=SOURCE."
 _DETERMINISTIC = "The same audio in any batch, to the byte, on a GPU too."
@@ -111,7 +112,7 @@ class RequestFlags:
     default_response_format: Annotated[
         str | None,
         flag(
-            "mp3, opus, aac, flac, wav or pcm, for requests that name none.",
+            f"{FORMAT_NAMES}, for requests that name none.",
             SETTING,
             autocompletion=completion.formats,
         ),

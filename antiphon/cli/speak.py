@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from rich.console import Console
 
-from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.encode import open_encoder
 from antiphon.audio.wav import num_channels
 from antiphon.cli.player import Player, Write, find_player
 from antiphon.cli.progress import shown_progress
@@ -21,6 +21,7 @@ from antiphon.cli.remote import RemoteServer
 from antiphon.cli.remote_tasks import remote_speech
 from antiphon.contracts.types import AudioChunk, SpeechRequest
 from antiphon.errors import AntiphonError, InvalidRequestError, how_to_install
+from antiphon.formats import AudioFormat
 from antiphon.offline import Antiphon
 
 if sys.platform != "win32":

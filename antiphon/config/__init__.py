@@ -12,6 +12,7 @@ from antiphon.config.data import DataSettings as DataSettings
 from antiphon.config.data import JobSettings as JobSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.config.media import ImageSettings, MediaSettings, VideoSettings
+from antiphon.formats import AudioFormat
 
 OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
@@ -147,8 +148,8 @@ class SpeechSettings(SettingsSection):
         default_factory=dict, description="What is read instead of words, as SQL = 'sequel'."
     )
     max_batch_items: int = Field(32, ge=1, description="Most texts of one batch.")
-    default_response_format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = Field(
-        "mp3", description="Format of files whose requests name none, in batches too."
+    default_response_format: AudioFormat = Field(
+        AudioFormat.MP3, description="Format of files whose requests name none, in batches too."
     )
     default_voice: str | None = Field(
         None, description="Voice of requests that name none; default: the model's first."

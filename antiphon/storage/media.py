@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from antiphon.contracts.types import Caller
 from antiphon.errors import SettingsError
+from antiphon.formats import AudioFormat
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.disk_reserve import check_free
 from antiphon.storage.errors import StorageFullError, UnknownMediaError
@@ -24,12 +25,7 @@ MEDIA_TYPES = {
     "jpeg": "image/jpeg",
     "webp": "image/webp",
     "mp4": "video/mp4",
-    "wav": "audio/wav",
-    "mp3": "audio/mpeg",
-    "opus": "audio/ogg",
-    "aac": "audio/aac",
-    "flac": "audio/flac",
-    "pcm": "audio/pcm",
+    **{str(format): format.media_type for format in AudioFormat},
 }
 """Of files by their suffix."""
 

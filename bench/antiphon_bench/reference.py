@@ -4,8 +4,9 @@ import base64
 from pathlib import Path
 
 from antiphon import Antiphon, SpeechRequest
-from antiphon.audio.encode import AudioFormat, whole_file
+from antiphon.audio.encode import whole_file
 from antiphon.errors import SettingsError
+from antiphon.formats import AudioFormat
 
 TEXT = "The kettle is on, the bread is almost done, and somebody is knocking at the door."
 

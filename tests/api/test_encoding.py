@@ -10,10 +10,11 @@ import pytest
 
 from antiphon.api import encoding
 from antiphon.api.encoding import MAX_SAMPLES_AT_ONCE, FileEncoding
-from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.encode import open_encoder
 from antiphon.concurrency import Workers
 from antiphon.contracts.types import AudioChunk, Ended, FinishReason, Samples, SpeechEvent
 from antiphon.errors import EngineError, UnavailableError
+from antiphon.formats import AudioFormat
 
 T = TypeVar("T")
 CHUNK = AudioChunk(np.ones(4, np.float32), 24_000)

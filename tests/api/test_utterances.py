@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from antiphon.api.encoding import FileEncoding
-from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.contracts.types import SpeechRequest
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from tests.servers import TOY, start_server, wait_until

@@ -9,8 +9,9 @@ import numpy as np
 import soundfile
 from av.audio.stream import AudioStream
 
-from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.encode import open_encoder
 from antiphon.contracts.types import Samples
+from antiphon.formats import AudioFormat
 
 
 def tone(sample_rate_hz: int, duration_s: float, frequency_hz: float = 440.0) -> Samples:

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from antiphon.audio import decode
 from antiphon.audio.decode import decode_audio
-from antiphon.audio.encode import AudioFormat
 from antiphon.audio.resample import Resampler
 from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
+from antiphon.formats import AudioFormat
 from tests.audio.files import muxed, repeated_opus_silence, spoken, tone, written
 
 EXACT = ("flac", "wav", "aiff", "alac", "pcm")

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.audio.encode import AudioFormat, Encoder, open_encoder, whole_file
+from antiphon.audio.encode import Encoder, open_encoder, whole_file
 from antiphon.audio.wav import pcm16, wav_header
 from antiphon.contracts.types import Samples
 from antiphon.errors import EngineError
+from antiphon.formats import AudioFormat
 
 COMPRESSED = [AudioFormat.MP3, AudioFormat.OPUS, AudioFormat.AAC, AudioFormat.FLAC]
 RATES_HZ = [8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 8001, 23999, 47999]

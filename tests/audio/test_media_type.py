@@ -2,8 +2,9 @@
 
 import pytest
 
-from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.encode import open_encoder
 from antiphon.audio.media_type import UNKNOWN, media_type_of
+from antiphon.formats import AudioFormat
 from tests.audio.files import tone, written
 
 EXPECTED = {

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from antiphon.audio.companding import companded_wav_header
 from antiphon.audio.decode import decode_audio
-from antiphon.audio.encode import AudioFormat
 from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.wav import wav_header
 from antiphon.contracts.types import Samples
 from antiphon.errors import InvalidRequestError
+from antiphon.formats import AudioFormat
 from tests.audio.files import spoken, tone, written
 
 RATE_HZ = 16_000

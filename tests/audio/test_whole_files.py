@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from antiphon.audio.encode import AudioFormat, open_encoder, whole_file, with_header
+from antiphon.audio.encode import open_encoder, whole_file, with_header
 from antiphon.audio.wav import pcm16
 from antiphon.contracts.types import Samples
+from antiphon.formats import AudioFormat
 from tests.audio.files import spoken
 from tests.decoding import decoded, same_audio, told_length
 

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from antiphon.audio.encode import AudioFormat
+from antiphon.formats import AudioFormat
 from tests.audio.files import muxed, spoken, written
 from tests.audio.hostile import (
     id3_with_a_huge_picture,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.audio.encode import AudioFormat
 from antiphon.families.registry import FAMILIES
+from antiphon.formats import AudioFormat
 from antiphon.placement.cards import CARDS, card_of
 from tests.cli.conftest import Run
 from tests.servers import RunningServer

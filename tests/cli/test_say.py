@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from antiphon import Antiphon, SpeechRequest
-from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.types import Samples
+from antiphon.formats import AudioFormat
 from tests import faulty
 from tests.cli.conftest import DEADLINE_S, Run
 from tests.decoding import decoded, told_length

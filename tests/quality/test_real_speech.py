@@ -4,8 +4,8 @@ import httpx
 import numpy as np
 import pytest
 
-from antiphon.audio.encode import AudioFormat
 from antiphon.config import Settings
+from antiphon.formats import AudioFormat
 from tests.asr import num_word_errors, transcribe, words
 from tests.decoding import Decoded, decoded
 from tests.servers import RunningServer, server_of

@@ -24,10 +24,10 @@ from antiphon.api.sockets import Socket, converse
 from antiphon.api.state import Server, ServerState, SpeechId, new_speech_id
 from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
 from antiphon.audio.companding import Law, companded_wav_header
-from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.types import Ended, SpeechRequest
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError, invalid
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.speech.text_stream import Utterance
 
 router = APIRouter(tags=["deepgram"], route_class=JsonRoute)

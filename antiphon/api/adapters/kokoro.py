@@ -18,8 +18,8 @@ from antiphon.api.streaming import WholeResponse
 from antiphon.api.voice_tags import open_tagged
 from antiphon.api.wire_format import WireFormat
 from antiphon.api.word_timestamps import WordTimestampCollector
-from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError, invalid
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.speech.dialogue import Dialogue
 
 router = APIRouter(tags=["kokoro"], route_class=JsonRoute)

@@ -16,9 +16,9 @@ from antiphon.api.bodies import JsonRoute
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.state import Server, SpeechId
 from antiphon.api.wire_format import WireFormat
-from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.types import SpeechRequest
 from antiphon.contracts.well_formed import StrictModel
+from antiphon.formats import AudioFormat
 
 router = APIRouter(tags=["vapi"], route_class=JsonRoute)
 

@@ -11,11 +11,11 @@ from antiphon.api.schemas.field_rules import KnownMembers, Meaningless, Unserved
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.api.schemas.pictures import MAX_INT64, unpacked
 from antiphon.api.schemas.speakable import Speakable
-from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.chat_types import ChatRequest, ChatRole, ChatSampling, Message
 from antiphon.contracts.sampling import names_of
 from antiphon.contracts.types import new_seed
 from antiphon.errors import InvalidRequestError, invalid, missing, shortened
+from antiphon.formats import AudioFormat
 
 _ROLES: Mapping[str, ChatRole] = {
     "system": "system",

@@ -8,9 +8,9 @@ from pydantic import AliasChoices, ConfigDict, Field
 from antiphon.api.schemas.field_rules import KnownMembers, Meaningless, Unserved
 from antiphon.api.schemas.speech import Speed, Text
 from antiphon.api.wire_format import WireFormat
-from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import invalid, missing
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.speech.service import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ
 
 _FORMAT = re.compile(r"(mp3|pcm|wav|opus|ulaw|alaw)_(\d{4,5})(_\d+)?")

@@ -3,8 +3,8 @@
 from typing import Annotated, Any
 
 from antiphon.api.schemas.field_rules import KnownMembers, Meaningless, Unserved
-from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.well_formed import StrictModel
+from antiphon.formats import AudioFormat
 
 EVENT_CLIENT_FIELDS = frozenset({"non_streaming_mode", "extra_params", "speaker_embedding"})
 """Only vLLM-Omni has these; its clients read ``"stream": true`` as server-sent events."""

@@ -15,7 +15,7 @@ from antiphon.api.schemas.realtime_fields import (
 )
 from antiphon.api.schemas.speech import Speed, Text, VoiceName
 from antiphon.api.wire_format import WireFormat
-from antiphon.audio.encode import AudioFormat
+from antiphon.formats import AudioFormat
 
 PCM_HZ = 24_000
 _WHOLE_TEXT = "A response is spoken to the end of its text."

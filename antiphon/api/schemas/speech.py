@@ -23,7 +23,6 @@ from antiphon.api.schemas.peer_fields import (
     EVENT_CLIENT_FIELDS,
     SpeechPeerFields,
 )
-from antiphon.audio.encode import AudioFormat
 from antiphon.config import MAX_LUFS, MIN_LUFS, PEER_MODELS
 from antiphon.contracts.sampling import (
     MAX_INT32,
@@ -40,6 +39,7 @@ from antiphon.contracts.sampling import (
 from antiphon.contracts.types import SpeechRequest
 from antiphon.contracts.well_formed import is_encodable
 from antiphon.errors import InvalidRequestError, invalid, shortened
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.speech.model import is_prefixed_voice
 from antiphon.pipeline.speech.service import (
     MAX_SAMPLE_RATE_HZ,

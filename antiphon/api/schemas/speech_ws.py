@@ -9,9 +9,9 @@ from antiphon.api.errors import M, validated
 from antiphon.api.schemas.field_rules import KnownMembers, as_served, field_classes, unknown_field
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
-from antiphon.audio.encode import AudioFormat
 from antiphon.contracts.family import Task
 from antiphon.errors import InvalidRequestError
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.speech.segmenter import Granularity
 
 

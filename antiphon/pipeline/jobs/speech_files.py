@@ -4,9 +4,10 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from antiphon.audio.encode import AudioFormat, Encoder, open_encoder
+from antiphon.audio.encode import Encoder, open_encoder
 from antiphon.audio.wav import silence
 from antiphon.contracts.types import Samples
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.speech.segment_checkpoint import Spend
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.faults import storage_faults

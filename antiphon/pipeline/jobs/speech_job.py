@@ -4,8 +4,9 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from antiphon.audio.encode import AudioFormat
+from antiphon.audio.encode import max_bytes_per_s
 from antiphon.contracts.types import AudioChunk, Ended, SpeechStream
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.jobs.speech_files import CHAPTER_PAUSE_S, JobFiles
 from antiphon.pipeline.jobs.work import JobAccount, JobPlace
 from antiphon.pipeline.speech.pauses import Pause, split_pauses
@@ -70,7 +71,7 @@ class JobPlan:
                 else:
                     num_text_bytes += len(piece.encode("utf-8", "replace"))
         speech_s = num_text_bytes * _SPEECH_S_PER_BYTE
-        file_bytes_per_s = self.format.max_bytes_per_s(self.sample_rate_hz, self.channels)
+        file_bytes_per_s = max_bytes_per_s(self.format, self.sample_rate_hz, self.channels)
         kept_bytes = speech_s * self.model_rate_hz * self.channels * _KEPT_SAMPLE_BYTES
         return int(kept_bytes + (speech_s / self.speed + pause_s) * file_bytes_per_s)
 

@@ -17,7 +17,6 @@ from antiphon.api.middleware.keys import KeyRing
 from antiphon.api.middleware.limit_table import LocalLimitTable
 from antiphon.api.middleware.memory_budget import REFUSALS, MemoryBudget
 from antiphon.api.options import FamilyOptions
-from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.config import LimitSettings
 from antiphon.contracts.types import AudioChunk, Ended, Samples, SpeechStream, Usage
@@ -27,6 +26,7 @@ from antiphon.errors import (
     RequestTooLargeError,
     UnavailableError,
 )
+from antiphon.formats import AudioFormat
 from antiphon.voices.recordings import Recordings
 
 MIB = 1024 * 1024

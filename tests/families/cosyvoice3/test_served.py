@@ -12,8 +12,8 @@ import httpx
 import numpy as np
 import pytest
 
-from antiphon.audio.encode import AudioFormat
 from antiphon.config import ModelSettings, Settings
+from antiphon.formats import AudioFormat
 from tests.families.cosyvoice3.oracle.cases import recording
 from tests.servers import RunningServer, start_server, wait_until
 

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.audio.encode import AudioFormat
 from antiphon.config import ModelSettings, Settings
+from antiphon.formats import AudioFormat
 from tests.servers import RunningServer, start_server
 
 TEXT = "She can't dance in the bath."

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.audio.encode import AudioFormat
 from antiphon.config import ModelSettings, Settings
+from antiphon.formats import AudioFormat
 from tests.decoding import error_of
 from tests.recordings import RECORDING, RECORDING_URI, data_uri, wav
 from tests.servers import RunningServer, start_server, wait_until

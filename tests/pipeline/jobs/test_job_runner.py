@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from antiphon.audio.encode import AudioFormat
 from antiphon.audio.utterance import collect
 from antiphon.audio.wav import pcm16
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import EngineError
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.jobs.runner import JobRunner
 from antiphon.pipeline.jobs.speech_files import CHAPTER_PAUSE_S
 from antiphon.pipeline.jobs.speech_job import Chapter, ChapterPart, JobPlan

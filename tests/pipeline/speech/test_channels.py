@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from antiphon.audio.encode import AudioFormat
 from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, Settings, SpeechSettings
 from antiphon.contracts.family import SpeechCapabilities
 from antiphon.contracts.types import AudioChunk, SpeechRequest, Voice
+from antiphon.formats import AudioFormat
 from antiphon.pipeline.jobs.speech_files import JobFiles
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
