@@ -18,7 +18,6 @@ from antiphon.api.image_answers import ImageDelivery, answered, image_events
 from antiphon.api.json_or_events import error_event, events_or_json
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.options import ignored_headers
-from antiphon.api.picture_options import family_options
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.images import ImageBody, ImagesAnswer
@@ -141,7 +140,7 @@ def image_requests(
         InvalidRequestError: the model cannot draw them; names the field and what is allowed.
     """
     model = server.images.model(body.model)
-    options, ignored = family_options(body, model.task, read)
+    options, ignored = body.family_options(model.task, read)
     if body.background == "transparent" and not model.capabilities.alpha:
         raise invalid("background", f"the images of '{model.name}' are opaque")
     requests = tuple(

@@ -17,7 +17,6 @@ from antiphon.api.bodies import FormRoute, came_as_form
 from antiphon.api.images import media_url
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.options import ignored_headers
-from antiphon.api.picture_options import family_options
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.videos import (
     VideoAnswer,
@@ -57,7 +56,7 @@ class _Asked:
     def of(cls, body: VideoBody, server: ServerState, id: str) -> "_Asked":
         settings = server.settings
         model = server.videos.model(body.model)
-        options, ignored = family_options(body, model.task)
+        options, ignored = body.family_options(model.task)
         request = body.to_domain(id, model.capabilities, settings.videos.default_fps)
         request = replace(request, options=options)
         server.videos.check_image(request, has_image=body.input_reference is not None)

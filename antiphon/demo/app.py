@@ -1,5 +1,6 @@
 """The demonstration as an ASGI application: Gradio's page, our player, and the way to a server."""
 
+import tomllib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -16,42 +17,8 @@ from antiphon.demo.proxy import DemoUpstream, new_client, proxy_routes
 from antiphon.demo.speech_models import ServedVoice
 
 _HEAD = '<script type="module" src="player/demo.js"></script>'
-_STYLE = """
-#measured dl { display: flex; flex-wrap: wrap; gap: 2rem; margin: 0.5rem 0; }
-#measured dt { opacity: 0.7; font-size: 0.85rem; }
-#measured dd { margin: 0; font-size: 1.4rem; font-variant-numeric: tabular-nums; }
-#measured-state { font-weight: 600; }
-#measured[data-state="failed"] #measured-state, #measured[data-state="broken"] #measured-state {
-  color: #c62828;
-}
-#spoken-list { display: grid; gap: 1rem; margin: 0; padding: 0; list-style: none; }
-#spoken-list li { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; }
-#spoken-list a { color: var(--link-text-color); }
-#spoken-list p { flex-basis: 100%; margin: 0; }
-#spoken-list audio { flex: 1; min-width: 14rem; height: 2.5rem; }
-.dark { --color-accent: #5ad1c2; }
-footer { display: none !important; }
-"""
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")  # of no other server
-_COLOURS = {
-    "body_background_fill": ("#f5f6f6", "#0e1213"),
-    "block_background_fill": ("#ffffff", "#161b1d"),
-    "input_background_fill": ("#ffffff", "#1e2527"),
-    "border_color_primary": ("#d9dddd", "#2b3437"),
-    "body_text_color": ("#181d1f", "#e6eaea"),
-    "button_primary_background_fill": ("#0f766e", "#5ad1c2"),
-    "button_primary_background_fill_hover": ("#0b5c56", "#83e3d7"),
-    "button_primary_text_color": ("#ffffff", "#06201d"),
-    "color_accent": ("#0f766e", None),
-    "checkbox_background_color_selected": ("#0f766e", "#0f766e"),
-    "input_border_width": ("1px", "1px"),
-    "link_text_color": ("#0b5c56", "#5ad1c2"),
-    "slider_color": ("#0f766e", "#5ad1c2"),
-    "body_text_color_subdued": ("#566064", "#9ba7a9"),
-    "block_label_text_color": ("#566064", "#9ba7a9"),
-    "block_title_text_color": ("#566064", "#9ba7a9"),
-}
-"""Those of the server's page, `antiphon/web/static/style.css`: light, dark."""
+_STATIC = files("antiphon.demo").joinpath("static")
 
 
 def make_app(
@@ -75,7 +42,7 @@ def make_app(
         build(models, chats),
         path="/",
         head=_HEAD,
-        css=_STYLE,
+        css=_STATIC.joinpath("demo.css").read_text(encoding="utf-8"),
         theme=_theme(),
         favicon_path=str(files("antiphon.web").joinpath("static", "icon.svg")),
         ssr_mode=False,
@@ -86,8 +53,9 @@ def make_app(
 
 def _theme() -> gr.themes.Base:
     theme = gr.themes.Base(primary_hue="teal", neutral_hue="gray", font=_SANS, radius_size="lg")
-    given = {name: light for name, (light, _) in _COLOURS.items()}
-    given |= {f"{name}_dark": dark for name, (_, dark) in _COLOURS.items() if dark is not None}
+    colours = tomllib.loads(_STATIC.joinpath("colours.toml").read_text(encoding="utf-8"))
+    given = {name: light for name, (light, *_) in colours.items()}
+    given |= {f"{name}_dark": dark for name, (_, *both) in colours.items() for dark in both}
     return theme.set(**given)
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 
 from antiphon.contracts.engine_limits import AdmissionLimits
-from antiphon.diffusion.cost_model import StepCostModel
 from antiphon.diffusion.protocol import DenoisingWork
 from antiphon.errors import InvalidRequestError
 
+_COST_WEIGHT = 0.1
+_FAULT = 1e-9
 _MAX_KEYS = 4  # of batches that take turns; each more makes all of them slower
 _OFFLINE_PATIENCE_S = 5.0
 _GIB = 2**30
@@ -54,6 +55,29 @@ class _Group:
 
     used_s: float
     stepped_s: float
+
+
+class StepCostModel:
+    """Seconds for each unit of `DenoisingWork.cost`, as batches really took them.
+
+    Attributes:
+        seconds_per_cost: mean over the steps so far; 0: unknown.
+    """
+
+    def __init__(self) -> None:
+        self.seconds_per_cost = 0.0
+
+    def observe(self, cost: float, duration_s: float) -> None:
+        """Learn from a step of a batch: its cost is the sum of its requests'."""
+        if cost <= _FAULT:
+            return
+        new = duration_s / cost
+        before = self.seconds_per_cost
+        self.seconds_per_cost = before + (new - before) * _COST_WEIGHT if before else new
+
+    def seconds(self, cost: float, num_steps: int) -> float:
+        """Predict the time of a request's steps; 0 if nothing is known."""
+        return self.seconds_per_cost * cost * num_steps
 
 
 class DiffusionScheduler:

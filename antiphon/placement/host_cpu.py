@@ -38,7 +38,7 @@ class HostCpu:
     @classmethod
     def of_host(cls) -> "HostCpu":
         """Return this machine's; measures memory and arithmetic in about a second."""
-        name, cores, memory_gib = _name(), num_usable_cores(), _memory_gib()
+        name, cores, memory_gib = cpu_name(), num_usable_cores(), _memory_gib()
         if find_spec("torch") is None:
             return cls(name, cores, 0, None, {}, memory_gib, None, None)
         from antiphon.nn.cpu.speed import measured_speed
@@ -46,7 +46,8 @@ class HostCpu:
         return cls(name, cores, memory_gib=memory_gib, **asdict(measured_speed()))
 
 
-def _name() -> str:
+def cpu_name() -> str:
+    """Return the name of the processor, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

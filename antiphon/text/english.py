@@ -8,7 +8,8 @@ from hibari.g2p import G2P
 
 from antiphon.contracts.prompt import TextCheck
 from antiphon.text.base import PhonemeReader, ReadSentence, Span, judged_text
-from antiphon.text.homographs import respell
+from antiphon.text.contexts import reading_in
+from antiphon.text.english_tables import HOMOGRAPHS, NAME_PHONEMES
 from antiphon.text.tokens import SpokenPiece, TokenizedText
 from antiphon.text.unspoken import UnspokenFinder
 from antiphon.text.written_out import SILENT_SIGNS, pieces_of, spoken_text
@@ -18,6 +19,7 @@ _MAX_RUN_CHARACTERS = 64
 _MADE_UP_WORD = "zorblewick"
 _NAME_OF_A = "\u02c8A"
 _CERTAIN = 5
+_NUM_NEIGHBOURS = 4
 
 
 class EnglishReader(PhonemeReader):
@@ -84,7 +86,7 @@ class EnglishReader(PhonemeReader):
                 if token.text == "A" and place < len(pieces) and pieces[place].is_changed:
                     token.phonemes, token.rating = _NAME_OF_A, _CERTAIN
                 place += len(token.text)
-            respell(tokens, british=self._british)
+            _respell(tokens, british=self._british)
             return list(self._g2p.phonemize_tokens(tokens))
         except (LookupError, TypeError, ValueError):
             parts = spoken.split()
@@ -138,3 +140,27 @@ def _g2p(british: bool) -> G2P:
     # Unknown words load a network on first use: load it now, before other threads can.
     found(_MADE_UP_WORD)
     return found
+
+
+def _respell(tokens: Sequence[Any], *, british: bool) -> None:
+    """Mark the dictionary's tokens of homographs and names with their reading in this sentence."""
+    texts = [token.text for token in tokens]
+    for place, token in enumerate(tokens):
+        low = token.text.lower()
+        rows = HOMOGRAPHS.get(low)
+        reading = None
+        if rows is not None:
+            start = max(0, place - _NUM_NEIGHBOURS)
+            after = texts[place + 1 : place + 1 + _NUM_NEIGHBOURS]
+            reading = reading_in(rows, texts[start:place][::-1], after)
+        if reading is not None and reading.isupper():
+            token.tag = reading
+        elif reading is not None and reading not in NAME_PHONEMES and reading != low:
+            token.alias = reading
+        name = NAME_PHONEMES.get(reading or low)
+        if name is not None:
+            token.phonemes = name.replace("O", "Q") if british else name
+            token.rating = _CERTAIN
+        if token.text == "'s" and place and tokens[place - 1].rating == _CERTAIN:
+            tokens[place - 1].phonemes += "s" if tokens[place - 1].phonemes[-1] in "fkpt" else "z"
+            token.phonemes = ""

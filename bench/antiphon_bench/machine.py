@@ -12,6 +12,7 @@ from typing import Any
 
 from antiphon import __version__
 from antiphon.concurrency import num_usable_cores
+from antiphon.placement.host_cpu import cpu_name
 from antiphon_bench.redaction import Redaction
 
 _PACKAGES = ("torch", "triton", "numpy", "uvicorn", "uvloop", "httptools")
@@ -29,7 +30,7 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": _versions(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "cpu": cpu(),
+        "cpu": cpu_name(),
         "cores": num_usable_cores(),
         "gpus": gpus(),
     }
@@ -65,16 +66,6 @@ def commit() -> str | None:
     named = _output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD").strip()
     changed = _output("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
     return f"{named}+" if named and changed.strip() else named or None
-
-
-def cpu() -> str:
-    """Return the name of the processor, if the system reports it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 def gpus() -> list[str]:

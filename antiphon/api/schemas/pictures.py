@@ -6,12 +6,13 @@ Dynamo has them; both mean the same.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
+from antiphon.contracts.family import Task
 from antiphon.contracts.picture_types import DiffusionParameters
 from antiphon.contracts.well_formed import StrictModel
 from antiphon.errors import InvalidRequestError, invalid, shortened
@@ -96,6 +97,20 @@ class PictureBody(StrictModel):
     def domain_seed(self) -> int | None:
         """The seed as models take it, which is not negative."""
         return None if self.seed is None else self.seed & MAX_INT64
+
+    def family_options(
+        self, task: Task, read: Collection[str] = ()
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return the options that the family knows, and the names of unknown members.
+
+        Args:
+            read: names of further members that have been read already.
+        """
+        known = task.options.model_fields
+        members = self.model_extra or {}
+        options = {name: value for name, value in members.items() if name in known}
+        unknown = [name for name in members if name not in known and name not in read]
+        return options, tuple(unknown)
 
     def parameters(self) -> DiffusionParameters:
         """Return the parameters that are given."""
