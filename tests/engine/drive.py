@@ -1,10 +1,93 @@
 """Drives a runner by the simplest plans: blocks one after the other, prompts read at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import Append, Prefill, Start, StepOutput, StepPlan
 from antiphon.engine.runner import Runner
+
+
+@dataclass(slots=True)
+class Generated:
+    """Output of one request.
+
+    Attributes:
+        frames: frames in order, those that it goes on after included.
+        end: ``stop``, ``length`` or ``error``; ``None`` before.
+    """
+
+    frames: list[NDArray[np.int64]] = field(default_factory=list)
+    end: str | None = None
+
+    @property
+    def codes(self) -> list[list[int]]:
+        return [frame.tolist() for frame in self.frames]
+
+    @property
+    def tokens(self) -> list[int]:
+        """First code of each frame."""
+        return [int(frame[0]) for frame in self.frames]
+
+
+def take(generated: Mapping[int, Generated], output: StepOutput, faults: Collection[int]) -> None:
+    """Add the output of a step."""
+    for slot, frame in output.frames.items():
+        generated[slot].frames.append(frame)
+    ends = (("stop", output.stopped), ("length", output.lengths), ("error", faults))
+    for end, slots in ends:
+        for slot in slots:
+            assert generated[slot].end is None
+            generated[slot].end = end
+
+
+def generate(
+    runner: Runner,
+    prompts: Mapping[int, Prompt],
+    max_frames: int = 25,
+    *,
+    before: Mapping[int, Sequence[NDArray[np.int64]]] | None = None,
+    piece_positions: int | None = None,
+    faulty: Collection[int] = (),
+) -> dict[int, Generated]:
+    """Start requests at once, in the slots that they are keyed by, and run each to its end.
+
+    Args:
+        runner: runner whose slots are all free.
+        prompts: prompts by slot.
+        max_frames: number of frames to stop after; the limit of a prompt may be lower.
+        before: frames by slot that requests go on after.
+        piece_positions: see `Drive`.
+        faulty: slots that may end with an error.
+    """
+    drive = Drive(runner, piece_positions=piece_positions)
+    generated = {slot: Generated([*(before or {}).get(slot, ())]) for slot in prompts}
+    starts = [Start(slot, each, tuple(generated[slot].frames)) for slot, each in prompts.items()]
+    limits = {
+        slot: min(max_frames, each.sampling.max_frames or max_frames)
+        for slot, each in prompts.items()
+    }
+    while slots := [
+        slot
+        for slot, each in generated.items()
+        if each.end is None and len(each.frames) < limits[slot]
+    ]:
+        take(generated, drive.step(slots, starts=starts), drive.faults)
+        assert drive.faults <= {*faulty}
+        starts = []
+    drive.step(releases=tuple(prompts))
+    return generated
+
+
+def tokens_of(
+    runner: Runner, prompts: Mapping[int, Prompt], max_frames: int = 300
+) -> dict[int, list[int]]:
+    """Return the first code of each frame that `generate` returns, by slot."""
+    generated = generate(runner, prompts, max_frames, piece_positions=16)
+    return {slot: each.tokens for slot, each in generated.items()}
 
 
 @dataclass(slots=True)

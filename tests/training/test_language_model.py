@@ -33,7 +33,8 @@ from antiphon_training.language_model.optimizer import orthogonal
 from antiphon_training.language_model.tokenizer import Vocabulary
 from antiphon_training.language_model.train import Options, Training
 from antiphon_training.words import num_word_errors, words
-from tests.families.qwen3_tts.lm import GREEDY, hear
+from tests.engine import drive
+from tests.families.qwen3_tts.lm import GREEDY
 from tests.families.qwen3_tts.random_checkpoint import write_all_but_weights
 from tests.families.qwen3_tts.random_recipe import recipe
 from tests.families.random_files import RandomPart, write_parts
@@ -151,7 +152,7 @@ def test_engine_speaks_what_was_taught(
         number: prompter.build(request, Voice(id=speaker, name=speaker), seed=0)
         for number, (request, speaker) in enumerate(zip(requests, taught.speakers, strict=True))
     }
-    spoken = hear(load_runner(context, max_positions=MAX_POSITIONS), prompts)
+    spoken = drive.generate(load_runner(context, max_positions=MAX_POSITIONS), prompts)
     for number in range(4):
         assert spoken[number].codes == codes_of(taught, number)
         assert spoken[number].end == "stop"

@@ -1,20 +1,20 @@
 """Conversations, and the answers to them that a runner writes."""
 
-from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from antiphon.contracts.chat_types import ChatRequest, ChatSampling, Message
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
-from antiphon.contracts.token_frame import FRAME_SIZE
-from antiphon.engine.plan import Start
-from antiphon.families.causal_lm.language_model import CausalLMRunner
+from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompt, CausalLMPrompter
-from tests.engine.drive import Drive
+from tests.families.language_models import LanguageModel
 
 GREEDY = ChatSampling(temperature=0.0, repetition_penalty=1.0)
+DRAWN = ChatSampling(
+    temperature=1.3, top_p=0.9, top_k=50, repetition_penalty=1.2, presence_penalty=0.4,
+    frequency_penalty=0.3, min_p=0.01, logit_bias={65: 2.0, 66: -3.0},
+)  # fmt: skip
 
 
 def ask(*texts: str, **more: Any) -> ChatRequest:
@@ -33,43 +33,15 @@ def ids_of(prompt: Prompt) -> tuple[int, ...]:
     return prompt.data.ids
 
 
-def frame_of(token: int) -> NDArray[np.int64]:
-    """Return a frame that was made elsewhere."""
-    frame = np.full(FRAME_SIZE, -1, np.int64)
-    frame[0] = token
-    return frame
+def _prompts(path: Path) -> dict[int, Prompt]:
+    prompter = CausalLMPrompter(LoadContext(path))
+    wild = ChatSampling(temperature=2.0, top_p=1.0, top_k=0, repetition_penalty=1.0)
+    return {
+        2: prompter.build(ask("Hello", sampling=DRAWN, max_tokens=60, num_logprobs=2), 5),
+        1: prompter.build(ask("Who is there", sampling=wild, max_tokens=30), 6),
+        0: greedy(prompter, "Hi"),
+    }
 
 
-def frames_of(
-    runner: CausalLMRunner,
-    prompts: Mapping[int, Prompt],
-    made: Mapping[int, Sequence[int]] | None = None,
-    piece_positions: int = 16,
-) -> dict[int, list[NDArray[np.int64]]]:
-    """Write the answers to prompts by slot, together, after the tokens that are ``made``."""
-    made = made or {}
-    drive = Drive(runner, piece_positions=piece_positions)
-    frames = {slot: [frame_of(token) for token in made.get(slot, ())] for slot in prompts}
-    starts = tuple(Start(slot, each, tuple(frames[slot])) for slot, each in prompts.items())
-    waiting = set(prompts)
-    while waiting:
-        output = drive.step(sorted(waiting), starts=starts)
-        starts = ()
-        assert not drive.faults
-        for slot, frame in output.frames.items():
-            frames[slot].append(frame)
-        waiting -= output.stopped | output.lengths
-        limits = {slot: prompts[slot].sampling.max_frames for slot in waiting}
-        waiting -= {slot for slot, most in limits.items() if len(frames[slot]) == most}
-    drive.step(releases=tuple(prompts))
-    return frames
-
-
-def answers(
-    runner: CausalLMRunner,
-    prompts: Mapping[int, Prompt],
-    made: Mapping[int, Sequence[int]] | None = None,
-) -> dict[int, list[int]]:
-    """Return the tokens of `frames_of`."""
-    frames = frames_of(runner, prompts, made)
-    return {slot: [int(frame[0]) for frame in each] for slot, each in frames.items()}
+# Log probabilities follow the token.
+LANGUAGE_MODEL = LanguageModel(load_runner, _prompts, num_batch_codes=1, num_int8_scores=1)

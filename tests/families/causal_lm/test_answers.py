@@ -18,7 +18,8 @@ from antiphon.contracts.types import Ended
 from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.pipeline.chat.service import CHAT, ChatModel, Chats
-from tests.families.causal_lm.answers import answers, ask, greedy, ids_of
+from tests.engine.drive import tokens_of
+from tests.families.causal_lm.answers import ask, greedy, ids_of
 from tests.families.causal_lm.downloads import published_smollm2
 from tests.loops import until
 
@@ -81,7 +82,7 @@ def test_a_real_model_answers_as_in_transformers() -> None:
         slot: greedy(prompter, text, max_tokens=24)
         for slot, text in enumerate(("What is the capital of France?", "Count from one to ten."))
     }
-    written = answers(runner, prompts)
+    written = tokens_of(runner, prompts)
     official: Any = AutoModelForCausalLM.from_pretrained(path, dtype="float32")
     for slot, prompt in prompts.items():
         ids = torch.tensor([ids_of(prompt)])

@@ -21,7 +21,8 @@ from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.tokenizer import load_tokenizer
 from antiphon.families.registry import checkpoint_directory, resolve
 from antiphon.nn.weights import open_weights
-from tests.families.causal_lm.answers import answers, greedy
+from tests.engine.drive import tokens_of
+from tests.families.causal_lm.answers import greedy
 from tests.families.causal_lm.gguf_files import write_gguf
 
 TEXT = "<|im_start|>user\nÜber 12 \N{SLIGHTLY SMILING FACE}<|im_end|>"
@@ -72,7 +73,7 @@ def weights_of(path: Path) -> dict[str, Tensor]:
 def answer_of(path: Path, quantize: str | None = None) -> list[int]:
     context = LoadContext(path=path, device="cpu", max_slots=1, quantize=quantize)
     prompt = greedy(CausalLMPrompter(context), "Why?", max_tokens=12)
-    return answers(load_runner(context), {0: prompt})[0]
+    return tokens_of(load_runner(context), {0: prompt})[0]
 
 
 @pytest.mark.parametrize("layout", ["llama", "qwen2", "qwen3"])

@@ -14,8 +14,8 @@ from antiphon.engine.plan import Start
 from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.sizes import make_checkpoint as without_weights
-from tests.engine.drive import Drive
-from tests.families.causal_lm.answers import answers, ask, greedy
+from tests.engine.drive import Drive, tokens_of
+from tests.families.causal_lm.answers import ask, greedy
 from tests.kernels import why_not_here, with_kernels
 from tests.nn.kernels.compiler import Compiler
 from tests.nn.kernels.test_compilation import compiler
@@ -49,9 +49,9 @@ def test_answers_are_those_of_pytorch_lines(
         0: greedy(prompter, "Hello", max_tokens=6),
         1: prompter.build(ask("Who is there?", sampling=DRAWN, max_tokens=6, num_logprobs=2), 4),
     }
-    wanted = answers(load_runner(context, is_batched=True), prompts)
+    wanted = tokens_of(load_runner(context, is_batched=True), prompts)
     context = with_kernels(context, monkeypatch)
-    assert answers(load_runner(context, is_batched=True), prompts) == wanted
+    assert tokens_of(load_runner(context, is_batched=True), prompts) == wanted
 
 
 @pytest.mark.slow  # it compiles

@@ -1,7 +1,6 @@
 """Greedy answers against transformers, and what the engine promises beyond it."""
 
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from antiphon.contracts.token_frame import TokenFrame
 from antiphon.families.causal_lm.language_model import CausalLMRunner, load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.families.causal_lm.sizes import TASKS
-from tests.engine.noted_rows import assert_same_rows, noted_rows, torch_threads
-from tests.families.causal_lm.answers import GREEDY, answers, ask, frames_of, greedy, ids_of
+from tests.engine.drive import generate, tokens_of
+from tests.families.causal_lm.answers import DRAWN, GREEDY, ask, greedy, ids_of
 from tests.families.causal_lm.official import official_thinker
 
 MAX_TOKENS = 24
@@ -69,8 +68,8 @@ def made_by_all(path: Path, questions: list[str]) -> tuple[dict[int, Prompt], li
     found = []
     for is_batched in (False, True):
         runner = load_runner(context, is_batched=is_batched)
-        found.append([*answers(runner, prompts).values()])
-        assert answers(runner, {1: prompts[0]})[1] == found[-1][0], "alone"
+        found.append([*tokens_of(runner, prompts).values()])
+        assert tokens_of(runner, {1: prompts[0]})[1] == found[-1][0], "alone"
     made, batched = found
     assert made == batched
     assert len({token for each in made for token in each}) > 20, "there is not much to compare"
@@ -101,45 +100,11 @@ def test_greedy_answers_to_fifty_questions(
         assert len(answer) == MAX_TOKENS or following in ENDS
 
 
-DRAWN = ChatSampling(
-    temperature=1.3, top_p=0.9, top_k=50, repetition_penalty=1.2, presence_penalty=0.4,
-    frequency_penalty=0.3, min_p=0.01, logit_bias={65: 2.0, 66: -3.0},
-)  # fmt: skip
-
-
-def test_answers_are_the_same_alone_in_company_and_resumed(
-    prompter: CausalLMPrompter, runner: CausalLMRunner
-) -> None:
-    prompt = prompter.build(ask("Hello", sampling=DRAWN, max_tokens=60, num_logprobs=2), 5)
-    wild = ChatSampling(temperature=2.0, top_p=1.0, top_k=0, repetition_penalty=1.0)
-    company = {
-        1: prompter.build(ask("Who is there", sampling=wild, max_tokens=30), 6),
-        2: prompt,
-        0: greedy(prompter, "Hi"),
-    }
-    together = frames_of(runner, company)[2]
-    alone = frames_of(runner, {0: prompt})[0]
-    np.testing.assert_array_equal(together, alone)
-    tokens = [int(frame[0]) for frame in alone]
-    assert len(set(tokens)) > 10
-    resumed = frames_of(runner, {1: prompt}, {1: tokens[:23]})[1]
-    np.testing.assert_array_equal(resumed[23:], alone[23:])
-    assert answers(runner, {0: replace(prompt, seed=6)})[0] != tokens
-
-
-def test_a_batch_resumes_with_the_same_tokens(
-    prompter: CausalLMPrompter, batched: CausalLMRunner
-) -> None:
-    prompt = prompter.build(ask("Hello", sampling=DRAWN, max_tokens=40), 5)
-    tokens = answers(batched, {0: prompt, 1: greedy(prompter, "Hi")})[0]
-    assert answers(batched, {3: prompt}, {3: tokens[:17]})[3] == tokens
-
-
 def test_logprobs_are_those_of_the_raw_distribution(
     checkpoint: Path, prompter: CausalLMPrompter, runner: CausalLMRunner
 ) -> None:
     prompt = prompter.build(ask("Hello", sampling=DRAWN, max_tokens=12, num_logprobs=3), 5)
-    frames = [TokenFrame.of(frame) for frame in frames_of(runner, {0: prompt})[0]]
+    frames = [TokenFrame.of(frame) for frame in generate(runner, {0: prompt})[0].frames]
     ids, tokens = ids_of(prompt), [frame.token for frame in frames]
     official = official_of(checkpoint, "qwen3")
     with torch.inference_mode():
@@ -157,8 +122,8 @@ def test_without_logprobs_a_frame_tells_none(
     prompter: CausalLMPrompter, runner: CausalLMRunner
 ) -> None:
     told = prompter.build(ask("Hello", sampling=GREEDY, max_tokens=3, num_logprobs=0), 5)
-    frames = frames_of(runner, {0: greedy(prompter, "Hi", max_tokens=3), 1: told})
-    silent, only = (TokenFrame.of(frames[slot][0]) for slot in (0, 1))
+    made = generate(runner, {0: greedy(prompter, "Hi", max_tokens=3), 1: told})
+    silent, only = (TokenFrame.of(made[slot].frames[0]) for slot in (0, 1))
     assert np.isnan(silent.logprob)
     assert only.logprob < 0
     for frame in (silent, only):
@@ -171,7 +136,7 @@ def test_a_bias_decides_and_an_end_token_ends(
     def biased(token: int) -> list[int]:
         sampling = replace(GREEDY, logit_bias={token: 1000.0})
         prompt = prompter.build(ask("Hello", sampling=sampling, max_tokens=5), 5)
-        return answers(runner, {0: prompt})[0]
+        return tokens_of(runner, {0: prompt})[0]
 
     assert biased(65) == [65] * 5
     assert biased(258) == []
@@ -190,7 +155,7 @@ def test_penalties_are_those_of_transformers(
         do_sample=False,
         repetition_penalty=1.7,
     )
-    assert answers(runner, {0: prompt})[0] == made[0, ids.shape[1] :].tolist()
+    assert tokens_of(runner, {0: prompt})[0] == made[0, ids.shape[1] :].tolist()
 
 
 def test_blocks_of_an_earlier_turn_can_be_shared(prompter: CausalLMPrompter) -> None:
@@ -199,29 +164,3 @@ def test_blocks_of_an_earlier_turn_can_be_shared(prompter: CausalLMPrompter) -> 
     assert first.num_positions == len(first.position_keys) == len(ids_of(first)) - 1
     num_equal = len(first.position_keys)
     assert second.position_keys[:num_equal] == first.position_keys
-
-
-@pytest.mark.parametrize("num_threads", [1, 2])
-def test_answers_in_int8_are_the_same_together_and_one_by_one(
-    context: LoadContext, prompter: CausalLMPrompter, num_threads: int
-) -> None:
-    samplings = [
-        GREEDY,
-        ChatSampling(temperature=0.8, top_k=20),
-        ChatSampling(temperature=1.2, top_p=0.9, frequency_penalty=0.3),
-        ChatSampling(temperature=1.0, top_p=0.7, top_k=50, min_p=0.01),
-    ]
-    prompts = {
-        slot: prompter.build(
-            ask(QUESTIONS[slot], sampling=sampling, max_tokens=8, num_logprobs=3), seed=slot
-        )
-        for slot, sampling in enumerate(samplings)
-    }
-    context = replace(context, quantize="int8")
-    with torch_threads(num_threads), closing(load_runner(context)) as runner:
-        with noted_rows(runner, num_scores=1) as together:
-            frames_of(runner, prompts)
-        with noted_rows(runner, num_scores=1) as alone:
-            for slot, prompt in prompts.items():
-                frames_of(runner, {slot: prompt})
-    assert_same_rows(together, alone)

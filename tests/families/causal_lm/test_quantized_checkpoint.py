@@ -15,7 +15,8 @@ from antiphon.families.causal_lm.config import load_config
 from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
 from antiphon.nn.weights import open_weights
-from tests.families.causal_lm.answers import answers, greedy
+from tests.engine.drive import tokens_of
+from tests.families.causal_lm.answers import greedy
 from tests.nn.quantized.packers import awq, pack_checkpoint
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "modules_to_not_convert": ["down_proj"]}
@@ -56,4 +57,4 @@ def test_answers_are_those_of_the_unpacked_weights(folder: Path, tmp_path: Path)
 def answer_of(path: Path, quantize: str | None) -> list[int]:
     context = LoadContext(path=path, device="cpu", max_slots=1, quantize=quantize)
     prompt = greedy(CausalLMPrompter(context), "Why?", max_tokens=12)
-    return answers(load_runner(context), {0: prompt})[0]
+    return tokens_of(load_runner(context), {0: prompt})[0]

@@ -15,7 +15,8 @@ from antiphon.errors import ModelLoadError
 from antiphon.families.causal_lm.checkpoint import inspect
 from antiphon.families.causal_lm.language_model import load_runner
 from antiphon.families.causal_lm.prompt import CausalLMPrompter
-from tests.families.causal_lm.answers import answers, greedy, ids_of
+from tests.engine.drive import tokens_of
+from tests.families.causal_lm.answers import greedy, ids_of
 
 TEXT = {
     "hidden_size": 32,
@@ -77,7 +78,7 @@ def test_the_head_is_that_of_the_outer_section(saved: tuple[Path, Any]) -> None:
     assert not inspect(path).problems
     prompter, runner = CausalLMPrompter(context_of(path)), load_runner(context_of(path))
     prompts = {slot: greedy(prompter, text) for slot, text in enumerate(("Hello", "Why so?"))}
-    for slot, written in answers(runner, prompts).items():
+    for slot, written in tokens_of(runner, prompts).items():
         ids = torch.tensor([ids_of(prompts[slot])])
         made = official.generate(ids, max_new_tokens=40, do_sample=False)
         wanted = made[0, ids.shape[1] :].tolist()

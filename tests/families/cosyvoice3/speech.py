@@ -1,6 +1,8 @@
 """Prompts of ids, the tokens that a runner makes of them, and the audio that these become."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,17 @@ from torch import Tensor
 
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, Sampling
-from antiphon.engine.plan import CodecChunk, Start
+from antiphon.engine.plan import CodecChunk
+from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX
+from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.decoder import CosyVoice3Decoder
 from antiphon.families.cosyvoice3.flow import MelFlow, MelFlowRows, Reference
 from antiphon.families.cosyvoice3.flow_context import ChunkPass, phase_of
-from antiphon.families.cosyvoice3.language_model import CosyVoice3Runner
+from antiphon.families.cosyvoice3.language_model import load_runner
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompt
 from antiphon.families.cosyvoice3.voices import reference_arrays
-from tests.engine.drive import Drive
+from tests.families.language_models import LanguageModel
+from tests.families.weight_edits import Rows, head_row, leaning_rows
 
 GROUP, AHEAD = 25, 6
 TOKENS = np.random.default_rng(0).integers(0, 6561, 400)
@@ -39,30 +44,6 @@ def prompt_of(
         num_positions=len(ids) - 1,
         position_keys=ids[:-1],
     )
-
-
-def tokens_of(
-    runner: CosyVoice3Runner,
-    prompts: Mapping[int, Prompt],
-    max_frames: int,
-    made: Sequence[int] = (),
-) -> dict[int, list[int]]:
-    """Make tokens by slot, together, after those that are ``made``, until all slots are done."""
-    drive = Drive(runner, piece_positions=16)
-    before: tuple[NDArray[np.int64], ...] = tuple(np.array([each]) for each in made)
-    tokens = {slot: [*made] for slot in prompts}
-    starts = tuple(Start(slot, each, before) for slot, each in prompts.items())
-    waiting = set(prompts)
-    while waiting:
-        output = drive.step(sorted(waiting), starts=starts)
-        starts = ()
-        assert not drive.faults
-        for slot, frame in output.frames.items():
-            tokens[slot].append(int(frame[0]))
-        waiting -= output.stopped | output.lengths
-        waiting -= {slot for slot in waiting if len(tokens[slot]) == max_frames}
-    drive.step(releases=tuple(prompts))
-    return tokens
 
 
 def mel_of(flow: MelFlow, tokens: Tensor, reference: Reference, ahead: int) -> Tensor:
@@ -150,3 +131,31 @@ def audio_of(
     decoder.reset(rows, 0, reference)
     chunks = chunks_of(num_tokens, lambda start: is_early or start + GROUP + AHEAD > num_tokens)
     return np.concatenate([decoder.launch([each], store, rows).result()[0] for each in chunks])
+
+
+def write_rows(path: Path, rows: Rows) -> None:
+    """Overwrite rows of the language model's weights."""
+    file = path / "llm.pt"
+    tensors = torch.load(file, weights_only=True)
+    for name, values in rows.items():
+        for row, value in values.items():
+            tensors[name][row] = torch.from_numpy(value).view_as(tensors[name][row])
+    torch.save(tensors, file)
+
+
+def make_ending(path: Path) -> None:
+    """Make the first and the last of the ids that end speech the likeliest."""
+    config = load_config(path)
+    head = {config.num_tokens + end: head_row(config.text) for end in (0, 199)}
+    write_rows(path, {**leaning_rows(TEXT_PREFIX, config.text), "llm_decoder.weight": head})
+
+
+def _prompts(path: Path) -> dict[int, Prompt]:
+    samplings = (DRAWN, GREEDY, replace(DRAWN, top_p=0.5, top_k=7))
+    return {
+        slot: prompt_of([5 + slot, 7, 2 * slot], sampling=sampling, seed=slot)
+        for slot, sampling in enumerate(samplings)
+    }
+
+
+LANGUAGE_MODEL = LanguageModel(load_runner, _prompts, make_ending, num_int8_scores=1)

@@ -27,6 +27,7 @@ from antiphon.families.cosyvoice3.voices import reference_arrays
 from antiphon.nn.kernels import chunk_attention
 from antiphon.nn.layers import Weights
 from antiphon.nn.precision import exact_float32
+from tests.engine.drive import tokens_of
 from tests.families.cosyvoice3.oracle.cases import reference, speech_tokens
 from tests.families.cosyvoice3.speech import (
     AHEAD,
@@ -36,7 +37,6 @@ from tests.families.cosyvoice3.speech import (
     chunks_of,
     mel_of,
     prompt_of,
-    tokens_of,
     voice,
 )
 from tests.kernels import why_not_here, with_kernels

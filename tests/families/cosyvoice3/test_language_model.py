@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from shutil import copytree
@@ -16,19 +15,16 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.engine.model_runner.ar_model import Frames, Inputs
-from antiphon.engine.plan import Start
 from antiphon.families.cosyvoice3 import language_model
 from antiphon.families.cosyvoice3.checkpoint import TEXT_PREFIX
 from antiphon.families.cosyvoice3.config import load_config
 from antiphon.families.cosyvoice3.language_model import CosyVoice3Runner, draw_nucleus, load_runner
 from antiphon.families.cosyvoice3.prompt import CosyVoice3Prompter
 from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise
-from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
-from tests.engine.drive import Drive
-from tests.engine.noted_rows import assert_same_rows, noted_rows, torch_threads
+from tests.engine.drive import generate, tokens_of
 from tests.families.cosyvoice3.oracle import cases
-from tests.families.cosyvoice3.speech import DRAWN, FIRST_TEXT, GREEDY, prompt_of, tokens_of
+from tests.families.cosyvoice3.speech import GREEDY, prompt_of, write_rows
 from tests.families.weight_edits import head_row, leaning_rows
 
 TEXTS = (cases.TEXT_IDS, (3, 4), (50, 51, 52, 53, 54, 55, 56))
@@ -54,24 +50,14 @@ def test_logits_are_those_of_the_published_model(
     context = LoadContext(base, "cpu", "float32", 1)
     with closing(load_runner(context, max_positions=256)) as runner:
         for number in range(len(cases.SPEECH_IDS) + 1):
-            made = cases.SPEECH_IDS[:number]
-            tokens_of(runner, {0: prompt_of(cases.TEXT_IDS, sampling=GREEDY)}, number + 1, made)
+            before = {0: [np.array([each]) for each in cases.SPEECH_IDS[:number]]}
+            prompts = {0: prompt_of(cases.TEXT_IDS, sampling=GREEDY)}
+            generate(runner, prompts, number + 1, before=before, piece_positions=16)
     with np.load(Path(__file__).parent / "fixtures" / "parity.npz") as file:
         wanted = file["logits"]
     assert wanted.std() > 0.5
     found = torch.stack(seen)[:, :: cases.LOGITS_STRIDE]
     np.testing.assert_allclose(found, wanted, atol=1e-4)
-
-
-def test_tokens_depend_on_their_own_prompt_and_seed(runner: CosyVoice3Runner) -> None:
-    prompts = {slot: prompt_of(text, seed=slot, min_frames=20) for slot, text in enumerate(TEXTS)}
-    together = tokens_of(runner, prompts, 20)
-    alone = [tokens_of(runner, {2 - slot: each}, 20)[2 - slot] for slot, each in prompts.items()]
-    assert alone == [*together.values()]
-    other = tokens_of(runner, {0: prompt_of(TEXTS[0], seed=9, min_frames=20)}, 20)[0]
-    assert other != together[0]
-    resumed = tokens_of(runner, {1: prompts[0]}, 20, together[0][:13])[1]
-    assert resumed == together[0]
 
 
 def test_speech_ends_by_any_special_id_but_not_too_early(runner: CosyVoice3Runner) -> None:
@@ -139,10 +125,6 @@ def test_greedy_rows_take_the_likeliest() -> None:
     assert scores.tolist() == [3.0, 5.0]
 
 
-def test_a_step_asks_nothing_of_the_device(runner: CosyVoice3Runner) -> None:
-    step_asking_nothing(runner._model)
-
-
 def test_copies_of_what_is_before_the_text_change_nothing(
     base: Path, runner: CosyVoice3Runner
 ) -> None:
@@ -171,54 +153,11 @@ def test_a_token_that_is_always_likeliest_is_not_said_twice_in_a_row(
 ) -> None:
     path = tmp_path / "stuck"
     copytree(base, path)
-    config, file = load_config(path), path / "llm.pt"
-    tensors = torch.load(file, weights_only=True)
+    config = load_config(path)
     head = {"llm_decoder.weight": {7: head_row(config.text)}}
-    for name, rows in {**leaning_rows(TEXT_PREFIX, config.text), **head}.items():
-        for row, values in rows.items():
-            tensors[name][row] = torch.from_numpy(values).view_as(tensors[name][row])
-    torch.save(tensors, file)
+    write_rows(path, {**leaning_rows(TEXT_PREFIX, config.text), **head})
     with closing(load_runner(LoadContext(path, "cpu", max_slots=1), max_positions=256)) as runner:
         tokens = tokens_of(runner, {0: prompt_of(TEXTS[1], min_frames=40)}, 40)[0]
     assert tokens[0] == 7, "it is the likeliest by far"
     assert 7 in tokens[1:]
     assert all((before, after) != (7, 7) for before, after in pairwise(tokens))
-
-
-def test_a_request_goes_on_after_tokens_that_are_prefilled(base: Path) -> None:
-    """As on a GPU: tokens made before are read at once, not replayed one by one."""
-    context = LoadContext(base, "cpu", max_slots=3)
-    with closing(load_runner(context, max_positions=256, is_batched=True)) as batched:
-        prompt = prompt_of(TEXTS[0], seed=4, min_frames=20)
-        whole = tokens_of(batched, {0: prompt}, 20)[0]
-        for count in (1, 13, 19):
-            assert tokens_of(batched, {1: prompt}, 20, whole[:count])[1] == whole
-
-
-def test_numbers_gone_bad_end_their_own_request_only(base: Path) -> None:
-    with closing(load_runner(LoadContext(base, "cpu", max_slots=2), max_positions=64)) as runner:
-        good, bad = prompt_of((1, 2), min_frames=4), prompt_of((99,), min_frames=4)
-        alone = tokens_of(runner, {0: good}, 4)[0]
-        with torch.inference_mode():
-            runner._model.like[FIRST_TEXT + 99] = torch.nan
-        drive = Drive(runner)
-        output = drive.step([0, 1], starts=(Start(0, good), Start(1, bad)))
-        assert drive.faults == {1}
-        assert int(output.frames[0][0]) == alone[0]
-
-
-@pytest.mark.parametrize("num_threads", [1, 2])
-def test_tokens_in_int8_are_the_same_together_and_one_by_one(base: Path, num_threads: int) -> None:
-    samplings = (DRAWN, GREEDY, replace(DRAWN, top_p=0.5, top_k=7))
-    prompts = {
-        slot: prompt_of([5 + slot, 7, 2 * slot], sampling=sampling, seed=slot, min_frames=12)
-        for slot, sampling in enumerate(samplings)
-    }
-    context = LoadContext(base, "cpu", max_slots=3, quantize="int8")
-    with torch_threads(num_threads), closing(load_runner(context, max_positions=256)) as runner:
-        with noted_rows(runner) as together:
-            tokens_of(runner, prompts, 12)
-        with noted_rows(runner) as alone:
-            for slot, prompt in prompts.items():
-                tokens_of(runner, {slot: prompt}, 12)
-    assert_same_rows(together, alone)

@@ -1,7 +1,5 @@
 """Drives a runner as the engine does, for many requests at once."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,30 +9,17 @@ from safetensors.numpy import load_file
 
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling
-from antiphon.engine.plan import Start
-from antiphon.engine.runner import Runner
 from antiphon.families.fish_speech.checkpoint import PICKLED_FILE, s2_name
 from antiphon.families.fish_speech.config import load_config
-from antiphon.families.kit.mixed.prompt import MixedPrompt
-from tests.engine.drive import Drive
+from antiphon.families.fish_speech.language_model import load_runner
+from antiphon.families.kit.mixed.prompt import FRAME, MixedPrompt
+from tests.families.language_models import LanguageModel
 from tests.families.weight_edits import write_rows
 
 DRAWN = Sampling(temperature=1.0, top_k=30, top_p=0.9, min_frames=1)
 NUM_CODEBOOKS = 10
 _GAIN = 50.0
 _TABLE = "embeddings.weight"
-
-
-@dataclass(slots=True)
-class Heard:
-    """What came of one request."""
-
-    frames: list[NDArray[np.int64]] = field(default_factory=list)
-    end: str | None = None
-
-    @property
-    def codes(self) -> list[list[int]]:
-        return [frame.tolist() for frame in self.frames]
 
 
 def made_prompt(
@@ -60,45 +45,6 @@ def made_prompt(
     )
 
 
-def hear(
-    runner: Runner,
-    prompts: Mapping[int, Prompt],
-    *,
-    max_frames: int = 25,
-    made: Mapping[int, list[NDArray[np.int64]]] | None = None,
-) -> dict[int, Heard]:
-    """Start all prompts at once, in the slots that they are keyed by, and run each to its end.
-
-    ``made`` are frames by slot that requests go on after.
-    """
-    drive, before = Drive(runner), made or {}
-    heard = {slot: Heard(list(before.get(slot, []))) for slot in prompts}
-    starts = tuple(
-        Start(slot, prompt, tuple(before.get(slot, ()))) for slot, prompt in prompts.items()
-    )
-    while True:
-        slots = tuple(
-            slot
-            for slot, each in heard.items()
-            if each.end is None and len(each.frames) < max_frames
-        )
-        if not slots:
-            break
-        output = drive.step(slots, starts=starts)
-        starts = ()
-        for slot, frame in output.frames.items():
-            heard[slot].frames.append(frame)
-        for end, ended in (
-            ("stop", output.stopped),
-            ("length", output.lengths),
-            ("error", drive.faults),
-        ):
-            for slot in ended:
-                heard[slot].end = end
-    drive.step(releases=tuple(prompts))
-    return heard
-
-
 def make_ending(path: Path) -> None:
     """Make the score of the end far from all others: above them after about half of all frames."""
     end, pickled = load_config(path).tokens.end, path / PICKLED_FILE
@@ -109,3 +55,27 @@ def make_ending(path: Path) -> None:
         return
     rows = load_file(path / "model.safetensors")[s2_name(_TABLE)]
     write_rows(path, {s2_name(_TABLE): {end: rows[end] * np.float32(_GAIN)}})
+
+
+def ids_of(seed: int, count: int = 9) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).integers(0, 256, count)
+
+
+def reference_of(seed: int, count: int = 5) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).integers(0, 160, (count, NUM_CODEBOOKS))
+
+
+def cloning_ids(seed: int, num_frames: int = 5) -> NDArray[np.int64]:
+    return np.concatenate((ids_of(seed, 4), np.full(num_frames, FRAME), ids_of(seed + 1, 6)))
+
+
+def _prompts(path: Path) -> dict[int, Prompt]:
+    cold = Sampling(temperature=0.4, top_k=0, top_p=1.0)
+    return {
+        0: made_prompt(ids_of(1), seed=1),
+        1: made_prompt(cloning_ids(2), reference_of(2), seed=2),
+        3: made_prompt(ids_of(3, 40), seed=3, sampling=cold),
+    }
+
+
+LANGUAGE_MODEL = LanguageModel(load_runner, _prompts, make_ending)

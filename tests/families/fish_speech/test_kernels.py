@@ -15,9 +15,9 @@ from antiphon.families.fish_speech.language_model import load_runner
 from antiphon.families.fish_speech.sizes import CONFIGS, write_files
 from antiphon.families.kit.mixed.prompt import FRAME
 from antiphon.families.kit.random_checkpoint import configs_of
-from tests.engine.drive import Drive
+from tests.engine.drive import Drive, generate
 from tests.families.fish_speech.random_checkpoint import write_weights
-from tests.families.fish_speech.spoken import hear, made_prompt
+from tests.families.fish_speech.spoken import made_prompt
 from tests.families.whole_checkpoints import Whole
 from tests.kernels import why_not_here, with_kernels
 from tests.nn.kernels.compiler import Compiler
@@ -42,10 +42,12 @@ def test_frames_are_those_of_pytorch_lines(
         0: made_prompt(_IDS, _REFERENCE, seed=1),
         2: made_prompt(np.arange(5), seed=2, sampling=_NARROW),
     }
-    wanted = hear(load_runner(context, is_batched=True, max_positions=64), prompts, max_frames=6)
+    wanted = generate(
+        load_runner(context, is_batched=True, max_positions=64), prompts, max_frames=6
+    )
     context = with_kernels(context, monkeypatch)
     runner = load_runner(context, is_batched=True, max_positions=64)
-    heard = hear(runner, prompts, max_frames=6)
+    heard = generate(runner, prompts, 6)
     assert {slot: each.codes for slot, each in heard.items()} == {
         slot: each.codes for slot, each in wanted.items()
     }

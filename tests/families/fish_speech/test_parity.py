@@ -20,9 +20,10 @@ from antiphon.families.fish_speech.language_model import load_runner
 from antiphon.families.fish_speech.prompt import Imitated, PromptLayout
 from antiphon.families.fish_speech.tokenizer import load_tokenizer
 from antiphon.families.kit.mixed.prompt import FRAME
+from tests.engine.drive import generate
 from tests.families.fish_speech.oracle import cases
 from tests.families.fish_speech.random_checkpoint import decoder_in, encoder_in
-from tests.families.fish_speech.spoken import hear, made_prompt
+from tests.families.fish_speech.spoken import made_prompt
 
 LIKE = torch.empty(0)
 
@@ -53,7 +54,7 @@ def test_prompts_are_read_and_frames_said_as_officially(
     sampling = Sampling(temperature=case.temperature, top_k=case.top_k, top_p=case.top_p)
     runner = load_runner(LoadContext(path=path, device="cpu", max_slots=2), max_positions=512)
     prompt = made_prompt(ids, codes, seed=case.seed, sampling=sampling)
-    heard = hear(runner, {0: prompt}, max_frames=case.num_frames)[0]
+    heard = generate(runner, {0: prompt}, case.num_frames)[0]
     frames = recorded()[f"{case.name}.frames"].tolist()
     if frames[-1][0] == config.tokens.num_semantic:
         frames.pop()  # the end, of which no frame is made

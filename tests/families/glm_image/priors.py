@@ -1,17 +1,14 @@
 """Requests for images, and codes drawn for their prompts."""
 
-from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.picture_types import ImageRequest
 from antiphon.contracts.prompt import Prompt
-from antiphon.engine.plan import Start
-from antiphon.families.glm_image.prior import PriorRunner
+from antiphon.families.glm_image.prior import load_prior
 from antiphon.families.glm_image.prompt import GlmImagePrompt, GlmImagePrompter
-from tests.engine.drive import Drive
+from tests.families.language_models import LanguageModel
 
 TEXT = "A red cat, and the words 'hello you'."
 
@@ -31,24 +28,10 @@ def data_of(prompt: Prompt) -> GlmImagePrompt:
     return prompt.data
 
 
-def drawn(
-    prior: PriorRunner,
-    prompts: Mapping[int, Prompt],
-    made: Mapping[int, Sequence[NDArray[np.int64]]] | None = None,
-) -> dict[int, list[int]]:
-    """Draw all codes of prompts by slot, together; ``made`` are those drawn before."""
-    made = made or {}
-    drive = Drive(prior, piece_positions=16)
-    codes = {slot: [int(frame[0]) for frame in made.get(slot, ())] for slot in prompts}
-    starts = tuple(Start(slot, each, tuple(made.get(slot, ()))) for slot, each in prompts.items())
-    waiting = set(prompts)
-    while waiting:
-        output = drive.step(sorted(waiting), starts=starts)
-        starts = ()
-        assert not drive.faults
-        assert not output.stopped
-        for slot, frame in output.frames.items():
-            codes[slot].append(int(frame[0]))
-        waiting -= output.lengths
-    drive.step(releases=tuple(prompts))
-    return codes
+def _prompts(path: Path) -> dict[int, Prompt]:
+    prompter = GlmImagePrompter(LoadContext(path))
+    other = prompter.build(ask("Two dogs", 128, 64), 6)
+    return {1: other, 2: prompter.build(ask(), 5), 0: greedy(prompter)}
+
+
+LANGUAGE_MODEL = LanguageModel(load_prior, _prompts)

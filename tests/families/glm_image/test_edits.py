@@ -23,7 +23,8 @@ from antiphon.families.glm_image.prior import PriorRunner
 from antiphon.families.glm_image.prompt import GlmImagePrompter
 from antiphon.families.glm_image.sources import SourceSizes
 from antiphon.families.glm_image.stages import GlmImageTextEncoder, GlmImageVae
-from tests.families.glm_image.priors import ask, data_of, drawn
+from tests.engine.drive import tokens_of
+from tests.families.glm_image.priors import ask, data_of
 
 TEXT = "Make it 'blue'"
 
@@ -92,9 +93,9 @@ def test_the_prior_reads_what_the_official_one_reads(
 def test_only_the_image_is_drawn(editor: GlmImagePrompter, prior: PriorRunner) -> None:
     prompt = edit(editor, *SOURCES)
     assert not prompt.position_keys, "equal ids may lie in other grids"
-    codes = drawn(prior, {0: prompt, 2: edit(editor, SOURCES[0], seed=4)})
+    codes = tokens_of(prior, {0: prompt, 2: edit(editor, SOURCES[0], seed=4)})
     assert len(codes[0]) == len(codes[2]) == 4
-    assert drawn(prior, {1: prompt})[1] == codes[0]
+    assert tokens_of(prior, {1: prompt})[1] == codes[0]
 
 
 @pytest.mark.parametrize("guidance", [1.0, 2.0])

@@ -8,7 +8,8 @@ import torch
 from antiphon.contracts.family import LoadContext
 from antiphon.families.glm_image.prior import PriorRunner, load_prior
 from antiphon.families.glm_image.prompt import GlmImagePrompter
-from tests.families.glm_image.priors import ask, drawn, greedy
+from tests.engine.drive import tokens_of
+from tests.families.glm_image.priors import ask, greedy
 from tests.families.glm_image.random_checkpoint import make_prior
 
 pytestmark = [
@@ -43,18 +44,18 @@ def test_greedy_codes_alone_and_in_company_are_those_of_a_cpu(
 ) -> None:
     on_gpu = load_prior(replace(context, device="cuda"))
     prompts = {0: greedy(prompter), 1: greedy(prompter, OTHER, 128, 64)}
-    wanted = drawn(prior, prompts)
-    assert drawn(on_gpu, prompts) == wanted
+    wanted = tokens_of(prior, prompts)
+    assert tokens_of(on_gpu, prompts) == wanted
     for slot, prompt in prompts.items():
-        assert drawn(on_gpu, {slot: prompt})[slot] == wanted[slot]
+        assert tokens_of(on_gpu, {slot: prompt})[slot] == wanted[slot]
 
 
 def test_codes_of_16_bits_fill_the_grid(context: LoadContext, prompter: GlmImagePrompter) -> None:
     on_gpu = load_prior(replace(context, device="cuda", dtype="bfloat16"))
     prompt = prompter.build(ask(), 5)
-    codes = drawn(on_gpu, {0: prompt, 2: replace(prompt, seed=6)})
+    codes = tokens_of(on_gpu, {0: prompt, 2: replace(prompt, seed=6)})
     assert codes[0] != codes[2]
-    assert drawn(on_gpu, {1: prompt})[1] == drawn(on_gpu, {1: prompt})[1], "a seed repeats"
+    assert tokens_of(on_gpu, {1: prompt})[1] == tokens_of(on_gpu, {1: prompt})[1], "a seed repeats"
     for each in codes.values():
         assert len(each) == prompt.sampling.max_frames
         assert all(0 <= code < 64 for code in each)

@@ -14,7 +14,8 @@ import torch
 from antiphon.families.glm_image.config import PRIOR_DIRECTORY, PROCESSOR_DIRECTORY
 from antiphon.families.glm_image.prior import PriorRunner
 from antiphon.families.glm_image.prompt import GlmImagePrompter
-from tests.families.glm_image.priors import TEXT, ask, data_of, drawn, greedy
+from tests.engine.drive import tokens_of
+from tests.families.glm_image.priors import TEXT, ask, data_of, greedy
 
 OTHER = "Two dogs"
 WITHOUT_DIFFUSERS = """
@@ -24,11 +25,12 @@ sys.modules["diffusers"] = None
 from antiphon.contracts.family import LoadContext
 from antiphon.families.glm_image.prior import load_prior
 from antiphon.families.glm_image.prompt import GlmImagePrompter
-from tests.families.glm_image.priors import drawn, greedy
+from tests.engine.drive import tokens_of
+from tests.families.glm_image.priors import greedy
 from tests.families.glm_image.random_checkpoint import make_prior
 make_prior(Path(sys.argv[1]))
 context = LoadContext(Path(sys.argv[1]), device="cpu", dtype="float32", max_slots=1)
-print(json.dumps(drawn(load_prior(context), {0: greedy(GlmImagePrompter(context))})[0]))
+print(json.dumps(tokens_of(load_prior(context), {0: greedy(GlmImagePrompter(context))})[0]))
 """
 
 
@@ -72,7 +74,7 @@ def test_each_code_is_the_one_that_transformers_finds_likeliest(
 ) -> None:
     prompt = greedy(prompter)
     read = data_of(prompt).prior
-    codes = drawn(prior, {0: prompt})[0]
+    codes = tokens_of(prior, {0: prompt})[0]
     assert len(set(codes)) > 10, "there is not much to compare"
     positions = torch.from_numpy(read.positions).T[:, None]
     with torch.inference_mode():
@@ -87,24 +89,12 @@ def test_greedy_codes_are_those_that_transformers_generates(
     checkpoint: Path, official: Any, prompter: GlmImagePrompter, prior: PriorRunner
 ) -> None:
     prompts = {0: greedy(prompter), 1: greedy(prompter, OTHER, 128, 64)}
-    codes = drawn(prior, prompts)
+    codes = tokens_of(prior, prompts)
     for slot, (text, width, height) in enumerate([(TEXT, 64, 96), (OTHER, 128, 64)]):
         inputs = official_inputs(checkpoint, text, width, height)
         num_codes = len(codes[slot])
         made = official.generate(**inputs, max_new_tokens=num_codes, do_sample=False)
         assert made[0, -num_codes:].tolist() == codes[slot]
-
-
-def test_codes_are_the_same_alone_in_company_and_resumed(
-    prompter: GlmImagePrompter, prior: PriorRunner
-) -> None:
-    prompt = prompter.build(ask(), 5)
-    company = {1: prompter.build(ask(OTHER, 128, 64), 6), 2: prompt, 0: greedy(prompter)}
-    together = drawn(prior, company)
-    alone = drawn(prior, {0: prompt})[0]
-    assert alone == together[2]
-    made = [np.array([code]) for code in alone[:220]]
-    assert drawn(prior, {1: prompt}, {1: made})[1] == alone
 
 
 @pytest.mark.slow  # a process that imports all anew
@@ -113,7 +103,7 @@ def test_it_is_tested_where_diffusers_is_not_installed(
 ) -> None:
     command = [sys.executable, "-c", WITHOUT_DIFFUSERS, str(tmp_path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert json.loads(done.stdout) == drawn(prior, {0: greedy(prompter)})[0]
+    assert json.loads(done.stdout) == tokens_of(prior, {0: greedy(prompter)})[0]
 
 
 def test_the_grid_is_full_of_codes_whatever_is_drawn(
@@ -121,7 +111,7 @@ def test_the_grid_is_full_of_codes_whatever_is_drawn(
 ) -> None:
     wild = {"prior_temperature": 100.0, "prior_top_k": 0, "prior_top_p": 1.0}
     prompt = prompter.build(ask(options=wild), 1)
-    codes = drawn(prior, {0: prompt, 1: replace(prompt, seed=2)})
+    codes = tokens_of(prior, {0: prompt, 1: replace(prompt, seed=2)})
     assert codes[0] != codes[1]
     for each in codes.values():
         assert len(each) == 19 * 13 + 3 * 2

@@ -1,23 +1,16 @@
 """Prompts, and the frames that a runner makes of them."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Sampling
-from antiphon.engine.plan import Start
-from antiphon.engine.runner import Runner
 from antiphon.families.mimo_audio.config import load_config
+from antiphon.families.mimo_audio.language_model import load_runner
 from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt, text_groups
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
-from tests.engine.drive import Drive
+from tests.families.language_models import LanguageModel
 from tests.families.weight_edits import head_row, leaning_rows, write_rows
-
-Frames = list[NDArray[np.int64]]
 
 GREEDY = Sampling(temperature=0.0, top_k=0, top_p=1.0, repetition_penalty=1.0)
 DRAWN = Sampling(temperature=0.9, top_k=30, top_p=0.95, repetition_penalty=1.0)
@@ -47,22 +40,17 @@ def prompt_of(
     )
 
 
-def frames_of(
-    runner: Runner,
-    prompts: Mapping[int, Prompt],
-    num_frames: int,
-    made: Mapping[int, Frames] | None = None,
-) -> dict[int, Frames]:
-    """Make frames of prompts by slot, together, after those that are ``made``."""
-    drive = Drive(runner, piece_positions=16)
-    frames = {slot: [*(made or {}).get(slot, ())] for slot in prompts}
-    starts = tuple(Start(slot, each, tuple(frames[slot])) for slot, each in prompts.items())
-    while waiting := [slot for slot in sorted(prompts) if len(frames[slot]) < num_frames]:
-        output = drive.step(waiting, starts=starts)
-        starts = ()
-        assert not drive.faults
-        for slot in waiting:
-            if slot in output.stopped:
-                return frames
-            frames[slot].append(output.frames[slot])
-    return frames
+def make_ending(path: Path) -> None:
+    """Make an id that ends speech the likeliest in every group."""
+    config = load_config(path)
+    end = min(load_text_tokenizer(path, config.vocab_size).stop_ids)
+    head = {end: head_row(config.transformer)}
+    write_rows(path, {**leaning_rows("model", config.transformer), "lm_head.weight": head})
+
+
+def _prompts(path: Path) -> dict[int, Prompt]:
+    prompts = {slot: prompt_of(path, f"Sentence {slot}.", DRAWN, slot) for slot in range(3)}
+    return {**prompts, 3: prompt_of(path, "Number 1")}
+
+
+LANGUAGE_MODEL = LanguageModel(load_runner, _prompts, make_ending)

@@ -4,7 +4,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -18,7 +17,8 @@ from antiphon.families.mimo_audio.chat import MiMoChatPrompter
 from antiphon.families.mimo_audio.config import MAX_POSITIONS, load_config
 from antiphon.families.mimo_audio.language_model import load_runner
 from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
-from tests.families.mimo_audio.speaking import DRAWN, frames_of, prompt_of
+from tests.engine.drive import generate, tokens_of
+from tests.families.mimo_audio.speaking import DRAWN, prompt_of
 from tests.families.weight_edits import head_row, leaning_rows, write_rows
 
 NUM_TOKENS = 8
@@ -140,12 +140,12 @@ def test_what_is_likeliest_is_written_beside_speech(
     written = asked(prompter, "How are you?", max_tokens=NUM_TOKENS)
     spoken = prompt_of(checkpoint, "Hello.", DRAWN)
     with closing(load_runner(LoadContext(checkpoint, "cpu", "float32", 2))) as runner:
-        made = frames_of(runner, {0: written, 1: spoken}, NUM_TOKENS)
+        made = generate(runner, {0: written, 1: spoken}, NUM_TOKENS)
         for slot in (0, 1):  # a slot forgets what it wrote
-            alone = frames_of(runner, {slot: spoken}, len(made[1]))[slot]
-            np.testing.assert_array_equal(alone, made[1])
-    tokens = [int(each[0]) for each in made[0]]
-    assert empty in [each[0] for each in made[1]]
+            alone = generate(runner, {slot: spoken}, NUM_TOKENS)[slot]
+            assert alone.codes == made[1].codes
+    tokens = made[0].tokens
+    assert empty in made[1].tokens
     read = written.data.groups[:, 0].tolist()
     assert tokens == likeliest(checkpoint, read, len(tokens), empty)
     assert len(tokens) > 2
@@ -163,5 +163,4 @@ def test_an_answer_is_text_where_speech_is_all_that_is_likely(
     head = {empty: head_row(config.transformer)}
     write_rows(path, {**leaning_rows("model", config.transformer), "lm_head.weight": head})
     with closing(load_runner(LoadContext(path, "cpu", "float32", 1))) as runner:
-        made = frames_of(runner, {0: asked(prompter, "Hi")}, NUM_TOKENS)[0]
-    assert empty not in [each[0] for each in made]
+        assert empty not in tokens_of(runner, {0: asked(prompter, "Hi")}, NUM_TOKENS)[0]

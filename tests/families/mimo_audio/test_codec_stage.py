@@ -29,7 +29,7 @@ from antiphon.families.mimo_audio.codec_stage import (
 from antiphon.families.mimo_audio.config import PASS_GROUPS
 from antiphon.families.mimo_audio.language_model import load_language_model, load_runner
 from antiphon.nn import kernels
-from tests.asking import AskNothing, step_asking_nothing
+from tests.asking import AskNothing
 from tests.families.mimo_audio.oracle.record import random_codes
 from tests.families.mimo_audio.speaking import GREEDY, make_all_audio, prompt_of
 from tests.families.mimo_audio.test_parity import decode, groups_of
@@ -40,11 +40,6 @@ SIZES = (32, 32, 8, 8, 8, 8, 8, 8)
 def test_the_check_sees_a_question() -> None:
     with pytest.raises(AssertionError, match="in a step"), AskNothing():
         int(torch.ones(2)[0])
-
-
-@torch.inference_mode()
-def test_a_step_asks_nothing(checkpoint: Path) -> None:
-    step_asking_nothing(load_language_model(LoadContext(checkpoint, "cpu", "float32", 3)))
 
 
 def test_a_deterministic_model_is_so_in_all_its_parts(checkpoint: Path) -> None:

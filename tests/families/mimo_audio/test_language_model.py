@@ -1,64 +1,23 @@
-"""Frames depend on their own request alone: in company, in a batch, and after a move."""
+"""Groups of text and of speech."""
 
 from pathlib import Path
 
 import numpy as np
-import pytest
-import torch
 
 from antiphon.contracts.family import LoadContext
-from antiphon.engine.plan import Start
-from antiphon.families.mimo_audio.language_model import MiMoAudioRunner, load_runner
-from tests.engine.drive import Drive
-from tests.families.mimo_audio.speaking import DRAWN, GREEDY, Frames, frames_of, prompt_of
-
-NUM_FRAMES = 10
-
-
-@pytest.fixture(scope="module")
-def runner(checkpoint: Path) -> MiMoAudioRunner:
-    return load_runner(LoadContext(checkpoint, "cpu", "float32", 4))
+from antiphon.families.mimo_audio.config import load_config
+from antiphon.families.mimo_audio.language_model import load_runner
+from antiphon.families.mimo_audio.sizes import make_checkpoint
+from antiphon.families.mimo_audio.text_tokenizer import load_text_tokenizer
+from tests.engine.drive import generate, tokens_of
+from tests.families.mimo_audio.speaking import DRAWN, prompt_of
 
 
-def assert_same(one: Frames, other: Frames) -> None:
-    np.testing.assert_array_equal(np.stack(one), np.stack(other))
-
-
-def alone(runner: MiMoAudioRunner, checkpoint: Path, seed: int, slot: int = 0) -> Frames:
-    prompt = prompt_of(checkpoint, f"Sentence {seed}.", DRAWN, seed)
-    return frames_of(runner, {slot: prompt}, NUM_FRAMES)[slot]
-
-
-def test_seeds_make_frames_and_slots_do_not(runner: MiMoAudioRunner, checkpoint: Path) -> None:
-    prompts = {slot: prompt_of(checkpoint, f"Sentence {slot}.", DRAWN, slot) for slot in range(3)}
-    together = frames_of(runner, prompts, NUM_FRAMES)
-    for seed, frames in together.items():
-        made = alone(runner, checkpoint, seed, slot=3)
-        length = min(len(frames), len(made))
-        assert length > 1
-        assert_same(frames[:length], made[:length])
-
-
-def test_a_moved_request_goes_on(runner: MiMoAudioRunner, checkpoint: Path) -> None:
-    whole = alone(runner, checkpoint, 1)
-    prompt = prompt_of(checkpoint, "Sentence 1.", DRAWN, 1)
-    for count in (1, len(whole) - 1):
-        moved = frames_of(runner, {2: prompt}, NUM_FRAMES, {2: whole[:count]})[2]
-        assert_same(moved, whole)
-
-
-def test_a_batch_makes_the_same_frames(runner: MiMoAudioRunner, checkpoint: Path) -> None:
-    prompts = {slot: prompt_of(checkpoint, f"Number {slot}", GREEDY, slot) for slot in range(2)}
-    batched = load_runner(LoadContext(checkpoint, "cpu", "float32", 2), is_batched=True)
-    made = frames_of(batched, prompts, 6)
-    for slot, frames in frames_of(runner, prompts, 6).items():
-        assert_same(made[slot], frames)
-
-
-def test_text_has_no_codes_and_speech_no_empty_ones(
-    runner: MiMoAudioRunner, checkpoint: Path
-) -> None:
-    frames = np.concatenate([np.stack(alone(runner, checkpoint, seed)) for seed in range(4)])
+def test_text_has_no_codes_and_speech_no_empty_ones(checkpoint: Path) -> None:
+    runner = load_runner(LoadContext(checkpoint, "cpu", "float32", 4))
+    prompts = {slot: prompt_of(checkpoint, f"Sentence {slot}.", DRAWN, slot) for slot in range(4)}
+    made = generate(runner, prompts, 10)
+    frames = np.concatenate([np.stack(each.frames) for each in made.values()])
     empty = np.array([32, 32, 8, 8, 8, 8, 8, 8] * 4)
     is_speech = frames[:, 0] == 261
     assert 0 < is_speech.sum() < len(frames)
@@ -66,23 +25,9 @@ def test_text_has_no_codes_and_speech_no_empty_ones(
     assert (frames[is_speech, 1:] < empty).all()
 
 
-def test_a_moved_request_goes_on_after_frames_that_are_prefilled(checkpoint: Path) -> None:
-    """As on a GPU: frames made before are read at once, not replayed one by one."""
-    batched = load_runner(LoadContext(checkpoint, "cpu", "float32", 3), is_batched=True)
-    prompt = prompt_of(checkpoint, "Sentence 1.", DRAWN, 1)
-    whole = frames_of(batched, {0: prompt}, NUM_FRAMES)[0]
-    for count in (1, len(whole) - 1):
-        assert_same(frames_of(batched, {2: prompt}, NUM_FRAMES, {2: whole[:count]})[2], whole)
-
-
-def test_numbers_gone_bad_end_their_own_request_only(checkpoint: Path) -> None:
-    runner = load_runner(LoadContext(checkpoint, "cpu", "float32", 2))
-    good, bad = (prompt_of(checkpoint, text) for text in ("Good.", "Zzz"))
-    alone = frames_of(runner, {0: good}, 1)[0]
-    (id_, *_) = bad.data.groups[:, 0].tolist()
-    with torch.inference_mode():
-        runner._model.like[id_] = torch.nan
-    drive = Drive(runner)
-    output = drive.step([0, 1], starts=(Start(0, good), Start(1, bad)))
-    assert drive.faults == {1}
-    assert_same([output.frames[0]], alone)
+def test_drawn_weights_are_all_audio(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path)
+    empty = load_text_tokenizer(tmp_path, load_config(tmp_path).vocab_size).empty_id
+    prompts = {seed: prompt_of(tmp_path, f"Sentence {seed}.", DRAWN, seed) for seed in range(2)}
+    context = LoadContext(tmp_path, "cpu", "float32", 2, load_format="dummy")
+    assert tokens_of(load_runner(context), prompts, 12) == dict.fromkeys(prompts, [empty] * 12)

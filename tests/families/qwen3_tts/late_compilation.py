@@ -15,8 +15,8 @@ from antiphon.contracts.family import LoadContext
 from antiphon.engine.plan import Start
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner
-from tests.engine.drive import Drive
-from tests.families.qwen3_tts.lm import hear, made_prompt
+from tests.engine.drive import Drive, generate
+from tests.families.qwen3_tts.lm import made_prompt
 
 NUM_SLOTS = 8
 
@@ -37,8 +37,8 @@ def names_of_late_ones(path: Path) -> list[str]:
     with closing(load_runner(context, max_positions=256)) as runner:
         triton.knobs.runtime.jit_post_compile_hook = note
         for prompt in prompts:
-            hear(runner, {0: prompt}, max_frames=3)
-        made = hear(runner, dict(enumerate(prompts)), max_frames=6)
+            generate(runner, {0: prompt}, max_frames=3)
+        made = generate(runner, dict(enumerate(prompts)), max_frames=6)
         drive = Drive(runner)
         for slot, prompt in enumerate(prompts):  # they have lost their slots, and go on
             drive.step((slot,), starts=[Start(slot, prompt, tuple(made[slot].frames[:4]))])

@@ -1,16 +1,20 @@
 """Drives a runner as the engine does, for many requests with lives of their own."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import Sampling
-from antiphon.engine.plan import Append, Start, StepOutput
+from antiphon.engine.plan import Append, Start
 from antiphon.engine.runner import Runner
 from antiphon.families.qwen3_tts.config import Qwen3TTSConfig
+from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt_layout import (
     SPEAKER,
     MoreText,
@@ -20,24 +24,14 @@ from antiphon.families.qwen3_tts.prompt_layout import (
     lay_out,
     position_keys,
 )
-from tests.engine.drive import Drive
+from tests.engine.drive import Drive, Generated, take
+from tests.families.language_models import LanguageModel
+from tests.families.weight_edits import write_rows
 
 Codes = NDArray[np.int64]
 
 DRAWN = Sampling(temperature=0.9, top_k=50, top_p=1.0, repetition_penalty=1.05, min_frames=2)
 GREEDY = replace(DRAWN, temperature=0.0)
-
-
-@dataclass(slots=True)
-class Heard:
-    """What came of one request."""
-
-    frames: list[Codes] = field(default_factory=list)
-    end: str | None = None
-
-    @property
-    def codes(self) -> list[list[int]]:
-        return [frame.tolist() for frame in self.frames]
 
 
 def made_prompt(
@@ -84,6 +78,17 @@ def made_prompt(
     )
 
 
+def mixed_prompts(config: Qwen3TTSConfig) -> dict[int, Prompt]:
+    """Return prompts of every layout, drawn and greedy, in slots out of order."""
+    return {
+        3: made_prompt(config, seed=1),
+        0: made_prompt(config, seed=2, streams_text=False),
+        4: made_prompt(config, seed=3, num_reference_frames=0, num_tokens=3),
+        1: made_prompt(config, seed=4, num_reference_frames=20, sampling=GREEDY),
+        2: made_prompt(config, seed=5, num_reference_frames=3, num_tokens=30),
+    }
+
+
 def opened(prompt: Prompt, num_late: int, cuts: Sequence[int]) -> tuple[Prompt, list[Piece]]:
     """Take the last ids of a prompt's text away; return them as pieces, parted at ``cuts``."""
     assert 0 < num_late <= len(prompt.data.text)
@@ -105,32 +110,11 @@ def opened(prompt: Prompt, num_late: int, cuts: Sequence[int]) -> tuple[Prompt, 
     return prompt, pieces
 
 
-def hear(
-    runner: Runner,
-    prompts: Mapping[int, Prompt],
-    *,
-    max_frames: int = 25,
-    piece_positions: int | None = None,
-) -> dict[int, Heard]:
-    """Start all prompts at once, in the slots that they are keyed by, and run each to its end."""
-    drive = Drive(runner, piece_positions=piece_positions)
-    heard = {slot: Heard() for slot in prompts}
-    starts = tuple(Start(slot, prompt) for slot, prompt in prompts.items())
-    for _ in range(max_frames):
-        slots = tuple(slot for slot, each in heard.items() if each.end is None)
-        if not slots:
-            break
-        take(heard, drive.step(slots, starts=starts), drive.faults)
-        starts = ()
-    drive.step(releases=tuple(prompts))
-    return heard
-
-
 def hear_late(
     runner: Runner, prompt: Prompt, pieces: Sequence[Piece], *, max_frames: int = 25
-) -> Heard:
+) -> Generated:
     """Give a request its text piece by piece, each as late as it can be."""
-    drive, heard = Drive(runner), {0: Heard()}
+    drive, heard = Drive(runner), {0: Generated()}
     waiting, allowed = list(pieces), prompt.num_frames_allowed
     starts: tuple[Start, ...] = (Start(0, prompt),)
     while heard[0].end is None and len(heard[0].frames) < max_frames:
@@ -145,15 +129,13 @@ def hear_late(
     return heard[0]
 
 
-def take(heard: Mapping[int, Heard], output: StepOutput, faults: Collection[int]) -> None:
-    """Note a step's outcome."""
-    for slot, frame in output.frames.items():
-        heard[slot].frames.append(frame)
-    for end, slots in (
-        ("stop", output.stopped),
-        ("length", output.lengths),
-        ("error", faults),
-    ):
-        for slot in slots:
-            assert heard[slot].end is None
-            heard[slot].end = end
+def make_ending(path: Path) -> None:
+    """Make the score of the end far from all others: above them after about half of all frames."""
+    head, end = "talker.codec_head.weight", load_config(path).talker.tokens.eos
+    row = load_file(path / "model.safetensors")[head][end]
+    write_rows(path, {head: {end: row * np.float32(50.0)}})
+
+
+LANGUAGE_MODEL = LanguageModel(
+    load_runner, lambda path: mixed_prompts(load_config(path)), make_ending, task="base"
+)

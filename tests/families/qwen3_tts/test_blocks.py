@@ -17,8 +17,8 @@ from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runner
 from antiphon.nn.graphs import Graphs
-from tests.engine.drive import Drive
-from tests.families.qwen3_tts.lm import Codes, Heard, hear, made_prompt, opened, take
+from tests.engine.drive import Drive, Generated, generate, take
+from tests.families.qwen3_tts.lm import Codes, made_prompt, opened
 from tests.families.qwen3_tts.random_checkpoint import FEW_GROUPS
 
 MAX_FRAMES = 14
@@ -70,9 +70,9 @@ def resumed(
     prompt: Prompt,
     frames: Sequence[Codes],
     appends: Sequence[Append] = (),
-) -> Heard:
+) -> Generated:
     """Go on after frames in slot 3; return these with those made."""
-    drive, heard = Drive(runner, piece_positions=19), {3: Heard(list(frames))}
+    drive, heard = Drive(runner, piece_positions=19), {3: Generated(list(frames))}
     starts = [Start(3, prompt, tuple(frames))]
     while heard[3].end is None and len(heard[3].frames) < MAX_FRAMES:
         take(heard, drive.step((3,), starts=starts, appends=appends), drive.faults)
@@ -88,8 +88,8 @@ def test_a_prompt_may_be_read_in_pieces(
     runner: Qwen3TTSRunner, prompts: list[Prompt], piece_positions: int
 ) -> None:
     by_slot = dict(enumerate(prompts))
-    whole = hear(runner, by_slot, max_frames=MAX_FRAMES)
-    parted = hear(runner, by_slot, max_frames=MAX_FRAMES, piece_positions=piece_positions)
+    whole = generate(runner, by_slot, MAX_FRAMES)
+    parted = generate(runner, by_slot, MAX_FRAMES, piece_positions=piece_positions)
     for slot in by_slot:
         assert parted[slot].codes == whole[slot].codes
         assert parted[slot].codes
@@ -104,7 +104,7 @@ def test_a_request_goes_on_after_a_preemption_at_any_frame(
 ) -> None:
     penalized = replace(prompts[index].sampling, repetition_penalty=1.5)
     prompt = replace(prompts[index], sampling=penalized)
-    whole = hear(runner, {1: prompt}, max_frames=MAX_FRAMES)[1]
+    whole = generate(runner, {1: prompt}, MAX_FRAMES)[1]
     assert len(whole.frames) > 3
     for num_made in range(1, len(whole.frames)):
         again = resumed(runner, prompt, whole.frames[:num_made])
@@ -115,16 +115,16 @@ def test_a_request_goes_on_after_a_preemption_at_any_frame(
 def test_a_request_whose_text_came_late_goes_on_too(
     runner: Qwen3TTSRunner, prompts: list[Prompt]
 ) -> None:
-    whole = hear(runner, {1: prompts[2]}, max_frames=MAX_FRAMES)[1]
+    whole = generate(runner, {1: prompts[2]}, MAX_FRAMES)[1]
     early, pieces = opened(prompts[2], 10, [3, 7])
     appends = [Append(3, piece) for piece in pieces]
     assert resumed(runner, early, whole.frames[:4], appends=appends).codes == whole.codes
 
 
 def test_a_loop_is_found_across_a_preemption(runner: Qwen3TTSRunner, prompts: list[Prompt]) -> None:
-    frame = hear(runner, {1: prompts[0]}, max_frames=1)[1].frames[0]
+    frame = generate(runner, {1: prompts[0]}, 1)[1].frames[0]
     assert resumed(runner, prompts[0], [frame] * (MAX_FRAMES - 1)).end is None
-    drive, heard = Drive(runner), {0: Heard()}
+    drive, heard = Drive(runner), {0: Generated()}
     take(heard, drive.step((0,), starts=[Start(0, prompts[0], (frame,) * 120)]), drive.faults)
     drive.step(releases=(0,))
     assert heard[0].end == "length"
@@ -133,8 +133,8 @@ def test_a_loop_is_found_across_a_preemption(runner: Qwen3TTSRunner, prompts: li
 def test_equal_beginnings_share_their_blocks(runner: Qwen3TTSRunner, prompts: list[Prompt]) -> None:
     first = prompts[2]
     other = replace(first, seed=99)
-    expected = hear(runner, {2: other}, max_frames=MAX_FRAMES)[2]
-    drive, heard = Drive(runner), {0: Heard(), 2: Heard()}
+    expected = generate(runner, {2: other}, MAX_FRAMES)[2]
+    drive, heard = Drive(runner), {0: Generated(), 2: Generated()}
     take(heard, drive.step((0,), starts=[Start(0, first)]), drive.faults)
     num_shared = first.num_positions // 16
     assert num_shared >= 2
@@ -146,7 +146,7 @@ def test_equal_beginnings_share_their_blocks(runner: Qwen3TTSRunner, prompts: li
         starts = []
     drive.step(releases=(2, 0))
     assert heard[2].codes == expected.codes
-    alone = hear(runner, {0: first}, max_frames=MAX_FRAMES + 1)[0]
+    alone = generate(runner, {0: first}, MAX_FRAMES + 1)[0]
     assert heard[0].codes == alone.codes[: len(heard[0].codes)]
 
 
@@ -157,7 +157,7 @@ def test_a_prompt_that_lies_in_shared_blocks_altogether_is_not_read(
     num_without = made_prompt(config, seed=6, num_reference_frames=0).num_positions
     prompt = made_prompt(config, seed=6, num_reference_frames=32 - num_without)
     assert prompt.num_positions == 32
-    drive, heard = Drive(runner), {0: Heard(), 1: Heard()}
+    drive, heard = Drive(runner), {0: Generated(), 1: Generated()}
     take(heard, drive.step((0,), starts=[Start(0, prompt)]), drive.faults)
     shared = {1: drive.blocks_of(0)[:2]}
     take(heard, drive.step((1,), starts=[Start(1, prompt)], shared=shared), drive.faults)
@@ -170,7 +170,7 @@ def test_the_latest_frames_are_kept_where_a_decoder_finds_them(
 ) -> None:
     rng = np.random.default_rng(0)
     made = [*rng.integers(0, 2048, (FRAME_STORE_FRAMES + 5, FEW_GROUPS))]
-    drive, heard = Drive(runner), {1: Heard()}
+    drive, heard = Drive(runner), {1: Generated()}
     take(heard, drive.step((1,), starts=[Start(1, prompts[0], tuple(made))]), drive.faults)
     take(heard, drive.step((1,)), drive.faults)
     drive.step(releases=(1,))

@@ -14,7 +14,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.types import Sampling, SpeechRequest, Voice
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
-from tests.families.qwen3_tts.lm import hear
+from tests.engine.drive import generate
 from tests.families.qwen3_tts.oracle.draws import CHECKPOINT, SAMPLINGS, SPEAKER, TEXT, Drawing
 from tests.nn.chi_square import excess
 
@@ -42,7 +42,7 @@ def first_codes(
         voice = Voice(id=SPEAKER, name=SPEAKER)
         prompt = prompter.build(request, voice, 0)
         prompts = {seed: dataclasses.replace(prompt, seed=seed) for seed in range(NUM_DRAWS)}
-        return np.array([each.frames[0] for each in hear(runner, prompts, max_frames=1).values()])
+        return np.array([each.frames[0] for each in generate(runner, prompts, 1).values()])
 
     return draw
 

@@ -24,8 +24,8 @@ from antiphon.families.qwen3_tts.language_model import Qwen3TTSRunner, load_runn
 from antiphon.offline import collect
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from tests.engine.drive import Drive
-from tests.families.qwen3_tts.lm import GREEDY, Heard, hear, hear_late, made_prompt, opened, take
+from tests.engine.drive import Drive, Generated, generate, take
+from tests.families.qwen3_tts.lm import GREEDY, hear_late, made_prompt, opened
 
 pytestmark = [
     pytest.mark.gpu,
@@ -83,16 +83,16 @@ def prompts(path: Path) -> dict[int, Prompt]:
 
 
 @pytest.fixture(scope="module")
-def expected(path: Path, prompts: Mapping[int, Prompt]) -> dict[int, Heard]:
+def expected(path: Path, prompts: Mapping[int, Prompt]) -> dict[int, Generated]:
     """What the CPU makes of each prompt alone."""
     with closing(new_runner(path, "cpu")) as runner:
         return {
-            slot: hear(runner, {slot: prompt}, max_frames=MAX_FRAMES)[slot]
+            slot: generate(runner, {slot: prompt}, MAX_FRAMES)[slot]
             for slot, prompt in prompts.items()
         }
 
 
-def assert_as(expected: Mapping[int, Heard], heard: Mapping[int, Heard]) -> None:
+def assert_as(expected: Mapping[int, Generated], heard: Mapping[int, Generated]) -> None:
     for slot, each in heard.items():
         assert each.frames
         assert each.codes == expected[slot].codes
@@ -100,26 +100,26 @@ def assert_as(expected: Mapping[int, Heard], heard: Mapping[int, Heard]) -> None
 
 
 def test_codes_are_the_cpus_alone_and_together(
-    gpu: Qwen3TTSRunner, prompts: dict[int, Prompt], expected: dict[int, Heard]
+    gpu: Qwen3TTSRunner, prompts: dict[int, Prompt], expected: dict[int, Generated]
 ) -> None:
-    assert_as(expected, hear(gpu, prompts, max_frames=MAX_FRAMES))
+    assert_as(expected, generate(gpu, prompts, MAX_FRAMES))
     for slot, prompt in prompts.items():
-        assert_as(expected, hear(gpu, {slot: prompt}, max_frames=MAX_FRAMES))
+        assert_as(expected, generate(gpu, {slot: prompt}, MAX_FRAMES))
 
 
 @pytest.mark.parametrize("piece_positions", [7, 16])
 def test_codes_are_the_cpus_for_prompts_read_in_pieces(
     gpu: Qwen3TTSRunner,
     prompts: dict[int, Prompt],
-    expected: dict[int, Heard],
+    expected: dict[int, Generated],
     piece_positions: int,
 ) -> None:
-    heard = hear(gpu, prompts, max_frames=MAX_FRAMES, piece_positions=piece_positions)
+    heard = generate(gpu, prompts, MAX_FRAMES, piece_positions=piece_positions)
     assert_as(expected, heard)
 
 
 def test_codes_are_the_cpus_for_late_text(
-    gpu: Qwen3TTSRunner, prompts: dict[int, Prompt], expected: dict[int, Heard]
+    gpu: Qwen3TTSRunner, prompts: dict[int, Prompt], expected: dict[int, Generated]
 ) -> None:
     for slot, cuts in ((3, [2, 5]), (2, [0, 9, 20])):
         late = hear_late(gpu, *opened(prompts[slot], cuts[-1] + 3, cuts), max_frames=MAX_FRAMES)
@@ -127,11 +127,11 @@ def test_codes_are_the_cpus_for_late_text(
 
 
 def test_codes_are_the_cpus_after_a_preemption(
-    gpu: Qwen3TTSRunner, prompts: dict[int, Prompt], expected: dict[int, Heard]
+    gpu: Qwen3TTSRunner, prompts: dict[int, Prompt], expected: dict[int, Generated]
 ) -> None:
     for slot, prompt in prompts.items():
         made = expected[slot].frames[: len(expected[slot].frames) // 2]
-        drive, heard = Drive(gpu, piece_positions=19), {5: Heard(list(made))}
+        drive, heard = Drive(gpu, piece_positions=19), {5: Generated(list(made))}
         starts = [Start(5, prompt, tuple(made))]
         while heard[5].end is None and len(heard[5].frames) < MAX_FRAMES:
             take(heard, drive.step((5,), starts=starts), drive.faults)

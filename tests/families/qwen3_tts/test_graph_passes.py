@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.engine.drive import generate
 from tests.kernels import why_not_here
 
 if reason := why_not_here():
@@ -19,7 +20,7 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.nn import kernels
 from antiphon.nn.graphs import Graphs
-from tests.families.qwen3_tts.lm import DRAWN, GREEDY, hear, made_prompt
+from tests.families.qwen3_tts.lm import DRAWN, GREEDY, made_prompt
 
 pytestmark = [
     pytest.mark.gpu,
@@ -59,11 +60,11 @@ def test_prompts_of_every_kind_in_one_pass(
     }
     with closing(load_runner(context, max_positions=MAX_POSITIONS)) as runner:
         alone = {
-            slot: hear(runner, {slot: prompt}, max_frames=MAX_FRAMES)[slot].codes
+            slot: generate(runner, {slot: prompt}, MAX_FRAMES)[slot].codes
             for slot, prompt in prompts.items()
         }
     monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
     monkeypatch.setattr("antiphon.engine.model_runner.model_runner.Graphs", _CalledGraphs)
     with closing(load_runner(context, max_positions=MAX_POSITIONS, is_batched=True)) as runner:
-        together = hear(runner, prompts, max_frames=MAX_FRAMES)
+        together = generate(runner, prompts, MAX_FRAMES)
     assert {slot: each.codes for slot, each in together.items()} == alone

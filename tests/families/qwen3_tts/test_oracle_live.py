@@ -16,7 +16,8 @@ from antiphon.families.qwen3_tts.codec import load_codec
 from antiphon.families.qwen3_tts.encoder import load_voice_encoder
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
-from tests.families.qwen3_tts.lm import GREEDY, hear
+from tests.engine.drive import generate
+from tests.families.qwen3_tts.lm import GREEDY
 from tests.families.qwen3_tts.oracle.cases import (
     LIVE_CASES,
     LIVE_CHECKPOINTS,
@@ -75,7 +76,7 @@ def spoken_codes(case: Case, path: Path, reference: PreparedVoice | None) -> Cod
     context = LoadContext(path, "cpu", "float32", max_slots=1)
     prompt = Qwen3TTSPrompter(context).build(request, Voice(id=name, name=name), seed=0)
     runner = load_runner(context, max_positions=512)
-    frames = hear(runner, {0: prompt}, max_frames=case.max_new_tokens)[0].frames
+    frames = generate(runner, {0: prompt}, case.max_new_tokens)[0].frames
     return np.array(frames[: case.max_new_tokens - 1])
 
 

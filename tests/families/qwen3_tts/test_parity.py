@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -21,30 +21,34 @@ from antiphon.families.qwen3_tts.config_reader import load_config
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.families.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.nn.weights import open_weights
-from tests.families.qwen3_tts.lm import GREEDY, Heard, hear
+from tests.engine.drive import Generated, generate
+from tests.families.qwen3_tts.lm import GREEDY
 from tests.families.qwen3_tts.oracle.cases import CASES, REFERENCES, Case, reference_audio
 from tests.families.qwen3_tts.parity import Recorded, recorded, recorded_reference
 
 MAX_POSITIONS = 512
 SAMPLES_PER_FRAME = 1920
 
+Heard: TypeAlias = Callable[[str], dict[str, Generated]]
 RECORDED = {each.case.id: each for each in recorded()}
 
 
 @pytest.fixture(scope="module")
-def heard(parity_checkpoint: Callable[[str], Path]) -> Callable[[str], dict[str, Heard]]:
+def heard(parity_checkpoint: Callable[[str], Path]) -> Heard:
     """Return what a checkpoint says of each of its cases: the first alone, the others together."""
 
     @cache
-    def hear_all(name: str) -> dict[str, Heard]:
+    def hear_all(name: str) -> dict[str, Generated]:
         path = parity_checkpoint(name)
         first, *others = [case for case in CASES if case.checkpoint == name]
-        found = dict[str, Heard]()
+        found = dict[str, Generated]()
         for cases, is_batched in (([first], False), (others, True)):
             context = LoadContext(path, "cpu", "float32", max_slots=len(cases))
             runner = load_runner(context, max_positions=MAX_POSITIONS, is_batched=is_batched)
             prompts = {slot: build(case, path) for slot, case in enumerate(cases)}
-            spoken = hear(runner, prompts, max_frames=max(each.max_new_tokens for each in cases))
+            spoken = generate(
+                runner, prompts, max_frames=max(each.max_new_tokens for each in cases)
+            )
             found |= {case.id: spoken[slot] for slot, case in enumerate(cases)}
         return found
 
@@ -75,7 +79,7 @@ def build(case: Case, path: Path) -> Prompt:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_codes_are_the_official_ones(case: Case, heard: Callable[[str], dict[str, Heard]]) -> None:
+def test_codes_are_the_official_ones(case: Case, heard: Heard) -> None:
     num_frames_allowed, found = case.max_new_tokens - 1, heard(case.checkpoint)[case.id]
     official = RECORDED[case.id].codes
     assert found.codes[:num_frames_allowed] == official.tolist()

@@ -1,34 +1,28 @@
 """Drives the family's runner and decoder as the engine does."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.codec.protocol import StreamingDecoder
+from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prompt import Prompt
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest
-from antiphon.engine.plan import CodecChunk, Start
-from antiphon.engine.runner import Runner
+from antiphon.engine.plan import CodecChunk
+from antiphon.families.voxcpm2.audio_vae_stages import load_voice_encoder
+from antiphon.families.voxcpm2.config import load_config
+from antiphon.families.voxcpm2.language_model import load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.request import patches_of
-from tests.engine.drive import Drive
+from tests.engine.drive import Generated
+from tests.families.language_models import LanguageModel
+from tests.families.voxcpm2.oracle.cases import continued, reference
+from tests.families.weight_edits import write_rows
 
 DEFAULT = Sampling()
-
-
-@dataclass(slots=True)
-class Spoken:
-    """What came of one request."""
-
-    frames: list[NDArray[np.int64]] = field(default_factory=list)
-    end: str | None = None
-
-    @property
-    def patches(self) -> NDArray[np.float32]:
-        return patches_of(np.stack(self.frames))
 
 
 def ask(
@@ -44,35 +38,9 @@ def ask(
     return prompter.build(request, prompter.capabilities.voices[0], seed)
 
 
-def speak(
-    runner: Runner,
-    prompts: Mapping[int, Prompt],
-    *,
-    num_steps: int = 12,
-    before: Mapping[int, Sequence[NDArray[np.int64]]] | None = None,
-) -> dict[int, Spoken]:
-    """Start prompts at once, in the slots they are keyed by, after the frames made before."""
-    drive = Drive(runner)
-    made = {slot: tuple((before or {}).get(slot, ())) for slot in prompts}
-    spoken = {slot: Spoken([*made[slot]]) for slot in prompts}
-    starts = tuple(Start(slot, prompt, made[slot]) for slot, prompt in prompts.items())
-    for _ in range(num_steps):
-        slots = tuple(slot for slot, each in spoken.items() if each.end is None)
-        if not slots:
-            break
-        output = drive.step(slots, starts=starts)
-        starts = ()
-        for slot, frame in output.frames.items():
-            spoken[slot].frames.append(frame)
-        for end, ended in (
-            ("stopped", output.stopped),
-            ("lengths", output.lengths),
-            ("error", drive.faults),
-        ):
-            for slot in ended:
-                spoken[slot].end = end
-    drive.step(releases=tuple(prompts))
-    return spoken
+def patches(generated: Generated) -> NDArray[np.float32]:
+    """Return the frames of a request as patches of latents."""
+    return patches_of(np.stack(generated.frames))
 
 
 def decode(
@@ -92,3 +60,26 @@ def decode(
         chunks.append(codec.launch([CodecChunk(1, start, size)], store, state).result()[1])
         start += size
     return np.concatenate(chunks)
+
+
+def make_ending(path: Path) -> None:
+    """Make the end far likelier or unlikelier than another frame, by turns of the state."""
+    values = np.random.default_rng(0).standard_normal(load_config(path).base.hidden_size)
+    row = (50 * values).astype(np.float32)
+    write_rows(path, {"stop_head.weight": {0: -row, 1: row}})
+
+
+def _prompts(path: Path) -> dict[int, Prompt]:
+    context = LoadContext(path, "cpu", "float32")
+    prompter, encoder = VoxCPM2Prompter(context), load_voice_encoder(context)
+    prompter.use_encoder(lambda recording: encoder.encode(recording).data)
+    return {
+        0: ask(prompter, "One.", 1, inference_timesteps=2, cfg_value=1.0),
+        1: ask(prompter, "Another one, longer.", 2, ref_audio=reference()),
+        2: ask(prompter, "A third.", 3, inference_timesteps=13, cfg_value=4.0),
+        3: ask(prompter, "More", 4, prompt_audio=continued(), prompt_text="Said."),
+    }
+
+
+# A patch is the next one's input: what a batch rounds differently grows.
+LANGUAGE_MODEL = LanguageModel(load_runner, _prompts, make_ending, num_batch_codes=0)

@@ -15,9 +15,10 @@ from antiphon.families.voxcpm2.audio_vae_stages import load_codec
 from antiphon.families.voxcpm2.language_model import VoxCPM2Runner, load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.nn.precision import exact_float32
+from tests.engine.drive import Generated, generate
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.oracle.cases import continued, reference
-from tests.families.voxcpm2.speaking import Spoken, ask, decode, speak
+from tests.families.voxcpm2.speaking import ask, decode, patches
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,9 +42,9 @@ def prompts(prompter: VoxCPM2Prompter) -> dict[int, Prompt]:
 @pytest.fixture(scope="module")
 def expected(
     endless_runner: Callable[..., VoxCPM2Runner], prompts: dict[int, Prompt]
-) -> dict[int, Spoken]:
+) -> dict[int, Generated]:
     with closing(endless_runner()) as runner:
-        return speak(runner, prompts, num_steps=NUM_FRAMES)
+        return generate(runner, prompts, NUM_FRAMES)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["graphs", "eager"])
@@ -57,24 +58,24 @@ def gpu(request: pytest.FixtureRequest, endless: Path) -> Iterator[VoxCPM2Runner
 
 
 def test_patches_are_those_of_the_cpu(
-    gpu: VoxCPM2Runner, prompts: dict[int, Prompt], expected: dict[int, Spoken]
+    gpu: VoxCPM2Runner, prompts: dict[int, Prompt], expected: dict[int, Generated]
 ) -> None:
-    spoken = speak(gpu, prompts, num_steps=NUM_FRAMES)
+    spoken = generate(gpu, prompts, NUM_FRAMES)
     for slot, each in expected.items():
-        np.testing.assert_allclose(spoken[slot].patches[:3], each.patches[:3], atol=TOLERANCE)
+        np.testing.assert_allclose(patches(spoken[slot])[:3], patches(each)[:3], atol=TOLERANCE)
 
 
 def test_a_request_goes_on_after_its_slot_was_taken(
     gpu: VoxCPM2Runner, prompts: dict[int, Prompt]
 ) -> None:
-    whole = speak(gpu, {1: prompts[1]}, num_steps=NUM_FRAMES)[1]
+    whole = generate(gpu, {1: prompts[1]}, NUM_FRAMES)[1]
     before = {2: whole.frames[:4]}
-    rest = speak(gpu, {2: prompts[1]}, num_steps=2, before=before)[2]
-    np.testing.assert_allclose(rest.patches[:5], whole.patches[:5], atol=TOLERANCE)
+    rest = generate(gpu, {2: prompts[1]}, 6, before=before)[2]
+    np.testing.assert_allclose(patches(rest)[:5], patches(whole)[:5], atol=TOLERANCE)
 
 
 def test_samples_are_those_of_the_cpu_in_any_company(
-    endless: Path, expected: dict[int, Spoken]
+    endless: Path, expected: dict[int, Generated]
 ) -> None:
     frames = {slot: np.stack(each.frames) for slot, each in expected.items()}
     wanted = {

@@ -18,8 +18,9 @@ from antiphon.families.voxcpm2.networks import NetworkBuilder, PatchEncoder
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.sizes import make_checkpoint as make_files
 from antiphon.nn.precision import exact_float32
+from tests.engine.drive import generate
 from tests.families.voxcpm2.conftest import context_of
-from tests.families.voxcpm2.speaking import ask, speak
+from tests.families.voxcpm2.speaking import ask, patches
 from tests.kernels import why_not_here, with_kernels
 from tests.nn.kernels.compiler import H200, compiling
 
@@ -40,13 +41,13 @@ def test_patches_are_those_of_pytorch_lines(
     endless: Path, prompts: dict[int, Prompt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = context_of(endless)
-    wanted = speak(load_runner(context, max_positions=64), prompts, num_steps=2)
+    wanted = generate(load_runner(context, max_positions=64), prompts, 2)
     context = with_kernels(context, monkeypatch)
     with exact_float32():
         runner = load_runner(context, is_batched=True, max_positions=64)
-        spoken = speak(runner, prompts, num_steps=2)
+        spoken = generate(runner, prompts, 2)
     for slot, each in wanted.items():
-        np.testing.assert_allclose(spoken[slot].patches, each.patches, atol=1e-3)
+        np.testing.assert_allclose(patches(spoken[slot]), patches(each), atol=1e-3)
 
 
 @pytest.mark.slow  # it compiles

@@ -16,10 +16,11 @@ from antiphon.families.voxcpm2.language_model import load_runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.families.voxcpm2.request import frames_of
 from antiphon.families.voxcpm2.sizes import make_checkpoint as make_files
+from tests.engine.drive import generate
 from tests.families.voxcpm2.conftest import context_of
 from tests.families.voxcpm2.oracle.cases import CASES
 from tests.families.voxcpm2.random_checkpoint import make_checkpoint
-from tests.families.voxcpm2.speaking import decode, speak
+from tests.families.voxcpm2.speaking import decode, patches
 from tests.families.voxcpm2.test_parity import AUDIO_TOLERANCE, RECORDED, TOLERANCE, prompt_of
 
 pytestmark = pytest.mark.oracle
@@ -97,8 +98,8 @@ def test_a_checkpoint_with_plain_branches_says_the_same(
         # Each after the official ones before it: this network magnifies what was rounded in a
         # patch, differently on each processor, in all that follow.
         for number in range(len(wanted)):
-            spoken = speak(runner, {0: prompt}, num_steps=1, before={0: frames[:number]})[0]
-            np.testing.assert_allclose(spoken.patches[number], wanted[number], atol=5e-5)
+            spoken = generate(runner, {0: prompt}, number + 1, before={0: frames[:number]})[0]
+            np.testing.assert_allclose(patches(spoken)[number], wanted[number], atol=5e-5)
         if case.has_audio:
             samples = decode(codec, frames, context=prompt.context_frames)
             np.testing.assert_allclose(samples, live[f"{name}.audio"], atol=AUDIO_TOLERANCE)

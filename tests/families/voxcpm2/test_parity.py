@@ -12,8 +12,9 @@ from antiphon.contracts.prompt import Prompt
 from antiphon.families.kit.mixed.prompt import FRAME
 from antiphon.families.voxcpm2.language_model import VoxCPM2Runner
 from antiphon.families.voxcpm2.prompt import VoxCPM2Prompter
+from tests.engine.drive import generate
 from tests.families.voxcpm2.oracle.cases import CASES, MAX_FRAMES, Case, continued, reference
-from tests.families.voxcpm2.speaking import ask, decode, speak
+from tests.families.voxcpm2.speaking import ask, decode, patches
 
 RECORDED = Path(__file__).with_name("fixtures") / "official.npz"
 TOLERANCE = 2e-4  # patches reach 5; found: 1.5e-5 on one thread, 5.1e-5 on two
@@ -46,10 +47,10 @@ def test_patches_and_their_end_are_the_official_ones(
     runner: VoxCPM2Runner,
 ) -> None:
     wanted = recorded[f"{name}.patches"]
-    spoken = speak(runner, {0: prompt_of(prompter, CASES[name])}, num_steps=MAX_FRAMES + 1)[0]
-    np.testing.assert_allclose(spoken.patches[:MAX_FRAMES], wanted, atol=TOLERANCE)
+    spoken = generate(runner, {0: prompt_of(prompter, CASES[name])}, MAX_FRAMES + 1)[0]
+    np.testing.assert_allclose(patches(spoken)[:MAX_FRAMES], wanted, atol=TOLERANCE)
     if len(wanted) < MAX_FRAMES:
-        assert spoken.end == "stopped"
+        assert spoken.end == "stop"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -73,7 +74,7 @@ def test_samples_are_the_official_ones(
     codec: StreamingDecoder,
 ) -> None:
     prompt, wanted = prompt_of(prompter, CASES[name]), recorded[f"{name}.audio"]
-    frames = speak(runner, {0: prompt}, num_steps=MAX_FRAMES)[0].frames
+    frames = generate(runner, {0: prompt}, MAX_FRAMES)[0].frames
     samples = decode(codec, frames, context=prompt.context_frames)
     assert np.abs(wanted).max() > 0.1
     np.testing.assert_allclose(samples, wanted, atol=AUDIO_TOLERANCE)
