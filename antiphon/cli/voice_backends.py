@@ -2,7 +2,7 @@
 
 import secrets
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from antiphon.api.bodies import Fields, Upload
@@ -23,21 +23,8 @@ _ANY_RATE_HZ = 16_000
 _PATH = "/v1/audio/voices"
 
 
-class VoiceBackend(Protocol):
-    """Voices that can be listed, added and deleted; they look as in the API."""
-
-    def voices(self) -> list[dict[str, Any]]:
-        """Return all voices."""
-
-    def add(self, recording: Path, fields: dict[str, str]) -> dict[str, Any]:
-        """Add a voice; ``fields`` are those of the API's form."""
-
-    def delete(self, name_or_id: str) -> str:
-        """Delete a voice, and return its name."""
-
-
 class FolderBackend:
-    """The voices of a data folder; a server may use it at the same time."""
+    """Voices of a data folder, as the API shows them; a server may use it at the same time."""
 
     def __init__(self, settings: Settings) -> None:
         data = settings.data
@@ -52,6 +39,7 @@ class FolderBackend:
         return [uploaded_voice(voice) for voice in self._store.all()]
 
     def add(self, recording: Path, fields: dict[str, str]) -> dict[str, Any]:
+        """Add a voice; ``fields`` are those of the API's form."""
         content = upload_content(recording)
         limits = self._settings.references
         if len(content) > limits.max_bytes:
@@ -70,6 +58,7 @@ class FolderBackend:
         return uploaded_voice(self._store.add(voice, reserved))
 
     def delete(self, name_or_id: str) -> str:
+        """Delete a voice, and return its name."""
         voice = self._store.delete(name_or_id)
         self._prepared.keep_only({each.content_hash for each in self._store.all()})
         return voice.name

@@ -13,7 +13,7 @@ from antiphon.cli.flags import ApiKey, AsJson
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
-    from antiphon.cli.voice_backends import VoiceBackend
+    from antiphon.cli.voice_backends import FolderBackend, ServerBackend
 
 voices = typer.Typer(invoke_without_command=True)
 
@@ -108,7 +108,7 @@ def delete(
 @contextmanager
 def _backend(
     url: str | None, api_key: str | None, data_dir: Path | None
-) -> Generator["VoiceBackend", None, None]:
+) -> Generator["FolderBackend | ServerBackend", None, None]:
     from antiphon.cli.voice_backends import FolderBackend, ServerBackend
     from antiphon.config.sources import load_settings
 

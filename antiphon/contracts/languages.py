@@ -57,8 +57,8 @@ def resolve_language(
     if key in available:
         return key
     found = next((each for each in _spellings(key) if each in available), None)
-    if found is None and (code := _code(key)) is not None:
-        found = next((each for each in available if _code(each) == code), None)
+    if found is None and (code := language_code(key)) is not None:
+        found = next((each for each in available if language_code(each) == code), None)
     if found is None:
         known = ", ".join(available) or "none, this model decides by itself"
         shown = language[:_MAX_CHARACTERS]
@@ -68,7 +68,7 @@ def resolve_language(
 
 def _spellings(key: str) -> tuple[str, ...]:
     """Return what a model may call a language, the most specific first."""
-    code = _code(key)
+    code = language_code(key)
     if code is None:
         return ()
     tag = _TAG.fullmatch(key)
@@ -76,8 +76,8 @@ def _spellings(key: str) -> tuple[str, ...]:
     return (*regional, code)
 
 
-def _code(key: str) -> str | None:
-    """Return the code of a language, ISO 639-1 where there is one; ``None`` for no language."""
+def language_code(key: str) -> str | None:
+    """Return the code of a name or tag in lower case, ISO 639-1 if there is one; else ``None``."""
     if key in _CODES:
         return _CODES[key]
     tag = _TAG.fullmatch(key)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from antiphon.contracts.family import SpeechCapabilities
-from antiphon.contracts.languages import AUTO
+from antiphon.contracts.languages import AUTO, language_code
 from antiphon.contracts.sampling import SamplingRanges
 from antiphon.contracts.types import SpeechRequest, Voice
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
@@ -14,18 +14,6 @@ from antiphon.families.qwen3_tts.stopping import MAX_POSITIONS
 
 _MAX_SEGMENT_CHARACTERS = 400  # timbre drifts in long texts
 _QUICK_CHARACTERS = 300  # 0.2 to 1 ms on a core of an EPYC, with the planning of the text
-_LANGUAGE_CODES = {
-    "zh": "chinese",
-    "en": "english",
-    "de": "german",
-    "it": "italian",
-    "pt": "portuguese",
-    "es": "spanish",
-    "ja": "japanese",
-    "ko": "korean",
-    "fr": "french",
-    "ru": "russian",
-}
 _VOICE_FIELDS: Mapping[CheckpointTask, tuple[str, ...]] = {
     CheckpointTask.CUSTOM_VOICE: (),
     CheckpointTask.VOICE_DESIGN: ("instructions",),
@@ -50,7 +38,7 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
     speakers = tuple(Voice(id=name, name=title) for name, title in titles.items())
     lone = _REFERENCE if config.task is CheckpointTask.BASE else _DESIGNED
     names = config.selectable_languages
-    codes = tuple(code for code, name in _LANGUAGE_CODES.items() if name in names)
+    codes = filter(None, map(language_code, names))
     return SpeechCapabilities(
         sample_rate_hz=config.codec.sample_rate_hz,
         voices=speakers if config.task is CheckpointTask.CUSTOM_VOICE and speakers else (lone,),
