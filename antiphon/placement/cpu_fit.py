@@ -91,8 +91,8 @@ def _bytes(weights: str, footprint: Footprint, products: Sequence[Product]) -> t
 
 
 def recommended(fits: Sequence[CpuFit], memory_gib: float | None) -> CpuFit | None:
-    """Return the fastest of those that the memory holds; ``None``: it holds none."""
+    """Return the fastest, or smallest, of those that the memory holds; ``None``: it holds none."""
     within = [
         each for each in fits if memory_gib is None or each.memory_gib <= MAX_MEMORY * memory_gib
     ]
-    return min(within, key=lambda each: each.load, default=None)
+    return min(within, key=lambda each: (each.load, each.memory_gib), default=None)

@@ -52,6 +52,8 @@ def test_only_what_is_supported_and_fits_is_recommended(path: Path) -> None:
     assert recommended(both, None) == both[1]
     fast = replace(both[0], load=both[1].load / 2)
     assert recommended([fast, both[1]], 16.0) == fast
+    alike = replace(both[0], load=both[1].load)
+    assert recommended([alike, both[1]], 16.0) == both[1]
     assert recommended([fast, both[1]], fast.memory_gib) == both[1]
 
 

@@ -1,6 +1,10 @@
 """int8 products: close to float32, equal for a row whatever is computed beside it."""
 
+import json
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -48,6 +52,23 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(kind: Packed, linear: Linea
         assert torch.equal(torch.cat(parts), together)
     wide = made(40, 2 * INPUTS, seed=3)
     assert torch.equal(quantized(wide[:, ::2]), quantized(wide[:, ::2].contiguous()))
+
+
+_LARGEST = """
+import torch
+from antiphon.nn.cpu.int8_linear import Int8Linear
+from antiphon.nn.layers import Linear
+print(Int8Linear.pack(Linear(torch.ones(32, 64)))(torch.ones(1, 64)).unique().tolist())
+"""
+
+
+@pytest.mark.skipif(Int8Linear not in KINDS, reason="needs FBGEMM")
+def test_the_largest_numbers_do_not_saturate_without_vnni() -> None:
+    command = [sys.executable, "-c", _LARGEST]
+    environment = {**os.environ, "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    (product,) = json.loads(done.stdout)
+    assert product == pytest.approx(64, rel=1e-6)  # eight bits of activations give half of it
 
 
 def test_rows_that_the_kernel_would_read_beyond_stay_float32() -> None:
