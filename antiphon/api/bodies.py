@@ -102,7 +102,6 @@ class Fields:
 
     Attributes:
         values: Fields by name; the last of those that were repeated.
-        num_given: Number of times each was given.
         every: All values of a form by name, in order.
     """
 

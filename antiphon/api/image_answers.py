@@ -123,7 +123,6 @@ async def image_events(
     Of several images, events name theirs in ``index``.
 
     Args:
-        delivery: Form of the answer.
         drawing: closed with the events.
         kind: the first part of the events' names, as "image_generation".
 

@@ -17,7 +17,6 @@ class WireFormat:
     Attributes:
         sample_rate_hz: Sample rate; ``None``: the model's own.
         compand: makes 8-bit samples of the encoder's 16-bit ones; ``None`` leaves them.
-        media_type: Value of ``Content-Type``.
     """
 
     coded_as: AudioFormat

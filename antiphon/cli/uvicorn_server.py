@@ -58,7 +58,6 @@ class ApiServer(uvicorn.Server):
 
         Args:
             front_end: this front end, if there are several; ``None``: the only one.
-            on_started: callback once the server listens.
         """
         self._show: LoadProgress | None = None
         self._front_end = front_end

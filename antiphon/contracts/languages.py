@@ -45,7 +45,6 @@ def resolve_language(
         language: BCP 47 tag, with hyphens or underscores, or an English or native name; in any
             case. Blank and ``auto`` mean ``None``.
         available: values that the model accepts, in lower case with hyphens.
-        param: field that the error names.
 
     Raises:
         InvalidRequestError: the model has no such language.

@@ -42,9 +42,6 @@ class NetworkAccelerator:
     def add(self, name: str, network: nn.Module) -> None:
         """Place a network that lies in main memory, and prepare it.
 
-        Args:
-            network: network of diffusers or transformers.
-
         Raises:
             SettingsError: the cache has no such parameter.
         """
@@ -68,7 +65,6 @@ class NetworkAccelerator:
         """Clear the caches for the next request.
 
         Args:
-            num_steps: denoising steps of the request.
             is_guided: whether the network of this component runs twice in each step.
         """
         denoisers = [name for name in self._networks if name.startswith(_DENOISER)]

@@ -117,11 +117,7 @@ class FlowDenoiser(ComponentUser):
         """
 
     def is_guided(self, prompt: Prompt, network: str) -> bool:
-        """Whether a network runs twice in each step of a request, without its text last.
-
-        Args:
-            network: name of the network's component.
-        """
+        """Whether a network runs twice in each step of a request, without its text last."""
         return False
 
     def both(

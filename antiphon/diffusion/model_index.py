@@ -16,7 +16,6 @@ class ModelIndex:
     """The components of a checkpoint, each in a folder of its name.
 
     Attributes:
-        path: the checkpoint's directory.
         pipeline: diffusers' class that the checkpoint was saved by.
         components: name of the class of each component that is there.
         settings: other entries of the file, such as ``boundary_ratio``.

@@ -14,11 +14,8 @@ class PackedConfig:
     """Facts about a checkpoint that stages and prompter need before anything is loaded.
 
     Attributes:
-        index: the checkpoint's components.
         vae_scale_factor: pixels of a latent, in each direction.
         in_channels: input channels of one position of the denoiser.
-        inner_dim: width of the denoiser.
-        min_steps: fewest denoising steps.
     """
 
     index: ModelIndex
@@ -32,7 +29,6 @@ class PackedConfig:
         """Read the configurations of transformer and scheduler.
 
         Args:
-            index: the checkpoint's components.
             num_halvings: number of times that the VAE halves width and height.
 
         Raises:

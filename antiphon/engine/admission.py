@@ -109,7 +109,6 @@ class Forecast:
     """Expected capacity and ends of requests; made in the engine's thread, read in any.
 
     Attributes:
-        num_streams: capacity in live streams.
         ends_s: times at which the requests in slots end, ascending; empty: unknown.
         step_s: time of one frame of each.
     """

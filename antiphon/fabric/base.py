@@ -36,7 +36,6 @@ class Placement:
     Attributes:
         device: device that overrides that of `LoadContext`; ``None``: no override.
         devices: devices that the replicas take in turn, instead of ``device``.
-        num_replicas: number of replicas at the start.
         min_replicas: lower bound of autoscaling, which is off if ``max_replicas`` is equal.
         max_replicas: upper bound of autoscaling; ``None``: ``num_replicas``.
         num_gpus: GPUs that each replica reserves on Ray; a fraction shares one.

@@ -90,9 +90,6 @@ def decode_image(data: bytes, *, max_pixels: int, param: str = "image") -> Pixel
     allocates while it reads a hostile file is not bounded here: files of clients belong in an
     `ImageSandbox`.
 
-    Args:
-        param: the field that an error names.
-
     Returns:
         Its first frame, of 3 channels, or of 4 if it has transparency.
 

@@ -29,7 +29,6 @@ class ImageFiles:
 
         Args:
             source: a file's content, or a data:, http(s): or file: address of one.
-            param: the field that an error names.
             keeps_alpha: whether a transparent image has 4 channels instead.
 
         Raises:

@@ -29,7 +29,6 @@ class Reach:
     Attributes:
         hosts: names by which the server may be called besides those that no stranger can own.
         origins: Origins of pages that may call; none: see `admits`.
-        asks_for_keys: whether it does.
     """
 
     hosts: tuple[str, ...]

@@ -70,7 +70,6 @@ class Replica:
         address: listening address of its process: ``unix:PATH`` or ``tcp:HOST:PORT``.
         stage: id of the stages within its process.
         device: device that it was given, for display; ``None``: chosen by the process.
-        is_draining: whether it takes no new requests.
     """
 
     id: str
@@ -91,7 +90,6 @@ class StageView:
         statuses: last statuses of ``replicas``, without statistics.
         num_loading: number of replicas that do not serve yet.
         limits: limits of autoscaling; ``None``: the number is fixed.
-        was_ready: whether a replica has ever served.
         failure: error of loading; ``None``: no failure.
     """
 

@@ -52,7 +52,6 @@ class RayDriverPlan:
         cluster: start data of the cluster, if this driver begins it.
         address: address of the Ray cluster; ``None``: see `connect_ray`.
         is_restart: whether an earlier driver was connected: an unreachable cluster is awaited.
-        number: number of the driver, from 0.
     """
 
     cluster: RayPlan

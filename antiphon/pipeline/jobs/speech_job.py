@@ -41,7 +41,6 @@ class JobPlan:
     """A job's body, read; a `JobWork`.
 
     Attributes:
-        model_name: Served name.
         is_split: whether each chapter is a file.
         speed: Slowest speaking rate.
         model_rate_hz: Sample rate of stored segments.

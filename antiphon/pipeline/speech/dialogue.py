@@ -36,7 +36,6 @@ class Dialogue:
 
     Attributes:
         turns: requests with ids of their own, of one model and one sample rate.
-        open: opens the stream of a turn.
         sent: text that the turns are parts of; empty: words are those of their turn.
         offsets: origins in it of the turns' texts, one after the other.
         turn_times: Times of the turns that have ended.

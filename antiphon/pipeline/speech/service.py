@@ -223,7 +223,6 @@ class Speech(ModelDirectory[SpeechModel]):
         does not.
 
         Args:
-            request: Request that names the voice.
             voices: meant instead, if there are any.
 
         Raises:
