@@ -1,14 +1,20 @@
 """KV block allocation and prefix caching."""
 
+import struct
 from collections import deque
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 
 from antiphon.contracts.prompt import Prompt
 from antiphon.engine.plan import BlockCopy, CacheShape
-from antiphon.engine.prefix_hashes import prefix_hashes
-from antiphon.engine.request import BlockTable, EngineRequest
+from antiphon.engine.request import BlockTable, EngineRequest, PrefixHashes
 from antiphon.errors import InvalidRequestError
 from antiphon.telemetry.stage_status import EngineStats
+
+_KEY_BYTES = 8
+_KEY_MASK = (1 << 8 * _KEY_BYTES) - 1
+_HASH_BYTES = 16
+_COMMON = b"common"
 
 
 class BlockPool:
@@ -291,3 +297,36 @@ class BlockManager:
     def _update_capacity(self, request: EngineRequest) -> None:
         num_positions = len(request.table.blocks) * self.block_positions
         request.table.frames_capacity = num_positions - request.prompt.num_positions
+
+
+def prefix_hashes(
+    position_keys: Sequence[int], block_positions: int, num_common: int = 0
+) -> PrefixHashes:
+    """Hash the prefixes of a prompt.
+
+    A block in which the common positions end is computed in two parts. Its hash includes the place
+    where they end: with another split, the same positions may differ by rounding.
+
+    Args:
+        num_common: number of positions whose keys and values may be copied.
+    """
+    keys = [int(key) & _KEY_MASK for key in position_keys]
+    data = struct.pack(f"<{len(keys)}Q", *keys)
+    size, parted, place = block_positions * _KEY_BYTES, *divmod(num_common, block_positions)
+    if num_common > len(position_keys):
+        place = 0
+    blocks: list[bytes] = []
+    common, parent = None, b""
+    for index, start in enumerate(range(0, len(data), size)):
+        salt = b""
+        if place and index == parted:
+            salt = place.to_bytes(_KEY_BYTES, "little")
+            common = _hash(parent, data[start : num_common * _KEY_BYTES], salt + _COMMON)
+        if start + size <= len(data):
+            parent = _hash(parent, data[start : start + size], salt)
+            blocks.append(parent)
+    return PrefixHashes(tuple(blocks), common, num_common if common else 0)
+
+
+def _hash(parent: bytes, data: bytes, salt: bytes) -> bytes:
+    return blake2b(parent + data, digest_size=_HASH_BYTES, salt=salt).digest()

@@ -9,7 +9,6 @@ from typing import Any
 from antiphon.contracts.prompt import Piece, Prompt
 from antiphon.contracts.types import FinishReason, Samples
 from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.engine.prefix_hashes import PrefixHashes
 
 
 @dataclass(slots=True)
@@ -69,6 +68,26 @@ class Status(Enum):
     DRAINING = auto()  # its last frame is planned; holds a slot for the codec chunks to be planned
     DRAINED = auto()  # holds nothing; its last codec chunks are in flight
     ENDED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixHashes:
+    """Hashes of a prompt's prefixes, for the prefix cache.
+
+    Attributes:
+        blocks: hash of each full block together with all positions before it.
+        common: hash of the common positions; ``None`` if they end at the end of a block, whose
+            hash is enough.
+        num_common: number of common positions; 0 without ``common``.
+    """
+
+    blocks: tuple[bytes, ...] = ()
+    common: bytes | None = None
+    num_common: int = 0
+
+    @property
+    def all(self) -> tuple[bytes, ...]:
+        return self.blocks if self.common is None else (*self.blocks, self.common)
 
 
 @dataclass(slots=True)

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from antiphon.contracts.prompt import Prompt
-from antiphon.engine.block_manager import BlockManager, BlockPool
+from antiphon.engine.block_manager import BlockManager, BlockPool, prefix_hashes
 from antiphon.engine.plan import BlockCopy, CacheShape
-from antiphon.engine.prefix_hashes import prefix_hashes
 from antiphon.engine.request import EngineRequest
 from antiphon.telemetry.stage_status import EngineStats
 
