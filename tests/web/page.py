@@ -56,7 +56,13 @@ class Page:
         return self.driver.find_element(By.ID, id)
 
     def text(self, id: str) -> str:
-        return self.find(id).text
+        """Return the text of an element, as far as it is shown; at a tenth of the driver's cost."""
+        text: str = self.script(
+            "const element = document.getElementById(arguments[0]);"
+            "return element.checkVisibility() ? element.innerText.trim() : ''",
+            id,
+        )
+        return text
 
     def texts(self, selector: str) -> list[str]:
         """Return the texts of all elements that match, at one moment: the page replaces some."""
