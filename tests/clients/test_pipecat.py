@@ -1,12 +1,15 @@
 """Pipecat's own service speaks with the server, by the names that it insists on."""
 
+import asyncio
+from collections.abc import Callable
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.loops import on_a_loop
-from tests.servers import RunningServer
+from tests.servers import RunningServer, wait_until
 
 frames = pytest.importorskip("pipecat.frames.frames", reason="needs the extra 'clients'")
 
@@ -48,3 +51,75 @@ def test_it_hears_all_of_it(server: RunningServer, voice: str) -> None:
     )
     assert np.abs(samples).max() > 1000
     assert server.num_open == 0
+
+
+ASKED = "Hello there, my friend."
+WANTED = f"You said: {ASKED}"
+
+
+def services(server: RunningServer) -> list[Any]:
+    from pipecat.services.openai.llm import OpenAILLMService
+    from pipecat.services.openai.tts import OpenAITTSService
+
+    url = f"{server.base_url}/v1"
+    chat = OpenAILLMService.Settings(model="toy", temperature=0.0)
+    voice = OpenAITTSService.Settings(model="toy", voice="alloy")
+    return [
+        OpenAILLMService(api_key="none", base_url=url, settings=chat),
+        OpenAITTSService(api_key="none", base_url=url, sample_rate=24000, settings=voice),
+    ]
+
+
+def realtime(server: RunningServer) -> list[Any]:
+    from pipecat.services.openai.realtime import events
+    from pipecat.services.openai.realtime.llm import OpenAIRealtimeLLMService
+
+    audio = events.AudioConfiguration(
+        input=events.AudioInput(turn_detection=False), output=events.AudioOutput(voice="alloy")
+    )
+    settings = OpenAIRealtimeLLMService.Settings(
+        model="toy", session_properties=events.SessionProperties(audio=audio)
+    )
+    url = f"ws://127.0.0.1:{server.port}/v1/realtime"
+    return [OpenAIRealtimeLLMService(api_key="none", base_url=url, settings=settings)]
+
+
+@pytest.mark.parametrize("processors_of", [services, realtime])
+async def test_an_agent_answers(
+    server: RunningServer, processors_of: Callable[[RunningServer], list[Any]]
+) -> None:
+    from pipecat.pipeline.pipeline import Pipeline
+    from pipecat.processors.aggregators.llm_context import LLMContext
+    from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+    from pipecat.tests.utils import run_test
+
+    is_answered = asyncio.Event()
+
+    class Gate(FrameProcessor):
+        """Ends the pipeline when the answer has been spoken, not before."""
+
+        async def process_frame(self, frame: Any, direction: FrameDirection) -> None:
+            await super().process_frame(frame, direction)
+            if isinstance(frame, frames.EndFrame):
+                await is_answered.wait()
+            await self.push_frame(frame, direction)
+
+    class Ear(FrameProcessor):
+        async def process_frame(self, frame: Any, direction: FrameDirection) -> None:
+            await super().process_frame(frame, direction)
+            if isinstance(frame, frames.LLMFullResponseEndFrame):
+                is_answered.set()
+            await self.push_frame(frame, direction)
+
+    context = LLMContext([{"role": "user", "content": ASKED}])
+    pipeline = Pipeline([Gate(), *processors_of(server), Ear()])
+    sent = [frames.LLMContextFrame(context)]
+    down, up = await run_test(pipeline, frames_to_send=sent, expected_down_frames=None)
+    down, up = list(down), list(up)
+    assert not [each for each in up if isinstance(each, frames.ErrorFrame)]
+    said = "".join(each.text for each in down if isinstance(each, frames.TTSTextFrame))
+    # The realtime protocol has no temperature any more, and a toy that is warm mistypes.
+    assert SequenceMatcher(None, said, WANTED).ratio() > 0.8
+    audio = [each.audio for each in down if isinstance(each, frames.TTSAudioRawFrame)]
+    assert len(b"".join(audio)) / 48000 == pytest.approx(len(WANTED) * 2 * 0.04, rel=0.3)
+    wait_until(lambda: server.num_open == 0)

@@ -1,15 +1,22 @@
 """Configurations, as published files write them, and what is refused by name."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
+from antiphon.families.causal_lm.checkpoint import frame_products, inspect, layout_of
 from antiphon.families.causal_lm.config import CausalLMConfig, load_config
-from antiphon.families.causal_lm.sizes import TASKS, config_of
+from antiphon.families.causal_lm.language_model import load_runner
+from antiphon.families.causal_lm.sizes import SIZES, TASKS, config_of
+from antiphon.families.registry import checkpoint_family
 from antiphon.nn.layer_configs import LinearScaling, Llama3Scaling, YarnScaling
+from tests.families.causal_lm.random_checkpoint import make_checkpoint
 
 EOS_ID = 258  # <|im_end|>, after 256 bytes and two other special tokens
 
@@ -85,3 +92,63 @@ def test_a_context_fits_into_the_cache(tmp_path: Path) -> None:
     assert config.position_size == 2 * 16 * 8 * 64
     assert config.max_positions(LoadContext()) == 131072
     assert config.max_positions(LoadContext(cache_bytes=2**20)) == 32
+
+
+def written(path: Path, size: str, layout: str) -> Path:
+    (path / "config.json").write_text(json.dumps(config_of(size, layout)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("layout", TASKS)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_token_reads_every_matrix_once(size: str, layout: str, tmp_path: Path) -> None:
+    path = written(tmp_path, size, layout)
+    config = load_config(path)
+    matrices = [each for each in layout_of(config).values() if len(each) == 2]
+    numbers = sum(rows * columns for rows, columns in matrices)
+    if not config.is_tied:
+        numbers -= config.vocab_size * config.transformer.hidden_size
+    products = frame_products(path)
+    assert sum(each.num_outputs * each.num_inputs for each in products) == numbers
+    assert len({each.weight for each in products}) == len(products)
+
+
+def test_a_thinker_of_7b_reads_fourteen_gigabytes(tmp_path: Path) -> None:
+    products = frame_products(written(tmp_path, "7b", "thinker"))
+    num_bytes = sum(2 * each.num_outputs * each.num_inputs for each in products)
+    assert round(num_bytes / 1e9, 2) == 14.14
+
+
+def test_a_whole_checkpoint_has_no_problems(checkpoint_of: Callable[[str], Path]) -> None:
+    for layout in ("llama", "omni"):
+        path = checkpoint_of(layout)
+        found = inspect(path)
+        assert not found.problems
+        assert "chat" in str(found.facts["Task"])
+        assert found.tables[0].rows[0][1] == found.facts["Parameters"]
+        assert checkpoint_family(path).name == "causal_lm"
+
+
+def test_what_is_missing_or_strange_is_told_and_refused(checkpoint: Path, tmp_path: Path) -> None:
+    path = tmp_path / "broken"
+    shutil.copytree(checkpoint, path)
+    make_checkpoint(tmp_path / "other", task="qwen2")
+    shutil.copy(tmp_path / "other" / "model.safetensors", path)
+    (path / "tokenizer.json").unlink()
+    problems = " ".join(inspect(path).problems)
+    assert "missing: lm_head.weight" in problems
+    assert "self_attn.q_norm.weight" in problems
+    assert "not part of such a model" in problems
+    assert "no tokenizer.json" in problems
+    shutil.copy(checkpoint / "tokenizer.json", path)
+    with pytest.raises(ModelLoadError, match=r"missing: lm_head\.weight"):
+        load_runner(LoadContext(path=path, device="cpu", max_slots=1))
+
+
+def test_a_checkpoint_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        make_checkpoint(tmp_path / name, task="llama", seed=seed)
+    one, same, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
+    assert one == same != other
+    with pytest.raises(ModelLoadError, match="no task 'gpt'"):
+        make_checkpoint(tmp_path, task="gpt")

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import torch
 from safetensors import safe_open
 
 from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.checkpoint import codec_layout, main_layout
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.talker import Talker, load_predictor
+from antiphon.nn.cuda import inner_codes
 from tests.families.qwen3_tts.random_checkpoint import (
     Size,
     make_full_checkpoint,
@@ -95,3 +98,18 @@ def test_every_size_is_readable(tmp_path: Path) -> None:
         for task in CheckpointTask:
             write_all_but_weights(tmp_path / size, size=size, task=task, dtype="float32")
             assert load_config(tmp_path / size).task is task
+
+
+@pytest.mark.parametrize("size", ["1.7b", "0.6b"])
+def test_published_sizes_are_served(
+    size: Size, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_all_but_weights(tmp_path, size=size, task="custom_voice", dtype="bfloat16")
+    weights = {
+        name: torch.zeros(shape, dtype=torch.bfloat16, device="meta")
+        for name, shape in main_layout(config).items()
+    }
+    talker = Talker.of(weights, config.talker, 64)
+    predictor = load_predictor(weights, config.predictor, talker.frame_table)
+    monkeypatch.setattr(inner_codes, "runs_on", lambda *_: True)
+    assert inner_codes.is_served(predictor.transformer, predictor.heads, predictor.tables)
