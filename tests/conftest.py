@@ -166,7 +166,7 @@ def _data_folder(tmp_path_factory: pytest.TempPathFactory) -> Generator[None, No
 
 @pytest.fixture(scope="module", autouse=True)
 def _what_stays_is_collected_once() -> Generator[None, None, None]:
-    """Leave what outlives a file out of later collections: 80 ms each, and tests ask for hundreds."""
+    """Leave what outlives a file out of later collections, each of which takes 80 ms with it."""
     yield
     gc.collect()
     gc.freeze()
