@@ -189,6 +189,10 @@ class ChatSampling(Overrides):
 
 
 _NEUTRAL: dict[str, Any] = {parameter.name: parameter.neutral for parameter in PARAMETERS}
+_PARAMETERS_OF: dict[type[Any], tuple[Parameter, ...]] = {
+    kind: tuple(each for each in PARAMETERS if each.name in {field.name for field in fields(kind)})
+    for kind in (Sampling, ChatSampling)
+}
 NEUTRAL_SAMPLING = ChatSampling(**_NEUTRAL, logit_bias={})
 """The model's own distribution, every field set."""
 
@@ -204,8 +208,7 @@ def max_frames_of(max_new_tokens: int | None) -> int | None:
 
 def names_of(declared: type[Sampling] | type[ChatSampling]) -> tuple[str, ...]:
     """Return the names of the parameters that requests of this kind have."""
-    names = {field.name for field in fields(declared)}
-    return tuple(parameter.name for parameter in PARAMETERS if parameter.name in names)
+    return tuple(parameter.name for parameter in _PARAMETERS_OF[declared])
 
 
 def check_ranges(sampling: Sampling | ChatSampling) -> None:
@@ -268,11 +271,8 @@ class SamplingRanges:
 
 
 def _given(sampling: Sampling | ChatSampling) -> Iterator[tuple[Parameter, float]]:
-    # Not by `asdict`, which copies biases.
-    values = {field.name: getattr(sampling, field.name) for field in fields(sampling)}
-    for parameter in PARAMETERS:
-        if (value := values.get(parameter.name)) is not None:
-            yield parameter, value
+    pairs = ((each, getattr(sampling, each.name)) for each in _PARAMETERS_OF[type(sampling)])
+    return (pair for pair in pairs if pair[1] is not None)
 
 
 def _shown(bound: float) -> str:

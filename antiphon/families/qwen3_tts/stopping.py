@@ -43,13 +43,13 @@ class LoopDetectors:
         if not self._free:
             self._grow()
         row = self._free.pop()
-        self._counts[row] = 0
-        self._num_seen[row] = len(codes)
-        kept = codes[-_REMEMBERED_FRAMES:]
-        numbers = np.arange(len(codes) - len(kept), len(codes))
-        self._recent[row, numbers % _REMEMBERED_FRAMES] = kept
-        np.add.at(self._counts[row], codes[-_WINDOW_FRAMES:], 1)
-        self._num_distinct[row] = np.count_nonzero(self._counts[row])
+        self._counts[row], self._num_seen[row], self._num_distinct[row] = 0, len(codes), 0
+        if len(codes):
+            kept = codes[-_REMEMBERED_FRAMES:]
+            numbers = np.arange(len(codes) - len(kept), len(codes))
+            self._recent[row, numbers % _REMEMBERED_FRAMES] = kept
+            np.add.at(self._counts[row], codes[-_WINDOW_FRAMES:], 1)
+            self._num_distinct[row] = np.count_nonzero(self._counts[row])
         return row
 
     def close(self, row: int) -> None:
