@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import httpx
 import pytest
 
 from antiphon.config import ModelSettings, Settings
-from antiphon.formats import AudioFormat
 from tests.servers import RunningServer, start_server
 
 TEXT = "She can't dance in the bath."
@@ -25,13 +23,9 @@ def server(exported: Path) -> Generator[RunningServer, None, None]:
         yield running
 
 
-def speech(client: httpx.Client, **fields: Any) -> httpx.Response:
-    body = {"model": "kokoro", "input": TEXT, "voice": "af_heart", "response_format": "pcm"}
-    return client.post("/v1/audio/speech", json={**body, **fields})
-
-
 def heard(client: httpx.Client, **fields: Any) -> bytes:
-    answer = speech(client, **fields)
+    body = {"model": "kokoro", "input": TEXT, "voice": "af_heart", "response_format": "pcm"}
+    answer = client.post("/v1/audio/speech", json={**body, **fields})
     assert answer.status_code == 200, answer.text
     return answer.content
 
@@ -42,10 +36,8 @@ def test_its_voices_are_listed_by_their_names(client: httpx.Client) -> None:
     assert voices == ["af_heart", "af_sky", "am_adam", "bf_emma", *chinese]
 
 
-def test_mixes_differ_from_their_voices_and_weights_count(client: httpx.Client) -> None:
-    names = ("af_heart", "af_sky", "af_heart+af_sky", "af_heart(3)+af_sky(1)")
-    assert len({heard(client, voice=name) for name in names}) == len(names)
-    assert heard(client, voice="AF_HEART(2)+af_sky(2)") == heard(client, voice=names[2])
+def test_weights_of_mixes_are_relative(client: httpx.Client) -> None:
+    assert heard(client, voice="AF_HEART(2)+af_sky(2)") == heard(client, voice="af_heart+af_sky")
     assert heard(client, model="tts-1", voice="default") == heard(client)
 
 
@@ -53,25 +45,6 @@ def test_the_language_is_the_voice_s_or_the_request_s(client: httpx.Client) -> N
     british = heard(client, voice="bf_emma")
     assert heard(client, voice="bf_emma", lang_code="b") == british
     assert heard(client, voice="bf_emma", lang_code="a") != british
-
-
-@pytest.mark.parametrize(
-    ("fields", "status", "param"),
-    [
-        ({"voice": "af_nobody"}, 404, "voice"),
-        ({"voice": "af_heart+af_nobody"}, 404, "voice"),
-        ({"voice": "af_heart(0)+af_sky(0)"}, 404, "voice"),
-        ({"voice": "jf_alpha"}, 400, "voice"),
-        ({"lang_code": "j"}, 400, "lang_code"),
-        ({"language": "klingon"}, 400, "language"),
-    ],
-)
-def test_what_cannot_be_spoken_is_refused(
-    client: httpx.Client, fields: dict[str, str], status: int, param: str
-) -> None:
-    answer = speech(client, **fields)
-    assert answer.status_code == status, answer.text
-    assert answer.json()["error"]["param"] == param
 
 
 def test_captions_come_with_the_audio(client: httpx.Client) -> None:
@@ -84,12 +57,3 @@ def test_captions_come_with_the_audio(client: httpx.Client) -> None:
     assert times == sorted(times)
     audio = b"".join(base64.b64decode(line["audio"]) for line in lines)
     assert audio == heard(client, voice="af_heart+af_sky")
-
-
-def test_every_format_and_four_at_once(client: httpx.Client) -> None:
-    for format in AudioFormat:
-        assert heard(client, response_format=format)
-    names = ("af_heart", "af_sky", "am_adam", "bf_emma")
-    alone = [heard(client, voice=name) for name in names]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda name: heard(client, voice=name), names)) == alone
