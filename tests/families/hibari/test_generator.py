@@ -1,7 +1,6 @@
 """Real speech: streamed, repeatable, alone or in a crowd, and with nothing left behind."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -85,14 +84,6 @@ def test_repeated_sentences_have_their_own_noise(
     first, second = np.split(speak(generator, prompt_of("This is so. This is so.")), 2)
     assert not np.array_equal(first, second)
     np.testing.assert_array_equal(first, speak(generator, prompt_of("This is so.")))
-
-
-def test_threads_do_not_disturb_each_other(generator: HibariGenerator, prompt_of: PromptOf) -> None:
-    prompts = [prompt_of(f"{TEXT} Number {n}.", n) for n in range(4)]
-    with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(lambda prompt: speak(generator, prompt), prompts))
-    for prompt, audio in zip(prompts, together, strict=True):
-        np.testing.assert_array_equal(audio, speak(generator, prompt))
 
 
 def test_interleaved_streams_and_early_leavers(

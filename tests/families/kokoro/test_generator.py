@@ -1,7 +1,6 @@
 """Both networks speak sentence by sentence; word times and silences are where they belong."""
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -67,15 +66,6 @@ def test_sentences_do_not_change_each_other(generator: KokoroGenerator) -> None:
     alone = speak(generator, prompt(sentences=SENTENCES[:1], words=()))
     both = speak(generator, prompt())
     np.testing.assert_array_equal(both[: len(alone)], alone)
-
-
-def test_threads_do_not_disturb_each_other(generator: KokoroGenerator) -> None:
-    prompts = [prompt(voice, seed) for seed, voice in enumerate(("af_heart", "af_sky") * 2)]
-    with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda each: speak(generator, each), prompts))
-    for each, audio in zip(prompts, together, strict=True):
-        np.testing.assert_array_equal(audio, speak(generator, each))
-    assert together[0].shape != together[1].shape or not np.array_equal(together[0], together[1])
 
 
 def test_an_early_leaver_changes_nothing(generator: KokoroGenerator) -> None:

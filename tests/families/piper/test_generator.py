@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,18 +32,6 @@ MAX_WORD_ERROR_RATE = 0.05
 
 def speak(generator: PiperGenerator, prompt: Prompt) -> Samples:
     return np.concatenate([chunk.samples for chunk in generator.generate(prompt)])
-
-
-def test_a_seed_repeats_alone_and_in_a_crowd(
-    generator: PiperGenerator, prompt_of: PromptOf
-) -> None:
-    prompts = [prompt_of(f"{TEXT} Number {n}.", n) for n in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda prompt: speak(generator, prompt), prompts))
-    for prompt, audio in zip(prompts, together, strict=True):
-        np.testing.assert_array_equal(audio, speak(generator, prompt))
-    other = speak(generator, replace(prompts[0], seed=99))
-    assert len(other) != len(together[0]) or not np.array_equal(other, together[0])
 
 
 def test_chunks_begin_small_and_end_with_their_sentence(

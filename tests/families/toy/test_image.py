@@ -1,6 +1,5 @@
 """A task of another kind goes the same way as speech: prompter, pipeline, fabric, engines."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -14,7 +13,6 @@ from antiphon.contracts.picture_types import (
     DiffusionParameters,
     Image,
     ImageRequest,
-    Progress,
     Video,
     VideoRequest,
 )
@@ -48,18 +46,6 @@ async def drawn(loaded: LoadedTask, request: ImageRequest, seed: int = 1) -> NDA
     return image.pixels
 
 
-async def test_an_image_is_drawn_from_text_by_seed() -> None:
-    async with on_task("image") as loaded:
-        await loaded.warm_up()
-        one, again, other = await asyncio.gather(
-            *(drawn(loaded, REQUEST, seed) for seed in (1, 1, 2))
-        )
-        assert one.dtype == np.uint8
-        assert one.shape == (24, 32, 3)
-        np.testing.assert_array_equal(again, one)
-        assert (other != one).any()
-
-
 async def test_what_a_request_says_changes_the_image() -> None:
     async with on_task("image") as loaded:
         plain = await drawn(loaded, REQUEST)
@@ -70,19 +56,6 @@ async def test_what_a_request_says_changes_the_image() -> None:
             replace(REQUEST, parameters=DiffusionParameters(num_inference_steps=3)),
         ):
             assert (await drawn(loaded, changed) != plain).any()
-
-
-async def test_an_image_is_shown_while_it_forms() -> None:
-    async with on_task("image") as loaded:
-        request = replace(REQUEST, num_previews=2)
-        items = await items_of(loaded, loaded.prompter.build(request, 1))
-        images = [item for item in items if isinstance(item, Image)]
-        assert [image.preview_index for image in images] == [0, 1, None]
-        assert (images[0].pixels != images[1].pixels).any()
-        assert (images[1].pixels != images[2].pixels).any()
-        steps = [item.step for item in items if isinstance(item, Progress)]
-        assert steps == sorted(set(steps))
-        assert steps[-1] == 8
 
 
 async def test_an_image_is_edited_where_its_mask_allows() -> None:

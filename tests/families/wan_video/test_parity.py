@@ -19,7 +19,6 @@ from antiphon.pipeline.runtime import LoadedTask
 from antiphon.stages.base import StageItem, StageRequest
 from tests.families.wan_video.conftest import WanCheckpoint
 from tests.families.wan_video.official import SEED, official_video, small_request, some_image
-from tests.loops import until
 
 DEADLINE_S = 120
 
@@ -136,20 +135,3 @@ async def test_a_request_is_the_same_in_company(wan: WanCheckpoint) -> None:
             leave(loaded),
         )
         np.testing.assert_array_equal(together, alone)
-
-
-@pytest.mark.slow  # every family's conformance tests say the same in short
-async def test_progress_grows_to_the_last_step_and_leaving_frees_all(wan: WanCheckpoint) -> None:
-    many = DiffusionParameters(num_inference_steps=6)
-    request = small_request("i2v-2.1", parameters=many)
-    async with on_task(wan("i2v-2.1")) as loaded:
-        prompt = loaded.prompter.build(request, SEED)
-        items = await items_of(loaded, prompt)
-        steps = [item.step for item in items if isinstance(item, Progress)]
-        assert steps == sorted(set(steps))
-        assert steps[-1] == 6
-        async with aclosing(loaded.open(StageRequest("leaves", prompt))) as left:
-            async for item in left:
-                if isinstance(item, Progress):
-                    break
-        await until(lambda: not loaded.status.num_open)
