@@ -165,12 +165,11 @@ class SpeechCapabilities(VoiceCapabilities):
             ``ignore_eos`` can put it off.
         voice_fields: request fields and options that bring the voice along; beside one of them an
             unknown name of a voice means nothing.
-        streams_bytes: whether clients made for the model read ``"stream": true`` as the file's
-            bytes, not as server-sent events.
+        streams_bytes: whether its clients want bytes by ``"stream": true``, not server-sent events.
         quick_characters: a prompt of fewer, without a recording, is built in a millisecond at most:
             at once then, since a thread's turn is waited for as long.
-        writes_out: whether numbers, signs and abbreviations are read in words whatever the request
-            asks; ``normalize`` changes nothing then.
+        writes_out: whether numbers, signs and abbreviations are read in words by the family itself.
+        words_only: whether it can read nothing but words: English is written out for it always.
         sampling: ranges of sampling parameters; ``None``: all values are accepted.
     """
 
@@ -186,6 +185,7 @@ class SpeechCapabilities(VoiceCapabilities):
     streams_bytes: bool = False
     quick_characters: int = 0
     writes_out: bool = False
+    words_only: bool = False
     sampling: SamplingRanges | None = None
 
     def brings_voice(self, request: SpeechRequest) -> bool:

@@ -207,6 +207,7 @@ class Qwen3TTSConfig:
         languages: language ids by name in lower case, dialects included.
         speakers: group-0 id of every built-in speaker, by name in lower case.
         dialects: language name of a speaker's dialect, for speakers with one.
+        words_only: whether it was taught no numbers and signs; published checkpoints were.
     """
 
     model_size: str
@@ -220,6 +221,7 @@ class Qwen3TTSConfig:
     languages: Mapping[str, int]
     speakers: Mapping[str, int]
     dialects: Mapping[str, str]
+    words_only: bool = False
 
     @property
     def selectable_languages(self) -> tuple[str, ...]:

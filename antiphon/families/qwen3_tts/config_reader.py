@@ -79,6 +79,7 @@ def load_config(path: Path) -> Qwen3TTSConfig:
         languages=languages,
         speakers=speakers,
         dialects=_dialects(section, languages, speakers),
+        words_only=top.boolean("words_only", False),
     )
 
 

@@ -34,21 +34,21 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
 
     A checkpoint without speakers of its own has one voice, which every request describes.
     """
-    titles = {name: name.replace("_", " ").title() for name in config.speakers}
-    speakers = tuple(Voice(id=name, name=title) for name, title in titles.items())
+    named = config.speakers
+    speakers = tuple(Voice(id=each, name=each.replace("_", " ").title()) for each in named)
     lone = _REFERENCE if config.task is CheckpointTask.BASE else _DESIGNED
     names = config.selectable_languages
-    codes = filter(None, map(language_code, names))
     return SpeechCapabilities(
         sample_rate_hz=config.codec.sample_rate_hz,
         voices=speakers if config.task is CheckpointTask.CUSTOM_VOICE and speakers else (lone,),
-        languages=(AUTO, *names, *codes),
+        languages=(AUTO, *names, *filter(None, map(language_code, names))),
         instructions=config.takes_instructions,
         cloning=config.task is CheckpointTask.BASE,
         needs_encoder=config.task is CheckpointTask.BASE,
         max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         late_text=True,
         draws_end=True,
+        words_only=config.words_only,
         voice_fields=_VOICE_FIELDS[config.task],
         sample_request=_sample_request(config),
         quick_characters=_QUICK_CHARACTERS,
@@ -76,18 +76,11 @@ def speaker_of(config: Qwen3TTSConfig, voice: Voice) -> str | None:
     return name
 
 
-TASK_NAMES = {
-    CheckpointTask.CUSTOM_VOICE: "CustomVoice",
-    CheckpointTask.VOICE_DESIGN: "VoiceDesign",
-    CheckpointTask.BASE: "Base",
-}
-
-
 def check_task(
     config: Qwen3TTSConfig, options: Qwen3TTSOptions, recordings: Collection[str] = ()
 ) -> None:
     """Refuse a task that the checkpoint was not trained for; raises InvalidRequestError."""
-    task = TASK_NAMES[config.task]
+    task = config.task.title().replace("_", "")
     if options.task_type not in (None, task):
         raise InvalidRequestError(
             f"This Qwen3-TTS {task} checkpoint does not support task_type='{options.task_type}'."
@@ -98,11 +91,9 @@ def check_task(
         return
     given = {name for name, value in options if value is not None}.union(recordings)
     for param in BASE_ONLY:
-        if param not in given:
-            continue
-        raise InvalidRequestError(
-            f"'{param}' is only valid for Base task; this is a {task} checkpoint.", param=param
-        )
+        if param in given:
+            message = f"'{param}' is only valid for Base task; this is a {task} checkpoint."
+            raise InvalidRequestError(message, param=param)
 
 
 def instructions_of(config: Qwen3TTSConfig, instructions: str | None) -> str:

@@ -348,6 +348,7 @@ def normalizer_of(
     """
     language = (request.language or "").strip().lower().replace("_", "-")
     is_english = language.split("-")[0] in _ENGLISH
-    if not request.normalize or capabilities.writes_out or not is_english:
+    is_wanted = request.normalize or capabilities.words_only
+    if not is_wanted or capabilities.writes_out or not is_english:
         return None
     return partial(Normalizer, british=language == "en-gb", is_english=language not in ("", "auto"))

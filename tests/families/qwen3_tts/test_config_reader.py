@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from antiphon.contracts.types import SpeechRequest
 from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.families.qwen3_tts.config_reader import load_config
+from antiphon.families.qwen3_tts.voices import capabilities_of
+from antiphon.pipeline.speech.text_plan import normalizer_of
 from tests.families.qwen3_tts.random_checkpoint import Size, write_all_but_weights
 
 REMOVE = object()
@@ -189,3 +192,22 @@ def test_a_fine_tuned_speaker_is_served(tmp_path: Path) -> None:
     assert dict(config.speakers) == {"mine": 3000}
     assert not config.dialects
     assert config.speaker_encoder is None
+
+
+@pytest.mark.parametrize("words_only", [False, True])
+def test_text_is_written_out_for_a_model_that_knows_words_alone(
+    tmp_path: Path, words_only: bool
+) -> None:
+    written(tmp_path, "0.6b", CheckpointTask.CUSTOM_VOICE)
+    if words_only:
+        edit(tmp_path / MAIN, "words_only", True)
+    capabilities = capabilities_of(load_config(tmp_path))
+    english, german, asked = (
+        normalizer_of(request, capabilities) is not None
+        for request in (
+            SpeechRequest("It costs $42."),
+            SpeechRequest("Das kostet 42.", language="german"),
+            SpeechRequest("It costs $42.", normalize=True),
+        )
+    )
+    assert (english, german, asked) == (words_only, False, True)

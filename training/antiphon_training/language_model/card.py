@@ -25,13 +25,14 @@ def write_card(file: Path, name: str, judgement: Path, log: Path) -> None:
         "name": name,
         "parameters": f"{begun['parameters'] / 1e6:.1f} million",
         "speakers": ", ".join(begun["speakers"]),
-        "hours": begun["hours"],
+        "hours": round(max(line.get("hours", 0.0) for line in lines)),
         "tokens": begun["tokens"],
         "device": begun["device"],
         "steps": lines[-1].get("steps", _MISSING),
         "minutes": round(lines[-1]["elapsed_s"] / 60, 1),
         "texts": figures["texts"],
         "judged_on": figures["device"],
+        "voice": figures.get("voice") or "the first voice",
         "streams_equal_wholes": "yes" if figures["streams_equal_wholes"] else "no",
     }
     for layout in ("whole", "late"):

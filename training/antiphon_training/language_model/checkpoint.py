@@ -68,6 +68,7 @@ def write_configuration(
         "tts_bos_token_id": ids["<tts_text_bos>"],
         "tts_eos_token_id": ids["<tts_text_eod>"],
         "dtype": "float16",
+        "words_only": True,
     }
     talker = main["talker_config"]
     quarter = sizes.talker.head_dim // 2 // 3

@@ -1,0 +1,93 @@
+"""The trained voice wren: weights that mean something, in the two-stage engine."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from antiphon import Antiphon, SpeechRequest
+from antiphon.contracts.types import Samples
+from tests.asr import num_word_errors, transcribe, words
+from tests.quality.test_real_speech import SENTENCES
+
+pytestmark = pytest.mark.skipif(
+    find_spec("antiphon_voice_wren") is None, reason="not installed: scripts/setup torch"
+)
+MAX_WORD_ERROR_RATE = 0.12
+VOICES = ("heart", "deep")
+MODES = (True, False)
+"""Text before the frames, and beside them."""
+
+
+@pytest.fixture(scope="module")
+def wren() -> Iterator[Antiphon]:
+    with Antiphon.load("wren", device="cpu") as engine:
+        yield engine
+
+
+def request(text: str, **fields: object) -> SpeechRequest:
+    return SpeechRequest(text, **{"voice": "heart", "seed": 1, **fields})  # type: ignore[arg-type]
+
+
+def spoken(engine: Antiphon, text: str, **fields: object) -> Samples:
+    return engine.speech(request(text, **fields)).samples
+
+
+def error_rate(engine: Antiphon, **fields: object) -> float:
+    said = [request(text, **fields) for text in SENTENCES]
+    heard = [transcribe(each.samples, each.sample_rate_hz) for each in engine.speeches(said)]
+    pairs = [(words(text), words(got)) for text, got in zip(SENTENCES, heard, strict=True)]
+    return sum(num_word_errors(*pair) for pair in pairs) / sum(len(said) for said, _ in pairs)
+
+
+def test_a_stream_equals_the_whole_and_a_seed_repeats(wren: Antiphon) -> None:
+    whole = spoken(wren, SENTENCES[0])
+    streamed = [chunk.samples for chunk in wren.stream(request(SENTENCES[0]))]
+    assert len(streamed) > 2
+    np.testing.assert_array_equal(np.concatenate(streamed), whole)
+    assert not np.array_equal(spoken(wren, SENTENCES[0], seed=2), whole)
+
+
+@pytest.mark.slow  # other tests show it on random weights
+def test_alone_equals_together(wren: Antiphon) -> None:
+    both = [request(SENTENCES[0]), request(SENTENCES[3], voice="deep")]
+    together = wren.speeches(both)
+    for each, audio in zip(both, together, strict=True):
+        np.testing.assert_array_equal(wren.speech(each).samples, audio.samples)
+
+
+@pytest.mark.slow  # listens
+def test_numbers_and_signs_are_spoken_as_words(wren: Antiphon) -> None:
+    """The model knows words alone, so they are written out without being asked for."""
+    written = "It costs $42, or 15% less."
+    samples = spoken(wren, written)
+    np.testing.assert_array_equal(samples, spoken(wren, written, normalize=True))
+    heard = words(transcribe(samples, 24_000))
+    assert {"42", "15"} <= set(heard), heard
+
+
+@pytest.mark.slow  # speaks and listens for a minute
+@pytest.mark.parametrize("voice", VOICES)
+@pytest.mark.parametrize("is_whole", MODES)
+def test_sentences_are_understood(wren: Antiphon, voice: str, is_whole: bool) -> None:
+    rate = error_rate(wren, voice=voice, options={"non_streaming_mode": is_whole})
+    print(f"word error rate of {voice}: {rate:.1%}")  # noqa: T201
+    assert rate <= MAX_WORD_ERROR_RATE
+
+
+@pytest.mark.slow  # speaks and listens for a minute
+def test_eight_bits_are_understood_as_well() -> None:
+    with Antiphon.load("wren", device="cpu", quantize="int8") as engine:
+        assert error_rate(engine) <= MAX_WORD_ERROR_RATE
+
+
+@pytest.mark.slow  # speaks for minutes
+def test_speech_ends_by_itself(wren: Antiphon) -> None:
+    """No request is cut by a limit, and none runs on: each takes 0.15 to 0.7 s a word."""
+    said = [
+        request(text, voice=VOICES[seed % 2], seed=seed) for seed in range(5) for text in SENTENCES
+    ]
+    for each, audio in zip(said, wren.speeches(said), strict=True):
+        pace_s = len(audio.samples) / audio.sample_rate_hz / len(words(each.input))
+        assert 0.15 < pace_s < 0.7, each
