@@ -26,15 +26,18 @@ TINY_RECIPE = CodecRecipe(
 )
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
 @pytest.fixture
 def recordings(tmp_path: Path) -> Path:
-    """Return a folder with two shards of tones, 4 s each."""
-    folder = tmp_path / "recordings"
+    return write_recordings(tmp_path / "recordings")
+
+
+def write_recordings(folder: Path) -> Path:
+    """Make a folder with two shards of tones, 4 s each."""
     folder.mkdir()
     for index in range(2):
         write_tones(folder / f"audio-{index:05d}-tone.npz", seed=index)

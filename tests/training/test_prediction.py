@@ -15,15 +15,21 @@ from antiphon_training.language_model.predict import predict_folder
 from antiphon_training.language_model.train import Options, Training
 from antiphon_training.shards import Shard
 from antiphon_training.sizes import FRAME_SAMPLES
-from tests.training.conftest import TINY_RECIPE
+from tests.training.conftest import TINY_RECIPE, write_recordings
 
 _CPU = torch.device("cpu")
 _RECIPE = replace(TINY_RECIPE, coding_steps=5, settling_steps=1)
 
 
-@pytest.fixture
-def predicted(recordings: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recordings(tmp_path_factory.mktemp("tones") / "recordings")
+
+
+@pytest.fixture(scope="module")
+def predicted(recordings: Path) -> Path:
     """Return a folder of predicted codes; those of the recordings are in ``codes`` beside it."""
+    tmp_path = recordings.parent
     codec = CodecTrainer(_RECIPE, recordings, _CPU).codec
     encode_folder(codec.eval(), recordings, tmp_path / "codes", 100)
     options = Options(
