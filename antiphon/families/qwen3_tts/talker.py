@@ -54,6 +54,7 @@ class Talker:
         name = "talker.code_predictor.model.codec_embedding"
         codes = [weights[f"{name}.{group}.weight"] for group in groups]
         text, ids = _folded_text_table(weights), torch.arange(config.vocab_size)
+        torch.cuda.empty_cache()  # or weights would lie in what the embedding took
         is_forbidden = (ids >= config.first_suppressed_id) & (ids != config.tokens.eos)
         return cls(
             config=config,
@@ -119,10 +120,12 @@ def _folded_text_table(weights: Weights) -> Tensor | LazyRows:
     """Project the whole text embedding once; on a CPU, which takes long, each row on first use."""
     name = "talker.model.text_embedding.weight"
     first, second = (Linear.of(weights, f"talker.text_projection.linear_fc{n}") for n in (1, 2))
-    like = second.weight
+    like, stored = second.weight, stored_rows(weights, name)
+    size = len(stored), len(like)
     if like.is_cpu and not kernels.run_on(like):  # kernels read the table
-        stored = stored_rows(weights, name)
-        size = (len(stored), len(like))
         return LazyRows(*size, lambda ids: projected(stored[ids].to(like), first, second), like)
-    rows = torch.split(weights[name], _FOLD_ROWS)
-    return torch.cat([second(F.silu(first(each))) for each in rows])
+    table = like.new_empty(size)
+    parts = (torch.split(each, _FOLD_ROWS) for each in (torch.arange(len(table)), table))
+    for ids, rows in zip(*parts, strict=True):  # a GPU has no room for the whole embedding
+        rows.copy_(second(F.silu(first(stored[ids].to(like)))))
+    return table
