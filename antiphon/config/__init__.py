@@ -363,7 +363,7 @@ class Settings(SettingsSection):
 
     def served(self) -> tuple[ModelSettings, ...]:
         """All models, the default one first; the others inherit device, dtype and max_slots."""
-        shared = self.model.model_dump(include={"device", "dtype", "max_slots"})
+        shared = self.model.model_dump(include={"device", "dtype", "max_slots"}, exclude_unset=True)
         more = (each.model_dump(exclude_unset=True) for each in self.models.more)
         if not self.models.more:
             return (self.model,)

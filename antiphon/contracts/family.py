@@ -54,6 +54,7 @@ class LoadContext:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``.
         dtype: ``"auto"``, ``"bfloat16"`` or ``"float32"``.
         max_slots: requests that one stage works on at the same time.
+        has_fixed_slots: whether a model is refused that has no memory for so many.
         cache_bytes: Memory for keys, values and the like of requests; ``None``: the family decides.
         memory_utilization: share of a GPU's memory that may be in use once all is loaded; the cache
             takes what is left of it. ``None``: the cache has its usual size.
@@ -87,6 +88,7 @@ class LoadContext:
     trusts_remote_code: bool = False
     tasks: tuple[str, ...] = ()
     progress: LoadProgress | None = None
+    has_fixed_slots: bool = False
 
     @property
     def checkpoint(self) -> Path:

@@ -79,6 +79,7 @@ class Placement:
             context,
             device=device or context.device,
             max_slots=self.max_slots or context.max_slots,
+            has_fixed_slots=self.max_slots is not None or context.has_fixed_slots,
             memory_fraction=self.memory_fraction or context.memory_fraction,
             **dict(self.settings),
         )

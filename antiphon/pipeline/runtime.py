@@ -337,6 +337,7 @@ def _context(
         cpu_threads=settings.cpu_threads,
         trusts_remote_code=settings.trust_remote_code,
         memory_utilization=settings.gpu_memory_utilization,
+        has_fixed_slots="max_slots" in settings.model_fields_set,
         admission=AdmissionLimits(
             max_waiting=settings.max_waiting,
             max_wait_s=settings.max_wait_s,

@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from antiphon.config import ModelSettings
 from antiphon.contracts.family import Product
 from antiphon.contracts.inspection import Footprint
-from antiphon.engine.runner import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
+from antiphon.engine.runner import BLOCK_POSITIONS, num_blocks_of
+from antiphon.nn.cuda.memory_plan import (
+    CONTEXT_BYTES,
+    FEW_SLOTS,
+    SLOT_RESERVE_BYTES,
+    MemoryPlan,
+    unpacked_bytes,
+)
 from antiphon.placement.cards import Card
 
 GIB = 2**30
@@ -28,8 +35,6 @@ RESIDENT_US = 1.0
 """What a program that stays on the device does in the place of a kernel."""
 LATE_LAUNCH_US = 1.2
 """More on a card that begins no kernel early."""
-CONTEXT_GIB = 0.5
-"""CUDA itself with its kernels, about."""
 MAX_LOAD = 0.85
 """Share of real time that may be used before playback underruns now and then."""
 _LAYER_PARTS = (".qkv", ".out", ".up", ".down")
@@ -95,15 +100,13 @@ def fit(
     share = utilization or ModelSettings().gpu_memory_utilization or 1.0
     num_positions = footprint.prompt_positions + round(seconds * footprint.frames_per_s)
     num_total = int(card.memory_gib * GIB)
-    num_free = num_total - footprint.weight_bytes - int(CONTEXT_GIB * GIB)
-
-    def num_left(num_slots: int) -> int:
-        return num_bytes_left(num_free, num_total, utilization=share, num_slots=num_slots)
-
+    num_free = num_total - footprint.weight_bytes - CONTEXT_BYTES
+    plan = MemoryPlan(num_free, num_total, share, unpacked_bytes(_in_layers(quantized)))
     kept_bytes = num_blocks_of(num_positions) * BLOCK_POSITIONS * footprint.position_bytes
-    stream_bytes = kept_bytes + num_left(0) - num_left(1)  # a slot for each
-    weight_gib, cache_gib = footprint.weight_bytes / GIB, num_left(0) / GIB
-    num_streams = max(0, num_left(0) // stream_bytes)
+    stream_bytes = kept_bytes + SLOT_RESERVE_BYTES  # a slot for each
+    num_left = max(plan.num_left(0), min(plan.num_spare(0), FEW_SLOTS * stream_bytes))
+    weight_gib, cache_gib = footprint.weight_bytes / GIB, num_left / GIB
+    num_streams = max(0, num_left // stream_bytes)
 
     def speed(number: int) -> Speed:
         frame_ms = _frame_ms(footprint, card, number, num_positions)
@@ -138,9 +141,13 @@ def _in_types(footprint: Footprint, num_bytes: int, quantized: Sequence[Product]
 
 def packed_weights(products: Sequence[Product]) -> tuple[int, int]:
     """Return the weights of a frame's products in decoder layers: all, and how many are read."""
-    in_layers = [each for each in products if each.weight.endswith(_LAYER_PARTS)]
+    in_layers = _in_layers(products)
     num_kept = sum({each.weight: each.num_weights for each in in_layers}.values())
     return num_kept, sum(each.num_weights for each in in_layers)
+
+
+def _in_layers(products: Sequence[Product]) -> list[Product]:
+    return [each for each in products if each.weight.endswith(_LAYER_PARTS)]
 
 
 def _frame_ms(footprint: Footprint, card: Card, num_streams: int, num_positions: int) -> float:

@@ -129,3 +129,12 @@ def test_a_directory_with_an_equals_sign_is_a_source(tmp_path: Path) -> None:
 def test_loudness_comes_from_the_environment(text: str, value: float | str) -> None:
     environment = {"ANTIPHON_SPEECH_LOUDNESS_LUFS": text}
     assert load_settings(environment=environment).speech.loudness_lufs == value
+
+
+def test_further_models_inherit_only_what_is_set() -> None:
+    usual, given = ({"models": {"more": ["toy"]}, "model": each} for each in ({}, {"max_slots": 3}))
+    for settings, is_set in ((usual, False), (given, True)):
+        assert all(
+            ("max_slots" in each.model_fields_set) == is_set
+            for each in Settings.model_validate(settings).served()
+        )

@@ -8,9 +8,10 @@ from antiphon.config import ModelSettings
 from antiphon.contracts.inspection import Footprint
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.runner import BLOCK_POSITIONS
-from antiphon.errors import SettingsError
+from antiphon.errors import ModelLoadError, SettingsError
+from antiphon.nn.cuda.memory_plan import CONTEXT_BYTES
 from antiphon.placement.cards import CARDS, Card, card_of
-from antiphon.placement.fit import CONTEXT_GIB, MAX_LOAD, fit
+from antiphon.placement.fit import MAX_LOAD, fit
 
 MODEL = Footprint(
     weight_bytes=4 * 2**30,
@@ -39,14 +40,29 @@ def test_memory_is_divided_without_a_rest(card: Card) -> None:
 def test_memory_is_shared_out_as_a_server_does_it() -> None:
     card, num_positions = card_of("RTX 4090"), MODEL.prompt_positions + 375
     found = fit(MODEL, card, 30.0, STREAMS, utilization=0.8)
-    num_free = int((card.memory_gib - CONTEXT_GIB) * 2**30) - MODEL.weight_bytes
+    num_free = int(card.memory_gib * 2**30) - CONTEXT_BYTES - MODEL.weight_bytes
     blocks = -(-num_positions // BLOCK_POSITIONS)
     for num_slots, is_enough in ((found.num_streams, True), (found.num_streams + 1, False)):
         budget = KVBudget(num_slots, num_positions, utilization=0.8)
-        left = budget.num_bytes_left(num_free, int(card.memory_gib * 2**30))
+        left = budget.plan(num_free, int(card.memory_gib * 2**30)).num_left(num_slots)
         wanted = num_slots * blocks * BLOCK_POSITIONS * MODEL.position_bytes
         assert (wanted <= left) == is_enough
     assert fit(MODEL, card, 30.0, STREAMS, utilization=0.9).num_streams > found.num_streams
+
+
+@pytest.mark.parametrize("memory_gib", [4.5, 4.9, 5.1, 5.2, 5.5, 6, 8, 12, 16, 24])
+def test_a_card_holds_a_stream_if_a_server_starts_on_it(memory_gib: float) -> None:
+    usual = replace(MODEL, prompt_positions=384 - 375)
+    num_streams = fit(usual, Card("small", memory_gib, 300.0), 30.0, STREAMS).num_streams
+    num_total = int(memory_gib * 2**30)
+    budget = KVBudget(1024, 4096, utilization=0.9)
+    plan = budget.plan(num_total - CONTEXT_BYTES - MODEL.weight_bytes, num_total)
+    if not num_streams:
+        with pytest.raises(ModelLoadError):
+            budget.fitted(plan, MODEL.position_bytes, is_fixed=False)
+        return
+    num_slots = budget.fitted(plan, MODEL.position_bytes, is_fixed=False).num_slots
+    assert num_slots <= num_streams < 2 * num_slots + 1
 
 
 def test_a_server_is_thought_to_have_its_usual_share() -> None:

@@ -82,6 +82,8 @@ def test_all_that_a_stage_can_be_told_arrives_where_it_is_loaded() -> None:
     assert (placement.num_gpus, placement.num_cpus) == (0.5, 2.0)
     context = placement.context_of(LoadContext(max_slots=3), 1)
     assert (context.device, context.max_slots, context.memory_fraction) == ("cuda:1", 7, 0.4)
+    assert context.has_fixed_slots
+    assert not Placement().context_of(LoadContext(max_slots=3), 0).has_fixed_slots
     assert (context.cache_bytes, context.dtype) == (3 * 2**29, "bfloat16")
     assert context.playback is not None
     policy = context.playback

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from antiphon.engine.plan import BlockCopy
-from antiphon.engine.runner import BLOCK_POSITIONS, num_blocks_of, num_bytes_left, row_buckets
+from antiphon.engine.runner import BLOCK_POSITIONS, num_blocks_of, row_buckets
 from antiphon.nn.attention import KVShape, PagedCache
 from antiphon.nn.cuda.devices import free_memory
+from antiphon.nn.cuda.memory_plan import MemoryPlan
 from antiphon.nn.device_writes import PackedUpload
 
 logger = logging.getLogger(__name__)
@@ -29,10 +30,9 @@ class KVBudget:
     Attributes:
         cache_bytes: size of the cache; ``None``: on a GPU by ``utilization``, or enough for nearly
             half a minute in all slots, on a CPU for a third of that.
-        utilization: share of a GPU's memory that may be in use once all is loaded, by any process.
-            The cache takes the rest of it, at least half a minute in all slots, and at most the
-            longest requests in all slots.
-        reserved_bytes: bytes that the model's codec allocates later, beyond the usual.
+        utilization: share of a GPU's memory that may be in use once all is loaded, by any process:
+            the cache takes the rest, one longest request or half a minute in all slots even beyond.
+        reserved_bytes: bytes that the model allocates later, beyond the usual.
     """
 
     num_slots: int
@@ -42,35 +42,35 @@ class KVBudget:
     reserved_bytes: int = 0
 
     def num_blocks(self, shapes: Sequence[KVShape], like: Tensor) -> int:
-        """Return how many blocks to allocate: at least those of the longest request."""
+        """Return how many blocks to allocate, on a GPU as have room; raises ModelLoadError."""
         position_bytes = sum(shape.position_size for shape in shapes) * like.element_size()
         block_bytes = position_bytes * BLOCK_POSITIONS
+        usual = min(_USUAL_POSITIONS if like.is_cuda else _USUAL_CPU_POSITIONS, self.max_positions)
         longest = num_blocks_of(self.max_positions)
+        wanted = self.num_slots * usual // BLOCK_POSITIONS
         if self.cache_bytes is not None:
-            return max(self.cache_bytes // block_bytes, longest)
-        usual = _USUAL_POSITIONS if like.is_cuda else _USUAL_CPU_POSITIONS
-        num_blocks = self.num_slots * min(usual, self.max_positions) // BLOCK_POSITIONS
-        if like.is_cuda and self.utilization is not None:
-            left = self.num_bytes_left(*free_memory(like.device)) // block_bytes
-            num_blocks = max(num_blocks, min(left, self.num_slots * longest))
-        return max(num_blocks, longest)
+            wanted = self.cache_bytes // block_bytes
+        if not like.is_cuda:
+            return max(wanted, longest)
+        plan, num_slots = self.plan(*free_memory(like.device)), self.num_slots
+        least = num_blocks_of(usual) if self.cache_bytes is None else wanted
+        if self.cache_bytes is None and self.utilization is not None:
+            left = plan.num_left(num_slots) // block_bytes
+            wanted = max(wanted, min(left, num_slots * longest))
+        spare = plan.num_spare(num_slots) // block_bytes - 1  # the null block
+        if spare < least:
+            raise plan.refusal("A KV cache", least * block_bytes, num_slots)
+        return min(max(wanted, longest), spare)
 
-    def fitting_slots(self, position_bytes: int, num_free: int, num_total: int) -> int:
-        """Return how many of the slots a GPU's memory holds, with usual requests; at least two."""
-        usual, longest = min(_USUAL_POSITIONS, self.max_positions), self.max_positions
-        for num_slots in row_buckets(self.num_slots)[:0:-1]:
-            left = replace(self, num_slots=num_slots).num_bytes_left(num_free, num_total)
-            if left >= 0 and num_slots * usual <= max(left // position_bytes, longest):
-                return num_slots
-        return min(self.num_slots, 2)
+    def fitted(self, plan: MemoryPlan, position_bytes: int, *, is_fixed: bool) -> "KVBudget":
+        """Return the budget with slots that fit; if ``is_fixed``, all; raises ModelLoadError."""
+        position_bytes *= min(_USUAL_POSITIONS, self.max_positions)
+        sizes = row_buckets(self.num_slots)[-1 if is_fixed else 0 :]
+        return replace(self, num_slots=plan.slots(sizes, position_bytes))
 
-    def num_bytes_left(self, num_free: int, num_total: int) -> int:
-        """Return the bytes that the cache may take of a GPU's memory; negative if it is full."""
-        assert self.utilization is not None, "no share of the memory is set"
-        num_left = num_bytes_left(
-            num_free, num_total, utilization=self.utilization, num_slots=self.num_slots
-        )
-        return num_left - self.reserved_bytes
+    def plan(self, num_free: int, num_total: int) -> MemoryPlan:
+        """Return the plan of a GPU's memory, once the weights are loaded."""
+        return MemoryPlan(num_free, num_total, self.utilization or 1.0, self.reserved_bytes)
 
 
 class KVCaches:

@@ -1,6 +1,5 @@
 """Loading of autoregressive models: number type, device, and the runner."""
 
-from dataclasses import replace
 from typing import TypedDict, TypeVar, Unpack
 
 import torch
@@ -48,17 +47,21 @@ def weights_for(
 
 
 def fitted(
-    context: LoadContext, max_positions: int, num_weights: int, position_size: int
-) -> LoadContext:
-    """Return the context with the slots that a GPU's memory holds beside weights to be loaded."""
+    context: LoadContext, max_positions: int, sizes: tuple[int, int], reserved_bytes: int = 0
+) -> KVBudget:
+    """Return a budget with the slots that a GPU's memory holds beside weights to be loaded.
+
+    ``sizes`` are the numbers of the weights, and of a position's keys and values.
+    """
     like, utilization = like_of(context), context.memory_utilization
-    if like.is_cpu or utilization is None or context.cache_bytes is not None:
-        return context
+    slots, cache_bytes = context.max_slots, context.cache_bytes
+    budget = KVBudget(slots, max_positions, cache_bytes, utilization, reserved_bytes)
+    if like.is_cpu or utilization is None or cache_bytes is not None:
+        return budget
+    weight_bytes, position_bytes = (each * like.itemsize for each in sizes)
     num_free, num_total = free_memory(like.device)
-    num_free -= num_weights * like.itemsize
-    budget = KVBudget(context.max_slots, max_positions, utilization=utilization)
-    num_slots = budget.fitting_slots(position_size * like.itemsize, num_free, num_total)
-    return replace(context, max_slots=num_slots)
+    plan = budget.plan(num_free - weight_bytes, num_total)
+    return budget.fitted(plan, position_bytes, is_fixed=context.has_fixed_slots)
 
 
 def runner_of(

@@ -28,7 +28,6 @@ from antiphon.engine.model_runner.ar_model import (
 )
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.engine.runner import SLOT_RESERVE_BYTES
 from antiphon.families.kit.layouts import FLOAT_BYTES, HALF_BYTES
 from antiphon.families.kit.loading import RunnerOptions, runner_of, weights_for
 from antiphon.families.mimo_audio.checkpoint import layout_of
@@ -46,6 +45,7 @@ from antiphon.families.mimo_audio.patches import GroupDecoder, GroupEncoder
 from antiphon.families.mimo_audio.prompt import MiMoAudioPrompt
 from antiphon.families.mimo_audio.text_tokenizer import MiMoTextTokenizer, load_text_tokenizer
 from antiphon.nn.attention import Attend, KVShape
+from antiphon.nn.cuda.memory_plan import SLOT_RESERVE_BYTES
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.safetensors_index import WeightsPart

@@ -6,6 +6,7 @@ the host. Host state (slot numbers, lengths) is passed in as numbers.
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
@@ -44,6 +45,7 @@ from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
 from antiphon.nn.cpu.packed_layers import rows_together
+from antiphon.nn.cuda.memory_plan import unpacked_bytes
 from antiphon.nn.device_writes import PackedUpload, upload
 from antiphon.nn.id_columns import CODE, REST, TEXT, num_words, packed_codes
 from antiphon.nn.sampler import SamplingReach, SamplingTable, penalize_repetition, sample
@@ -356,9 +358,12 @@ def load_runner(
 ) -> Qwen3TTSRunner:
     """Load a checkpoint's language model and its runner; see `runner_of`; raises ModelLoadError."""
     config = load_config(context.checkpoint)
-    sizes = num_model_weights(config, context.quantize), config.talker.transformer.position_size
-    context = fitted(context, max_positions, *sizes)
-    return runner_of(context, load_language_model(context, max_positions), max_positions, **how)
+    stack = config.talker.transformer
+    sizes = num_model_weights(config, context.quantize), stack.position_size
+    reserved = unpacked_bytes(stack.products("") if context.quantize else ())
+    budget = fitted(context, max_positions, sizes, reserved)
+    model = load_language_model(replace(context, max_slots=budget.num_slots), max_positions)
+    return runner_of(context, model, max_positions, budget=budget, **how)
 
 
 def load_language_model(context: LoadContext, max_positions: int = MAX_POSITIONS) -> LanguageModel:

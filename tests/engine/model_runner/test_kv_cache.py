@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -15,10 +15,13 @@ from antiphon.engine.model_runner import kv_cache
 from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.plan import BlockCopy
 from antiphon.engine.runner import BLOCK_POSITIONS
+from antiphon.errors import ModelLoadError
 from antiphon.families.qwen3_tts.config import CheckpointTask
 from antiphon.families.qwen3_tts.language_model import load_runner
 from antiphon.nn.attention import KVShape
 from antiphon.nn.device_writes import PackedUpload
+
+MIB, GIB = 2**20, 2**30
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +58,8 @@ def test_what_is_left_of_a_gpu_leaves_room_for_the_rest(
 ) -> None:
     total = total_gib * 2**30
     num_free = int(free * total)
-    left = KVBudget(num_slots, 4096, utilization=utilization).num_bytes_left(num_free, total)
+    plan = KVBudget(num_slots, 4096, utilization=utilization).plan(num_free, total)
+    left = plan.num_left(num_slots)
     assert left < num_free - num_slots * 3_400_000, "each slot has a state of the codec"
     used = total - num_free
     assert used + max(left, 0) <= max(utilization * total, used)
@@ -66,33 +70,75 @@ def test_what_is_left_of_a_gpu_leaves_room_for_the_rest(
     free=st.floats(-1.0, 1.0),
     utilization=st.floats(0.1, 1.0),
     num_slots=st.integers(1, 300),
+    is_fixed=st.booleans(),
 )
 def test_slots_fit_into_the_memory_that_there_is(
-    total_gib: float, free: float, utilization: float, num_slots: int
+    total_gib: float, free: float, utilization: float, num_slots: int, is_fixed: bool
 ) -> None:
-    position_bytes, usual, longest = 114_688, 384, 4096
-    total = int(total_gib * 2**30)
-    budget = KVBudget(num_slots, longest, utilization=utilization)
-
-    def left(slots: int) -> int:
-        return replace(budget, num_slots=slots).num_bytes_left(int(free * total), total)
-
-    fitting = budget.fitting_slots(position_bytes, int(free * total), total)
-    assert min(num_slots, 2) <= fitting <= num_slots
-    if fitting > 2:
-        assert left(fitting) >= 0
-        assert fitting * usual <= max(left(fitting) // position_bytes, longest)
-    if left(num_slots) >= num_slots * usual * position_bytes:
+    position_bytes, usual = 114_688, 384
+    total = int(total_gib * GIB)
+    budget = KVBudget(num_slots, 4096, utilization=utilization)
+    plan = budget.plan(int(free * total), total)
+    wanted = num_slots if is_fixed else 1
+    if wanted * usual * position_bytes > plan.num_spare(wanted):
+        with pytest.raises(ModelLoadError, match="the weights leave"):
+            budget.fitted(plan, position_bytes, is_fixed=is_fixed)
+        return
+    fitting = budget.fitted(plan, position_bytes, is_fixed=is_fixed).num_slots
+    assert wanted <= fitting <= num_slots
+    assert fitting * usual * position_bytes <= plan.num_spare(fitting)
+    if fitting > max(2, wanted):
+        assert fitting * usual * position_bytes <= plan.num_left(fitting)
+    if plan.num_left(num_slots) >= num_slots * usual * position_bytes:
         assert fitting == num_slots
 
 
+class FakeGpu:
+    """A GPU for `KVBudget.num_blocks`: the memory is free that is said to be."""
+
+    is_cuda, device = True, torch.device("cpu")
+    element_size = torch.empty(0, dtype=torch.bfloat16).element_size
+
+
+def blocks(monkeypatch: pytest.MonkeyPatch, free_mib: int, total_mib: int, budget: KVBudget) -> int:
+    """Return the blocks of Qwen3-TTS on a GPU with so much memory."""
+    monkeypatch.setattr(kv_cache, "free_memory", lambda _: (free_mib * MIB, total_mib * MIB))
+    return budget.num_blocks((KVShape(28, 8, 128),), cast(torch.Tensor, FakeGpu()))
+
+
 @pytest.mark.parametrize(
-    ("total_gib", "weights_gib", "num_slots"), [(3, 1.6, 8), (6, 3.83, 8), (24, 3.83, 64)]
+    ("free_mib", "total_mib", "num_slots", "num_positions"),
+    [
+        (598, 3072, 2, 1648),
+        (630, 2560, 2, 1936),
+        (792, 4096, 2, 3408),
+        (1444, 6144, 4, 4096),
+        (3492, 8192, 32, 16240),
+    ],
+    ids=["0.6b", "0.6b int8", "1.7b int8", "1.7b", "1.7b in 8"],
 )
-def test_small_cards_serve_some_streams(total_gib: int, weights_gib: float, num_slots: int) -> None:
-    total, gib = total_gib * 2**30, 2**30
-    num_free = total - int((0.5 + weights_gib) * gib)
-    assert KVBudget(64, 4096, utilization=0.9).fitting_slots(114_688, num_free, total) == num_slots
+def test_the_cache_is_what_small_cards_have_left(
+    free_mib: int,
+    total_mib: int,
+    num_slots: int,
+    num_positions: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget = KVBudget(num_slots, 4096, utilization=0.9)
+    found = blocks(monkeypatch, free_mib, total_mib, budget)
+    assert found * BLOCK_POSITIONS == num_positions
+    plan = budget.plan(free_mib * MIB, total_mib * MIB)
+    assert (found + 1) * BLOCK_POSITIONS * 114_688 <= plan.num_spare(num_slots)
+
+
+def test_a_cache_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, asked = KVBudget(2, 4096, utilization=0.9), KVBudget(2, 4096, cache_bytes=GIB // 2)
+    figures = r"A KV cache needs 42 MiB, .* 416 MiB; .* 450 of the GPU's 3072 MiB.*--quantize int8"
+    with pytest.raises(ModelLoadError, match=figures):
+        blocks(monkeypatch, 450, 3072, usual)
+    with pytest.raises(ModelLoadError, match=r"A KV cache needs 511 MiB.*--cache-gib"):
+        blocks(monkeypatch, 900, 3072, asked)
+    assert blocks(monkeypatch, 1000, 3072, asked) * BLOCK_POSITIONS >= 4096
 
 
 def test_stacks_of_any_shapes_share_one_table() -> None:
@@ -153,6 +199,6 @@ def test_the_cache_takes_what_is_left_and_what_slots_can_use() -> None:
     budget = KVBudget(64, 4096, utilization=0.9)
     num_blocks = budget.num_blocks(shapes, like)
     assert usual <= num_blocks <= 64 * 4096 // BLOCK_POSITIONS
-    left = budget.num_bytes_left(num_free, num_total)
+    left = budget.plan(num_free, num_total).num_left(64)
     if num_blocks > usual:
         assert num_blocks * BLOCK_POSITIONS * 28 * 8 * 128 * 2 * 2 <= left

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from antiphon.contracts.family import LoadContext
+from antiphon.errors import ModelLoadError
 from antiphon.families.kit import loading
 
 GIB = 2**30
@@ -13,13 +14,13 @@ NUM_WEIGHTS, POSITION_SIZE = 750_000_000, 57_344  # Qwen3-TTS 0.6B
 
 
 def slots(context: LoadContext) -> int:
-    return loading.fitted(context, 4096, NUM_WEIGHTS, POSITION_SIZE).max_slots
+    return loading.fitted(context, 4096, (NUM_WEIGHTS, POSITION_SIZE)).num_slots
 
 
 @pytest.mark.parametrize(
     ("free_gib", "total_gib", "num_slots"),
-    [(2.3, 3, 8), (7.3, 8, 64), (2.3, 80, 2), (79, 80, 64)],
-    ids=["a small card", "a larger one", "others use it", "a large one"],
+    [(2.3, 3, 4), (2.1, 3, 2), (7.3, 8, 64), (2.3, 80, 2), (79, 80, 64)],
+    ids=["a small card", "a fuller one", "a larger one", "others use it", "a large one"],
 )
 def test_slots_follow_the_memory(
     free_gib: float, total_gib: int, num_slots: int, monkeypatch: pytest.MonkeyPatch
@@ -31,6 +32,11 @@ def test_slots_follow_the_memory(
     context = LoadContext(max_slots=64, memory_utilization=0.9)
     assert slots(context) == num_slots
     assert slots(replace(context, max_slots=1)) == 1
+    fixed = replace(context, has_fixed_slots=True)
+    assert slots(replace(fixed, max_slots=num_slots)) == num_slots
+    if num_slots < 64:
+        with pytest.raises(ModelLoadError, match=r"KV cache for 64 slots .* MiB"):
+            slots(fixed)
     for sized in ({"cache_bytes": GIB}, {"memory_utilization": None}):
         assert slots(replace(context, **sized)) == 64, "nothing is to be found out"
 

@@ -63,13 +63,15 @@ def test_keys_and_values_leave_it_alone(
     monkeypatch.setattr(language_model, "load_tokenizer_config", lambda *_: published)
     total = 80 * 2**30
     exact, usual = (
-        language_model._budget(replace(context, dtype=dtype), config).num_bytes_left(total, total)
+        language_model._budget(replace(context, dtype=dtype), config)
+        .plan(total, total)
+        .num_left(64)
         for dtype in ("float32", "auto")
     )
     assert usual - exact == pytest.approx(65 * 89e6, rel=0.03)
     text_alone = copytree(checkpoint, tmp_path / "apart" / "text")
     rmtree(text_alone / TOKENIZER_NAME)
     alone = language_model._budget(replace(context, path=text_alone), config)
-    assert alone.num_bytes_left(total, total) - exact == reserved_bytes(
+    assert alone.plan(total, total).num_left(64) - exact == reserved_bytes(
         published, 64, is_exact=True
     )
