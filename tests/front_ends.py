@@ -54,9 +54,7 @@ class ServerProcesses:
     def wait_for(self, num_processes: int, *, instead_of: int | None = None) -> None:
         """Wait until so many processes run, and all front ends are ready.
 
-        Args:
-            num_processes: of the server.
-            instead_of: a process that was killed, and is not one of them.
+        ``instead_of`` is a process that was killed, and is not one of them.
         """
 
         def is_complete() -> bool:

@@ -190,12 +190,7 @@ def with_own_data(settings: Settings, factory: pytest.TempPathFactory) -> Settin
 
 
 def server_of(settings: Settings = TOY, **options: Any) -> Any:
-    """Return a fixture: a server that the tests of a file share.
-
-    Args:
-        settings: of the server.
-        options: of `start_server`.
-    """
+    """Return a fixture: a server that the tests of a file share; ``options`` of `start_server`."""
 
     @pytest.fixture(scope="module")
     def server() -> Generator[RunningServer, None, None]:

@@ -41,14 +41,10 @@ _LINE = 160  # characters of it
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a part.
+    """Outcome of a part.
 
-    Attributes:
-        status: ``"skipped"``: a package is missing; ``"no time"``: it would not have been done.
-        expected_s: that it was to take.
-        took_s: that it took.
-        exit_status: of its last command; ``None`` if it was not begun.
-        why: for people.
+    ``"skipped"``: a package is missing; ``"no time"``: it would not have been done. The exit status
+    is that of its last command; ``None`` if it was not begun.
     """
 
     part: str

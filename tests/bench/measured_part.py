@@ -62,14 +62,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What holds for all parts.
+    """Settings of all parts; ``out`` is the folder that they write to.
 
-    Attributes:
-        out: folder of what they write.
-        random_dir: folder of random weights that other programs load.
-        device: as of ``antiphon bench``.
-        is_tiny: tiny weights and few of everything, to try all this on a CPU.
-        rate_s: how long the open load goes on; ``None``: as long as there is time.
+    ``is_tiny`` tries all this on a CPU; ``rate_s=None`` goes on with the open load as long as there
+    is time.
     """
 
     out: Path

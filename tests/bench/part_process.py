@@ -19,12 +19,9 @@ _SECONDS_BETWEEN_LOOKS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a part ended.
+    """End of a part: its status, the exit status of its last command, and its time.
 
-    Attributes:
-        status: ``"killed"``: it was not done in time.
-        exit_status: of the last of its commands that ran; negative: the signal that ended it.
-        took_s: all of them together.
+    A negative exit status is the signal that ended the command.
     """
 
     status: Status

@@ -48,15 +48,9 @@ def scaled(number: int) -> int:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a server holds.
+    """Resources that a server holds.
 
-    Attributes:
-        num_files: files and sockets that are open, but for databases: each worker thread that
-            has needed one keeps its connection.
-        num_threads: threads.
-        num_children: processes that it has started.
-        num_temporary: files in its temporary folder.
-        resident_mib: memory.
+    Files leave out databases: each worker thread that has needed one keeps its connection.
     """
 
     num_files: int
@@ -68,13 +62,7 @@ class Holdings:
 
 @dataclass
 class Besieged:
-    """A server that is attacked.
-
-    Attributes:
-        url: where it listens.
-        process: its process.
-        folder: its data, its temporary folder and its log.
-    """
+    """A server that is attacked; ``folder`` has its data, its temporary folder and its log."""
 
     url: str
     process: "subprocess.Popen[str]"

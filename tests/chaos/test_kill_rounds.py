@@ -26,13 +26,7 @@ MAX_NEW_FRAMES = 4
 
 @dataclass
 class Answered:
-    """What servers have answered for, over all rounds.
-
-    Attributes:
-        voices: names of those that were kept.
-        deleted: names of those that were deleted.
-        jobs: ids of those that were accepted.
-    """
+    """Voices and jobs that servers have answered for, over all rounds."""
 
     voices: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)

@@ -23,8 +23,6 @@ class Browser:
     """One request or socket of a browser, which may leave at any time.
 
     Attributes:
-        said: messages to the application, before it leaves.
-        got: what came of it.
         on_send: called before something comes.
         raises: whether sending raises when it has left: application servers differ in this.
     """

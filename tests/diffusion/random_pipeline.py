@@ -63,14 +63,6 @@ def write_pipeline(
 ) -> None:
     """Write a checkpoint's directory; files of an existing one are replaced one by one.
 
-    Args:
-        path: the directory.
-        pipeline: contents of the checkpoint.
-        seed: seed of all weights.
-        dtype: element type of all weights.
-        shards: files that the largest network is spread over.
-        progress: callback with the bytes written so far and their total.
-
     Raises:
         ModelLoadError: ``dtype`` is none, or there are fewer tensors than shards.
     """
@@ -86,13 +78,7 @@ def write_pipeline(
 def write_weights(
     path: Path, making: Whole, weights: Mapping[str, tuple[float, float]] | None = None
 ) -> None:
-    """Write the weights of a checkpoint's directory, of whose configurations there are all.
-
-    Args:
-        path: directory of the checkpoint.
-        making: seed, element type and shards.
-        weights: see `RandomPipeline`.
-    """
+    """Write the weights of a checkpoint's directory, of whose configurations there are all."""
     from antiphon.diffusion.tensor_shapes import network_of  # needs diffusers
 
     with torch.device("meta"):

@@ -30,15 +30,7 @@ _PROMPT = "a red cat"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured of a family.
-
-    Attributes:
-        family: its name.
-        pipeline: diffusers' class.
-        size: of the networks, as the maker of checkpoints calls it.
-        request: of pictures, guided; without its number of steps.
-        text_shape: of the embeddings of a text.
-    """
+    """Networks and requests that are measured of a family; requests have no number of steps."""
 
     family: str
     pipeline: str

@@ -74,16 +74,7 @@ PARALLEL_ROWS = ("ulysses", "cfg_parallel", "ring")
 
 @dataclass(slots=True)
 class Row:
-    """What a row is measured with.
-
-    Attributes:
-        subject: whose networks they are.
-        name: of the row.
-        path: of the folder.
-        device: that it runs on.
-        steps: of a request.
-        notes: on the result.
-    """
+    """Networks, device and folder that a row is measured with; ``notes`` go into its result."""
 
     subject: Subject
     name: str

@@ -22,13 +22,7 @@ def work(key: Hashable = "image", num_steps: int = 10, **changes: float) -> Deno
 
 
 class Machine:
-    """Steps what a scheduler chooses, on a clock of its own.
-
-    Attributes:
-        now_s: the time.
-        served_s: time that was spent on each key.
-        ended: the requests that are complete, in order.
-    """
+    """Steps what a scheduler chooses, on a clock of its own; keeps the time spent on each key."""
 
     def __init__(self, max_batch: int = 4, max_requests: int = 64, **settings: object) -> None:
         self.now_s = 0.0

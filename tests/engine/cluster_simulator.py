@@ -322,12 +322,7 @@ class ClusterSimulation:
 
 
 def simulate_cluster(model: ClusterModel, traffic: Traffic) -> ClusterReport:
-    """Run random arrivals (``traffic.rate_hz``) over a cluster.
-
-    Args:
-        model: what it is made of.
-        traffic: the requests, all of them listened to.
-    """
+    """Run random arrivals (``traffic.rate_hz``) over a cluster, all of them listened to."""
     simulation = ClusterSimulation(model, traffic)
     simulation.run()
     for node in (*simulation.talkers, *simulation.codecs):

@@ -20,12 +20,9 @@ BLOCK = 16
 
 @dataclass(slots=True)
 class CopyingEngine:
-    """An engine whose listeners read all at once.
+    """An engine whose clients read all at once; frames and prompts by name.
 
-    Attributes:
-        frames: that were made, by name.
-        kept: keys and values of the positions that were prefilled, of each stack, by name.
-        prompts: by name.
+    ``kept`` are keys and values of the positions that were prefilled, of each stack, by name.
     """
 
     runner: ModelRunner[Any]
@@ -91,14 +88,9 @@ class CopyingEngine:
 
 
 def assert_copies_exactly(runner: ModelRunner[Any], first: Prompt, other: Prompt) -> None:
-    """Assert that a prompt which finds what it has in common with another makes equal frames.
+    """Assert that a prompt makes equal frames, keys and values if it copies common positions.
 
-    And that it keeps equal keys and values, to the bit.
-
-    Args:
-        runner: that computes exactly.
-        first: is spoken first.
-        other: begins with its common positions, and with no further block of it.
+    ``other``, which is spoken last, has no further block of ``first`` than its common positions.
     """
     num_common = other.num_common_positions
     assert num_common % BLOCK

@@ -44,12 +44,7 @@ class DeviceModel:
     chunk_sizes: tuple[int, ...] = tuple(range(1, 17))
 
     def step_s(self, shape: StepShape, num_attended: int = 0) -> float:
-        """Return how long a step takes.
-
-        Args:
-            shape: what it computes.
-            num_attended: positions before the frames of all its rows.
-        """
+        """Return how long a step takes, after ``num_attended`` positions of all its rows."""
         seconds = self._prefill_s(shape.num_rows, shape.num_positions)
         seconds += num_attended * self.position_s
         if shape.num_rows:

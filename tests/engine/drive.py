@@ -56,11 +56,8 @@ def generate(
     """Start requests at once, in the slots that they are keyed by, and run each to its end.
 
     Args:
-        runner: runner whose slots are all free.
-        prompts: prompts by slot.
         max_frames: number of frames to stop after; the limit of a prompt may be lower.
         before: frames by slot that requests go on after.
-        piece_positions: see `Drive`.
         faulty: slots that may end with an error.
     """
     drive = Drive(runner, piece_positions=piece_positions)
@@ -103,12 +100,7 @@ class Drive:
     """Plans and runs steps; what is given back is given out again first."""
 
     def __init__(self, runner: Runner, *, piece_positions: int | None = None) -> None:
-        """Begin with all blocks free.
-
-        Args:
-            runner: whose slots are all free.
-            piece_positions: positions of a prompt that a step reads; ``None`` for all.
-        """
+        """Begin with all blocks free; a step reads at most ``piece_positions`` of a prompt."""
         assert runner.cache is not None
         self._runner = runner
         self._cache = runner.cache

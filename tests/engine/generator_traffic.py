@@ -25,14 +25,7 @@ class Cost:
 
 @dataclass
 class Heard:
-    """One stream, as its listener saw it.
-
-    Attributes:
-        came_s: when it was let in.
-        arrivals_s: of its chunks.
-        durations_s: of them.
-        is_over: whether it has come to its end.
-    """
+    """One stream as its client received it, with the times of its chunks."""
 
     came_s: float
     arrivals_s: list[float] = field(default_factory=list)

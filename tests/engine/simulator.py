@@ -304,17 +304,7 @@ def simulate(
     limits: SchedulerLimits | None = None,
     host: HostModel | None = None,
 ) -> Report:
-    """Run traffic over an engine.
-
-    Args:
-        traffic: the requests.
-        num_slots: of the device.
-        model: of the device's speed.
-        cache: its blocks; ``None``: it needs none.
-        policy: of codec chunks.
-        limits: of admission and of a step's work.
-        host: of the process that the engine is in; ``None``: it takes no time.
-    """
+    """Run traffic over an engine; ``host=None``: its process takes no time."""
     clock = Clock()
     device = SimulatedDevice(clock, num_slots, model=model, cache=cache)
     core = EngineCore(device, policy=policy, limits=limits, clock=clock)

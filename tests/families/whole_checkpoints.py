@@ -20,13 +20,7 @@ from tests.families.random_files import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole(Making):
-    """Arguments of a maker of checkpoints with weights.
-
-    Attributes:
-        seed: seed of all weights.
-        shards: number of files for the largest part.
-        progress: callback with the bytes written so far and the total.
-    """
+    """Arguments of a maker of whole checkpoints; ``shards`` are those of the largest part."""
 
     seed: int = 0
     shards: int = 1
@@ -57,13 +51,7 @@ def whole_checkpoints(
 
 
 def context_of(path: Path, device: str, **more: Any) -> LoadContext:
-    """Return the context of a directory that may have been made without weights.
-
-    Args:
-        path: directory of the checkpoint.
-        device: device that it is loaded on.
-        more: further attributes of the context.
-    """
+    """Return the context of a directory that may have been made without weights."""
     return LoadContext(path, device, load_format=load_format_of(path, "auto"), **more)
 
 

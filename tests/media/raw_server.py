@@ -54,13 +54,9 @@ async def dripping(writer: asyncio.StreamWriter) -> None:
 
 @dataclass
 class RawServer:
-    """What is served and what was asked.
+    """Answers by path, on a port of 127.0.0.1, and the heads of requests in order.
 
-    Attributes:
-        answers: by path.
-        port: where on 127.0.0.1.
-        requests: heads of the requests, in order.
-        num_connections: how many were made, whether or not they asked for anything.
+    ``num_connections`` counts those without a request, too.
     """
 
     answers: dict[str, Answer]

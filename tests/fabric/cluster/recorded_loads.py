@@ -17,15 +17,9 @@ FILE_VARIABLE = "RECORDED_LOADS"
 
 @dataclass(frozen=True, slots=True)
 class RecordedLoad:
-    """The load of the stages of one replica.
+    """The load of the stages of one replica, with what the builder got.
 
-    Attributes:
-        stages: names, joined by ``+``.
-        device: of the context that the builder got.
-        memory_fraction: likewise.
-        memory_utilization: likewise.
-        pid: process that loaded the stages.
-        visible: value of ``CUDA_VISIBLE_DEVICES`` there.
+    ``visible`` is the value of ``CUDA_VISIBLE_DEVICES`` in the process that loaded them.
     """
 
     stages: str

@@ -71,15 +71,10 @@ def pass_mel(
     rows: MelFlowRows,
     place: tuple[int, int, int],
 ) -> Tensor:
-    """Return the mel frames of a pass.
+    """Return the mel frames of a pass of the first row.
 
-    Args:
-        flow: that makes them.
-        tokens: of the speech.
-        reference: before it.
-        rows: of which the first one is the stream's.
-        place: number of the first token, counted from the speech's begin, tokens of the pass, and
-            those of speech in the first chunk with speech.
+    ``place``: number of the first token, counted from the speech's begin, tokens of the pass, and
+    those of speech in the first chunk with speech.
     """
     start, size, ahead = place
     width, num_reference = size + flow.config.look_ahead_tokens, len(reference.tokens)

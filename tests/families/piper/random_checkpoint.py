@@ -37,12 +37,7 @@ def write_voice(
 ) -> int:
     """Write one voice, and return its network's bytes.
 
-    Args:
-        directory: made if it does not exist.
-        name: stem of the files' names.
-        seed: seed of all weights.
-        num_speakers: number of the voice's speakers.
-        changes: entries of the JSON file that replace or extend the default ones.
+    ``changes`` are entries of the JSON file that replace or extend the default ones.
     """
     directory.mkdir(parents=True, exist_ok=True)
     config = {

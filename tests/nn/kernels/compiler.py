@@ -78,14 +78,9 @@ CARDS = (
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a kernel is compiled for.
+    """Compilation of a kernel as it is launched.
 
-    Attributes:
-        kernel: as it is launched.
-        signature: types of its arguments, by their names.
-        constants: values of those that are known when it is compiled, by their places.
-        options: of the compiler, as `num_warps`.
-        attributes: of its arguments, by their places.
+    ``signature`` has types of arguments by name; ``constants`` and ``attributes`` are by place.
     """
 
     kernel: Any
