@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor
 
+from antiphon.nn.cuda.devices import explained_shortage
+
 _CAPTURING = threading.Lock()  # several engines may share a device
 
 
@@ -45,7 +47,7 @@ class Graphs:
         address.
         """
         assert self._stream is not None
-        with _CAPTURING, self.on_stream():
+        with _CAPTURING, explained_shortage(), self.on_stream():
             function()
             self._stream.synchronize()
             graph = torch.cuda.CUDAGraph()

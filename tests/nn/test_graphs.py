@@ -1,10 +1,13 @@
 """Sizes that graphs are captured for; and a graph gives what its function gives."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.errors import ModelLoadError
 from antiphon.nn.graphs import Graphs, buckets, round_up
 
 
@@ -18,6 +21,19 @@ def test_every_number_has_a_bucket_that_is_not_far_above(
     assert number <= size <= largest
     assert size in sizes
     assert size < factor * number or size == sizes[0]
+
+
+def test_a_shortage_of_memory_is_reported_with_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (15 * 2**20, 4096 * 2**20))
+    graphs = Graphs(torch.device("cpu"))
+    monkeypatch.setattr(graphs, "_stream", object())
+    monkeypatch.setattr(graphs, "on_stream", nullcontext)
+
+    def too_large() -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    with pytest.raises(ModelLoadError, match=r"15 of 4096 MiB are free.*--quantize int8"):
+        graphs.capture("key", too_large)
 
 
 def test_without_a_gpu_a_function_is_called_every_time() -> None:

@@ -1,11 +1,15 @@
 """GPUs that models run on, and their memory."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from antiphon.errors import ModelLoadError
 from antiphon.nn.cuda.resident_limits import BFLOAT16_CAPABILITY
 
 _MIN_CAPABILITY = (7, 5)
+_MIB = 2**20
 
 
 def check_capability(device: torch.device) -> None:
@@ -44,3 +48,20 @@ def free_memory(device: torch.device) -> tuple[int, int]:
     """Return a GPU's free bytes, without those that PyTorch keeps unused, and its total bytes."""
     torch.cuda.empty_cache()
     return torch.cuda.mem_get_info(device)
+
+
+@contextmanager
+def explained_shortage() -> Iterator[None]:
+    """Raise ModelLoadError, with the figures, where the current GPU's memory runs out."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        num_free, num_total = torch.cuda.mem_get_info()
+        sizes = num_free, num_total, torch.cuda.memory_allocated()
+        free, total, allocated = (f"{each / _MIB:.0f}" for each in sizes)
+        raise ModelLoadError(
+            f"The GPU's memory ran out while CUDA graphs were captured: {free} of {total} MiB are"
+            f" free, and this process's tensors take {allocated} MiB. Use --quantize int8, a"
+            " smaller --max-slots or --cache-gib, or a smaller model, or end other processes on"
+            " the GPU."
+        ) from error
