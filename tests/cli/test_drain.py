@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -121,7 +121,8 @@ import ctypes, pathlib, sys, time
 from antiphon.cli.main import app
 from antiphon.families.toy.codec import ToneCodec
 decode = ToneCodec.decode_row
-ToneCodec.decode_row = lambda *all: {hang} if pathlib.Path({flag!r}).exists() else decode(*all)
+flag = pathlib.Path({flag!r})
+ToneCodec.decode_row = lambda *all: flag.unlink() or {hang} if flag.exists() else decode(*all)
 app()
 """
 
@@ -155,11 +156,11 @@ def test_a_process_that_hangs_ends_all_the_same(
             text=True,
         )
 
-    with serving(start) as (process, url):
+    with serving(start) as (process, url), ThreadPoolExecutor(1) as pool:
         wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200)
         flag.touch()
-        with suppress(httpx.TransportError):
-            httpx.post(url + URL, json={"input": "Hello."}, timeout=3)
+        pool.submit(httpx.post, url + URL, json={"input": "Hello."}, timeout=DEADLINE_S)
+        wait_until(lambda: not flag.exists())  # it hangs
         if is_told:
             process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=DEADLINE_S)
