@@ -14,7 +14,7 @@ from tests.quality.test_real_speech import SENTENCES
 pytestmark = pytest.mark.skipif(
     find_spec("antiphon_voice_wren") is None, reason="not installed: scripts/setup torch"
 )
-MAX_WORD_ERROR_RATE = 0.12
+MAX_WORD_ERROR_RATE = 0.06
 VOICES = ("heart", "deep")
 MODES = (True, False)
 """Text before the frames, and beside them."""
