@@ -70,7 +70,7 @@ class KVBudget:
 
     def plan(self, num_free: int, num_total: int) -> MemoryPlan:
         """Return the plan of a GPU's memory, once the weights are loaded."""
-        return MemoryPlan(num_free, num_total, self.utilization or 1.0, self.reserved_bytes)
+        return MemoryPlan(num_free, num_total, self.utilization, self.reserved_bytes)
 
 
 class KVCaches:

@@ -32,17 +32,19 @@ class MemoryPlan:
 
     Attributes:
         num_free: free bytes.
-        utilization: share of the memory that may be in use once all is loaded.
+        utilization: share of the memory that may be in use once all is loaded; ``None``: engines
+            share the GPU, and have caches of set sizes beside which nothing is kept for slots.
         later_bytes: bytes that the model allocates after the cache, beyond the usual.
     """
 
     num_free: int
     num_total: int
-    utilization: float = 1.0
+    utilization: float | None = None
     later_bytes: int = 0
 
     def num_left(self, num_slots: int) -> int:
         """Return the bytes that the cache may take within the share; negative if it is full."""
+        assert self.utilization is not None, "no share of the memory is set"
         share = self.utilization * self.num_total
         reserve = min(_RESERVE_SHARE * share, _SMALL_SHARE * (share - _SMALL_BYTES))
         reserve = min(max(reserve, _LATER_BYTES), _MAX_RESERVE_BYTES) + self.later_bytes
@@ -51,8 +53,8 @@ class MemoryPlan:
 
     def num_spare(self, num_slots: int) -> int:
         """Return the bytes that are free beside what is allocated after the cache."""
-        later = _LATER_BYTES + self.later_bytes + num_slots * SLOT_RESERVE_BYTES
-        return self.num_free - later
+        num_kept = 0 if self.utilization is None else num_slots * SLOT_RESERVE_BYTES
+        return self.num_free - _LATER_BYTES - self.later_bytes - num_kept
 
     def slots(self, sizes: Sequence[int], request_bytes: int) -> int:
         """Return the largest of ascending ``sizes`` that fits with a request in each slot.

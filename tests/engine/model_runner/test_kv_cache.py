@@ -132,13 +132,20 @@ def test_the_cache_is_what_small_cards_have_left(
 
 
 def test_a_cache_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, asked = KVBudget(2, 4096, utilization=0.9), KVBudget(2, 4096, cache_bytes=GIB // 2)
+    usual, asked = KVBudget(2, 4096, utilization=0.9), KVBudget(2, 4096, GIB // 2, 0.9)
     figures = r"A KV cache needs 42 MiB, .* 416 MiB; .* 450 of the GPU's 3072 MiB.*--quantize int8"
     with pytest.raises(ModelLoadError, match=figures):
         blocks(monkeypatch, 450, 3072, usual)
     with pytest.raises(ModelLoadError, match=r"A KV cache needs 511 MiB.*--cache-gib"):
         blocks(monkeypatch, 900, 3072, asked)
     assert blocks(monkeypatch, 1000, 3072, asked) * BLOCK_POSITIONS >= 4096
+
+
+def test_engines_that_share_a_gpu_keep_nothing_for_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = KVBudget(64, 4096, cache_bytes=GIB // 2)
+    assert blocks(monkeypatch, 900, 3072, shared) * BLOCK_POSITIONS >= 4096
+    with pytest.raises(ModelLoadError, match="graphs and the codec 384 MiB"):
+        blocks(monkeypatch, 800, 3072, shared)
 
 
 def test_stacks_of_any_shapes_share_one_table() -> None:
