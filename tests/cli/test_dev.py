@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.families import toy
 from antiphon.families.registry import FAMILIES, family, resolve
 from tests.cli.conftest import Run
 from tests.families.whole_checkpoints import maker_of
@@ -118,3 +119,31 @@ def test_a_folder_without_a_checkpoint_is_named(
     assert done.exit_code == 1
     assert message in done.stderr
     assert "Errno" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nobody",), "Unknown model 'nobody'"),
+        (("ovis_image",), "'ovis_image' does not speak: its tasks are image."),
+        (("toy", "--checkpoint", "no/such/folder"), "There is no directory"),
+    ],
+)
+def test_what_cannot_be_checked_is_said(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    done = run("dev", "check-family", *arguments)
+    assert done.exit_code == 1
+    assert message in done.stderr
+
+
+def test_every_family_is_counted(run: Run) -> None:
+    told = {each["name"]: each for each in json.loads(run("dev", "families", "--json").stdout)}
+    assert [*told] == [*FAMILIES]
+    lines = [
+        line
+        for path in Path(toy.__file__).parent.glob("*.py")
+        for line in path.read_text(encoding="utf-8").split("\n")
+        if line.strip()
+    ]
+    assert told["toy"]["lines"] == len(lines)
+    assert told["toy"]["tasks"] == ["speech", "image", "video", "chat"]
+    assert "hibari" in run("dev", "families").stdout

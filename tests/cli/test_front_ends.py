@@ -1,5 +1,6 @@
 """Several front ends are one server: whichever answers, and whatever dies."""
 
+import asyncio
 import base64
 import json
 import os
@@ -8,7 +9,8 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -16,6 +18,7 @@ from openai import OpenAI
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.sync.client import connect
 
+from antiphon.cli.front_ends import FrontEndProcess
 from tests.cli.conftest import DEADLINE_S
 from tests.cli.front_end_servers import (
     LONG,
@@ -227,3 +230,38 @@ def test_memory_and_descriptors_stay_flat(running: ServerProcesses) -> None:
         wait_until(lambda: all(resources()[0][name] <= files[name] + 3 for name in files))
     grown = {name: 4096 * (resources()[1][name] - pages[name]) for name in pages}
     assert all(number < 48 * 2**20 for number in grown.values()), grown
+
+
+class Child:
+    """A process that runs until it is stopped."""
+
+    def __init__(self) -> None:
+        self.is_stopped = False
+
+    async def reported(self) -> None:
+        await asyncio.Event().wait()
+
+    async def stop(self, grace_s: float) -> None:
+        del grace_s
+        self.is_stopped = True
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("are_sockets_closed", [False, True])
+async def test_a_signal_during_a_start_ends_what_was_started(
+    monkeypatch: pytest.MonkeyPatch, are_sockets_closed: bool
+) -> None:
+    plan = cast("Any", SimpleNamespace(name="front-end-0"))
+    process, child = FrontEndProcess(plan, cast("Any", None), {}), Child()
+
+    async def launch() -> Child:
+        process.is_stopping = True
+        process.send_signal(signal.SIGTERM)  # to no process
+        if are_sockets_closed:
+            raise OSError("Bad file descriptor")
+        return child
+
+    monkeypatch.setattr(process, "_launch", launch)
+    async with asyncio.timeout(5):
+        await process.keep_alive()
+    assert child.is_stopped != are_sockets_closed

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from antiphon.engine.model_runner.ar_model import FAULT, FRAME, STOP, ARModel, Frames
+from antiphon.engine.model_runner.ar_model import FAULT, FRAME, STOP, ARModel, Frames, SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 
 NUM_SLOTS, WIDTH, FRAME_SIZE, MAX_POSITIONS = 3, 4, 2, 8
@@ -56,3 +56,20 @@ def test_a_step_keeps_frames_moves_slots_and_tells_how_rows_ended(
     assert kept == ([[0, 0], [0, 0]] if is_replay else [[10, 11], [20, 21]])
     assert model.slots.positions.tolist() == [6, MAX_POSITIONS, 1, 0]
     assert model.slots.frames.tolist() == [FRAME_STORE_FRAMES + 2, 2, 1, 0]
+
+
+def test_the_latest_codes_are_those_of_the_latest_frames() -> None:
+    slots = SlotState.zeros(3, 2, torch.device("cpu"))
+    num_made = torch.tensor([FRAME_STORE_FRAMES + 5, 2])
+    for slot, count in enumerate(num_made.tolist()):
+        for number in range(count):
+            slots.frame_store[slot, number % FRAME_STORE_FRAMES] = 1000 * slot + number
+    recent = slots.recent(torch.tensor([0, 1]), num_made, 4)
+    newest = FRAME_STORE_FRAMES + 4
+    assert recent.tolist() == [
+        [newest, newest - 1, newest - 2, newest - 3],
+        [1001, 1000, -1, -1],
+    ]
+    assert slots.recent(torch.tensor([1]), num_made[1:], 4, first=1).tolist() == [
+        [1001, -1, -1, -1]
+    ]

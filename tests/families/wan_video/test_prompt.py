@@ -12,7 +12,7 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.picture_types import DiffusionParameters, VideoRequest
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.fabric.wire.safe_pickle import dumps, loads
-from antiphon.families.wan_video.prompt import MAX_PROMPT_TOKENS, WanPrompter
+from antiphon.families.wan_video.prompt import MAX_PROMPT_TOKENS, WanPrompter, clean_prompt
 from tests.families.wan_video.conftest import WanCheckpoint
 from tests.families.wan_video.official import LAYOUTS, small_request, some_image
 
@@ -108,3 +108,24 @@ def test_prompts_cross_processes(wan: WanCheckpoint) -> None:
     other = loads(dumps(prompt))
     np.testing.assert_array_equal(other.data.image, prompt.data.image)
     assert replace(other.data, image=None) == replace(prompt.data, image=None)
+
+
+TEXTS = (
+    "a cat",
+    "  two\t\n spaces \u3000 here ",
+    "&lt;b&gt; &amp;amp;amp; &quot;quoted&quot;",
+    "\x1f separators \x1c of files",
+    "\u201ccurly\u201d and sch\u00c3\u00b6n",
+    "",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_cleaning_is_that_of_diffusers(text: str) -> None:
+    from diffusers.pipelines.wan.pipeline_wan import prompt_clean
+
+    assert clean_prompt(text) == prompt_clean(text)
+
+
+def test_quotes_and_encodings_are_mended() -> None:
+    assert clean_prompt(" \u201ccat &amp; dog\u201d ") == '"cat & dog"'
