@@ -15,7 +15,6 @@ from antiphon.contracts.family import LoadContext
 from antiphon.contracts.prepared_voice import PreparedVoice
 from antiphon.contracts.types import Samples, Sampling, SpeechRequest
 from antiphon.errors import InvalidRequestError
-from antiphon.families.kit.cloned_voices import CODES, Recording
 from antiphon.families.kit.voice_encoder import ClonedVoiceEncoder
 from antiphon.families.mimo_audio.audio_encoder import (
     AudioEncoder,
@@ -105,31 +104,6 @@ def test_what_is_behind_a_recording_changes_no_code(inner: AudioEncoder) -> None
         assert inner.num_frames(length) == len(alone)
         # A tie that rounding decides changes a code, and those after it in its frame.
         assert (codes[: len(alone)] == alone).all(dim=1).float().mean() > 0.9
-
-
-def check_company(alone: ClonedVoiceEncoder, padding: ClonedVoiceEncoder) -> None:
-    batch = [Recording(recording(each), (CODES,)) for each in (12000, 48000, 31234)]
-    (fitting,) = {padding.batch_of(each) for each in batch}
-    assert fitting.max_size >= len(batch)
-    for samples, made in zip(batch, padding.encode_batch(batch), strict=True):
-        codes = made.data[CODES]
-        np.testing.assert_array_equal(codes, padding.encode(samples).data[CODES])
-        expected = alone.encode(samples).data[CODES]
-        assert codes.shape == expected.shape
-        assert (codes == expected).all(axis=1).mean() > 0.9
-
-
-def test_in_a_batch_recordings_are_as_alone(checkpoint: Path, encoder: ClonedVoiceEncoder) -> None:
-    check_company(encoder, load_voice_encoder(LoadContext(checkpoint, device="cpu"), pads=True))
-
-
-@pytest.mark.gpu
-@pytest.mark.slow  # runs the encoder in all shapes
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-def test_in_a_batch_recordings_are_as_alone_on_a_gpu(
-    checkpoint: Path, encoder: ClonedVoiceEncoder
-) -> None:
-    check_company(encoder, load_voice_encoder(LoadContext(checkpoint, device="cuda")))
 
 
 def test_a_voice_stands_in_front(prompter: MiMoAudioPrompter, checkpoint: Path) -> None:
