@@ -10,7 +10,7 @@ from antiphon.engine.model_runner.ar_model import ARModel
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.nn.cpu.packed_layers import check_quantize
-from antiphon.nn.cuda.devices import free_memory
+from antiphon.nn.cuda.devices import loadable_memory
 from antiphon.nn.device import resolve_device, resolve_dtype
 from antiphon.nn.weights import WeightOptions
 
@@ -59,7 +59,7 @@ def fitted(
     if like.is_cpu or utilization is None or cache_bytes is not None:
         return budget
     weight_bytes, position_bytes = (each * like.itemsize for each in sizes)
-    num_free, num_total = free_memory(like.device)
+    num_free, num_total = loadable_memory(like.device)
     plan = budget.plan(num_free - weight_bytes, num_total)
     return budget.fitted(plan, position_bytes, is_fixed=context.has_fixed_slots)
 

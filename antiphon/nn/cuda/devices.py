@@ -50,6 +50,17 @@ def free_memory(device: torch.device) -> tuple[int, int]:
     return torch.cuda.mem_get_info(device)
 
 
+def loadable_memory(device: torch.device) -> tuple[int, int]:
+    """Return a GPU's bytes for weights to be loaded, and its total bytes.
+
+    Weights also fill what PyTorch keeps unused between tensors: half of it in a model of the
+    allocator.
+    """
+    num_free, num_total = free_memory(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return num_free + unused // 2, num_total
+
+
 @contextmanager
 def explained_shortage() -> Iterator[None]:
     """Raise ModelLoadError, with the figures, where the current GPU's memory runs out."""

@@ -23,8 +23,11 @@ FEW_SLOTS = 2
 
 
 def unpacked_bytes(products: Iterable[Product]) -> int:
-    """Return the bytes of the largest int8 weight in bfloat16, in and outside CUDA graphs."""
-    return 2 * 2 * max((each.num_weights for each in products), default=0)
+    """Return the bytes beyond bfloat16 weights that a prompt takes, in and outside CUDA graphs.
+
+    In a model of the allocator they are three copies of the largest int8 weight in bfloat16.
+    """
+    return 3 * 2 * max((each.num_weights for each in products), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import torch
 from antiphon.contracts.family import LoadContext
 from antiphon.errors import ModelLoadError
 from antiphon.families.kit import loading
+from antiphon.nn.cuda import devices
 
 GIB = 2**30
 NUM_WEIGHTS, POSITION_SIZE = 750_000_000, 57_344  # Qwen3-TTS 0.6B
@@ -28,7 +29,7 @@ def test_slots_follow_the_memory(
     like = torch.empty(0, dtype=torch.bfloat16, device="meta")
     memory = int(free_gib * GIB), total_gib * GIB
     monkeypatch.setattr(loading, "like_of", lambda context: like)
-    monkeypatch.setattr(loading, "free_memory", lambda device: memory)
+    monkeypatch.setattr(loading, "loadable_memory", lambda device: memory)
     context = LoadContext(max_slots=64, memory_utilization=0.9)
     assert slots(context) == num_slots
     assert slots(replace(context, max_slots=1)) == 1
@@ -43,3 +44,12 @@ def test_slots_follow_the_memory(
 
 def test_a_cpu_has_the_slots_that_are_wanted() -> None:
     assert slots(LoadContext(device="cpu", max_slots=64, memory_utilization=0.9)) == 64
+
+
+def test_weights_fill_memory_that_is_kept_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (2 * GIB, 3 * GIB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 400)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 250)
+    device = torch.device("cuda")
+    assert devices.free_memory(device) == (2 * GIB, 3 * GIB)
+    assert devices.loadable_memory(device) == (2 * GIB + 75, 3 * GIB)
