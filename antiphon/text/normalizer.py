@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from antiphon.text.offset_map import OffsetMap
+from antiphon.text.plain_words import PlainWords
 from antiphon.text.sentence_language import SentenceLanguage
 from antiphon.text.tokens import SpokenPiece, TokenizedText, plain_character
 from antiphon.text.written_out import pieces_of
@@ -30,18 +31,21 @@ class Normalizer:
         *,
         british: bool = False,
         is_english: bool = False,
+        words_only: bool = False,
     ) -> None:
         """Begin a text.
 
         Args:
             offsets: map that gets the origins of what is written.
             is_english: whether all of the text is known to be English.
+            words_only: whether what no rule reads is left out, or becomes plain letters.
         """
         self._offsets = offsets or OffsetMap()
         self._british = british
         self._context = self._held = ""
         self._group: list[tuple[SpokenPiece, str]] = []
-        self._language = None if is_english else SentenceLanguage()
+        self._plain = PlainWords() if words_only else None
+        self._language = None if is_english or words_only else SentenceLanguage()
         self._waiting: list[list[tuple[SpokenPiece, str]]] = []
         self._num_in_group = 0
         self._has_letters = self._is_foreign = self._is_written = False
@@ -107,14 +111,17 @@ class Normalizer:
         is_other = self._language is not None and self._language.is_foreign
         kept_words = (piece.words for piece, _ in group if not piece.is_changed)
         has_digits = any(any(map(str.isdecimal, each)) for each in kept_words)
-        is_kept = self._is_foreign or is_other or has_digits
+        is_kept = (self._is_foreign or is_other or has_digits) and not self._plain
         for piece, sent in group:
             is_entity = not piece.is_changed and set(sent) >= _ENTITY_SIGNS
             is_written = piece.is_changed and any(map(str.isalnum, piece.words)) and not is_kept
-            part = piece.words if is_written or (is_entity and not is_kept) else sent
+            is_read = is_written or (is_entity and not is_kept) or self._plain is not None
+            part = piece.words if is_read else sent
             is_separate = is_written or self._is_written
             if is_separate and self._last.isalnum() and part[:1].isalnum():
                 part = f" {part}"
+            if self._plain is not None:
+                part = self._plain.push(part)
             if part == sent:
                 self._offsets.copy(len(part))
             else:

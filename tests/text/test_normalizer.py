@@ -1,5 +1,6 @@
 """Numbers in words, the same ones in whatever pieces a text arrives."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.text.normalizer import Normalizer, normalized
 from antiphon.text.number_words import MAX_NUMBER, cardinal, ordinal, year
+from antiphon.text.offset_map import OffsetMap
 from antiphon.text.tokens import SpokenPiece
 from tests.text.test_reading_suite import CASES
 
@@ -33,6 +35,36 @@ def test_numbers_are_written_out(text: str, read: str) -> None:
 @pytest.mark.parametrize("text", ["Well, yes: it is so!", "好。你好", "*so*", "naïve café - 好"])
 def test_what_is_not_understood_stays(text: str) -> None:
     assert normalized(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("It\u2019s \u201cgood\u201d, na\u00efve caf\u00e9", 'It\'s "good", naive cafe'),
+        ("word\u2014word", "word, word"),
+        ("Hello.\n\n\tWorld", "Hello. World"),
+        ("Hello \u4e16\u754c again \U0001f600!", "Hello again !"),
+        ("Das kostet 42 Stra\u00dfen", "Das kostet forty-two Strassen"),
+        ("\u4f60\u597d\u3002", ""),
+        ("...", ""),
+        ("...so <b>it</b> is", "so it is"),
+    ],
+)
+def test_models_of_words_alone_get_plain_letters(text: str, read: str) -> None:
+    offsets = OffsetMap()
+    written = Normalizer(offsets, words_only=True)
+    assert "".join(map(written.push, text)) + written.push("", is_last=True) == read
+    if read:
+        assert offsets.num_made == len(read)
+        start, stop = offsets.origin(len(read) - 1, len(read))
+        assert 0 <= start < stop <= len(text)
+
+
+@given(st.text(max_size=40))
+def test_no_text_is_beyond_a_model_of_words_alone(text: str) -> None:
+    written = Normalizer(words_only=True).push(text, is_last=True)
+    assert re.fullmatch(r"([A-Za-z][A-Za-z \"',\-.:;?!]*)?", written)
+    assert "  " not in written
 
 
 @given(st.integers(0, MAX_NUMBER))

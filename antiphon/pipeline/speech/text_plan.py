@@ -243,7 +243,7 @@ class TextPlanner:
         """
         items = self.flush()
         if self._num_segments == 0 and not self._is_answer:
-            raise InvalidRequestError("Input text cannot be empty.", param="input")
+            raise InvalidRequestError("Input text cannot be empty. None was read.", param="input")
         return items
 
     def whole(self, text: str) -> list[PlanItem]:
@@ -347,8 +347,8 @@ def normalizer_of(
     than English.
     """
     language = (request.language or "").strip().lower().replace("_", "-")
-    is_english = language.split("-")[0] in _ENGLISH
-    is_wanted = request.normalize or capabilities.words_only
-    if not is_wanted or capabilities.writes_out or not is_english:
+    is_english, words_only = language.split("-")[0] in _ENGLISH, capabilities.words_only
+    if capabilities.writes_out or not is_english or not (request.normalize or words_only):
         return None
-    return partial(Normalizer, british=language == "en-gb", is_english=language not in ("", "auto"))
+    british, is_known = language == "en-gb", language not in ("", "auto")
+    return partial(Normalizer, british=british, is_english=is_known, words_only=words_only)
