@@ -82,7 +82,7 @@ def test_names_are_completed(monkeypatch: pytest.MonkeyPatch, words: str, comple
     [
         (("say", "Hello.", "--model", "tooy"), "Did you mean 'toy'?"),
         (("voices", "--model", "tooy"), "Did you mean 'toy'?"),
-        (("serve", "tooy"), "Did you mean 'toy'? Built in: hibari, toy; or give"),
+        (("serve", "tooy"), "Did you mean 'toy'? Built in: hibari, toy"),
         (("serve", "toy", "--dtype", "float8"), "model.dtype"),
         (("serve", "toy", "--port", "65536"), "server.port"),
         (("serve", "toy", "--host", "256.256.256.256"), "Cannot listen on 256.256.256.256:8000"),

@@ -42,7 +42,7 @@ MODELS[S1] = replace(spoken.LANGUAGE_MODEL, task="s1")
 NAMES = [*MODULES, pytest.param(S1, marks=pytest.mark.slow)]  # its codes are in the parity tests
 ENDING = [name for name in NAMES if name not in ("causal_lm", "glm_image")]  # to their limits
 INT8 = [name for name in MODULES if MODELS[name].num_int8_scores]
-NUM_FRAMES = 14
+NUM_FRAMES = 10
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_request_is_the_same_alone_in_a_batch_and_resumed(
         for slot, prompt in prompts.items():
             whole, place = together[slot], (slot + 2) % 5
             assert len(whole.frames) > 1
-            for count in (0, 1, len(whole.frames) - 1):
+            for count in (0, 1 + slot % (len(whole.frames) - 1)):
                 before = {place: whole.frames[:count]}
                 again = generate(runner, {place: prompt}, NUM_FRAMES, before=before)
                 assert outcomes(again) == {place: outcomes(together)[slot]}
@@ -105,10 +105,10 @@ def test_a_batch_computed_together_is_the_same_and_resumes(
         together = generate(batched, prompts, NUM_FRAMES)
         assert outcomes(together, num_codes) == wanted
         for slot, prompt in prompts.items():
-            for count in (1, len(together[slot].frames) - 1):
-                before = {4: together[slot].frames[:count]}  # read at once, not replayed
-                again = generate(batched, {4: prompt}, NUM_FRAMES, before=before)
-                assert outcomes(again, num_codes) == {4: wanted[slot]}
+            count = 1 + slot % (len(together[slot].frames) - 1)
+            before = {4: together[slot].frames[:count]}  # read at once, not replayed
+            again = generate(batched, {4: prompt}, NUM_FRAMES, before=before)
+            assert outcomes(again, num_codes) == {4: wanted[slot]}
 
 
 @pytest.mark.parametrize("is_batched", [False, True])
