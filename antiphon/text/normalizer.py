@@ -59,6 +59,9 @@ class Normalizer:
             written.append(self._push(text[start : start + _MAX_CHARACTERS_AT_ONCE]))
             start += _MAX_CHARACTERS_AT_ONCE
         written.append(self._push(text[start:], is_last=is_last))
+        if is_last and self._plain is not None:
+            written.append(self._plain.end())
+            self._offsets.exchange(0, len(written[-1]))
         return "".join(written)
 
     def _push(self, text: str, *, is_last: bool = False) -> str:

@@ -7,6 +7,7 @@ from string import ascii_letters
 from antiphon.text.number_words import spelled
 
 _KNOWN = frozenset(f"{ascii_letters} \"',-.:;?!")
+_CLOSING = frozenset(",.:;?!")
 _KNOWN_AS = {
     **dict.fromkeys("\u2018\u2019\u02bc\u201b", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
@@ -18,19 +19,29 @@ _KNOWN_AS = {
 
 
 class PlainWords:
-    """Makes a text plain that arrives in parts: one space between words, a letter first."""
+    """Makes a text plain that arrives in parts: a letter first, a mark last.
+
+    Spaces wait for what follows; none precede a mark that ends something.
+    """
 
     def __init__(self) -> None:
-        self._last = ""
+        self._last = self._space = ""
 
     def push(self, part: str) -> str:
         """Return a part in plain letters and marks, possibly nothing."""
         plain: list[str] = []
         for character in "".join(map(_plain, part)):
-            if character.isalpha() if not self._last else f"{self._last}{character}" != "  ":
-                self._last = character
-                plain.append(character)
+            if character == " ":
+                self._space = character
+            elif self._last or character.isalpha():
+                space = self._space if self._last and character not in _CLOSING else ""
+                plain += (space, character)
+                self._last, self._space = character, ""
         return "".join(plain)
+
+    def end(self) -> str:
+        """Return what ends the text: a model that was taught sentences goes on without a mark."""
+        return "." if self._last.isalpha() else ""
 
 
 @lru_cache(maxsize=4096)
