@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.families.installed import installed_models
 from antiphon.families.registry import FAMILIES
 from antiphon.formats import AudioFormat
 from antiphon.placement.cards import CARDS, card_of
@@ -55,7 +56,8 @@ def test_models_are_built_in_downloaded_or_folders(home: Path, complete: Complet
     hub = home / "cache" / "huggingface" / "hub"
     write_checkpoint(hub / "models--acme--herald-v1--b" / "snapshots" / "abc")
     (hub / "models--acme--half" / "snapshots" / "abc").mkdir(parents=True)
-    assert complete("serve ") == ["hibari", "toy", "acme/herald-v1--b", "hertz"]
+    named = ["hibari", "toy", *sorted(installed_models().names)]
+    assert complete("serve ") == [*named, "acme/herald-v1--b", "hertz"]
     assert complete("serve h") == ["hibari", "hertz"]
     for command in ("say x --model", "chat --model", "image x --model", "demo", "voices --model"):
         assert complete(f"{command} a") == ["acme/herald-v1--b"], command
