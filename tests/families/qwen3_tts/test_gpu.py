@@ -25,7 +25,7 @@ from antiphon.offline import collect
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from tests.engine.drive import Drive, Generated, generate, take
-from tests.families.qwen3_tts.lm import GREEDY, hear_late, made_prompt, opened
+from tests.families.qwen3_tts.lm import hear_late, made_prompt, mixed_prompts, opened
 
 pytestmark = [
     pytest.mark.gpu,
@@ -69,15 +69,10 @@ def test_int8_weights_make_frames(path: Path, is_deterministic: bool) -> None:
 
 @pytest.fixture(scope="module")
 def prompts(path: Path) -> dict[int, Prompt]:
-    """Prompts of every layout, greedy and drawn, one with top-p, in slots out of order."""
+    """Prompts of every layout, and one with top-p."""
     config = load_config(path)
     drawn = made_prompt(config, seed=6, num_tokens=12)
-    return {
-        3: made_prompt(config, seed=1),
-        0: made_prompt(config, seed=2, streams_text=False),
-        4: made_prompt(config, seed=3, num_reference_frames=0, num_tokens=3),
-        1: made_prompt(config, seed=4, num_reference_frames=20, sampling=GREEDY),
-        2: made_prompt(config, seed=5, num_reference_frames=3, num_tokens=30),
+    return mixed_prompts(config) | {
         6: replace(drawn, sampling=replace(drawn.sampling, top_p=0.8)),
     }
 
