@@ -278,11 +278,7 @@ class Antiphon(SpeechTasks):
         return await self._calls.arun(self._whole.video, request, progress)
 
     def read_recording(self, recording: Recording) -> Samples:
-        """Return a recording's samples, at the model's rate.
-
-        Raises:
-            InvalidRequestError: it cannot be read, is too short or too long, or holds no speech.
-        """
+        """Return a recording's samples, at the model's rate; raises InvalidRequestError."""
         rate_hz = self._model.capabilities.sample_rate_hz
         min_duration_s = self._references.min_duration_s
         samples = read_recording(
@@ -295,11 +291,7 @@ class Antiphon(SpeechTasks):
         return samples
 
     def prepare_voice(self, recording: Samples, ref_text: str | None, name: str) -> PreparedVoice:
-        """Compute what prompts need of a voice; see `create_voice`.
-
-        Raises:
-            InvalidRequestError: the recording will not do, or the model clones no voices.
-        """
+        """Compute what prompts need of a voice; see `create_voice`; raises InvalidRequestError."""
         prompter = self._model.prompter
         if not isinstance(prompter, VoicePreparing):
             raise InvalidRequestError(f"'{self._model.name}' clones no voices.", param="model")

@@ -129,11 +129,7 @@ class Fields:
         return cls(_given(values))
 
     def text(self, name: str) -> str | None:
-        """Return a text, ``None`` if it is not there.
-
-        Raises:
-            InvalidRequestError: it is something else.
-        """
+        """Return a text, ``None`` if it is not there; raises InvalidRequestError."""
         value = self.values.get(name)
         if isinstance(value, Upload):
             try:
@@ -235,11 +231,7 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def urlencoded(body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a urlencoded form, in order.
-
-    Raises:
-        InvalidRequestError: it is not encoded UTF-8, or has too many fields.
-    """
+    """Return the fields of a urlencoded form, in order; raises InvalidRequestError."""
     if body.count(b"&") < MAX_PARTS and body.count(b"%") <= MAX_ESCAPES:
         fields = (field.partition(b"=") for field in body.split(b"&") if field)
         try:

@@ -49,12 +49,7 @@ async def create_chat(
 
 
 def _draws(body: ChatBody, server: ServerState) -> bool:
-    """Whether the answer is an image.
-
-    Raises:
-        UnservedTaskError: no served model answers chats, or the one of this name does not.
-        UnknownModelError: there is none of this name.
-    """
+    """Whether the answer is an image; raises UnservedTaskError or UnknownModelError."""
     if not (server.chats.models or server.images.models):
         raise UnservedTaskError("No served model chats.", server.models.does())
     if not server.images.models:

@@ -35,11 +35,7 @@ Spoken: TypeAlias = AsyncGenerator[tuple[int, ChatEvent | bytes], None]
 async def audio_response(
     body: ChatBody, audio: ChatAudio, server: ServerState, id: str
 ) -> Response:
-    """Answer a chat with text and audio.
-
-    Raises:
-        InvalidRequestError: names the field and what is allowed.
-    """
+    """Answer a chat with text and audio; raises InvalidRequestError."""
     (request,) = body.to_domain(id, 1)
     headers = ignored_headers(body.ignored, server.settings.speech)
     envelope = ChatEnvelope(id, server.chats.model(body.model).name)

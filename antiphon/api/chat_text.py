@@ -19,11 +19,7 @@ from antiphon.contracts.types import Ended, FinishReason, Usage
 
 
 def text_response(body: ChatBody, server: ServerState, id: str) -> Response:
-    """Answer a chat with text.
-
-    Raises:
-        InvalidRequestError: names the field and what is allowed.
-    """
+    """Answer a chat with text; raises InvalidRequestError."""
     requests = body.to_domain(id, server.settings.chat.max_choices)
     headers = ignored_headers(body.ignored, server.settings.speech)
     envelope = ChatEnvelope(id, server.chats.model(body.model).name)

@@ -80,11 +80,7 @@ _CODES_BY_STATUS = {404: "not_found", 405: "method_not_allowed", 413: "request_t
 
 
 def validated(model: type[M], members: Mapping[str, Any], place: str = "body") -> M:
-    """Return a model of members.
-
-    Raises:
-        InvalidRequestError: names the field and what is allowed.
-    """
+    """Return a model of members; raises InvalidRequestError."""
     try:
         return model.model_validate(members)
     except ValidationError as error:

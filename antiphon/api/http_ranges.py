@@ -23,14 +23,11 @@ def file_response(
     media_type: str,
     etag: str,
 ) -> StreamedResponse[bytes]:
-    """Answer a request for a file.
+    """Answer a request for a file; raises HTTPException.
 
     Args:
         read: yields the bytes from one place to before another; blocks.
         etag: changes when the content does.
-
-    Raises:
-        HTTPException: 416, the part that is asked for is not in the file.
     """
     headers = {"Accept-Ranges": "bytes", "ETag": f'"{etag}"', "Cache-Control": "private"}
     part = requested_part(num_bytes, etag, request)

@@ -136,11 +136,7 @@ def unknown_names(names: Iterable[str], server: ServerState) -> tuple[str, ...]:
 
 
 def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping[str, str]:
-    """Return the header that names unknown fields.
-
-    Raises:
-        InvalidRequestError: the settings want them refused.
-    """
+    """Return the header that names unknown fields; raises InvalidRequestError."""
     names = [*dict.fromkeys(ignored)]
     if not names:
         return {}

@@ -72,11 +72,7 @@ class AgentSettings:
     temperature: float | None = None
 
     def changed(self, options: AgentOptions) -> "AgentSettings":
-        """Return the settings, with those of a message.
-
-        Raises:
-            InvalidRequestError: that cannot be.
-        """
+        """Return the settings, with those of a message; raises InvalidRequestError."""
         options.refuse_tools()
         given = {name: value for name, value in options.output if value is not None}
         new = replace(self, output=self.output.model_copy(update=given))
@@ -299,11 +295,7 @@ class AgentConversation:
         return merged([spoken.text(), encoding.pieces(spoken.audio())])
 
     def _request(self, wanted: AgentReply, settings: AgentSettings) -> ChatRequest:
-        """Return what the model that chats is asked.
-
-        Raises:
-            InvalidRequestError: there is nothing to be answered, or what there is cannot be read.
-        """
+        """Return what the model that chats is asked; raises InvalidRequestError."""
         find = partial(self._history.find, param="response.input")
         given = wanted.input
         items = None
@@ -327,11 +319,7 @@ class AgentConversation:
         )
 
     async def _checked_voice(self, settings: AgentSettings) -> AnswerVoice:
-        """Return how answers are spoken.
-
-        Raises:
-            InvalidRequestError: they could not be, or no model could be given the instructions.
-        """
+        """Return how answers are spoken; raises InvalidRequestError."""
         num_characters = len(settings.instructions)
         if num_characters > (limit := self._server.settings.chat.max_input_characters):
             raise InvalidRequestError(
@@ -364,11 +352,7 @@ async def _played(events: ReplyEvents, items: ReplyItems) -> None:
 
 
 def _talk_item(item: AgentItem) -> TalkItem:
-    """Return a client's item.
-
-    Raises:
-        InvalidRequestError: it is no message of text.
-    """
+    """Return a client's item; raises InvalidRequestError."""
     item.check()
     role: Any = item.role
     return TalkItem(item.id or new_id("item"), role, item.text, is_spoken=item.is_spoken)

@@ -37,11 +37,7 @@ def client_event_id(message: Mapping[str, Any]) -> str | None:
 
 
 def check_session_model(name: str, own: str, server: ServerState) -> None:
-    """Refuse a model that is not the connection's.
-
-    Raises:
-        InvalidRequestError: ``name`` is neither that model nor an alias of it.
-    """
+    """Refuse a model that is not the connection's; raises InvalidRequestError."""
     for find in (server.speech.model, server.chats.model):
         with suppress(UnknownModelError, UnservedTaskError):
             if find(name).name == own:

@@ -172,11 +172,7 @@ def _spelled(value: str | float) -> str:
 
 
 def _fields(request: Request) -> dict[str, str]:
-    """Return the fields of a query, without its signature.
-
-    Raises:
-        InvalidRequestError: one is unknown or given twice, or there is no text.
-    """
+    """Return the fields of a query, without its signature; raises InvalidRequestError."""
     pairs = request.query_params.multi_items()
     fields = {name: value for name, value in pairs if name not in SIGNING_PARAMETERS}
     check_known(fields, FIELDS)

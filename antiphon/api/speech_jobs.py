@@ -53,11 +53,7 @@ router = APIRouter(
 
 
 async def start_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
-    """Begin to work on the jobs of the data folder; ``stack`` undoes it.
-
-    Raises:
-        SettingsError: results cannot be kept at the configured place.
-    """
+    """Begin to work on the jobs of the data folder; ``stack`` undoes it; raises SettingsError."""
     settings, folder = server.settings, server.settings.data.folder
     ledger = JobLedger(folder, job_limits(settings))
     runner = JobRunner(

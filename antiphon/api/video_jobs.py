@@ -39,12 +39,9 @@ router = APIRouter(
 
 
 async def start_video_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
-    """Begin to work on the videos of the data folder; ``stack`` undoes it.
+    """Begin to work on the videos of the data folder; ``stack`` undoes it; raises SettingsError.
 
     A server that makes no videos does not work on them, but what has been made can be fetched.
-
-    Raises:
-        SettingsError: results cannot be kept at the configured place.
     """
     settings, folder = server.settings, server.settings.data.folder
     ledger = JobLedger(folder, job_limits(settings), JobKind.VIDEO)
@@ -81,16 +78,12 @@ async def create_job(
     jobs: JobRunner,
     owner: str | None,
 ) -> Job:
-    """Put a completed request in the queue.
+    """Put a completed request in the queue; raises InvalidRequestError or StorageError.
 
     Args:
         request: Request without its image.
         seconds: Duration of the video as reported to the client.
         image: the file of its first frame.
-
-    Raises:
-        InvalidRequestError: there are more jobs, or larger ones, than there may be.
-        StorageError: it could not be kept.
     """
     assert request.seed is not None, "the request is complete"
     body = VideoJobBody(

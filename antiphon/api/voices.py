@@ -163,14 +163,11 @@ def _described(voice: Voice, model: SpeechModel, server: ServerState) -> dict[st
 async def add_voice(
     voice: NewVoice, field: str, server: ServerState, model_name: str | None = None
 ) -> StoredVoice:
-    """Keep a voice that a model can speak with.
+    """Keep a voice that a model can speak with; raises InvalidRequestError.
 
     Args:
         field: form field that errors of the recording name.
         model_name: name of the model that reads the recording; ``None``: the first that clones.
-
-    Raises:
-        InvalidRequestError: the model clones no voices, or the voice cannot be kept.
     """
     model = _cloning_model(model_name, server)
     try:

@@ -67,11 +67,7 @@ def max_bytes_per_s(format: AudioFormat, sample_rate_hz: int, channels: int = 1)
 
 
 def whole_file(format: AudioFormat, sample_rate_hz: int, samples: Samples) -> bytes:
-    """Return samples as a file; arguments as of `open_encoder`.
-
-    Raises:
-        EngineError: a sample is NaN or infinite.
-    """
+    """Return samples as a file; arguments as of `open_encoder`; raises EngineError."""
     encoder = open_encoder(format, sample_rate_hz, num_channels(samples), is_whole=True)
     try:
         pieces = [encoder.encode(samples) + encoder.finish()]

@@ -108,11 +108,7 @@ def scale(
 async def _scaled(
     settings: "Settings", name: str | None, num_replicas: int | None
 ) -> "tuple[StageView, ...]":
-    """Scale a stage, if one is named; return all stages.
-
-    Raises:
-        TimeoutError: the cluster does not answer.
-    """
+    """Scale a stage, if one is named; return all stages; raises TimeoutError."""
     import asyncio
 
     async with asyncio.timeout(_ANSWER_S):

@@ -33,11 +33,7 @@ Drawn: TypeAlias = tuple[bytes, str]
 
 
 def draw_image(flags: ImageFlags) -> None:
-    """Draw one image, with a model in this process or a server.
-
-    Raises:
-        AntiphonError: nothing was drawn, or the file cannot be written.
-    """
+    """Draw one image, with a model in this process or a server; raises AntiphonError."""
     check_installed()
     format = ImageFormat.PNG if flags.output == STDOUT else image_format(flags.output)
     settings = load_settings().images
@@ -66,11 +62,7 @@ def draw_image(flags: ImageFlags) -> None:
 
 
 def make_video(flags: VideoFlags) -> None:
-    """Make one video, with a model in this process or a server.
-
-    Raises:
-        AntiphonError: nothing was made, or the file cannot be written.
-    """
+    """Make one video, with a model in this process or a server; raises AntiphonError."""
     if flags.output != STDOUT:
         check_video_suffix(flags.output)
     settings = load_settings().videos

@@ -137,11 +137,7 @@ class FrontEnds:
         self._watchdog = Watchdog(0.0)
 
     async def serve(self) -> None:
-        """Serve until SIGTERM or SIGINT.
-
-        Raises:
-            AntiphonError: a front end cannot serve.
-        """
+        """Serve until SIGTERM or SIGINT; raises AntiphonError."""
         async with AsyncExitStack() as stack:
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)

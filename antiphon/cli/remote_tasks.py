@@ -96,13 +96,10 @@ def remote_chat(server: RemoteServer, request: ChatRequest) -> Generator[ChatEve
 def remote_image(
     server: RemoteServer, body: Mapping[str, Any], show: ShowSteps
 ) -> tuple[bytes, str]:
-    """Return an image's file, and its size and seed for people.
+    """Return an image's file, and its size and seed for people; raises AntiphonError.
 
     Args:
         body: members of the request; with ``images``, they are edited.
-
-    Raises:
-        AntiphonError: it was not drawn.
     """
     path = "/v1/images/edits" if body.get("images") else "/v1/images/generations"
     for event in _events(server, path, {**body, "stream": True}, show):

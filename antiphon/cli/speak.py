@@ -87,15 +87,12 @@ class ResultSource:
 def speak(
     source: ResultSource, request: SpeechRequest, output: str | None, name: str | None
 ) -> None:
-    """Speak one text, and play or write the audio piece by piece.
+    """Speak one text, and play or write the audio piece by piece; raises AntiphonError.
 
     Args:
         output: path of a file, or ``-`` for stdout; ``None``: it is played if stdout is a terminal
             and anything can play, and otherwise written to ``speech.wav``.
         name: audio format; ``None``: by the file's suffix, and WAV on stdout.
-
-    Raises:
-        AntiphonError: No audio was generated, or it cannot be played or written.
     """
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     may_play = output is None and name is None and sys.stdout.isatty()

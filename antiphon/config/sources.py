@@ -41,15 +41,12 @@ def load_settings(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Merge all sources into one tree.
+    """Merge all sources into one tree; raises SettingsError.
 
     Args:
         flags: values by key, ``{"server.port": 8000}``; ``None`` values are ignored.
         file: TOML file with one table per section; ``None``: ``ANTIPHON_CONFIG``, if set.
         environment: environment variables; ``None``: those of the process.
-
-    Raises:
-        SettingsError: a setting is invalid; the message names source, key and nearest known key.
     """
     environment = os.environ if environment is None else environment
     file = file or (Path(found) if (found := environment.get("ANTIPHON_CONFIG")) else None)

@@ -97,15 +97,12 @@ class ChatPrompter(Protocol):
         """What the loaded checkpoint can do."""
 
     def build(self, request: ChatRequest, seed: int) -> Prompt:
-        """Render the checkpoint's chat template and tokenize.
+        """Render the checkpoint's chat template and tokenize; raises InvalidRequestError.
 
         `Prompt.sampling.max_frames` is the limit of the answer's tokens, ``max_tokens`` or what the
         context has room for. The stage's frames are those of `antiphon.contracts.token_frame`; it
         ends with "stop" at a token that ends the answer, which is no frame, and with "length" at
         the limit.
-
-        Raises:
-            InvalidRequestError: the messages are not what the template takes, or do not fit.
         """
 
     def in_thought(self, prompt: Prompt) -> bool:
@@ -137,11 +134,7 @@ def answer_limits(request: ChatRequest, num_tokens: int, max_positions: int) -> 
 
 
 def complete_sampling(request: ChatRequest, capabilities: ChatCapabilities) -> ChatSampling:
-    """Return how a request's tokens are drawn, every field set.
-
-    Raises:
-        InvalidRequestError: ``logit_bias`` has too many tokens, or one that there is not.
-    """
+    """Return how a request's tokens are drawn, every field set; raises InvalidRequestError."""
     sampling = request.sampling.with_defaults(capabilities.sampling)
     biases: Mapping[int, float] = sampling.logit_bias or {}
     if len(biases) > MAX_BIASES:

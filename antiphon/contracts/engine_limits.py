@@ -41,14 +41,11 @@ class AdmissionLimits:
         num_streams: int | None = None,
         message: str = STREAMS_ARE_MANY,
     ) -> None:
-        """Admit a request to the queue.
+        """Admit a request to the queue; raises OverloadedError.
 
         Args:
             num_ahead: requests of its priority that wait already.
             num_streams: capacity in live streams, see `is_met`.
-
-        Raises:
-            OverloadedError: it would have to wait for too long; has the time to retry.
         """
         if not self.is_met(num_ahead, wait_s, is_live=is_live, num_streams=num_streams):
             raise OverloadedError(message, retry_after_s=self.retry_after_s(wait_s))

@@ -108,11 +108,7 @@ class PreparedVoice:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            InvalidRequestError: there is no such file, or it is damaged, or not such a file.
-        """
+        """Read what `save` wrote; raises InvalidRequestError."""
         from safetensors import SafetensorError, safe_open
 
         try:

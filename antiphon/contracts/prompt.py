@@ -85,13 +85,10 @@ class Prompter(Protocol):
         """What the loaded checkpoint can do."""
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
-        """Build the prompt of one segment; called in a worker thread.
+        """Build the prompt of one segment; called in a worker thread; raises InvalidRequestError.
 
         ``request.input`` is the segment's text, never blank, and ``request.sampling`` is complete.
         A text that is one segment comes as its request has it, with the spaces around it.
-
-        Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
         """
 
 
@@ -178,13 +175,10 @@ class VoicePreparing(Protocol):
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Prepare a voice from a recording; called in a worker thread.
+        """Prepare a voice from a recording; called in a worker thread; raises InvalidRequestError.
 
         Args:
             samples: mono, at the model's rate.
-
-        Raises:
-            InvalidRequestError: the recording will not do, or the loaded checkpoint clones none.
         """
 
 

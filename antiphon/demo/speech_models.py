@@ -47,11 +47,7 @@ class ServedVoice:
 
 
 def speech_models(upstream: DemoUpstream) -> list[ServedVoice]:
-    """Ask a server for its speech models.
-
-    Raises:
-        SettingsError: it cannot be reached, refuses, or speaks with no voice.
-    """
+    """Ask a server for its speech models; raises SettingsError."""
     with _asking(upstream) as client:
         models = [
             each for each in _data(client.get("/v1/models")) if _SPEECH in each.get("tasks", ())
@@ -68,11 +64,7 @@ def speech_models(upstream: DemoUpstream) -> list[ServedVoice]:
 
 
 def chat_models(upstream: DemoUpstream) -> list[str]:
-    """Ask a server for the ids of its models that chat.
-
-    Raises:
-        SettingsError: it cannot be reached, or refuses.
-    """
+    """Ask a server for the ids of its models that chat; raises SettingsError."""
     with _asking(upstream) as client:
         return [each["id"] for each in _data(client.get("/v1/models")) if "chat" in each]
 

@@ -40,11 +40,7 @@ class NetworkAccelerator:
         self._mesh: RankMesh | None = None
 
     def add(self, name: str, network: nn.Module) -> None:
-        """Place a network that lies in main memory, and prepare it.
-
-        Raises:
-            SettingsError: the cache has no such parameter.
-        """
+        """Place a network that lies in main memory, and prepare it; raises SettingsError."""
         self._networks[name] = network
         if name.startswith(_VAE):
             self._prepare_vae(network)

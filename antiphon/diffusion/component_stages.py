@@ -21,11 +21,7 @@ class ComponentStage(ComponentUser):
     """Base class of generators that run one request at a time."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load the components.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
+        """Load the components; raises ModelLoadError."""
         self._lock = Lock()
         super().__init__(context)
 

@@ -43,11 +43,7 @@ class ComponentLoader:
     """
 
     def __init__(self, context: LoadContext) -> None:
-        """Read the index.
-
-        Raises:
-            ModelLoadError: there is none, or no such device.
-        """
+        """Read the index; raises ModelLoadError."""
         self.context = context
         self.index = ModelIndex.read(context.checkpoint)
         self.device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
@@ -144,11 +140,7 @@ class ComponentUser(ABC):
     """Base class of stages that hold components; a family defines which."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load the components.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
+        """Load the components; raises ModelLoadError."""
         self._loader = ComponentLoader(context)
         self.load(self._loader)
 

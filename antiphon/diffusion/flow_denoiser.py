@@ -77,11 +77,7 @@ class FlowDenoiser(ComponentUser):
     """
 
     def __init__(self, context: LoadContext) -> None:
-        """Load the components.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
+        """Load the components; raises ModelLoadError."""
         super().__init__(context)
         self._accelerator = self._loader.accelerator
         self._is_one_by_one = self.device.type == "cpu" or context.is_deterministic

@@ -11,11 +11,7 @@ T = TypeVar("T")
 
 
 def read_folder(folder: Path, load: Callable[[], T], *passed: type[Exception]) -> T:
-    """Return the result of ``load`` for a folder; see `loaded`.
-
-    Raises:
-        ModelLoadError: the folder is not there, or its files are broken.
-    """
+    """Return the result of ``load`` for a folder; see `loaded`; raises ModelLoadError."""
     if not folder.is_dir():
         raise ModelLoadError(f"{folder}: there is no such directory")
     return loaded(load, f"{folder}: cannot be loaded", *passed)

@@ -28,11 +28,7 @@ class ModelIndex:
 
     @classmethod
     def read(cls, path: Path) -> "ModelIndex":
-        """Read the index of a checkpoint's directory.
-
-        Raises:
-            ModelLoadError: The index is missing or invalid, or a component's weights are quantized.
-        """
+        """Read the index of a checkpoint's directory; raises ModelLoadError."""
         section = ConfigSection.read(path / MODEL_INDEX)
         components: dict[str, str] = {}
         settings: dict[str, Any] = {}
@@ -48,13 +44,10 @@ class ModelIndex:
         return cls(path, section.text("_class_name"), components, settings)
 
     def check(self, name: str, *classes: str) -> str:
-        """Return the class of a component.
+        """Return the class of a component; raises ModelLoadError.
 
         Args:
             classes: supported classes; none: any.
-
-        Raises:
-            ModelLoadError: The component is missing, or of another class.
         """
         found = self.components.get(name)
         if found is None:

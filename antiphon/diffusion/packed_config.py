@@ -26,13 +26,10 @@ class PackedConfig:
 
     @classmethod
     def read(cls, index: ModelIndex, num_halvings: int) -> "PackedConfig":
-        """Read the configurations of transformer and scheduler.
+        """Read the configurations of transformer and scheduler; raises ModelLoadError.
 
         Args:
             num_halvings: number of times that the VAE halves width and height.
-
-        Raises:
-            ModelLoadError: a file is missing, or its contents are not supported.
         """
         transformer = index.config("transformer")
         # A schedule stretched to a terminal level needs two points.

@@ -32,11 +32,7 @@ class RankMesh:
         return cls(settings, mesh)
 
     def share_sequence(self, network: Any) -> None:
-        """Let the ranks of a pass of a network share its sequence.
-
-        Raises:
-            SettingsError: ring attention is asked for where no backend has it.
-        """
+        """Let the ranks of a pass of a network share its sequence; raises SettingsError."""
         from diffusers import ContextParallelConfig
 
         ulysses, ring = self._settings.ulysses_degree, self._settings.ring_degree

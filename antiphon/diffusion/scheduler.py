@@ -135,16 +135,11 @@ class DiffusionScheduler:
     def add(
         self, work: DenoisingWork, *, is_live: bool = True, is_later: bool = False
     ) -> DenoisingRequest:
-        """Admit a request.
+        """Admit a request; raises InvalidRequestError or OverloadedError.
 
         Args:
             is_live: whether a client waits for it.
             is_later: whether it was admitted elsewhere, and is never refused.
-
-        Raises:
-            InvalidRequestError: The request needs more memory than there is for all requests
-                together.
-            OverloadedError: The queue is full; the error contains the time to retry.
         """
         if self._max_bytes is not None and work.num_bytes > self._max_bytes:
             raise InvalidRequestError(

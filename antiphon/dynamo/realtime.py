@@ -99,11 +99,7 @@ def _as_text(value: Any) -> str:
 
 
 async def serve(settings: Settings, route: DynamoRoute, flags: Mapping[str, Any]) -> None:
-    """Serve sessions until SIGTERM or SIGINT.
-
-    Raises:
-        ModelLoadError: the model cannot be served, or does not speak.
-    """
+    """Serve sessions until SIGTERM or SIGINT; raises ModelLoadError."""
     planes = (flags["discovery_backend"], flags["request_plane"], flags["event_plane"])
     runtime, loop = create_runtime(*planes, response_plane=flags["response_plane"])
     name = flags["model_name"]

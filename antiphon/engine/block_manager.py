@@ -163,11 +163,7 @@ class BlockManager:
         self._to_cache: list[EngineRequest] = []
 
     def max_frames(self, prompt: Prompt) -> int:
-        """Return how many frames fit after a prompt.
-
-        Raises:
-            InvalidRequestError: no frame fits, or fewer than the request must have.
-        """
+        """Return how many frames fit after a prompt; raises InvalidRequestError."""
         num_frames = self._max_positions - prompt.num_positions
         if num_frames < 1:
             raise InvalidRequestError(

@@ -91,11 +91,7 @@ class Fabric(Protocol):
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
     ) -> StageHandle:
-        """Load stages that share a device, off the event loop.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
+        """Load stages that share a device, off the event loop; raises ModelLoadError."""
 
     def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
         """Open a request at a stage, and at those before it, which it pulls."""

@@ -35,11 +35,7 @@ class ExpectedOutput:
 
 
 def read_reference(path: Path) -> ExpectedOutput:
-    """Read an ``.npz`` file.
-
-    Raises:
-        SettingsError: the file cannot be read, lacks an array, or has an unknown one.
-    """
+    """Read an ``.npz`` file; raises SettingsError."""
     try:
         # A file that NumPy opens itself stays open if the archive is damaged.
         with path.open("rb") as stream:

@@ -118,11 +118,7 @@ def _refusal(use: ReferenceUse, reason: str) -> InvalidRequestError:
 
 
 def _parsed(url: str, use: ReferenceUse) -> httpcore2.URL:
-    """Take a URL apart, once: what is checked is what is used.
-
-    Raises:
-        InvalidRequestError: it is not an http(s) URL of the plain kind.
-    """
+    """Take a URL apart, once: what is checked is what is used; raises InvalidRequestError."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").encode("ascii" if url.isascii() else "idna").decode()

@@ -68,12 +68,7 @@ class VideoResult:
         return len(self.frames) / self.fps
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write an MP4 file.
-
-        Raises:
-            InvalidRequestError: its name has another suffix.
-            OSError: it could not be written.
-        """
+        """Write an MP4 file; raises InvalidRequestError or OSError."""
         check_video_suffix(path)
         Path(path).write_bytes(self.encoded())
 
@@ -86,11 +81,7 @@ class VideoResult:
 
 
 def image_format(path: str | PathLike[str]) -> "ImageFormat":
-    """Return the format of an image file by its suffix.
-
-    Raises:
-        InvalidRequestError: there is none.
-    """
+    """Return the format of an image file by its suffix; raises InvalidRequestError."""
     from antiphon.media.image_codec import ImageFormat
 
     suffix = Path(path).suffix.removeprefix(".").lower().replace("jpg", "jpeg")

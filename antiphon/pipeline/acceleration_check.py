@@ -91,11 +91,7 @@ def check_gpus(
 
 
 def _check_together(settings: DiffusionSettings) -> None:
-    """Refuse settings that have no effect, or contradict one another.
-
-    Raises:
-        SettingsError: names the flags.
-    """
+    """Refuse settings that have no effect, or contradict one another; raises SettingsError."""
     if settings.cache_config and settings.cache_backend is None:
         raise SettingsError("--cache-config: it is for a --cache-backend, cache_dit or tea_cache.")
     if settings.cache_backend == "cache_dit" and find_spec("cache_dit") is None:

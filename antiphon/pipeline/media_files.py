@@ -33,11 +33,7 @@ class MediaFiles:
 
     @classmethod
     def of(cls, settings: Settings) -> "MediaFiles":
-        """Open the store of the settings.
-
-        Raises:
-            SettingsError: they cannot be kept there, or addresses cannot be made so.
-        """
+        """Open the store of the settings; raises SettingsError."""
         media = settings.media
         limits = MediaLimits(
             http_url=media.output_http_url,
@@ -50,15 +46,11 @@ class MediaFiles:
         return cls(MediaStore(BlobStore(place, "media.output_fs_url"), limits), media.retention_s)
 
     async def keep(self, content: bytes, suffix: str, caller: Caller, media_url: str) -> str:
-        """Keep a file, and return its address.
+        """Keep a file, and return its address; raises StorageFullError or StorageError.
 
         Args:
             suffix: one of `MEDIA_TYPES`.
             media_url: Address of the server's media route at the client, with ``/`` at its end.
-
-        Raises:
-            StorageFullError: there is no room for it.
-            StorageError: it could not be written.
         """
         key = await self.workers.run(self.store.put, content, suffix, caller.owner)
         return await self.workers.run(self.store.url, key, media_url)

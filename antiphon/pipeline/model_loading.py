@@ -143,11 +143,7 @@ async def load_models(
 async def load_all_tasks(
     settings: Settings, progress: LoadProgress | None = None, without: Collection[str] = ()
 ) -> ServedModels:
-    """Load all tasks of one model into this process.
-
-    Raises:
-        ModelLoadError: it cannot be served.
-    """
+    """Load all tasks of one model into this process; raises ModelLoadError."""
     family, _ = await asyncio.to_thread(resolve, settings.model.source)
     classes = served_tasks(family, settings.server)
     tasks = await load_tasks(

@@ -264,11 +264,7 @@ async def _admitted() -> AsyncGenerator[StageItem, None]:
 def _offered(
     family: Family, path: Path | None, classes: Mapping[str, type[LoadedTask]]
 ) -> dict[str, type[LoadedTask]]:
-    """Return the tasks that a checkpoint has what they need for.
-
-    Raises:
-        ModelLoadError: it has not for any, or its family has no such task.
-    """
+    """Return the tasks that a checkpoint has what they need for; raises ModelLoadError."""
     if missing := [name for name in classes if name not in family.tasks]:
         raise ModelLoadError(
             f"'{family.name}' does not serve '{missing[0]}', but: {', '.join(family.tasks)}."

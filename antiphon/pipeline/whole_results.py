@@ -51,11 +51,7 @@ class WholeResults:
     async def image(
         self, request: ImageRequest | str, progress: StepProgress | None
     ) -> ImageResult:
-        """Draw an image, or edit those that the request brings.
-
-        Raises:
-            EngineError: there is none.
-        """
+        """Draw an image, or edit those that the request brings; raises EngineError."""
         request = ImageRequest(request) if isinstance(request, str) else request
         complete = replace(self._images.completed(request), id=_unique(request.id), num_previews=0)
         assert complete.seed is not None

@@ -43,14 +43,11 @@ class Document:
 
 
 def read_placement(sources: Iterable[str], entries: Iterable[str] = ()) -> PlacementFile:
-    """Merge and check placements.
+    """Merge and check placements; raises SettingsError.
 
     Args:
         sources: profiles' names, files, or YAML itself (in braces); later ones win.
         entries: overrides such as ``stage.talker.replicas=2``, which win over all sources.
-
-    Raises:
-        SettingsError: naming the source, the line, the entry, and what is allowed.
     """
     document = Document()
     for source in sources:
@@ -61,11 +58,7 @@ def read_placement(sources: Iterable[str], entries: Iterable[str] = ()) -> Place
 
 
 def checked(document: Document) -> PlacementFile:
-    """Return the contents of a document.
-
-    Raises:
-        SettingsError: The document is invalid.
-    """
+    """Return the contents of a document; raises SettingsError."""
     document.values.pop("extends", None)
     try:
         return PlacementFile.model_validate(document.values)
@@ -75,15 +68,12 @@ def checked(document: Document) -> PlacementFile:
 
 
 def read_document(source: str, folder: Path = Path(), *, depth: int = 0) -> Document:
-    """Read a profile, a file, or YAML itself, with what it extends.
+    """Read a profile, a file, or YAML itself, with what it extends; raises SettingsError.
 
     Args:
         source: name of a profile, path of a file, or YAML text that begins with a brace.
         folder: folder to which relative paths refer.
         depth: documents that extend this one.
-
-    Raises:
-        SettingsError: The document does not exist, or is not YAML.
     """
     if source.lstrip().startswith("{"):
         document = parse(source, "placement")
@@ -112,11 +102,7 @@ def profiles() -> dict[str, Path]:
 
 
 def parse(text: str, source: str) -> Document:
-    """Read YAML; a key that is given twice is an error.
-
-    Raises:
-        SettingsError: The text is not YAML, or not a mapping.
-    """
+    """Read YAML; a key that is given twice is an error; raises SettingsError."""
     document = Document(places={(): source})
     try:
         node = yaml.compose(text, yaml.SafeLoader)

@@ -52,11 +52,7 @@ class ModelPlacement:
         )
 
     def placement(self, specs: Sequence[StageSpec]) -> Placement:
-        """Return where an engine's stages run.
-
-        Raises:
-            SettingsError: they disagree, or the fabric cannot do it.
-        """
+        """Return where an engine's stages run; raises SettingsError."""
         first, *others = specs
         section = self.section(first)
         for spec in others:

@@ -32,11 +32,7 @@ class ServerPlacement:
 
     @classmethod
     def of(cls, settings: Settings) -> "ServerPlacement":
-        """Read the documents that the settings name.
-
-        Raises:
-            SettingsError: A document is invalid.
-        """
+        """Read the documents that the settings name; raises SettingsError."""
         server = settings.server
         file = read_placement(server.placement, server.placement_set)
         return cls(without_all(file), server.fabric, settings.diffusion.num_processes)
@@ -47,11 +43,7 @@ class ServerPlacement:
         return ModelPlacement(self.file, name, settings, self.fabric, self.num_ranks)
 
     def check_names(self, families: Mapping[str, Family]) -> None:
-        """Refuse names that are those of no stage and no model.
-
-        Raises:
-            SettingsError: A name is unknown; the message lists the known ones.
-        """
+        """Refuse names that are those of no stage and no model; raises SettingsError."""
         for name, model in self.file.models.items():
             if name not in families:
                 raise _unknown("models", name, "model", families)
@@ -120,14 +112,11 @@ def _most_replicas(file: PlacementFile) -> int:
 def without_all(
     file: PlacementFile, gpus: Callable[[], Mapping[str, int]] = gpus_of_host
 ) -> PlacementFile:
-    """Return a placement that names each GPU in place of ``all``.
+    """Return a placement that names each GPU in place of ``all``; raises SettingsError.
 
     Args:
         file: placement that may contain ``all``.
         gpus: asked for their names only if it does.
-
-    Raises:
-        SettingsError: there is none.
     """
     values = file.model_dump(mode="json", exclude_unset=True)
     return PlacementFile.model_validate(values) if _name_gpus(values, gpus) else file

@@ -63,13 +63,10 @@ class Translation:
 
 
 def translate(path: Path, pipeline: Sequence[StageSpec]) -> Translation:
-    """Translate a file for a model.
+    """Translate a file for a model; raises SettingsError.
 
     Args:
         pipeline: the model's stages, first to last.
-
-    Raises:
-        SettingsError: it cannot be read, has no stages, or others than the model.
     """
     values = _read(path)
     translation = Translation()

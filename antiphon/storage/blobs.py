@@ -49,11 +49,7 @@ class BlobStore:
             self._files.pipe_file(self._path(key), content)
 
     def move_in(self, path: Path, key: str) -> int:
-        """Move a local file in, durably, and return its size in bytes.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """Move a local file in, durably, and return its size in bytes; raises OSError."""
         num_bytes = path.stat().st_size
         if self._is_local:
             place = Path(self._path(key))
@@ -64,11 +60,7 @@ class BlobStore:
         return num_bytes
 
     def read(self, key: str, start: int, stop: int) -> Iterator[bytes]:
-        """Yield the bytes of a file from ``start`` to before ``stop``.
-
-        Raises:
-            OSError: there is none, or it could not be read.
-        """
+        """Yield the bytes of a file from ``start`` to before ``stop``; raises OSError."""
         with self._files.open(self._path(key), "rb") as file:
             file.seek(start)
             num_left = stop - start
@@ -87,20 +79,12 @@ class BlobStore:
             self._files.rm_file(self._path(key))
 
     def delete_folder(self, folder: str) -> None:
-        """Remove all files below a key, if there are any.
-
-        Raises:
-            OSError: they could not be removed.
-        """
+        """Remove all files below a key, if there are any; raises OSError."""
         with suppress(FileNotFoundError):
             self._files.rm(self._path(folder), recursive=True)
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, those of unfinished files among them.
-
-        Raises:
-            OSError: it could not be read.
-        """
+        """Return the names in a folder, those of unfinished files among them; raises OSError."""
         self._files.invalidate_cache()  # what other processes have done counts too
         try:
             found = self._files.ls(self._path(folder), detail=False)

@@ -86,20 +86,12 @@ class Database:
         self.reserve.keep()
 
     def check_room(self, num_bytes: int) -> None:
-        """Check that so many bytes leave enough of the disk free.
-
-        Raises:
-            StorageFullError: they would not.
-        """
+        """Check that so many bytes leave enough of the disk free; raises StorageFullError."""
         with storage_faults():
             check_free(self._folder, num_bytes, self._min_free_bytes)
 
     def check(self, *, is_thorough: bool = False) -> None:
-        """Check that the database can be read; ``is_thorough``: all of it.
-
-        Raises:
-            StorageError: it cannot.
-        """
+        """Check that the database can be read; ``is_thorough``: all of it; raises StorageError."""
         for (table,) in self.query("SELECT name FROM sqlite_master WHERE type = 'table'"):
             self.query(f"SELECT * FROM {table} LIMIT 1")
         if is_thorough and (found := self.query("PRAGMA quick_check(1)")) and found[0][0] != "ok":

@@ -179,11 +179,7 @@ class JobLedger:
         return self._even_if_full(changed)
 
     def delete(self, id: str, caller: Caller = OPERATOR) -> Job:
-        """Forget a job, whatever its state is.
-
-        Raises:
-            UnknownJobError: there is none of this id, or it is another caller's.
-        """
+        """Forget a job, whatever its state is; raises UnknownJobError."""
         self.get(id, caller)
 
         def deleted(db: sqlite3.Connection) -> Job:
@@ -302,19 +298,11 @@ class JobLedger:
         return [job_of(row) for row in rows if row["id"].isascii()]
 
     def check(self) -> None:
-        """Find out whether the jobs can be read.
-
-        Raises:
-            StorageError: they cannot.
-        """
+        """Find out whether the jobs can be read; raises StorageError."""
         self._database.query("SELECT id FROM jobs LIMIT 1")
 
     def sweep(self) -> None:
-        """Remove what dead runners have left behind.
-
-        Raises:
-            StorageError: the jobs cannot be read.
-        """
+        """Remove what dead runners have left behind; raises StorageError."""
         rows = self._database.query("SELECT runner FROM jobs WHERE runner IS NOT NULL")
         self._leases.sweep({row["runner"] for row in rows})
 

@@ -77,11 +77,7 @@ class MediaStore:
         limits: MediaLimits,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Keep files in ``blobs``, which belong to this store alone.
-
-        Raises:
-            SettingsError: addresses shall be signed, and this kind of storage cannot.
-        """
+        """Keep files in ``blobs``, which belong to this store alone; raises SettingsError."""
         if limits.signed_url_s and not blobs.can_sign:
             raise SettingsError(
                 "media.signed_url_s: this storage signs no addresses; object stores such as s3 do."
@@ -112,13 +108,10 @@ class MediaStore:
         return key
 
     def url(self, key: str, server_url: str) -> str:
-        """Return an address of a file for clients.
+        """Return an address of a file for clients; raises StorageError.
 
         Args:
             server_url: Address of the server's media route at the client, with ``/`` at its end.
-
-        Raises:
-            StorageError: the storage signs nothing at the moment.
         """
         if self._limits.signed_url_s:
             with storage_faults():
@@ -127,12 +120,7 @@ class MediaStore:
         return f"{server_url if base is None else base.rstrip('/') + '/'}{key}"
 
     def find(self, key: str, caller: Caller) -> KeptMedia:
-        """Return what there is under a key.
-
-        Raises:
-            UnknownMediaError: nothing that the caller may see.
-            StorageError: it could not be read.
-        """
+        """Return what there is under a key; raises UnknownMediaError or StorageError."""
         named = _KEY.fullmatch(key)
         if named is None or named["suffix"] not in MEDIA_TYPES:
             raise UnknownMediaError(key)

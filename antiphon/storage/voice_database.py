@@ -106,11 +106,7 @@ class VoiceDatabase(Database):
 
     @contextmanager
     def transaction(self) -> Generator[Transaction, None, None]:
-        """Commit all changes of the block, or none if it raises.
-
-        Raises:
-            StorageError: they could not be committed.
-        """
+        """Commit all changes of the block, or none if it raises; raises StorageError."""
         with storage_faults(), ExitStack() as undo:
             with self.write() as connection:
                 (store,) = connection.execute("SELECT id FROM store")
@@ -121,11 +117,7 @@ class VoiceDatabase(Database):
         self._discard(changes.folder, changes.dropped)
 
     def sweep(self) -> None:
-        """Remove blobs without a row.
-
-        Raises:
-            StorageError: the folder cannot be read or written.
-        """
+        """Remove blobs without a row; raises StorageError."""
         if not self.query("SELECT id FROM store"):
             return
         with self.transaction() as changes:

@@ -24,11 +24,7 @@ _is_on = False
 
 
 def switch(*, on: bool) -> None:
-    """Make spans from now on, or none any more.
-
-    Raises:
-        SettingsError: they are wanted, but OpenTelemetry is not installed.
-    """
+    """Make spans from now on, or none any more; raises SettingsError."""
     global _is_on  # spans cross all layers, as the log does
     if on and not _IS_INSTALLED:
         raise SettingsError(

@@ -136,11 +136,7 @@ def _stored(row: sqlite3.Row) -> StoredConsent:
 
 
 def checked_label(name: str) -> str:
-    """Return a label in its normal form.
-
-    Raises:
-        InvalidRequestError: it is empty, too long, or no valid text.
-    """
+    """Return a label in its normal form; raises InvalidRequestError."""
     label = checked_text(name, "name", _MAX_LABEL_CHARACTERS)
     if not label or not label.isprintable():
         raise invalid("name", "it must be one line of printable text")

@@ -16,11 +16,7 @@ _RESERVED_PATTERN = re.compile(r"(voice|cons)_[0-9a-f]{24}")
 
 
 def checked_text(text: str, param: str, max_characters: int) -> str:
-    """Return a text in its normal form, without blanks at its ends.
-
-    Raises:
-        InvalidRequestError: it is too long, or has characters that have no place in a text.
-    """
+    """Return a text in its normal form, without blanks at its ends; raises InvalidRequestError."""
     if len(text) <= _MAX_GROWTH * max_characters:  # a longer one is not looked at at all
         text = unicodedata.normalize("NFC", text).strip(" \t\r\n")
     if len(text) > max_characters:
@@ -31,12 +27,7 @@ def checked_text(text: str, param: str, max_characters: int) -> str:
 
 
 def checked_name(name: str) -> str:
-    """Return a name in its normal form.
-
-    Raises:
-        InvalidRequestError: it is empty, too long, could be taken for a path or an id, or has
-            characters that do not show.
-    """
+    """Return a name in its normal form; raises InvalidRequestError."""
     name = checked_text(name, "name", MAX_NAME_CHARACTERS)
     if any(unicodedata.category(each) in _HIDDEN and each not in _JOINERS for each in name):
         raise invalid("name", "it has control characters, or others that do not show")

@@ -55,15 +55,10 @@ class Recordings:
         await self._decoders.run(self._sandbox.start)
 
     async def load(self, recording: str | bytes, sample_rate_hz: int) -> Samples:
-        """Return a recording's samples, read-only.
+        """Return a recording's samples, read-only; raises InvalidRequestError or EngineError.
 
         Args:
             recording: a file's content, or a data:, http(s): or file: address of one.
-
-        Raises:
-            InvalidRequestError: it may not be loaded, or cannot be, or is no audio, or too long,
-                too short or too large, or holds no speech.
-            EngineError: no process could be started to decode it.
         """
         if not is_inline(recording):
             recording = await self._loader.load(recording, self._use)

@@ -109,11 +109,7 @@ class VoiceStore(OwnedRows):
         return _stored(rows[0]) if rows else None
 
     def get(self, name_or_id: str) -> StoredVoice:
-        """Return the voice that has this id, or else this name.
-
-        Raises:
-            UnknownVoiceError: there is none.
-        """
+        """Return the voice that has this id, or else this name; raises UnknownVoiceError."""
         if (found := self.find(name_or_id)) is not None:
             return found
         by_name = (None, self._caller.owner)
@@ -237,11 +233,7 @@ def _stored(row: sqlite3.Row) -> StoredVoice:
 
 
 def _same(stored: StoredVoice, voice: NewVoice) -> StoredVoice:
-    """Return the voice that has the name already, if it is the same.
-
-    Raises:
-        InvalidRequestError: it is another.
-    """
+    """Return the voice that has the name already, if it is the same; raises InvalidRequestError."""
     facts = (stored.content_hash, stored.consent, stored.description)
     if facts != (voice.content_hash, voice.consent, voice.description):
         raise _taken(stored.name)

@@ -66,16 +66,13 @@ class ServerAdapter(BaseModel):
     def members(
         self, task: str, mode: str, voice: str | None, values: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Return the members of a request other than its text.
+        """Return the members of a request other than its text; raises SettingsError.
 
         Args:
             task: one of `TASKS`.
             mode: one of `MODES`.
             voice: name of the voice; ``None`` where voices are designed or cloned.
             values: values of the placeholders in braces that tasks contain.
-
-        Raises:
-            SettingsError: the server has no such task or mode, or a value is missing.
         """
         if task not in self.tasks:
             can = ", ".join(self.tasks)
@@ -90,11 +87,7 @@ class ServerAdapter(BaseModel):
 
 
 def adapter(name: str, file: Path | None = None) -> ServerAdapter:
-    """Return an adapter by its name, out of a file if one is given.
-
-    Raises:
-        SettingsError: there is no such adapter, or the file has none.
-    """
+    """Return an adapter by its name, out of a file if one is given; raises SettingsError."""
     known = shipped_adapters() if file is None else _read(read_text(file), str(file))
     if name not in known:
         raise SettingsError(f"'{name}' is no adapter; there are {', '.join(known)}.")

@@ -20,14 +20,11 @@ def media_type(header: str) -> tuple[str, dict[str, str]]:
 
 
 def open_body(response_format: str, content_type: str, channels: int = 1) -> Body:
-    """Return the reader of a response in ``"pcm"`` or ``"wav"``.
+    """Return the reader of a response in ``"pcm"`` or ``"wav"``; raises BodyError.
 
     Args:
         content_type: ``Content-Type`` of the answer; "" if it has none.
         channels: channels of raw samples.
-
-    Raises:
-        BodyError: the answer is something else.
     """
     kind, _ = media_type(content_type)
     wanted = "wav" if response_format == "wav" else "pcm"

@@ -59,15 +59,12 @@ def compare(
     confidence: float = 0.99,
     threshold: float = 0.05,
 ) -> list[Change]:
-    """Return all figures of the cells that both reports have.
+    """Return all figures of the cells that both reports have; raises SettingsError.
 
     Args:
         before: report of the first run.
         after: report of the second run.
         threshold: share of a figure by which it may change unnoticed.
-
-    Raises:
-        SettingsError: The reports have no cell in common.
     """
     old = {cell["cell"]: cell for cell in before["cells"]}
     new = {cell["cell"]: cell for cell in after["cells"]}

@@ -29,11 +29,7 @@ def corpus() -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def texts_of(language: str, length: str) -> tuple[str, ...]:
-    """Return the texts of one language and length.
-
-    Raises:
-        SettingsError: there is no such language or length.
-    """
+    """Return the texts of one language and length; raises SettingsError."""
     for name, given, known in (("language", language, LANGUAGES), ("length", length, LENGTHS)):
         if given not in known:
             raise SettingsError(f"'{given}' is no {name}; there are {', '.join(known)}.")

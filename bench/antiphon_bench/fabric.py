@@ -63,16 +63,13 @@ class FabricResult:
 
 
 async def run(loads: Sequence[FabricLoad], fabrics: Sequence[str]) -> dict[str, Any]:
-    """Measure each load on each fabric.
+    """Measure each load on each fabric; raises SettingsError.
 
     Args:
         fabrics: values of the setting ``server.fabric``.
 
     Returns:
         The results and on what they were measured, ready for JSON.
-
-    Raises:
-        SettingsError: there is no such fabric, or it is not installed.
     """
     results: list[FabricResult] = []
     for name in fabrics:

@@ -19,16 +19,12 @@ def random_checkpoint(
     *,
     of_family: str | None = None,
 ) -> Iterator[Path]:
-    """Write a checkpoint; remove it when the block ends.
+    """Write a checkpoint; remove it when the block ends; raises ModelLoadError.
 
     Args:
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
         task: task of the checkpoint, as in its configuration.
         of_family: name of the family; ``None``: the default family of speech benchmarks.
-
-    Raises:
-        ModelLoadError: there is no such family, size or task, or a package that it needs is
-            missing.
     """
     found, measuring = measured_family(of_family, "speech" if of_family is None else None)
     if found.extra is not None and found.extra.missing:

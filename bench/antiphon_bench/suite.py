@@ -88,11 +88,7 @@ class SuitePlan:
 
 
 def target_for(plan: SuitePlan, cell: Cell) -> Target:
-    """Return the server and the common members of a cell's requests.
-
-    Raises:
-        SettingsError: the server cannot do that.
-    """
+    """Return the server and the common members of a cell's requests; raises SettingsError."""
     adapter = plan.adapter
     members = adapter.members(cell.task, cell.mode, plan.voice, plan.values) | dict(plan.fields)
     given = {"response_format": "pcm"} | members

@@ -86,11 +86,7 @@ class SpeakQuery(StrictModel):
         return replace(raw, media_type=AudioFormat.WAV.media_type), header
 
     def live_format(self) -> WireFormat:
-        """Return how a stream is coded, which has no container.
-
-        Raises:
-            InvalidRequestError: it cannot be streamed in pieces of text.
-        """
+        """Return how a stream is coded, which has no container; raises InvalidRequestError."""
         format = self._raw(self.encoding or "linear16")
         if format is None or self.container not in (None, "none"):
             raise InvalidRequestError(

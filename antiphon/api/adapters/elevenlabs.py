@@ -37,19 +37,11 @@ class Call:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The call's id, and unknown members of its body.
-
-        Raises:
-            InvalidRequestError: the settings want unknown members refused.
-        """
+        """The call's id, and unknown members of its body; raises InvalidRequestError."""
         return {"request-id": self.id, **ignored_headers(self.ignored, self.server.settings.speech)}
 
     async def routed(self, *voice_ids: str) -> "Call":
-        """Return the call with the model that speaks with some voices.
-
-        Raises:
-            UnknownModelError: the model that it names is neither here nor at ElevenLabs.
-        """
+        """Return the call with the model that speaks with some voices; raises UnknownModelError."""
         model = known_model(self.query.model_id, self.server)
         voices = [await known_voice(each, self.server) for each in voice_ids]
         request = await self.server.speech.routed(SpeechRequest("", model=model), *voices)

@@ -141,11 +141,7 @@ async def _all(server: ServerState) -> list[dict[str, Any]]:
 
 
 async def _found(voice_id: str, server: ServerState) -> dict[str, Any]:
-    """Describe a voice of the model, or one that was uploaded.
-
-    Raises:
-        UnknownVoiceError: there is none.
-    """
+    """Describe a voice of the model, or one that was uploaded; raises UnknownVoiceError."""
     own = server.speech.model(None).own_voice(voice_id, {})
     if own is not None:
         return _described(own)
@@ -168,11 +164,7 @@ def _fits(voice: dict[str, Any], query: VoiceSearch) -> bool:
 
 
 def _start(voices: Sequence[dict[str, Any]], token: str | None) -> int:
-    """Return where the page begins after the one that a token ends.
-
-    Raises:
-        InvalidRequestError: the token is not one of ours, or its voice is gone.
-    """
+    """Return where the page begins after the one that a token ends; raises InvalidRequestError."""
     if not token:
         return 0
     for index, voice in enumerate(voices):

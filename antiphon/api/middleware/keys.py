@@ -58,11 +58,7 @@ class KeyRing:
 
     @classmethod
     def of(cls, settings: ServerSettings) -> "KeyRing":
-        """Accept what the settings name, and what is in their file.
-
-        Raises:
-            SettingsError: the file cannot be read, has no key, or has a wrong hash.
-        """
+        """Accept what the settings name, and what is in their file; raises SettingsError."""
         file = settings.api_keys_file
         keys = [*settings.api_keys, *(() if file is None else _read(file))]
         return cls(keys, settings.url_signing_key)

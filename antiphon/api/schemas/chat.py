@@ -92,11 +92,7 @@ class ChatMessage(KnownMembers):
         return [part.image_url and part.image_url.url for part in parts if part.type == "image_url"]
 
     def to_domain(self, place: str) -> Message:
-        """Return a message of text; ``place`` names it in errors.
-
-        Raises:
-            InvalidRequestError: it has another role, or is more than text.
-        """
+        """Return a message of text; ``place`` names it in errors; raises InvalidRequestError."""
         if self.role not in _ROLES:
             raise invalid(
                 f"{place}.role", f"'{shortened(self.role)}'. It must be one of {', '.join(_ROLES)}"
@@ -145,11 +141,7 @@ class ChatAudio(KnownMembers):
 
     @property
     def voice_name(self) -> str | None:
-        """The voice's id.
-
-        Raises:
-            InvalidRequestError: it is an object without one.
-        """
+        """The voice's id; raises InvalidRequestError."""
         if not isinstance(self.voice, dict):
             return self.voice
         if not isinstance(id := self.voice.get("id"), str):
@@ -243,11 +235,7 @@ class ChatBody(ChatPeerFields):
 
     @property
     def spoken(self) -> ChatAudio | None:
-        """How the answer is spoken; ``None``: it is not.
-
-        Raises:
-            InvalidRequestError: only one of ``modalities`` and ``audio`` asks for it.
-        """
+        """How the answer is spoken; ``None``: it is not; raises InvalidRequestError."""
         is_wanted = "audio" in (self.modalities or ())
         if is_wanted and self.audio is None:
             raise InvalidRequestError(

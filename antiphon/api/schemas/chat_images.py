@@ -44,22 +44,14 @@ class ImageChatBody(ImageBody):
 
     @property
     def asked(self) -> ChatMessage:
-        """The last message of the user.
-
-        Raises:
-            InvalidRequestError: there is none.
-        """
+        """The last message of the user; raises InvalidRequestError."""
         for message in reversed(self.messages):
             if message.role == "user":
                 return message
         raise invalid("messages", "there is none of the role 'user'")
 
     def as_images(self) -> ImageBody:
-        """Return the same as a request for images.
-
-        Raises:
-            InvalidRequestError: there is no message of the user, or width without height.
-        """
+        """Return the same as a request for images; raises InvalidRequestError."""
         members: dict[str, Any] = {
             name: getattr(self, name)
             for name in ImageBody.model_fields

@@ -157,11 +157,7 @@ class StreamMessage(KnownMembers):
         return self.voice_settings.speed if self.voice_settings else None
 
     def checked(self) -> Self:
-        """Return the message, which must have a meaning.
-
-        Raises:
-            InvalidRequestError: it has none.
-        """
+        """Return the message, which must have a meaning; raises InvalidRequestError."""
         if self.text is None and not (self.flush or self.close_context or self.close_socket):
             raise missing("text")
         return self

@@ -15,11 +15,7 @@ _FALSE = (None, "null", "false", "False", "0")
 
 
 async def new_voice(request: Request) -> NewVoice:
-    """Read a voice that is to be added.
-
-    Raises:
-        InvalidRequestError: a field is missing, wrong, or of no use here.
-    """
+    """Read a voice that is to be added; raises InvalidRequestError."""
     fields, num_files = await _read(request)
     name = fields.required_text("name")
     if num_files > 1:

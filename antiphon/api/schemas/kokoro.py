@@ -44,20 +44,12 @@ class KokoroMembers(StrictModel):
 
     @classmethod
     def of(cls, members: Mapping[str, Any]) -> "KokoroMembers":
-        """Pick them out of a request's further members.
-
-        Raises:
-            InvalidRequestError: one is wrong, or cannot be honoured.
-        """
+        """Pick them out of a request's further members; raises InvalidRequestError."""
         known = {name: value for name, value in members.items() if name in cls.model_fields}
         return validated(cls, known)
 
     def over(self, request: SpeechRequest, languages: tuple[str, ...]) -> SpeechRequest:
-        """Return a request with the values of these fields.
-
-        Raises:
-            InvalidRequestError: the model does not know the language.
-        """
+        """Return a request with the values of these fields; raises InvalidRequestError."""
         if self.normalization_options is not None:
             request = replace(request, normalize=self.normalization_options.normalize)
         request = replace(request, volume=self.volume_multiplier)

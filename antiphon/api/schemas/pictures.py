@@ -25,11 +25,7 @@ _PACKED = ("nvext", "extra_params", "extra_body")
 
 
 def checked_size(text: str) -> str:
-    """Return a size as ``WxH`` or ``auto``.
-
-    Raises:
-        InvalidRequestError: it is neither.
-    """
+    """Return a size as ``WxH`` or ``auto``; raises InvalidRequestError."""
     if text == "auto":
         return text
     found = _SIZE.fullmatch(text.strip())

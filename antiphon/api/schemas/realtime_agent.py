@@ -54,11 +54,7 @@ class AgentOptions(VoiceOptions):
 
     @property
     def speaks(self) -> bool | None:
-        """Whether answers are spoken; ``None``: not given.
-
-        Raises:
-            InvalidRequestError: another kind of answer is wanted, or none.
-        """
+        """Whether answers are spoken; ``None``: not given; raises InvalidRequestError."""
         wanted = self.output_modalities if self.modalities is None else self.modalities
         if wanted is None:
             return None
@@ -81,11 +77,7 @@ class AgentOptions(VoiceOptions):
         return output
 
     def refuse_tools(self) -> None:
-        """Check that no tool is requested.
-
-        Raises:
-            InvalidRequestError: tools are given, and may be called.
-        """
+        """Check that no tool is requested; raises InvalidRequestError."""
         if self.tools and self.tool_choice != "none":
             raise InvalidRequestError(
                 "'tools' are not supported here: no model here calls tools.", param="tools"
@@ -118,11 +110,7 @@ class AgentItem(RealtimeItem):
     content: tuple[AgentContent, ...] = ()
 
     def check(self) -> None:
-        """Check that it is a message of text.
-
-        Raises:
-            InvalidRequestError: it is another kind of item, or has an unsupported member.
-        """
+        """Check that it is a message of text; raises InvalidRequestError."""
         if self.type != "message":
             raise invalid(
                 "item.type",

@@ -31,12 +31,9 @@ class SpeechBatchBody(StrictModel):
 
     @property
     def shared(self) -> SpeechBody:
-        """What the items have in common, as a request of its own.
+        """What the items have in common, as a request of its own; raises InvalidRequestError.
 
         A member that every item has itself is not in it: it has no effect.
-
-        Raises:
-            InvalidRequestError: it is wrong, and so would all items be.
         """
         given = [set(_given(item)) for item in self.items]
         overridden = set.intersection(*given)

@@ -52,11 +52,7 @@ class SpeechJobBody(StrictModel):
         return self.chapters or [ChapterBody(input=self.input or "")]
 
     def check_length(self, max_characters: int) -> None:
-        """Refuse a text that is too long.
-
-        Raises:
-            InputTooLongError: it is.
-        """
+        """Refuse a text that is too long; raises InputTooLongError."""
         num_characters = sum(len(part.input) for part in self.parts)
         if num_characters > max_characters:
             raise InputTooLongError(num_characters, max_characters)

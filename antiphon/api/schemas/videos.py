@@ -121,11 +121,7 @@ class VideoBody(VideoPeerFields, PictureBody):
 
     @property
     def video_size(self) -> tuple[int | None, int | None]:
-        """Width and height in pixels; ``None``: the model's own.
-
-        Raises:
-            InvalidRequestError: it is given twice with different values.
-        """
+        """Width and height in pixels; ``None``: the model's own; raises InvalidRequestError."""
         size = self.width_and_height
         apart = self.width, self.height
         if size == (None, None) or apart in ((None, None), size):
@@ -344,11 +340,7 @@ def shown_seconds(request: VideoRequest) -> str:
 
 
 def video_media(variant: str) -> int:
-    """Return which of a job's files a variant is.
-
-    Raises:
-        InvalidRequestError: there is no such variant.
-    """
+    """Return which of a job's files a variant is; raises InvalidRequestError."""
     if variant not in VARIANTS:
         raise invalid("variant", f"'{shortened(variant)}'. It must be one of {', '.join(VARIANTS)}")
     return VARIANTS.index(variant)

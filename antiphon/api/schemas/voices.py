@@ -23,11 +23,7 @@ _EMBEDDING_TYPE = "application/octet-stream"
 
 
 def new_voice(fields: Fields) -> NewVoice:
-    """Read a voice that is to be kept.
-
-    Raises:
-        InvalidRequestError: a field is missing or wrong.
-    """
+    """Read a voice that is to be kept; raises InvalidRequestError."""
     if fields.text("type") not in (None, "audio_sample"):
         raise invalid(
             "type", "voices are made of recordings here, not of prompts. It must be 'audio_sample'"

@@ -167,11 +167,7 @@ class Controller(Protocol):
         """Report a replica that does not answer; it is left out until it is found alive."""
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
-        """Start replicas, or drain and stop some, to reach a number.
-
-        Raises:
-            InvalidRequestError: there is no such stage, or its bounds do not allow so many.
-        """
+        """Start replicas, or drain and stop some, to reach a number; raises InvalidRequestError."""
 
     async def stages(self) -> tuple[StageView, ...]:
         """Return all stages of all front ends."""

@@ -73,11 +73,7 @@ class ChildProcess:
         return self._process.returncode is None
 
     async def reported(self) -> Any:
-        """Return the object that the child has reported.
-
-        Raises:
-            EngineError: it has ended without a report.
-        """
+        """Return the object that the child has reported; raises EngineError."""
         return await asyncio.shield(self._reported)
 
     async def ended(self) -> str:

@@ -127,11 +127,7 @@ class HostedStage:
         )
 
     def check_number(self, num_replicas: int) -> None:
-        """Check a target number of replicas.
-
-        Raises:
-            InvalidRequestError: it is 0, or outside the bounds.
-        """
+        """Check a target number of replicas; raises InvalidRequestError."""
         if num_replicas < 1:
             raise InvalidRequestError("A stage has at least 1 replica.")
         limits = None if self.scaler is None else self.scaler.limits

@@ -45,13 +45,10 @@ class RayControllerClient(RemoteController):
 
     @classmethod
     async def connect(cls, address: str | None, namespace: str) -> Self:
-        """Connect to a running cluster.
+        """Connect to a running cluster; raises SettingsError.
 
         Args:
             address: address of the Ray cluster; ``None``: the one that Ray finds.
-
-        Raises:
-            SettingsError: no cluster runs.
         """
 
         def find() -> Any:

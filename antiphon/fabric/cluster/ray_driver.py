@@ -38,11 +38,7 @@ class RayDriver(WireController):
 
     @classmethod
     async def start(cls, plan: RayDriverPlan) -> Self:
-        """Start a driver, and connect to it.
-
-        Raises:
-            SettingsError: there is no such Ray cluster.
-        """
+        """Start a driver, and connect to it; raises SettingsError."""
         driver = cls(plan)
         async with AsyncExitStack() as unless_connected:
             unless_connected.push_async_callback(driver.close)

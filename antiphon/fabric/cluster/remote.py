@@ -81,11 +81,7 @@ class WireController(RemoteController):
         self._is_closed = False
 
     async def open(self) -> RpcPeer:
-        """Return an open connection.
-
-        Raises:
-            ReplicaLostError: no connection can be made.
-        """
+        """Return an open connection; raises ReplicaLostError."""
         async with self._turn:
             if self._peer is None or (self._peer.lost is not None and not self._is_closed):
                 self._peer = await self._connect()

@@ -97,11 +97,7 @@ class ClusterState:
             self._refresh(hosted)
 
     def scale(self, stage_id: str, num_replicas: int) -> None:
-        """Set the target number of replicas.
-
-        Raises:
-            InvalidRequestError: there is no such stage, or its bounds do not allow so many.
-        """
+        """Set the target number of replicas; raises InvalidRequestError."""
         hosted = self._hosted.get(stage_id)
         if hosted is None:
             raise InvalidRequestError(f"There is no stage '{stage_id}' in the cluster.")

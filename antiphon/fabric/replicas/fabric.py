@@ -70,11 +70,7 @@ class ReplicaFabric:
 
     @contextmanager
     def _tracked(self, stream: ResilientStream) -> Generator[None, None, None]:
-        """Track a stream while it is open.
-
-        Raises:
-            InvalidRequestError: a stream of its id is open.
-        """
+        """Track a stream while it is open; raises InvalidRequestError."""
         id = stream.request.id
         if id in self._streams:
             raise InvalidRequestError(f"A request '{id}' is open already.", param="id")

@@ -95,11 +95,7 @@ class ReplicaLink:
             await asyncio.sleep(pause_s)
 
     async def _watch(self, connection: StageConnection) -> None:
-        """Return when the connection is lost, such as by missed pings.
-
-        Raises:
-            ReplicaLostError: a step hangs; all streams of its process are cut off.
-        """
+        """Return when the connection is lost, such as by missed pings; raises ReplicaLostError."""
         limits = self._limits
         while connection.lost is None:
             with suppress(TimeoutError):
@@ -111,11 +107,7 @@ class ReplicaLink:
                 raise ReplicaLostError(f"a step has taken {stalled_s:.0f} seconds")
 
     async def _check(self, connection: StageConnection) -> None:
-        """Wait for the status of the replica.
-
-        Raises:
-            ReplicaLostError: a step of it hangs, or the connection is lost again.
-        """
+        """Wait for the status of the replica; raises ReplicaLostError."""
         await connection.release("")  # of nothing: pushed statuses arrive before the answer
         if connection.status(self.replica.stage).stalled_s() > self._limits.stall_s:
             raise ReplicaLostError("a step still hangs")

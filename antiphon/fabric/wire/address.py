@@ -24,11 +24,7 @@ class WireAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse an address.
-
-        Raises:
-            SettingsError: the text is not an address.
-        """
+        """Parse an address; raises SettingsError."""
         scheme, _, rest = text.partition(":")
         if scheme == "unix" and rest:
             if len(rest.encode()) > _MAX_PATH_BYTES:

@@ -159,11 +159,7 @@ class FrameReader:
         return bytes(self._scratch[self._begin - num_bytes : self._begin])
 
     def messages(self) -> list[Message]:
-        """Take all messages that are whole.
-
-        Raises:
-            ForeignDataError: they are damaged, too large, or hold what must not cross.
-        """
+        """Take all messages that are whole; raises ForeignDataError."""
         found: list[Message] = []
         while True:
             if self._large is not None:

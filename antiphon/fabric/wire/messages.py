@@ -112,11 +112,7 @@ def _join(
 
 
 def length_at(view: memoryview, begin: int) -> int:
-    """Return the length of the message that begins there.
-
-    Raises:
-        ForeignDataError: its head is cut off, or wrong.
-    """
+    """Return the length of the message that begins there; raises ForeignDataError."""
     if len(view) - begin < _HEAD.size:
         raise ForeignDataError("a message is cut off")
     num_bytes: int = _NUMBER.unpack_from(view, begin)[0]
@@ -126,14 +122,11 @@ def length_at(view: memoryview, begin: int) -> int:
 
 
 def decode(view: memoryview, *, is_owned: bool = False) -> Message:
-    """Return a message.
+    """Return a message; raises ForeignDataError.
 
     Args:
         view: the whole of it.
         is_owned: whether arrays may refer to ``view`` for ever; otherwise they are copied.
-
-    Raises:
-        ForeignDataError: it is damaged, or holds what must not cross.
     """
     try:
         num_bytes, kind, form, num_buffers, id = _HEAD.unpack_from(view)

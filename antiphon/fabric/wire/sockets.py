@@ -43,13 +43,10 @@ class WireTls:
         )
 
     def context(self, *, is_server: bool) -> ssl.SSLContext:
-        """Return what a connection is made with.
+        """Return what a connection is made with; raises SettingsError.
 
         A peer with a certificate of the authority belongs to the cluster; names of hosts are not
         checked, since those of pods change.
-
-        Raises:
-            SettingsError: a file is missing or wrong.
         """
         purpose = ssl.Purpose.CLIENT_AUTH if is_server else ssl.Purpose.SERVER_AUTH
         try:

@@ -44,14 +44,10 @@ class StageConnection:
 
     @classmethod
     async def connect(cls, address: str, token: str, *, tls: WireTls | None = None) -> Self:
-        """Connect to ``unix:PATH`` or ``tcp:HOST:PORT``.
+        """Connect to ``unix:PATH`` or ``tcp:HOST:PORT``; raises SettingsError or ReplicaLostError.
 
         Args:
             tls: TLS of a TCP address; ``None``: unencrypted.
-
-        Raises:
-            SettingsError: it is no address, or the files for TLS are wrong.
-            ReplicaLostError: no process of this cluster listens there.
         """
         made = cls(address)
         handlers = RpcHandlers(
@@ -99,15 +95,11 @@ class StageConnection:
         await self._peer.call("release", stage)
 
     def open(self, stage: str, request: StageRequest) -> StageStream:
-        """Open a request at a stage; see `Fabric.open`.
+        """Open a request at a stage; see `Fabric.open`; raises AntiphonError or ReplicaLostError.
 
         ``request.upstream`` names stages of that process by their ids, and those of others by
         `remote_handle`. An id that is opened again after its stream was closed, with text that
         arrives, should be a new one: text for the former may still be on its way.
-
-        Raises:
-            AntiphonError: error that the stage has raised.
-            ReplicaLostError: the connection has ended, or the process does not have the stage.
         """
         return self._peer.stream("open", stage, request, order=request.id)
 
@@ -159,11 +151,7 @@ class StageConnections:
         self._dialling: dict[str, asyncio.Task[StageConnection]] = {}
 
     async def get(self, address: str) -> StageConnection:
-        """Return a connection to an address that is open.
-
-        Raises:
-            ReplicaLostError: no process of this cluster listens there.
-        """
+        """Return a connection to an address that is open; raises ReplicaLostError."""
         found = self._connections.get(address)
         if found is not None and found.lost is None:
             return found

@@ -46,14 +46,11 @@ class ChatMarkup:
     """
 
     def __init__(self, source: str, specials: Mapping[str, str], file: Path) -> None:
-        """Compile the template and render a test conversation.
+        """Compile the template and render a test conversation; raises ModelLoadError.
 
         Args:
             specials: special tokens that the template may name, such as ``bos_token``.
             file: file of the template, for error messages.
-
-        Raises:
-            ModelLoadError: the template cannot be compiled, or refuses the test conversation.
         """
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True,
@@ -103,11 +100,7 @@ class ChatMarkup:
 
 
 def load_chat_markup(path: Path) -> ChatMarkup:
-    """Read the template of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: the template is missing or cannot be used.
-    """
+    """Read the template of a checkpoint's directory; raises ModelLoadError."""
     file = path / "tokenizer_config.json"
     section = ConfigSection.read(file) if file.is_file() else ConfigSection(file, "", {})
     specials = {}

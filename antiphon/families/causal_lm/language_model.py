@@ -194,12 +194,9 @@ def _bits(numbers: Tensor) -> Tensor:
 def load_runner(
     context: LoadContext, *, max_positions: int | None = None, **how: Unpack[RunnerOptions]
 ) -> CausalLMRunner:
-    """Load a checkpoint's language model and its runner; see `runner_of`.
+    """Load a checkpoint's language model and its runner; see `runner_of`; raises ModelLoadError.
 
     ``max_positions`` defaults to the longest request that fits.
-
-    Raises:
-        ModelLoadError: the checkpoint cannot be served.
     """
     config = load_config(context.checkpoint)
     eos_ids = load_tokenizer(context.checkpoint).eos_ids(config.eos_ids)

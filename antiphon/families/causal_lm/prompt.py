@@ -72,11 +72,7 @@ class CausalLMPrompter:
     """An `antiphon.contracts.chat.ChatPrompter`."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load a checkpoint's configuration, tokenizer and template.
-
-        Raises:
-            ModelLoadError: a file is missing or invalid, or the checkpoint has no chat template.
-        """
+        """Load a checkpoint's configuration, tokenizer and template; raises ModelLoadError."""
         config = load_config(context.checkpoint)
         self._tokenizer = load_tokenizer(context.checkpoint)
         self._markup = load_chat_markup(context.checkpoint)

@@ -28,14 +28,11 @@ class ChatTokenizer:
     """A thread-safe tokenizer."""
 
     def __init__(self, file: Path, eos_token: str | None) -> None:
-        """Load the tokenizer.
+        """Load the tokenizer; raises ModelLoadError.
 
         Args:
             file: path of tokenizer.json.
             eos_token: token that ends an answer; ``None``: the checkpoint's files name none.
-
-        Raises:
-            ModelLoadError: the file is missing or broken, or its kind is not supported.
         """
         if not file.is_file() and not has_vocabulary_files(file.parent):
             raise ModelLoadError(
@@ -122,11 +119,7 @@ class ChatTokenizer:
 
 
 def load_tokenizer(path: Path) -> ChatTokenizer:
-    """Read the tokenizer of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: a file is missing or broken, or its kind is not supported.
-    """
+    """Read the tokenizer of a checkpoint's directory; raises ModelLoadError."""
     file, eos_token = path / "tokenizer_config.json", None
     if file.is_file():
         value: Any = ConfigSection.read(file).values.get("eos_token")

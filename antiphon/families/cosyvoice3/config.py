@@ -130,12 +130,7 @@ class CosyVoice3Config:
 
 
 def load_config(path: Path) -> CosyVoice3Config:
-    """Read a checkpoint's configuration.
-
-    Raises:
-        ModelLoadError: A file or key is missing, has the wrong type, or requires something that
-            is not implemented; the message names file and key.
-    """
+    """Read a checkpoint's configuration; raises ModelLoadError."""
     top = read_hyper_yaml(path / CONFIG_FILE)
     language = top.section("llm")
     text, vocab_size = _text_config(path / TEXT_FOLDER / "config.json")

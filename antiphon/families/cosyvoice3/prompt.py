@@ -105,12 +105,7 @@ class CosyVoice3Prompter(CloningPrompter):
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
     ) -> PreparedVoice:
-        """Prepare a voice; see `CloningPrompter`.
-
-        Raises:
-            InvalidRequestError: the recording is too short or too long, or the checkpoint's
-                directory lacks the networks that encode recordings.
-        """
+        """Prepare a voice; see `CloningPrompter`; raises InvalidRequestError."""
         if not self.capabilities.cloning:
             raise InvalidRequestError(
                 "This checkpoint clones no voices: campplus.onnx or speech_tokenizer_v3.onnx is"

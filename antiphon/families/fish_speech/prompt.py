@@ -154,11 +154,7 @@ class FishSpeechPrompter(CloningPrompter):
     """Builds prompts and prepares voices; may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load a checkpoint's configuration and tokenizer.
-
-        Raises:
-            ModelLoadError: a file is missing or invalid, or the tokenizer lacks a prompt token.
-        """
+        """Load a checkpoint's configuration and tokenizer; raises ModelLoadError."""
         self._config = config = load_config(context.checkpoint)
         for name in NEEDED[config.layout]:
             if name not in config.tokens.ids:

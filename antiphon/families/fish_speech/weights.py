@@ -69,12 +69,9 @@ _UNREAD_CODEC = r".*\.(freqs_cis|causal_mask)"
 
 
 def codec_sizes(path: Path, config: FishSpeechConfig) -> CodecSizes:
-    """Return the sizes of a checkpoint's codec.
+    """Return the sizes of a checkpoint's codec; raises ModelLoadError.
 
     Published ones are the same; checkpoints of other sizes have ``codec_config`` in config.json.
-
-    Raises:
-        ModelLoadError: the models generate codes that the codec does not have.
     """
     section = ConfigSection.read(path / "config.json").section("codec_config", {})
     sizes = section.build(CodecSizes, num_residual=config.num_codebooks - 1)

@@ -43,12 +43,7 @@ class PriorConfig:
 
 
 def load_config(path: Path) -> PriorConfig:
-    """Read the configuration of the prior of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: a file or key is missing, has the wrong type, or asks for something that
-            is not implemented; the message names file and key.
-    """
+    """Read the configuration of the prior of a checkpoint's directory; raises ModelLoadError."""
     top = ConfigSection.read(path / PRIOR_DIRECTORY / "config.json")
     top.expect("model_type", "glm_image")
     text = top.section("text_config")

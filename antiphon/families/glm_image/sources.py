@@ -46,11 +46,7 @@ class SourceSizes:
         )
 
     def of(self, width: int, height: int) -> tuple[int, int]:
-        """Return width and height at which an image is read.
-
-        Raises:
-            InvalidRequestError: it is too narrow.
-        """
+        """Return width and height at which an image is read; raises InvalidRequestError."""
         if max(width, height) > _MAX_RATIO * min(width, height):
             raise InvalidRequestError(
                 f"Invalid 'image': {width}x{height}. One side may be at most {_MAX_RATIO} times as"

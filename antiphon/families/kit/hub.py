@@ -22,13 +22,9 @@ def download(model: str, patterns: Iterable[str]) -> Path:
 
 
 def ask_hub(model: str, function: str, **arguments: Any) -> Any:
-    """Return what a function of the hub's package returns for a checkpoint.
+    """Return what a function of the hub's package returns for a checkpoint; raises ModelLoadError.
 
     The hub's own variables apply: ``HF_HOME``, ``HF_HUB_OFFLINE``, ``HF_TOKEN`` and others.
-
-    Raises:
-        ModelLoadError: the checkpoint does not exist or cannot be reached, or the hub's package is
-            missing.
     """
     found = _ID.fullmatch(model)
     assert found is not None

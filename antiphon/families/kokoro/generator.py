@@ -61,11 +61,7 @@ class KokoroGenerator:
             pass
 
     def generate(self, prompt: Prompt) -> Generator[AudioChunk, None, None]:
-        """Yield each sentence when it is ready, in chunks of up to 1 s.
-
-        Raises:
-            EngineError: the prompt's voice is not loaded here, or the network made no audio.
-        """
+        """Yield each sentence when it is ready, in chunks of up to 1 s; raises EngineError."""
         spoken = prompt.data
         assert isinstance(spoken, PhonemePrompt)
         if not spoken.sentences:

@@ -63,15 +63,11 @@ class KokoroReaders:
         return letter in self._readers
 
     def reader(self, language: str | None, voice: str, letter: str) -> TextReader:
-        """Return the reader of a request.
+        """Return the reader of a request; raises InvalidRequestError.
 
         Args:
             language: language that the request names, one of `names`; ``None``: the voice's own.
             letter: letter of the voice's own language.
-
-        Raises:
-            InvalidRequestError: This machine cannot read the language; the message names what to
-                install.
         """
         found = self._letter(language, letter)
         if found is None:

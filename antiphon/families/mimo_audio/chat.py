@@ -36,12 +36,9 @@ class MiMoChatPrompter:
         )
 
     def build(self, request: ChatRequest, seed: int) -> Prompt:
-        """Build the prompt of an answer.
+        """Build the prompt of an answer; raises InvalidRequestError.
 
         ``enable_thinking`` of ``chat_template_kwargs`` enables thoughts before the answer.
-
-        Raises:
-            InvalidRequestError: the conversation is too long, or a bias is not supported.
         """
         encode, text = self._tokenizer.encode, self._tokenizer.encode_text
         ids: list[int] = []

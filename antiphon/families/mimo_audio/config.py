@@ -154,11 +154,7 @@ class AudioTokenizerConfig:
 
 
 def load_config(path: Path) -> MiMoAudioConfig:
-    """Read config.json of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: a key is missing, has the wrong type, or asks for what is not implemented.
-    """
+    """Read config.json of a checkpoint's directory; raises ModelLoadError."""
     top = ConfigSection.read(path / "config.json", unpacks=True)
     top.expect("hidden_act", "silu", default="silu")
     top.expect("tie_word_embeddings", False, default=False)
@@ -212,11 +208,7 @@ def load_config(path: Path) -> MiMoAudioConfig:
 
 
 def load_tokenizer_config(path: Path, model: MiMoAudioConfig) -> AudioTokenizerConfig:
-    """Read config.json of an audio tokenizer's directory.
-
-    Raises:
-        ModelLoadError: see `load_config`; or the tokenizer does not match the ``model``.
-    """
+    """Read config.json of an audio tokenizer's directory; raises ModelLoadError."""
     top = ConfigSection.read(path / "config.json")
     _expect_known(top)
     stride, hop = top.integer("decoder_stride_size", 2), top.integer("hop_length", 240)

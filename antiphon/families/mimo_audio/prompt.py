@@ -83,11 +83,7 @@ class MiMoAudioPrompter(CloningPrompter):
     """Builds prompts and prepares voices; may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load a checkpoint's configuration and tokenizer.
-
-        Raises:
-            ModelLoadError: a file is missing or invalid, or the audio tokenizer is missing.
-        """
+        """Load a checkpoint's configuration and tokenizer; raises ModelLoadError."""
         self._config = load_config(context.checkpoint)
         self._tokenizer = load_text_tokenizer(context.checkpoint, self._config.vocab_size)
         audio = load_tokenizer_config(tokenizer_path(context.checkpoint), self._config)

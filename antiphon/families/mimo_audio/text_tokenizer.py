@@ -30,11 +30,7 @@ class MiMoTextTokenizer:
     """
 
     def __init__(self, tokenizer: Tokenizer, eos: str | None, vocab_size: int) -> None:
-        """Add missing special tokens.
-
-        Raises:
-            ModelLoadError: turns have no begin or end token, or ids exceed the embedding.
-        """
+        """Add missing special tokens; raises ModelLoadError."""
         known = tokenizer.get_vocab(with_added_tokens=True)
         missing = [name for name in SPEECH_TOKENS if name not in known]
         _add(tokenizer, *missing)

@@ -46,11 +46,7 @@ class MossCheckpoint:
 
 
 def read_checkpoint(path: Path) -> MossCheckpoint:
-    """Read the configurations of the model and of its codec.
-
-    Raises:
-        ModelLoadError: a file is missing, or its contents are not supported.
-    """
+    """Read the configurations of the model and of its codec; raises ModelLoadError."""
     _check_code(path, _MODEL_CLASS)
     codec_path = _codec_path(path)
     codec = _check_code(codec_path, _CODEC_CLASS)

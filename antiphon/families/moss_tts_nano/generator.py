@@ -28,11 +28,7 @@ class MossGenerator:
     """Runs one request at a time, because the model stores the state of a request."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Load model and codec with the code of their checkpoints.
-
-        Raises:
-            ModelLoadError: files are missing, or running their code is not permitted.
-        """
+        """Load model and codec with the code of their checkpoints; raises ModelLoadError."""
         self._checkpoint = read_checkpoint(check_trust(context))
         self._device = resolve_device(context.device, context.memory_fraction, context.cpu_threads)
         self._dtype = resolve_dtype(context.dtype, self._device)

@@ -25,11 +25,7 @@ class MossPrompter:
     """Builds prompts; the model tokenizes the text itself."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Read the checkpoint's configuration.
-
-        Raises:
-            ModelLoadError: a file is missing, or running its code is not permitted.
-        """
+        """Read the checkpoint's configuration; raises ModelLoadError."""
         found = read_checkpoint(check_trust(context))
         self._voices = found.voices
         self.capabilities = SpeechCapabilities(
@@ -62,11 +58,7 @@ def _voice(name: str, voice: MossVoice) -> Voice:
 
 
 def check_trust(context: LoadContext) -> Path:
-    """Return the checkpoint's directory if its code may be run.
-
-    Raises:
-        ModelLoadError: the code is not allowed to run; the message names the setting.
-    """
+    """Return the checkpoint's directory if its code may be run; raises ModelLoadError."""
     path = context.checkpoint
     if not context.trusts_remote_code:
         files = ", ".join(sorted(file.name for file in path.glob("*.py"))) or "none"

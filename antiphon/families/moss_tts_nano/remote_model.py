@@ -30,7 +30,7 @@ def load_remote(
     device: torch.device,
     dtype: torch.dtype,
 ) -> Any:
-    """Build a checkpoint's own class, and load its weights into it.
+    """Build a checkpoint's own class, and load its weights into it; raises ModelLoadError.
 
     The class is built on a real device, because non-persistent buffers, such as rotary frequencies,
     would be lost on a meta device. Classes are not registered globally, because another checkpoint
@@ -39,9 +39,6 @@ def load_remote(
     Args:
         path: directory whose code is run.
         kind: key of the class in ``auto_map``.
-
-    Raises:
-        ModelLoadError: the code fails, or weights are missing, unknown or of a wrong shape.
     """
     named = ConfigSection.read(path / "config.json").section("auto_map")
     try:

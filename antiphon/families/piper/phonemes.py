@@ -71,11 +71,7 @@ class Phonemizer(Protocol):
 
 
 def phonemizer_of(model: PiperModel) -> Phonemizer:
-    """Return the text reader of a voice.
-
-    Raises:
-        ModelLoadError: there is none for its language, or its symbols are not those of English.
-    """
+    """Return the text reader of a voice; raises ModelLoadError."""
     if model.phoneme_type == "text":
         return TextPhonemizer(model)
     if not is_english(model):

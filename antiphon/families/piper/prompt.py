@@ -40,11 +40,7 @@ class PiperPrompter:
     """Builds prompts; holds dictionaries only, so it may be called from any thread."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Read the configuration that all voices of the directory share.
-
-        Raises:
-            ModelLoadError: there is none, or one has a language that cannot be read here.
-        """
+        """Read the configuration that all voices of the directory share; raises ModelLoadError."""
         models = read_models(context.checkpoint)
         self._models = {voice.lower(): model for model in models for voice in model.voices}
         self._phonemizers: dict[str, Phonemizer] = {

@@ -57,12 +57,7 @@ class PiperModel:
 
 
 def read_models(directory: Path) -> tuple[PiperModel, ...]:
-    """Read all voices of a directory, in the order of their names.
-
-    Raises:
-        ModelLoadError: There is no voice, a file is missing or has unsupported content, or the
-            voices cannot be served together.
-    """
+    """Read all voices of a directory, in the order of their names; raises ModelLoadError."""
     networks = sorted(directory.glob("*.onnx"))
     if not networks:
         raise ModelLoadError(f"{directory}: there is no voice: no file is named NAME.onnx")
@@ -81,11 +76,7 @@ def read_models(directory: Path) -> tuple[PiperModel, ...]:
 
 
 def read_model(network: Path) -> PiperModel:
-    """Read the configuration of a network.
-
-    Raises:
-        ModelLoadError: the file is missing, or a key is missing, wrong or not known here.
-    """
+    """Read the configuration of a network; raises ModelLoadError."""
     config = ConfigSection.read(network.with_name(f"{network.name}.json"))
     config.expect("phoneme_type", *PHONEME_TYPES, default=PHONEME_TYPES[0])
     phoneme_type = config.text("phoneme_type", PHONEME_TYPES[0])

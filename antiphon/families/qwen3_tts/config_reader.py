@@ -45,12 +45,7 @@ _GENERATION = {
 
 
 def load_config(path: Path) -> Qwen3TTSConfig:
-    """Read the configuration of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: a file or key is missing, has the wrong type, or is not supported; the
-            message names file and key.
-    """
+    """Read the configuration of a checkpoint's directory; raises ModelLoadError."""
     top = ConfigSection.read(path / "config.json", unpacks=True)
     top.expect("model_type", "qwen3_tts")
     top.expect("tokenizer_type", "qwen3_tts_tokenizer_12hz")

@@ -38,11 +38,7 @@ MAX_SEQUENCE_LENGTH = 1024
 
 
 def read_config(path: Path) -> PackedConfig:
-    """Read a checkpoint's configuration.
-
-    Raises:
-        ModelLoadError: a file is missing, or its contents are not supported.
-    """
+    """Read a checkpoint's configuration; raises ModelLoadError."""
     index = ModelIndex.read(path)
     is_for_edits = variant_of(index) is not Variant.GENERATE
     further = _FURTHER_COMPONENTS if is_for_edits else {}

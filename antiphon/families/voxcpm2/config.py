@@ -105,12 +105,7 @@ class VoxCPM2Config:
 
 
 def load_config(path: Path) -> VoxCPM2Config:
-    """Read config.json of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: the file or a key is missing, has the wrong type, or requires something
-            that is not implemented; the message names file and key.
-    """
+    """Read config.json of a checkpoint's directory; raises ModelLoadError."""
     top = ConfigSection.read(path / "config.json", unpacks=True)
     top.expect("architecture", "voxcpm2")
     text, flow = top.section("lm_config"), top.section("dit_config")

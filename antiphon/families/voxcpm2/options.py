@@ -71,14 +71,11 @@ class Imitation:
 def check_options(
     options: VoxCPM2Options, instructions: str, recordings: frozenset[str] = frozenset()
 ) -> None:
-    """Refuse incompatible fields.
+    """Refuse incompatible fields; raises InvalidRequestError.
 
     Args:
         instructions: instructions of the request, ``""`` for none.
         recordings: names of options that are still to be loaded.
-
-    Raises:
-        InvalidRequestError: fields exclude each other; the message names the field.
     """
     has_reference = options.ref_audio is not None or "ref_audio" in recordings
     has_prompt = options.prompt_audio is not None or "prompt_audio" in recordings

@@ -47,11 +47,7 @@ class VoxCPM2Tokenizer:
 
 
 def load_tokenizer(path: Path, vocab_size: int) -> VoxCPM2Tokenizer:
-    """Read the tokenizer of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: the file is missing or broken, or has more ids than the model.
-    """
+    """Read the tokenizer of a checkpoint's directory; raises ModelLoadError."""
     file = path / "tokenizer.json"
     read = loaded(
         lambda: Tokenizer.from_str(file.read_text(encoding="utf-8")), f"{file}: cannot be read"

@@ -123,11 +123,7 @@ class WanConfig:
 
 
 def load_config(path: Path) -> WanConfig:
-    """Read the configuration of a checkpoint's directory.
-
-    Raises:
-        ModelLoadError: a file or key is missing, or its value is none that is supported.
-    """
+    """Read the configuration of a checkpoint's directory; raises ModelLoadError."""
     index = ModelIndex.read(path)
     index.check("text_encoder", "UMT5EncoderModel")
     index.check("vae", "AutoencoderKLWan")

@@ -69,11 +69,7 @@ class WanImageCondition:
     """
 
     def __init__(self, loader: ComponentLoader, config: WanConfig) -> None:
-        """Load them.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
+        """Load them; raises ModelLoadError."""
         vae: Any = loader.module("vae", AutoencoderKLWan, dtype=torch.float32)
         vae.decoder = vae.post_quant_conv = None
         self._vae = vae

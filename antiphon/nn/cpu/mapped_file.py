@@ -20,11 +20,7 @@ class MappedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file.
-
-        Raises:
-            ModelLoadError: it cannot be read.
-        """
+        """Open the file; raises ModelLoadError."""
         self._path = path
         self._open()
 

@@ -156,7 +156,7 @@ def unit_program(
     offset: int,
     keeps_sum: bool,
 ) -> UnitProgram:
-    """Compile and pack a unit that `is_served`.
+    """Compile and pack a unit that `is_served`; raises CompilationError.
 
     Args:
         weights: float16 ``[num_taps * channels, channels]``, and of the second product
@@ -166,9 +166,6 @@ def unit_program(
         rate: columns per frame.
         offset: offset of the two copies of preceding columns in a slot's memory.
         keeps_sum: whether the sum is returned beside its activation.
-
-    Raises:
-        CompilationError: the source or the compiled program is not accepted.
     """
     first, second = weights
     width, device = second.shape[0], first.device

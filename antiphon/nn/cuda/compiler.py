@@ -97,7 +97,7 @@ def load_program(
     num_threads: int,
     device: torch.device,
 ) -> Program:
-    """Compile a kernel and load it on a device.
+    """Compile a kernel and load it on a device; raises CompilationError.
 
     Args:
         source: text from `source_of`.
@@ -105,9 +105,6 @@ def load_program(
         definitions: macros; ``BLOCKS`` is the number of blocks.
         num_threads: threads per block.
         device: device with an initialised PyTorch context.
-
-    Raises:
-        CompilationError: the source or the compiled program is not accepted.
     """
     binary = compiled(source, definitions)
     try:
@@ -180,11 +177,7 @@ def _compile(source: str, options: Sequence[str]) -> bytes:
 
 
 def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the results of a driver call without its status.
-
-    Raises:
-        RuntimeError: the call failed.
-    """
+    """Return the results of a driver call without its status; raises RuntimeError."""
     status, *values = answer
     if int(status):
         raise RuntimeError(f"CUDA answers {status!r}")

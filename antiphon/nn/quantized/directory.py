@@ -16,12 +16,7 @@ _QUANTIZED |= {"weight_packed": "compressed-tensors"}
 
 
 def read_directory(directory: Path, stem: str = STEM) -> dict[str, Stored]:
-    """Return the tensors of a directory by name, each with its file.
-
-    Raises:
-        ModelLoadError: a file is missing, broken or of an unsupported quantisation, or two files
-            share tensors' names.
-    """
+    """Return the tensors of a directory by name, each with its file; raises ModelLoadError."""
     if stem == STEM and (directory / INDEX).is_file():
         return read_index(directory)
     tensors: dict[str, Stored] = {}

@@ -71,11 +71,7 @@ def write_index(folder: Path, file: Path, headers: Mapping[str, GGUFHeader]) -> 
 
 
 def read_index(folder: Path) -> dict[str, tuple[Path, TensorHeader]]:
-    """Return the tensors of a directory's index, each with the GGUF file.
-
-    Raises:
-        ModelLoadError: the index or the file cannot be read, or the file has changed.
-    """
+    """Return the tensors of a directory's index, each with the GGUF file; raises ModelLoadError."""
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         file = Path(index["file"])

@@ -15,14 +15,11 @@ from antiphon.nn.safetensors_index import TensorHeader
 def open_tensors_of(
     stored: Mapping[str, Stored], device: torch.device
 ) -> dict[str, tuple[TensorHeader, OpenTensors]]:
-    """Return each header with what returns its values.
+    """Return each header with what returns its values; raises ModelLoadError.
 
     Args:
         stored: headers with their files.
         device: device on which quantised values are computed.
-
-    Raises:
-        ModelLoadError: a file cannot be read.
     """
     packed = {name: each for name, (_, each) in stored.items() if isinstance(each, PackedHeader)}
     in_gguf = {name: each for name, (_, each) in stored.items() if isinstance(each, GGUFHeader)}

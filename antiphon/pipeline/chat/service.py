@@ -99,11 +99,7 @@ class Chats(ModelDirectory[ChatModel]):
         return self._voices.get(self.model(name).name)
 
     def check(self, request: ChatRequest) -> ChatModel:
-        """Return the model that is to answer; does no work.
-
-        Raises:
-            InvalidRequestError: it cannot answer that; names the field and what is allowed.
-        """
+        """Return the model that is to answer; does no work; raises InvalidRequestError."""
         model = self.model(request.model)
         _check_messages(request, self.settings.max_input_characters)
         _check_limits(request)
@@ -206,11 +202,7 @@ class Chats(ModelDirectory[ChatModel]):
 
 
 async def collect_answer(stream: ChatStream) -> ChatAnswer:
-    """Return a whole answer; closes ``stream``.
-
-    Raises:
-        EngineError: the model failed.
-    """
+    """Return a whole answer; closes ``stream``; raises EngineError."""
     deltas: list[TextDelta] = []
     async with aclosing(stream) as events:
         async for event in events:

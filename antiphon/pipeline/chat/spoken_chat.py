@@ -116,15 +116,12 @@ class TextSpokenChat(SpokenChat):
         request: SpeechRequest,
         speakable: SpeakableText | None = None,
     ) -> None:
-        """Begin to speak an answer.
+        """Begin to speak an answer; raises InvalidRequestError.
 
         Args:
             chat: Written answer; closed with `text`.
             request: Speech options; its text is not used.
             speakable: Rules for what is spoken of markdown; ``None``: the default settings.
-
-        Raises:
-            InvalidRequestError: the request cannot be spoken, whatever its text is.
         """
         synthesis = speech.open(request, is_answer=True)
         super().__init__(chat, synthesis)

@@ -109,21 +109,12 @@ class TalkHistory:
         raise InvalidRequestError(f"There is no item '{shortened(id)}'.", param=param)
 
     def delete(self, id: str) -> None:
-        """Remove an item.
-
-        Raises:
-            InvalidRequestError: there is none of this id, or it is still being written.
-        """
+        """Remove an item; raises InvalidRequestError."""
         self._items.remove(self._ended(id))
         self._hold(self._num_bytes())
 
     def truncate(self, id: str, played_ms: int) -> None:
-        """Cut an answer to what was played by a time in its audio.
-
-        Raises:
-            InvalidRequestError: there is no such answer, it is still being spoken, or it is
-                shorter.
-        """
+        """Cut an answer to what was played by a time in its audio; raises InvalidRequestError."""
         item = self._ended(id)
         if item.transcript is None:
             raise InvalidRequestError(

@@ -62,12 +62,7 @@ class JobFiles:
         self._start = self._file.num_samples
 
     def write(self, samples: Samples) -> None:
-        """Write the chapter's next samples.
-
-        Raises:
-            StorageError: the disk is full, or cannot be used.
-            EngineError: a sample is no finite number.
-        """
+        """Write the chapter's next samples; raises StorageError or EngineError."""
         assert self._file is not None, "a chapter has begun"
         with storage_faults():
             self._file.write(samples)
@@ -88,11 +83,7 @@ class JobFiles:
             self._end_file()
 
     def hand_over(self, media: BlobStore, folder: str) -> tuple[JobFile, ...]:
-        """End all files and move them to where they are kept.
-
-        Raises:
-            StorageError: they could not be kept.
-        """
+        """End all files and move them to where they are kept; raises StorageError."""
         if self._file is not None:
             self._end_file()
         with storage_faults():

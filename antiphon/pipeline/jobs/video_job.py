@@ -56,11 +56,7 @@ class VideoJobWork:
         return int(num_pixels * _BITS_OF_PIXEL / 8) + _BYTES_OF_STILLS + self.input_bytes
 
     async def run(self, place: JobPlace, account: JobAccount) -> JobResult:
-        """Make the video and keep it.
-
-        Raises:
-            AntiphonError: it cannot be made, or not be kept.
-        """
+        """Make the video and keep it; raises AntiphonError."""
         request = replace(self.request, image=await self.load_image(), is_live=False)
         video, ended = await self._made(request, account)
         run = self.encoders.run

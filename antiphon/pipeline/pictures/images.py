@@ -34,11 +34,7 @@ class Images(PictureService[ImageModel, ImageRequest, Image]):
         return request
 
     def check_num_images(self, num_images: int, model: ImageModel) -> None:
-        """Refuse more images to be edited than a model takes.
-
-        Raises:
-            InvalidRequestError: names the served models that edit, if this one does not.
-        """
+        """Refuse more images to be edited than a model takes; raises InvalidRequestError."""
         if num_images > (most := model.capabilities.max_images):
             if most:
                 message = f"Invalid 'image': {num_images} images; '{model.name}' takes {most}."

@@ -110,12 +110,9 @@ class PauseSplitter:
 
 
 def split_pauses(text: str) -> list[str | Pause]:
-    """Return the pieces of a whole text, and the pauses between them.
+    """Return the pieces of a whole text, and the pauses between them; raises InvalidRequestError.
 
     The pieces, joined, are the text without its tags; some may be blank.
-
-    Raises:
-        InvalidRequestError: see `PauseSplitter.push`.
     """
     return PauseSplitter().push(text, is_last=True)
 

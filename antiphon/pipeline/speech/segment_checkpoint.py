@@ -63,22 +63,14 @@ class SegmentCheckpoints:
         self._num_characters = num_characters
 
     async def load(self, segment: Segment) -> tuple[AudioChunk, Ended] | None:
-        """Return a segment that is on disk, undamaged.
-
-        Raises:
-            StorageError: the disk cannot be used.
-        """
+        """Return a segment that is on disk, undamaged; raises StorageError."""
         kept = await self._workers.run(self._load, segment)
         if kept is not None:
             await self._tell(segment, kept[0].duration_s)
         return kept
 
     async def save(self, segment: Segment, chunks: list[AudioChunk], ended: Ended) -> None:
-        """Keep a segment that is complete.
-
-        Raises:
-            StorageError: the disk is full, or cannot be used.
-        """
+        """Keep a segment that is complete; raises StorageError."""
         await self._workers.run(self._save, segment, chunks, ended)
         await self._tell(segment, sum(chunk.duration_s for chunk in chunks))
 

@@ -213,13 +213,10 @@ class SegmentStream:
         self._num_frames_allowed = piece.num_frames_allowed
 
     async def _end(self, context: SegmentContext, ended: Ended) -> Ended:
-        """Return how the segment ended, and what it cost.
+        """Return how the segment ended, and what it cost; raises EngineError.
 
         If the model ends before it has read all of an arriving text, the rest is not spoken, as
         if the text had been there from the beginning.
-
-        Raises:
-            EngineError: the model dropped the segment.
         """
         if ended.reason in ("abort", "error"):
             raise EngineError("The model stopped before the end of the text.")

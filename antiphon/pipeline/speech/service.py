@@ -183,11 +183,7 @@ class Speech(ModelDirectory[SpeechModel]):
         await self.resolve_voice(request, model)
 
     async def check_room(self, request: SpeechRequest) -> None:
-        """Find out whether the model has room for one more listener now.
-
-        Raises:
-            OverloadedError: there is no room; has the time to retry.
-        """
+        """Find out whether the model has room for one more listener now; raises OverloadedError."""
         request = replace(request, id=new_request_id(), is_live=True)
         place = Reservation(self.model(request.model), request, self.metrics)
         try:

@@ -236,11 +236,7 @@ class TextPlanner:
         return items
 
     def finish(self) -> list[PlanItem]:
-        """End the text.
-
-        Raises:
-            InvalidRequestError: there was nothing to speak; or as of `push`.
-        """
+        """End the text; raises InvalidRequestError."""
         items = self.flush()
         if self._num_segments == 0 and not self._is_answer:
             raise InvalidRequestError("Input text cannot be empty. None was read.", param="input")

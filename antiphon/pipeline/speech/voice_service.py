@@ -39,11 +39,7 @@ class VoiceService:
     """
 
     def __init__(self, settings: DataSettings, recordings: Recordings) -> None:
-        """Use a data folder; nothing is written before it is needed.
-
-        Raises:
-            SettingsError: recordings cannot be kept at the configured place.
-        """
+        """Use a data folder; nothing is written before it is needed; raises SettingsError."""
         blobs = None if settings.blobs_url is None else BlobStore(settings.blobs_url)
         min_free_bytes = settings.min_free_mib * 2**20
         self._database = VoiceDatabase(settings.folder, blobs, min_free_bytes=min_free_bytes)
@@ -64,11 +60,7 @@ class VoiceService:
         return view
 
     async def check(self, *, is_thorough: bool = False) -> None:
-        """Find out whether the voices can be read; see `Database.check`.
-
-        Raises:
-            StorageError: they cannot.
-        """
+        """Find out whether the voices can be read; see `Database.check`; raises StorageError."""
         await self.workers.run(partial(self._database.check, is_thorough=is_thorough))
 
     async def listed(self) -> list[StoredVoice]:
@@ -146,11 +138,7 @@ class VoiceService:
         return voice
 
     async def find(self, name: str, aliases: Mapping[str, str]) -> StoredVoice | None:
-        """Return the voice of this name, id or alias, if there is one.
-
-        Raises:
-            StorageError: the folder cannot be read.
-        """
+        """Return the voice of this name, id or alias, if there is one; raises StorageError."""
         alias = aliases.get(name.casefold())
 
         def found() -> StoredVoice | None:
@@ -193,11 +181,7 @@ class VoiceService:
         return [voice.name for voice in await self.listed()]
 
     async def check_recording(self, recording: bytes) -> None:
-        """Decode a recording, to see whether it is one.
-
-        Raises:
-            InvalidRequestError: it is not, or too long, too short or too large.
-        """
+        """Decode a recording, to see whether it is one; raises InvalidRequestError."""
         await self._recordings.load(recording, _ANY_RATE_HZ)
 
     def close(self) -> None:

@@ -115,11 +115,7 @@ def tell_errors(results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def loads_of(flags: ServeBenchFlags) -> "list[HttpLoad]":
-    """Return all loads that the flags ask for: the closed ones first.
-
-    Raises:
-        SettingsError: a list is none.
-    """
+    """Return all loads that the flags ask for: the closed ones first; raises SettingsError."""
     from antiphon_bench.load import HttpLoad
 
     wanted = flags.concurrency
@@ -187,16 +183,13 @@ def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "Htt
 def served_load(
     flags: LoadFlags, task: str, max_slots: int, arguments: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Yield the URL of the server to be measured.
+    """Yield the URL of the server to be measured; raises SettingsError.
 
     Args:
         flags: flags that name the server.
         task: task of random weights.
         max_slots: requests that a server of our own works on; 0: its default.
         arguments: further ones of a server of our own.
-
-    Raises:
-        SettingsError: not exactly one of the three ways to name it is used.
     """
     if (flags.url is None) == (flags.model is None and flags.random is None):
         raise SettingsError("Give either --url, or --model, or --random.")

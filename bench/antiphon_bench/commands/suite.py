@@ -111,11 +111,7 @@ def bench_suite(flags: SuiteFlags) -> None:
 
 
 def cells_of(flags: SuiteFlags, trace: "Trace | None") -> "list[Cell]":
-    """Return all cells that the flags ask for.
-
-    Raises:
-        SettingsError: a list names what there is not.
-    """
+    """Return all cells that the flags ask for; raises SettingsError."""
     from antiphon_bench.adapters import MODES, TASKS
     from antiphon_bench.corpus import LANGUAGES, LENGTHS
     from antiphon_bench.suite import Cell

@@ -8,11 +8,7 @@ from antiphon.errors import SettingsError
 
 
 def counts_of(given: str, name: str) -> list[int]:
-    """Read a list of numbers of streams, as ``"1,8,32"``.
-
-    Raises:
-        SettingsError: it is none.
-    """
+    """Read a list of numbers of streams, as ``"1,8,32"``; raises SettingsError."""
     numbers = numbers_of(given, name)
     if any(number != int(number) for number in numbers):
         raise SettingsError(f"--{name}: '{given}': whole numbers are wanted.")

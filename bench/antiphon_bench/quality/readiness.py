@@ -9,14 +9,11 @@ from antiphon.errors import SettingsError
 def refuse_unready(
     metrics: Sequence[str], *, whisper: str | None = None, language: str | None = None
 ) -> None:
-    """Load the networks that metrics need; they are kept.
+    """Load the networks that metrics need; they are kept; raises SettingsError.
 
     Args:
         whisper: directory of a recogniser; ``None``: the default one, for English.
         language: language of the texts to be recognised; ``None``: not known yet.
-
-    Raises:
-        SettingsError: a package or a file is missing, or the recogniser does not know the language.
     """
     if {"speaker", "mos"} & set(metrics) and find_spec("torch") is None:
         raise SettingsError(

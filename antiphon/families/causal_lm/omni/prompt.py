@@ -93,11 +93,7 @@ class OmniVoicePrompter:
     """An `antiphon.contracts.chat.AnswerVoicePrompter`."""
 
     def __init__(self, context: LoadContext) -> None:
-        """Read a checkpoint's configuration and its speakers.
-
-        Raises:
-            ModelLoadError: a file is missing or invalid.
-        """
+        """Read a checkpoint's configuration and its speakers; raises ModelLoadError."""
         config = load_omni_config(context.checkpoint)
         names = [*load_voices(context.checkpoint, config)]
         nothing = np.zeros((_SAMPLE_POSITIONS, config.talker.embedding_size), np.float32)

@@ -29,12 +29,9 @@ class OmniVoice:
 
 
 def load_voices(path: Path, config: OmniConfig) -> Mapping[str, OmniVoice]:
-    """Read the speakers in a checkpoint's directory, the default one first.
+    """Read the speakers in a checkpoint's directory, the default one first; raises ModelLoadError.
 
     The file is a pickle, of which only tensors and plain types are read.
-
-    Raises:
-        ModelLoadError: the file is missing or broken, or does not match the configuration.
     """
     file = path / SPEAKERS
     try:

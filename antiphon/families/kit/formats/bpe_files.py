@@ -10,11 +10,7 @@ from antiphon.errors import ModelLoadError
 
 
 def read_merges(file: Path) -> list[tuple[str, str]]:
-    """Return the merges of a merges.txt, in order.
-
-    Raises:
-        ModelLoadError: the file is missing or broken.
-    """
+    """Return the merges of a merges.txt, in order; raises ModelLoadError."""
     try:
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:

@@ -34,7 +34,7 @@ Rename: TypeAlias = Callable[[str], tuple[str, int] | None]
 def made_folder(
     gguf: GGUFFile, write: Callable[[Path], None], rename: Rename, beside: Iterable[Path] = ()
 ) -> Path:
-    """Return the directory made from a file, new or kept from before.
+    """Return the directory made from a file, new or kept from before; raises ModelLoadError.
 
     It is in the cache of ``huggingface_hub``, by the path, size and time of the file.
 
@@ -42,10 +42,6 @@ def made_folder(
         write: writes all but the index of tensors into a directory.
         rename: names of tensors in the directory.
         beside: further files that the directory depends on, there or not.
-
-    Raises:
-        ModelLoadError: the file is incomplete, requires something that is not implemented, or the
-            cache cannot be written.
     """
     from huggingface_hub import cached_assets_path
 

@@ -86,11 +86,7 @@ class OnnxGraph:
 
     @classmethod
     def read(cls, file: Path) -> "OnnxGraph":
-        """Read a file.
-
-        Raises:
-            ModelLoadError: the file cannot be read, is not a network, or needs further files.
-        """
+        """Read a file; raises ModelLoadError."""
         try:
             model = list(_fields(memoryview(file.read_bytes())))
             graphs = [_buffer(value) for number, value in model if number == _MODEL_GRAPH]

@@ -35,14 +35,11 @@ _UNREADABLE = (
 
 
 def read_torch_file(file: Path, *, is_mapped: bool = False) -> Any:
-    """Return the contents of a file: tensors on the CPU, in containers.
+    """Return the contents of a file: tensors on the CPU, in containers; raises ModelLoadError.
 
     Args:
         is_mapped: whether tensors are memory-mapped until used, which files of PyTorch before 1.6
             do not support.
-
-    Raises:
-        ModelLoadError: the file is missing, damaged, or contains more than data.
     """
     try:
         return torch.load(file, map_location="cpu", weights_only=True, mmap=is_mapped)

@@ -69,13 +69,10 @@ _IN_LAYER: Final = re.compile(r"(talker|code_pred)\.blk\.(\d+)\.(\w+)")
 
 
 def folder_of(gguf: GGUFFile) -> Path | None:
-    """Return the directory made from a file; see `made_folder`.
+    """Return the directory made from a file; see `made_folder`; raises ModelLoadError.
 
     Returns:
         The directory; ``None``: the file holds no talker.
-
-    Raises:
-        ModelLoadError: the file is incomplete, or there is no codec beside it.
     """
     if gguf.architecture != _ARCHITECTURE:
         return None
